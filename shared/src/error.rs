@@ -1,0 +1,165 @@
+//! What travels over the wire when a node cannot do what it was asked.
+//!
+//! Errors of the other side cannot be matched by type, so they come as a [`Kind`], sorted by what the caller can
+//! do about it, with a text for people.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// A file, host, job or process is not there: name another.
+    NotFound,
+    /// It is there and may not be used: ask for permission.
+    NoAccess,
+    /// It was not done by the deadline: wait longer, or see who is missing.
+    TimedOut,
+    /// The launcher or the WLM refused or ended early: see what it said.
+    LauncherFailed,
+    /// This system, WLM or launcher cannot do it.
+    Unsupported,
+    /// What was asked makes no sense: ask for something else.
+    Invalid,
+    /// The other side does not speak as it should: see whether the versions fit.
+    Protocol,
+    /// A node or the link to it is gone.
+    Lost,
+    /// What was asked about has ended or was closed.
+    Gone,
+}
+
+impl Kind {
+    /// The kind's name, `not-found` for instance: the same in logs, in JSON and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::NoAccess => "no-access",
+            Self::TimedOut => "timed-out",
+            Self::LauncherFailed => "launcher-failed",
+            Self::Unsupported => "unsupported",
+            Self::Invalid => "invalid",
+            Self::Protocol => "protocol",
+            Self::Lost => "lost",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Why something could not be done, in a form that travels. Prints its message; the hint is a line of its own.
+///
+/// Message and hint have at most [`Failure::MAX_CHARS`] characters each, also when they come from the wire.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(from = "Unbounded")]
+#[error("{message}")]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+/// A failure as it comes from the wire.
+#[derive(Deserialize)]
+#[serde(rename = "Failure")]
+struct Unbounded {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<Unbounded> for Failure {
+    fn from(read: Unbounded) -> Self {
+        Self { kind: read.kind, message: bounded(read.message), hint: read.hint.map(bounded) }
+    }
+}
+
+impl Failure {
+    /// The most characters that a message or a hint has; what is longer is cut.
+    pub const MAX_CHARS: usize = 4096;
+
+    /// A failure with its text: lower case, no full stop, fits after "failed to".
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: bounded(message.into()), hint: None }
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(bounded(hint.into()));
+        self
+    }
+
+    /// What the caller can do about it.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What went wrong, with the evidence.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+fn bounded(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(Failure::MAX_CHARS) {
+        text.truncate(end);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_one_name_everywhere() {
+        use Kind::{
+            Gone, Invalid, LauncherFailed, Lost, NoAccess, NotFound, Protocol, TimedOut, Unsupported,
+        };
+        for kind in [NotFound, NoAccess, TimedOut, LauncherFailed, Unsupported, Invalid, Protocol, Lost, Gone]
+        {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+            assert_eq!(postcard::from_bytes::<Kind>(&postcard::to_stdvec(&kind).unwrap()).unwrap(), kind);
+        }
+    }
+
+    #[test]
+    fn a_failure_prints_its_message_and_travels_with_its_hint() {
+        let failure =
+            Failure::new(Kind::NoAccess, "make a directory in /tmp: read-only").with_hint("set TMPDIR");
+        assert_eq!(failure.to_string(), "make a directory in /tmp: read-only");
+        let bytes = postcard::to_stdvec(&failure).unwrap();
+        let read: Failure = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!((read.kind(), read.hint()), (Kind::NoAccess, Some("set TMPDIR")));
+        assert_eq!(read, failure);
+    }
+
+    #[test]
+    fn texts_are_cut_when_made_and_when_read() {
+        let long = "é".repeat(Failure::MAX_CHARS + 1);
+        let made = Failure::new(Kind::Lost, long.as_str()).with_hint(long.as_str());
+        let json = format!(r#"{{"kind":"lost","message":"{long}","hint":"{long}"}}"#);
+        let read: Failure = serde_json::from_str(&json).unwrap();
+        assert_eq!(made.message().chars().count(), Failure::MAX_CHARS);
+        assert_eq!(made.hint().map(|hint| hint.chars().count()), Some(Failure::MAX_CHARS));
+        assert_eq!(read, made);
+    }
+}

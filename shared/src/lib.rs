@@ -1,0 +1,14 @@
+//! The vocabulary that gantry's frontend and backend share.
+//!
+//! Both sides must mean the same thing by a rank, a node, a status or an error, on the wire too, so each
+//! such thing is one type, here. Nothing in this crate starts a process or knows a workload manager.
+//! The modules stand in reading order.
+
+pub mod id;
+pub mod rank_set;
+pub mod host_set;
+pub mod placement;
+pub mod status;
+pub mod signal;
+pub mod storage;
+pub mod error;

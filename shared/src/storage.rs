@@ -1,0 +1,138 @@
+//! What an app's storage on a node looks like, and which environment variables tell about it.
+//!
+//! The agent makes these directories and sets these variables, daemons and ranks read them, and the frontend
+//! packs archives for them: the names stand here once.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AppId, SessionId};
+
+/// What the name of every app's directory starts with: `gantry-<app>-XXXXXX` below the staging base.
+pub const APP_DIR_PREFIX: &str = "gantry-";
+/// In the app's directory: the file whose lock says that the agent lives, and whose text says who it is.
+pub const LEASE_FILE: &str = "lease";
+/// In the app's directory: the socket on which daemons reach their agent.
+pub const AGENT_SOCKET: &str = "agent.sock";
+
+/// In a session's directory: executables.
+pub const BIN_DIR: &str = "bin";
+/// In a session's directory: libraries.
+pub const LIB_DIR: &str = "lib";
+/// In a session's directory: what daemons write; `TMPDIR` of daemons.
+pub const TMP_DIR: &str = "tmp";
+
+/// Given to ranks: the app's id.
+pub const GANTRY_APP: &str = "GANTRY_APP";
+/// Given to ranks: the rank, from 0.
+pub const GANTRY_RANK: &str = "GANTRY_RANK";
+/// Given to ranks: how many ranks the app has.
+pub const GANTRY_SIZE: &str = "GANTRY_SIZE";
+/// Given to ranks: the rank's place among those of its node, from 0.
+pub const GANTRY_LOCAL_RANK: &str = "GANTRY_LOCAL_RANK";
+/// Given to ranks: the node's number, from 0.
+pub const GANTRY_NODE: &str = "GANTRY_NODE";
+
+/// Given to daemons: path of the socket of their agent.
+pub const GANTRY_BACKEND_SOCKET: &str = "GANTRY_BACKEND_SOCKET";
+/// Given to daemons: the session's number.
+pub const GANTRY_SESSION: &str = "GANTRY_SESSION";
+/// Given to daemons: the session's directory on this node.
+pub const GANTRY_SESSION_DIR: &str = "GANTRY_SESSION_DIR";
+/// Given to daemons: the number of the order that started them.
+pub const GANTRY_DAEMON: &str = "GANTRY_DAEMON";
+
+/// Set by users: the WLM to use, where detection is not to decide.
+pub const GANTRY_WLM: &str = "GANTRY_WLM";
+/// Set by users: the directory on nodes in which apps' directories are made.
+pub const GANTRY_STAGE_DIR: &str = "GANTRY_STAGE_DIR";
+/// Set by users: the directory on the login side for the sockets of live apps.
+pub const GANTRY_RUNTIME_DIR: &str = "GANTRY_RUNTIME_DIR";
+/// Set by users: where gantry is installed, to find its agent and guard.
+pub const GANTRY_INSTALL_DIR: &str = "GANTRY_INSTALL_DIR";
+/// Set by users of CTI: the WLM to use, where [`GANTRY_WLM`] is not set.
+pub const CTI_WLM_IMPL: &str = "CTI_WLM_IMPL";
+/// Set by users of CTI: where it is installed, where [`GANTRY_INSTALL_DIR`] is not set.
+pub const CTI_INSTALL_DIR: &str = "CTI_INSTALL_DIR";
+
+/// What the name of an app's directory starts with: `gantry-<app>-`. `mkdtemp(3)` adds six characters.
+#[must_use]
+pub fn app_dir_prefix(app: AppId) -> String {
+    format!("{APP_DIR_PREFIX}{app}-")
+}
+
+/// The app whose directory has that name; `None` for a name that no agent gives.
+///
+/// Who sweeps after dead agents asks this first, so that nothing else is ever touched.
+#[must_use]
+pub fn parse_app_dir_name(name: &str) -> Option<AppId> {
+    let (app, unique) = name.strip_prefix(APP_DIR_PREFIX)?.split_once('-')?;
+    (unique.len() == 6 && unique.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        .then(|| app.parse().ok())?
+}
+
+/// The name of a session's directory in its app's directory: `s<id>`.
+#[must_use]
+pub fn session_dir_name(session: SessionId) -> String {
+    format!("s{session}")
+}
+
+/// The directories of a session on a node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct SessionDirs {
+    /// The session's directory.
+    pub root: PathBuf,
+    /// Executables, first in the `PATH` of daemons.
+    pub bin: PathBuf,
+    /// Libraries, first in the `LD_LIBRARY_PATH` of daemons.
+    pub lib: PathBuf,
+    /// What daemons write, their `TMPDIR`.
+    pub tmp: PathBuf,
+}
+
+impl SessionDirs {
+    /// The directories below that root; makes none of them.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { bin: root.join(BIN_DIR), lib: root.join(LIB_DIR), tmp: root.join(TMP_DIR), root }
+    }
+
+    /// The directories of a session in its app's directory; makes none of them.
+    #[must_use]
+    pub fn of_session(app_dir: &Path, session: SessionId) -> Self {
+        Self::new(app_dir.join(session_dir_name(session)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_agents_give_are_app_directories() {
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(parse_app_dir_name(name).map(|app| app.to_string()).as_deref(), expected, "{name:?}");
+        };
+        check("gantry-3kx9w0fz-aB3xY9", Some("3kx9w0fz"));
+        check("gantry-3kx9w0fz-", None);
+        check("gantry-3kx9w0fz", None);
+        check("gantry-3kx9w0fz-aB3xY", None);
+        check("gantry-3kx9w0fz-../../", None);
+        check("gantry-mine-aB3xY9", None);
+        check("xgantry-3kx9w0fz-aB3xY9", None);
+        let app = "3kx9w0fz".parse().unwrap();
+        check(&(app_dir_prefix(app) + "abcdef"), Some("3kx9w0fz"));
+    }
+
+    #[test]
+    fn a_session_has_three_directories_below_its_root() {
+        let dirs = SessionDirs::of_session(Path::new("/tmp/gantry-3kx9w0fz-abcdef"), SessionId(2));
+        assert_eq!(dirs, SessionDirs::new("/tmp/gantry-3kx9w0fz-abcdef/s2"));
+        assert_eq!(dirs.root, Path::new("/tmp/gantry-3kx9w0fz-abcdef/s2"));
+        for (dir, name) in [(&dirs.bin, "bin"), (&dirs.lib, "lib"), (&dirs.tmp, "tmp")] {
+            assert_eq!(*dir, dirs.root.join(name));
+        }
+    }
+}
