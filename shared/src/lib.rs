@@ -12,3 +12,5 @@ pub mod status;
 pub mod signal;
 pub mod storage;
 pub mod error;
+pub mod secret;
+pub mod wire;

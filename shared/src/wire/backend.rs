@@ -1,0 +1,73 @@
+//! What a tool daemon and its node's agent say to each other over the agent's private socket.
+//!
+//! Same frames as everywhere, without the encryption: a Unix socket in a directory of mode 0700, and both ends check the other's user id.
+
+use std::ffi::OsString;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
+use crate::storage::SessionDirs;
+
+/// Version of this dialogue; the first thing that a daemon says.
+pub const VERSION: u16 = 1;
+
+/// A daemon's request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// First of all: who asks. Answered by [`Tell::Node`].
+    Hello {
+        /// The version that the daemon's library speaks.
+        version: u16,
+        /// From the daemon's environment.
+        session: SessionId,
+        /// From the daemon's environment.
+        daemon: DaemonId,
+    },
+    /// The ranks of this node as they are now. Answered by [`Tell::Ranks`].
+    Ranks,
+}
+
+/// The agent's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tell {
+    /// Where the daemon is.
+    Node(NodeFacts),
+    /// The node's ranks.
+    Ranks(Vec<LocalRank>),
+    /// The request was refused.
+    Refused(Failure),
+}
+
+/// Where a daemon is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// The workload manager's name.
+    pub wlm: String,
+    /// The app.
+    pub app: AppId,
+    /// This node's name as the WLM knows it.
+    pub host: String,
+    /// This node's number.
+    pub node: NodeId,
+    /// Number of nodes of the app.
+    pub nodes: u32,
+    /// Number of ranks of the app.
+    pub size: u32,
+    /// The session's directories on this node.
+    pub dirs: SessionDirs,
+}
+
+/// A rank on this node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalRank {
+    /// Which rank.
+    pub rank: Rank,
+    /// Its process.
+    pub pid: Pid,
+    /// What it runs.
+    pub exe: OsString,
+    /// Whether it is held, runs, or has ended.
+    pub state: crate::status::RankState,
+}

@@ -1,0 +1,321 @@
+//! Bulk data, sealed once: the root seals each chunk with a key that every agent can derive, and agents forward the chunk as
+//! it is. A link's own sealing would cost each agent one opening and one sealing for each of its children.
+//!
+//! Who knows the app's secret can seal, so a chunk proves that it comes from the app, as a link does, and not from
+//! which of its members. Its place in its stream is part of the seal: a chunk that was altered, left out, repeated or moved
+//! is found by every opener, whatever the agents between did.
+
+use std::fmt;
+use std::sync::Arc;
+
+use chacha20poly1305::aead::{Aead, AeadInPlace, Payload};
+use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
+use zeroize::Zeroizing;
+
+use super::limits::MAX_BULK_CHUNK_BYTES;
+use crate::secret::{Secret, SecretError, fill_random};
+
+/// Bytes that the seal adds.
+pub const SEAL_BYTES: usize = 16;
+/// Bytes in front of the sealed bytes: stream, sequence, flags.
+pub const HEADER_BYTES: usize = 17;
+/// The most bytes of an encoded chunk.
+pub const MAX_ENCODED_BYTES: usize = HEADER_BYTES + MAX_BULK_CHUNK_BYTES + SEAL_BYTES;
+
+const FLAG_LAST: u8 = 1;
+const CONTEXT: &str = "gantry 2025 bulk stream key v1";
+
+/// Why bulk data could not be sealed or opened. All but [`BulkError::Random`] end the stream.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkError {
+    /// No random stream number could be had.
+    #[error("start a bulk stream")]
+    Random(#[source] SecretError),
+    /// The chunk, or the stream, is larger than its limit.
+    #[error("handle bulk data of {bytes} bytes where {limit} are allowed")]
+    Oversized {
+        /// Its size in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The chunk is of another stream.
+    #[error("open a chunk of stream {got:016x} as one of stream {expected:016x}")]
+    OtherStream {
+        /// The stream of the opener.
+        expected: u64,
+        /// The stream of the chunk.
+        got: u64,
+    },
+    /// A chunk is missing, came twice or came early.
+    #[error("open chunk {got} of a bulk stream where chunk {expected} is next")]
+    OutOfOrder {
+        /// The sequence number that is next.
+        expected: u64,
+        /// The sequence number that came.
+        got: u64,
+    },
+    /// The chunk was not sealed with this app's secret, or was altered since.
+    #[error("open a chunk: its seal is broken")]
+    BrokenSeal,
+    /// The last chunk was already sealed or opened.
+    #[error("go on with a bulk stream after its last chunk")]
+    AfterEnd,
+    /// The stream ended without its last chunk.
+    #[error("finish a bulk stream: chunk {expected} and what follows did not come")]
+    Truncated {
+        /// The sequence number that is next.
+        expected: u64,
+    },
+    /// The bytes are no encoded chunk.
+    #[error("read a bulk chunk: {what}")]
+    Malformed {
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// The key of one bulk stream of one app. Wiped when dropped.
+#[derive(Clone)]
+pub struct BulkKey {
+    key: Zeroizing<[u8; 32]>,
+    stream: u64,
+}
+
+impl BulkKey {
+    /// The key of the stream with this number. It opens; only a [`BulkSealer`], which picks its own number, seals.
+    #[must_use]
+    pub fn derive(secret: &Secret, stream: u64) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+        hasher.update(secret.expose()).update(&stream.to_be_bytes());
+        let mut key = Zeroizing::new([0; 32]);
+        hasher.finalize_xof().fill(key.as_mut_slice());
+        Self { key, stream }
+    }
+
+    /// The stream's number.
+    #[must_use]
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    fn cipher(&self) -> ChaCha20Poly1305 {
+        ChaCha20Poly1305::new(Key::from_slice(self.key.as_slice()))
+    }
+}
+
+impl fmt::Debug for BulkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkKey").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+/// One sealed piece of a bulk stream. A clone shares the bytes, so it can wait in 64 queues at the cost of one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedChunk {
+    stream: u64,
+    sequence: u64,
+    last: bool,
+    bytes: Arc<[u8]>,
+}
+
+impl SealedChunk {
+    /// The stream's number.
+    #[must_use]
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// The chunk's place in the stream, from 0.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether the stream ends with this chunk. As with the other numbers, who has not opened the chunk only knows what it claims.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.last
+    }
+
+    /// Bytes of the encoding.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        HEADER_BYTES + self.bytes.len()
+    }
+
+    /// Appends the encoding: stream and sequence as 64-bit big-endian numbers, a byte of flags, the sealed bytes.
+    pub fn encode_onto(&self, onto: &mut Vec<u8>) {
+        onto.extend_from_slice(&build_header(self.stream, self.sequence, self.last));
+        onto.extend_from_slice(&self.bytes);
+    }
+
+    /// The chunk that is encoded in all of `encoded`. The seal is not looked at.
+    ///
+    /// # Errors
+    /// [`BulkError::Malformed`], [`BulkError::Oversized`].
+    pub fn parse(encoded: &[u8]) -> Result<Self, BulkError> {
+        if encoded.len() > MAX_ENCODED_BYTES {
+            return Err(oversized(encoded.len(), MAX_ENCODED_BYTES));
+        }
+        let too_short = BulkError::Malformed { what: "it is too short" };
+        let Some((stream, rest)) = encoded.split_first_chunk() else { return Err(too_short) };
+        let Some((sequence, rest)) = rest.split_first_chunk() else { return Err(too_short) };
+        let Some(([flags], bytes)) = rest.split_first_chunk() else { return Err(too_short) };
+        if bytes.len() < SEAL_BYTES {
+            return Err(too_short);
+        }
+        if flags & !FLAG_LAST != 0 {
+            return Err(BulkError::Malformed { what: "it has unknown flags" });
+        }
+        let (stream, sequence) = (u64::from_be_bytes(*stream), u64::from_be_bytes(*sequence));
+        Ok(Self { stream, sequence, last: flags & FLAG_LAST != 0, bytes: bytes.into() })
+    }
+}
+
+impl fmt::Debug for SealedChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stream, sequence, last, bytes } = self;
+        write!(
+            f,
+            "SealedChunk({stream:016x} #{sequence}, {} bytes{})",
+            bytes.len(),
+            if *last { ", last" } else { "" }
+        )
+    }
+}
+
+fn build_header(stream: u64, sequence: u64, last: bool) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(&stream.to_be_bytes());
+    header[8..16].copy_from_slice(&sequence.to_be_bytes());
+    header[16] = if last { FLAG_LAST } else { 0 };
+    header
+}
+
+fn build_nonce(sequence: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&sequence.to_be_bytes());
+    Nonce::from(nonce)
+}
+
+fn oversized(bytes: usize, limit: usize) -> BulkError {
+    BulkError::Oversized { bytes: bytes as u64, limit: limit as u64 }
+}
+
+/// Seals one stream, at the root.
+///
+/// The stream's number is random: a number that was used twice under one secret, by a frontend that came back for
+/// instance, would use key and nonces twice and give the contents away. The numbers of a stream count up in here
+/// and nowhere else, for the same reason.
+#[derive(Debug)]
+pub struct BulkSealer {
+    key: BulkKey,
+    next: u64,
+    ended: bool,
+}
+
+impl BulkSealer {
+    /// A new stream.
+    ///
+    /// # Errors
+    /// [`BulkError::Random`].
+    pub fn start(secret: &Secret) -> Result<Self, BulkError> {
+        let mut stream = [0; 8];
+        fill_random(&mut stream).map_err(|error| BulkError::Random(SecretError::Random(error)))?;
+        Ok(Self { key: BulkKey::derive(secret, u64::from_be_bytes(stream)), next: 0, ended: false })
+    }
+
+    /// The stream's number, to be announced to those who will open it.
+    #[must_use]
+    pub fn stream(&self) -> u64 {
+        self.key.stream
+    }
+
+    /// The next chunk, of at most [`MAX_BULK_CHUNK_BYTES`]; none at all is allowed, so that a stream can end when its data has.
+    ///
+    /// # Errors
+    /// [`BulkError::Oversized`], [`BulkError::AfterEnd`].
+    pub fn seal(&mut self, plain: &[u8], last: bool) -> Result<SealedChunk, BulkError> {
+        if plain.len() > MAX_BULK_CHUNK_BYTES {
+            return Err(oversized(plain.len(), MAX_BULK_CHUNK_BYTES));
+        }
+        if self.ended {
+            return Err(BulkError::AfterEnd);
+        }
+        let (stream, sequence) = (self.key.stream, self.next);
+        let aad = build_header(stream, sequence, last);
+        let payload = Payload { msg: plain, aad: &aad };
+        let bytes =
+            self.key.cipher().encrypt(&build_nonce(sequence), payload).map_err(|_| BulkError::BrokenSeal)?;
+        self.ended = last || sequence == u64::MAX;
+        self.next = sequence.saturating_add(1);
+        Ok(SealedChunk { stream, sequence, last, bytes: bytes.into() })
+    }
+}
+
+/// Opens one stream, at each agent: every chunk once, in order, up to the last, and no more bytes than were announced.
+#[derive(Debug)]
+pub struct BulkOpener {
+    key: BulkKey,
+    next: u64,
+    opened_bytes: u64,
+    limit_bytes: u64,
+    ended: bool,
+}
+
+impl BulkOpener {
+    /// An opener for a stream that may have `limit_bytes` plain bytes in all.
+    #[must_use]
+    pub fn new(key: BulkKey, limit_bytes: u64) -> Self {
+        Self { key, next: 0, opened_bytes: 0, limit_bytes, ended: false }
+    }
+
+    /// The plain bytes of the next chunk. A chunk that is refused leaves the opener as it was.
+    ///
+    /// # Errors
+    /// [`BulkError::OtherStream`], [`BulkError::AfterEnd`], [`BulkError::OutOfOrder`], [`BulkError::Oversized`],
+    /// [`BulkError::BrokenSeal`].
+    pub fn open(&mut self, chunk: &SealedChunk) -> Result<Vec<u8>, BulkError> {
+        if chunk.stream != self.key.stream {
+            return Err(BulkError::OtherStream { expected: self.key.stream, got: chunk.stream });
+        }
+        if self.ended {
+            return Err(BulkError::AfterEnd);
+        }
+        if chunk.sequence != self.next {
+            return Err(BulkError::OutOfOrder { expected: self.next, got: chunk.sequence });
+        }
+        let mut plain = chunk.bytes.to_vec();
+        let aad = build_header(chunk.stream, chunk.sequence, chunk.last);
+        let opened = self.key.cipher().decrypt_in_place(&build_nonce(chunk.sequence), &aad, &mut plain);
+        opened.map_err(|_| BulkError::BrokenSeal)?;
+        // Looked at after the seal, so that only who sealed it can make this the reason.
+        let total = self.opened_bytes.saturating_add(plain.len() as u64);
+        if total > self.limit_bytes {
+            return Err(BulkError::Oversized { bytes: total, limit: self.limit_bytes });
+        }
+        self.opened_bytes = total;
+        self.ended = chunk.last;
+        self.next = self.next.saturating_add(1);
+        Ok(plain)
+    }
+
+    /// Whether the last chunk was opened.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.ended
+    }
+
+    /// How many plain bytes came in all.
+    ///
+    /// # Errors
+    /// [`BulkError::Truncated`] where the last chunk was not opened.
+    pub fn finish(self) -> Result<u64, BulkError> {
+        if self.ended { Ok(self.opened_bytes) } else { Err(BulkError::Truncated { expected: self.next }) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

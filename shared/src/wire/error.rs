@@ -1,0 +1,156 @@
+//! How a link fails, sorted by what its user can do about it.
+
+use std::{fmt, io};
+
+use super::bulk::BulkError;
+use super::frame::FrameError;
+
+/// What a link was doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The preambles, in clear: is this gantry, and of which version?
+    Preamble,
+    /// Proof of the secret.
+    Handshake,
+    /// Messages.
+    Open,
+    /// The goodbye.
+    Close,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preamble => "exchanging versions",
+            Self::Handshake => "proving the app's secret",
+            Self::Open => "carrying messages",
+            Self::Close => "saying goodbye",
+        })
+    }
+}
+
+/// Why a link could not be made or does not go on. After any of them but [`LinkError::Encode`] and a failed send that is
+/// [`LinkError::Oversized`], the link is over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The peer closed the link and said why. Before the handshake is done the reason is in clear and anybody
+    /// between can have written it; after it, it is the peer's.
+    #[error("keep a link that the peer refused while {phase}: {reason}")]
+    Refused {
+        /// What the link was doing.
+        phase: Phase,
+        /// The peer's words, bounded, without control characters.
+        reason: String,
+    },
+    /// The peer does not know this app's secret, is of another app, or somebody altered the handshake.
+    #[error("prove the app's secret: the peer has another secret or belongs to another app")]
+    HandshakeFailed,
+    /// The peer speaks another version of the protocol.
+    #[error("speak with a peer of protocol version {theirs}: this is version {ours}")]
+    Version {
+        /// The version of this side.
+        ours: u16,
+        /// The version of the peer.
+        theirs: u16,
+    },
+    /// A record or frame is larger than its limit.
+    #[error("carry a {what} of more than {limit} bytes")]
+    Oversized {
+        /// What is too large.
+        what: &'static str,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The stream ended without a goodbye: the peer died, or the network between.
+    #[error("keep the link while {phase}: it was cut")]
+    Cut {
+        /// What the link was doing.
+        phase: Phase,
+        /// What the operating system said; nothing where the stream just ended.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// The stream failed in another way.
+    #[error("use the link's stream while {phase}")]
+    Io {
+        /// What the link was doing.
+        phase: Phase,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The deadline passed.
+    #[error("make a link: the deadline passed while {phase}")]
+    TimedOut {
+        /// What the link was doing.
+        phase: Phase,
+    },
+    /// The peer sent what this protocol does not have, or the bytes were altered, repeated or reordered on the way.
+    #[error("understand the peer while {phase}: {what}")]
+    Malformed {
+        /// What the link was doing.
+        phase: Phase,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A value of this side has no encoding. Nothing was sent and the link goes on.
+    #[error("send a message")]
+    Encode(#[source] FrameError),
+    /// The link failed before, and said why then.
+    #[error("use a link that has failed")]
+    Failed,
+}
+
+impl LinkError {
+    /// Whether the peer may just be gone, so that its loss is to be reported and not its misbehaviour.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        matches!(self, Self::Cut { .. })
+    }
+
+    pub(super) fn io(phase: Phase, source: io::Error) -> Self {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
+            NotConnected, TimedOut, UnexpectedEof, WriteZero,
+        };
+        match source.kind() {
+            // A read that asked for more than there is: no word of the operating system.
+            UnexpectedEof => Self::Cut { phase, source: None },
+            // A timeout of the operating system (keep-alive, retransmission) means that the host is not there.
+            BrokenPipe | ConnectionAborted | ConnectionReset | HostUnreachable | NetworkDown
+            | NetworkUnreachable | NotConnected | TimedOut | WriteZero => {
+                Self::Cut { phase, source: Some(source) }
+            }
+            _ => Self::Io { phase, source },
+        }
+    }
+
+    /// A frame error of what the peer sent.
+    pub(super) fn received(error: &FrameError) -> Self {
+        match error {
+            FrameError::Oversized { limit, .. } => Self::Oversized { what: "frame", limit: *limit },
+            _ => Self::Malformed { phase: Phase::Open, what: "the frames cannot be cut" },
+        }
+    }
+
+    /// A frame error of what this side wants to send.
+    pub(super) fn sending(error: FrameError) -> Self {
+        match error {
+            FrameError::Oversized { limit, .. } => Self::Oversized { what: "frame", limit },
+            other => Self::Encode(other),
+        }
+    }
+
+    pub(super) fn bulk(error: &BulkError) -> Self {
+        match error {
+            BulkError::Oversized { limit, .. } => {
+                Self::Oversized { what: "bulk chunk", limit: usize::try_from(*limit).unwrap_or(usize::MAX) }
+            }
+            _ => {
+                Self::Malformed { phase: Phase::Open, what: "a bulk chunk is too short or has unknown flags" }
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The start of a link: who is there, in which version, and does it know the app's secret?
+//!
+//! 1. In clear, the dialler's preamble and then the acceptor's: magic, version, a reserved number. A stranger or another
+//!    version is told so in a refusal and the link is closed; nothing else is said to it.
+//! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id, so that neither can
+//!    have been altered on the way. The dialler's last word confirms that it has the keys: a recording of an
+//!    old first message would otherwise look like a peer until somebody waits for it.
+//!
+//! The handshake proves that the peer *belongs to the app*, not which node it is: its hello says that, and all
+//! who can lie in it have the secret.
+
+use std::time::Duration;
+
+use snow::{HandshakeState, StatelessTransportState};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{LinkError, Phase};
+use super::link::Link;
+use super::record::{HEADER_BYTES, Kind, Meaning, TAG_BYTES};
+use super::record::{build_header, build_reason, parse_header, parse_reason};
+use crate::secret::Secret;
+
+/// The version of everything that is said on a link.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+const MAGIC: [u8; 4] = *b"gtry";
+const PREAMBLE_BYTES: usize = 8;
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// A public key and the seal of an empty payload.
+const HANDSHAKE_BYTES: usize = 32 + TAG_BYTES;
+/// How long a refused peer is listened to, so that it can read why.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+const DRAIN_BYTES: u64 = 16 * 1024;
+
+/// Any byte stream that a link can be made of: a TCP stream, a remote shell's channel, `tokio::io::join(stdin, stdout)`.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+/// Makes a link as the side that dialled. `app` is the app's id.
+///
+/// Waits until the peer has answered or `deadline` has passed
+/// ([`HANDSHAKE_DEADLINE`](super::limits::HANDSHAKE_DEADLINE) from now is the usual one). The stream is closed on any
+/// error, and when the future is dropped.
+///
+/// # Errors
+/// [`LinkError::TimedOut`] and [`LinkError::Cut`] with the phase; [`LinkError::Version`], [`LinkError::Refused`] (an acceptor
+/// with another secret or app says so), [`LinkError::HandshakeFailed`], [`LinkError::Malformed`] where the peer is
+/// not gantry, [`LinkError::Io`].
+pub async fn connect<S: Stream>(
+    stream: S,
+    secret: &Secret,
+    app: &[u8],
+    deadline: Instant,
+) -> Result<Link, LinkError> {
+    connect_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
+}
+
+/// Makes a link as the side that was dialled. `app` is the app's id.
+///
+/// Waits as [`connect`] does, and after a failure up to a second more, within `deadline`, so that the peer reads why: accept
+/// each stream in a task of its own. When it returns a link, the peer is there and has the secret.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn accept<S: Stream>(
+    stream: S,
+    secret: &Secret,
+    app: &[u8],
+    deadline: Instant,
+) -> Result<Link, LinkError> {
+    accept_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
+}
+
+pub(super) async fn connect_as<S: Stream>(
+    version: u16,
+    mut stream: S,
+    secret: &Secret,
+    app: &[u8],
+    deadline: Instant,
+) -> Result<Link, LinkError> {
+    let ours = build_preamble(version);
+    let theirs = within(deadline, Phase::Preamble, async {
+        write_all(&mut stream, Phase::Preamble, &ours).await?;
+        let theirs = read_preamble(&mut stream).await?;
+        check_preamble(version, &theirs).map(|()| theirs)
+    })
+    .await?;
+    let proof =
+        within(deadline, Phase::Handshake, dial(&mut stream, secret, &[&ours, &theirs, app].concat())).await;
+    match proof {
+        Ok(noise) => Ok(Link::new(stream, noise, 1, 0)),
+        Err(error) => Err(refuse(stream, deadline, error).await),
+    }
+}
+
+pub(super) async fn accept_as<S: Stream>(
+    version: u16,
+    mut stream: S,
+    secret: &Secret,
+    app: &[u8],
+    deadline: Instant,
+) -> Result<Link, LinkError> {
+    let ours = build_preamble(version);
+    let theirs = within(deadline, Phase::Preamble, async {
+        let theirs = read_preamble(&mut stream).await?;
+        write_all(&mut stream, Phase::Preamble, &ours).await?;
+        Ok(theirs)
+    })
+    .await?;
+    let proof = match check_preamble(version, &theirs) {
+        Ok(()) => {
+            let prologue = [&theirs, &ours, app].concat();
+            within(deadline, Phase::Handshake, answer(&mut stream, secret, &prologue)).await
+        }
+        Err(error) => Err(error),
+    };
+    match proof {
+        Ok(noise) => Ok(Link::new(stream, noise, 0, 1)),
+        Err(error) => Err(refuse(stream, deadline, error).await),
+    }
+}
+
+/// The dialler's part of the proof. The confirmation takes nonce 0 of its direction.
+async fn dial<S: Stream>(
+    stream: &mut S,
+    secret: &Secret,
+    prologue: &[u8],
+) -> Result<StatelessTransportState, LinkError> {
+    let mut noise = build_noise(secret, prologue, true)?;
+    write_noise(stream, &mut noise).await?;
+    read_noise(stream, &mut noise).await?;
+    let noise = noise.into_stateless_transport_mode().map_err(|_| LinkError::HandshakeFailed)?;
+    let mut sealed = [0; 1 + TAG_BYTES];
+    let length = noise.write_message(0, &[Meaning::Confirm.code()], &mut sealed);
+    let length = length.map_err(|_| LinkError::HandshakeFailed)?;
+    write_record(stream, Kind::Handshake, &sealed[..length]).await?;
+    Ok(noise)
+}
+
+/// The acceptor's part of the proof.
+async fn answer<S: Stream>(
+    stream: &mut S,
+    secret: &Secret,
+    prologue: &[u8],
+) -> Result<StatelessTransportState, LinkError> {
+    let mut noise = build_noise(secret, prologue, false)?;
+    read_noise(stream, &mut noise).await?;
+    write_noise(stream, &mut noise).await?;
+    let noise = noise.into_stateless_transport_mode().map_err(|_| LinkError::HandshakeFailed)?;
+    let sealed = read_record(stream, 1 + TAG_BYTES).await?;
+    let mut plain = [0; 1];
+    noise.read_message(0, &sealed, &mut plain).map_err(|_| LinkError::HandshakeFailed)?;
+    if plain == [Meaning::Confirm.code()] { Ok(noise) } else { Err(LinkError::HandshakeFailed) }
+}
+
+fn build_noise(secret: &Secret, prologue: &[u8], dials: bool) -> Result<HandshakeState, LinkError> {
+    let build = || {
+        let builder = snow::Builder::new(PATTERN.parse()?).psk(0, secret.expose())?.prologue(prologue)?;
+        if dials { builder.build_initiator() } else { builder.build_responder() }
+    };
+    build().map_err(|_: snow::Error| LinkError::HandshakeFailed)
+}
+
+async fn write_noise<S: Stream>(stream: &mut S, noise: &mut HandshakeState) -> Result<(), LinkError> {
+    let mut message = [0; HANDSHAKE_BYTES];
+    let length = noise.write_message(&[], &mut message).map_err(|_| LinkError::HandshakeFailed)?;
+    write_record(stream, Kind::Handshake, &message[..length]).await
+}
+
+async fn read_noise<S: Stream>(stream: &mut S, noise: &mut HandshakeState) -> Result<(), LinkError> {
+    let message = read_record(stream, HANDSHAKE_BYTES).await?;
+    noise.read_message(&message, &mut []).map_err(|_| LinkError::HandshakeFailed)?;
+    Ok(())
+}
+
+async fn write_record<S: Stream>(stream: &mut S, kind: Kind, body: &[u8]) -> Result<(), LinkError> {
+    let record = [&build_header(kind, body.len())?[..], body].concat();
+    write_all(stream, Phase::Handshake, &record).await
+}
+
+/// The body of the next record, which is a handshake message of this length or a refusal. Nothing past its end is read.
+async fn read_record<S: Stream>(stream: &mut S, length: usize) -> Result<Vec<u8>, LinkError> {
+    let phase = Phase::Handshake;
+    let mut header = [0; HEADER_BYTES];
+    read_exact(stream, phase, &mut header).await?;
+    match parse_header(header, phase)? {
+        (Kind::Handshake, claimed) if claimed == length => {
+            let mut body = vec![0; length];
+            read_exact(stream, phase, &mut body).await?;
+            Ok(body)
+        }
+        (Kind::Refusal, claimed) => {
+            let mut body = vec![0; claimed];
+            read_exact(stream, phase, &mut body).await?;
+            Err(LinkError::Refused { phase, reason: parse_reason(&body) })
+        }
+        _ => Err(LinkError::Malformed { phase, what: "a record does not belong in the handshake" }),
+    }
+}
+
+fn build_preamble(version: u16) -> [u8; PREAMBLE_BYTES] {
+    let [high, low] = version.to_be_bytes();
+    let [a, b, c, d] = MAGIC;
+    [a, b, c, d, high, low, 0, 0]
+}
+
+async fn read_preamble<S: Stream>(stream: &mut S) -> Result<[u8; PREAMBLE_BYTES], LinkError> {
+    let mut preamble = [0; PREAMBLE_BYTES];
+    read_exact(stream, Phase::Preamble, &mut preamble).await?;
+    Ok(preamble)
+}
+
+/// The reserved number is for a later version to use; this one takes any.
+fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<(), LinkError> {
+    let [a, b, c, d, high, low, _, _] = *preamble;
+    let theirs = u16::from_be_bytes([high, low]);
+    if [a, b, c, d] != MAGIC {
+        return Err(LinkError::Malformed { phase: Phase::Preamble, what: "it is not gantry" });
+    }
+    if theirs == ours { Ok(()) } else { Err(LinkError::Version { ours, theirs }) }
+}
+
+/// Tells the peer why, where it is still there to be told, and closes. Gives the error back.
+///
+/// A stream that is dropped while bytes of the peer are unread is reset by TCP, and what was not acknowledged by then is
+/// not sent again. So the peer is listened to for a moment, until it has closed too.
+async fn refuse<S: Stream>(mut stream: S, deadline: Instant, error: LinkError) -> LinkError {
+    let reason = match &error {
+        LinkError::Version { ours, theirs } => format!("this is protocol version {ours}, not {theirs}"),
+        LinkError::HandshakeFailed => "another secret or another app".to_owned(),
+        LinkError::Malformed { what, .. } => format!("not understood: {what}"),
+        LinkError::Oversized { what, limit } => format!("a {what} has {limit} bytes at most"),
+        // The others mean that the peer is gone, is slow, or has refused itself.
+        _ => return error,
+    };
+    let tell = async {
+        write_record(&mut stream, Kind::Refusal, build_reason(&reason)).await?;
+        stream.shutdown().await.map_err(|error| LinkError::io(Phase::Handshake, error))?;
+        let mut rest = stream.take(DRAIN_BYTES);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink())
+            .await
+            .map_err(|error| LinkError::io(Phase::Handshake, error))
+    };
+    let told = timeout_at(deadline.min(Instant::now() + DRAIN_TIME), tell).await;
+    tracing::debug!(%error, told = matches!(told, Ok(Ok(_))), "refused a link");
+    error
+}
+
+async fn within<T>(
+    deadline: Instant,
+    phase: Phase,
+    work: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    timeout_at(deadline, work).await.unwrap_or(Err(LinkError::TimedOut { phase }))
+}
+
+async fn read_exact<S: Stream>(stream: &mut S, phase: Phase, into: &mut [u8]) -> Result<(), LinkError> {
+    stream.read_exact(into).await.map(drop).map_err(|error| LinkError::io(phase, error))
+}
+
+async fn write_all<S: Stream>(stream: &mut S, phase: Phase, bytes: &[u8]) -> Result<(), LinkError> {
+    stream.write_all(bytes).await.map_err(|error| LinkError::io(phase, error))?;
+    stream.flush().await.map_err(|error| LinkError::io(phase, error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,417 @@
+//! A link: messages and bulk chunks between two parts of one app, over any byte stream, after a proof of the secret.
+//!
+//! A link is split into a reader and a writer, each for one task. Nothing in them is shared but the two keys: snow's
+//! `TransportState` counts nonces for both directions in one value and so cannot be split. Its stateless sibling leaves the
+//! counting to us, and that is safe here because each direction has a key of its own, each half uses one
+//! direction only and cannot be cloned, and its counter is private, rises by one with every record and is never set back.
+//! What arrives is opened under the reader's own counter, so a record that is left out, repeated or
+//! moved does not open.
+//!
+//! How the halves are meant to be used (a root or an agent with up to 64 links):
+//!
+//! ```no_run
+//! # use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter};
+//! # use gantry_shared::wire::LinkError;
+//! # use std::sync::Arc;
+//! # async fn writer_task(mut writer: LinkWriter, mut queue: tokio::sync::mpsc::Receiver<Arc<[u8]>>) -> Result<(), LinkError> {
+//! // One body, encoded once by `frame::encode_body`, waits in the queues of all links.
+//! while let Some(body) = queue.recv().await {
+//!     writer.send_body(&body)?;
+//!     while !writer.wants_flush() {
+//!         let Ok(body) = queue.try_recv() else { break };
+//!         writer.send_body(&body)?;
+//!     }
+//!     writer.flush().await?;
+//! }
+//! writer.close().await
+//! # }
+//! # async fn reader_task(mut reader: LinkReader) -> Result<(), LinkError> {
+//! while let Some(incoming) = reader.next().await? {
+//!     match incoming {
+//!         Incoming::Frame(body) => { /* decode it, or forward it with `send_body` */ }
+//!         Incoming::Bulk(chunk) => { /* open it, and forward it with `send_bulk` */ }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use snow::StatelessTransportState;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::bulk::SealedChunk;
+use super::error::{LinkError, Phase};
+use super::frame::{self, FrameBuffer, PREFIX_BYTES};
+pub use super::handshake::{Stream, accept, connect};
+use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning, TAG_BYTES};
+use super::record::{build_header, build_reason, parse_header, parse_reason};
+
+/// A batch that has grown to this many bytes should be flushed: larger ones save no more calls.
+pub const BATCH_BYTES: usize = 256 * 1024;
+/// How much is asked of the stream at once.
+const READ_BYTES: usize = 64 * 1024;
+/// A writer keeps this much memory between batches.
+const KEPT_BYTES: usize = 2 * BATCH_BYTES;
+
+/// A link whose handshake is done.
+#[derive(Debug)]
+pub struct Link {
+    reader: LinkReader,
+    writer: LinkWriter,
+}
+
+impl Link {
+    /// `sent` and `received` records of each direction were used by the handshake.
+    pub(super) fn new<S: Stream>(
+        stream: S,
+        noise: StatelessTransportState,
+        sent: u64,
+        received: u64,
+    ) -> Self {
+        let noise = Arc::new(noise);
+        let (read, write) = tokio::io::split(Box::new(stream) as Box<dyn Stream>);
+        Self {
+            reader: LinkReader {
+                stream: read,
+                noise: Arc::clone(&noise),
+                nonce: received,
+                raw: Vec::new(),
+                taken: 0,
+                plain: Vec::new(),
+                frames: FrameBuffer::new(),
+                state: ReaderState::Open,
+            },
+            writer: LinkWriter {
+                stream: write,
+                noise,
+                nonce: sent,
+                plain: Vec::new(),
+                sealed: Vec::new(),
+                written: 0,
+                failed: false,
+            },
+        }
+    }
+
+    /// The two halves. The stream is closed when both are dropped.
+    #[must_use]
+    pub fn split(self) -> (LinkReader, LinkWriter) {
+        (self.reader, self.writer)
+    }
+}
+
+/// What came on a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Incoming {
+    /// The body of a frame, for [`frame::decode`] or, unread, for [`LinkWriter::send_body`].
+    Frame(Vec<u8>),
+    /// A bulk chunk, still sealed: it is not proven to be good before it is opened.
+    Bulk(SealedChunk),
+}
+
+/// The reading half of a link.
+pub struct LinkReader {
+    stream: ReadHalf<Box<dyn Stream>>,
+    noise: Arc<StatelessTransportState>,
+    nonce: u64,
+    /// Bytes as they came, of which the first `taken` are done with.
+    raw: Vec<u8>,
+    taken: usize,
+    plain: Vec<u8>,
+    frames: FrameBuffer,
+    state: ReaderState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReaderState {
+    Open,
+    Ended,
+    Failed,
+}
+
+impl LinkReader {
+    /// The next message or chunk, in the order in which the peer sent them; `None` after the peer's goodbye, and then always.
+    ///
+    /// Waits as long as the peer says nothing. It is *cancel safe*: the one place where it waits is a read that adds to
+    /// bytes kept in `self`, so that it can stand in a `select!` and be dropped at any time, and nothing is lost.
+    ///
+    /// # Errors
+    /// [`LinkError::Cut`] when the stream ends without a goodbye, [`LinkError::Refused`] with the peer's reason,
+    /// [`LinkError::Oversized`] and [`LinkError::Malformed`] for what the peer must not send (tell it by
+    /// [`LinkWriter::refuse`]), [`LinkError::Io`]; [`LinkError::Failed`] at every call after one of these.
+    pub async fn next(&mut self) -> Result<Option<Incoming>, LinkError> {
+        match self.state {
+            ReaderState::Open => {}
+            ReaderState::Ended => return Ok(None),
+            ReaderState::Failed => return Err(LinkError::Failed),
+        }
+        let next = self.next_open().await;
+        match &next {
+            Ok(Some(_)) => {}
+            Ok(None) => self.state = ReaderState::Ended,
+            Err(_) => self.state = ReaderState::Failed,
+        }
+        next
+    }
+
+    async fn next_open(&mut self) -> Result<Option<Incoming>, LinkError> {
+        loop {
+            if let Some(body) = self.frames.pop().map_err(|error| LinkError::received(&error))? {
+                return Ok(Some(Incoming::Frame(body)));
+            }
+            match self.take_record()? {
+                Taken::Nothing => self.read_more().await?,
+                Taken::Piece => {}
+                Taken::Bulk(chunk) => return Ok(Some(Incoming::Bulk(chunk))),
+                Taken::Goodbye if self.frames.is_empty() => return Ok(None),
+                Taken::Goodbye => return Err(malformed("the peer said goodbye inside a frame")),
+            }
+        }
+    }
+
+    async fn read_more(&mut self) -> Result<(), LinkError> {
+        self.raw.drain(..self.taken);
+        self.taken = 0;
+        self.raw.reserve(READ_BYTES);
+        match self.stream.read_buf(&mut self.raw).await {
+            Ok(0) => Err(LinkError::Cut { phase: Phase::Open, source: None }),
+            Ok(_) => Ok(()),
+            Err(error) => Err(LinkError::io(Phase::Open, error)),
+        }
+    }
+
+    /// Takes the next record out of what has come, if it is complete.
+    fn take_record(&mut self) -> Result<Taken, LinkError> {
+        let Some((header, rest)) = self.raw[self.taken..].split_first_chunk() else {
+            return Ok(Taken::Nothing);
+        };
+        let (kind, length) = parse_header(*header, Phase::Open)?;
+        let Some(body) = rest.get(..length) else { return Ok(Taken::Nothing) };
+        self.taken += HEADER_BYTES + length;
+        match kind {
+            Kind::Bulk => Ok(Taken::Bulk(SealedChunk::parse(body).map_err(|error| LinkError::bulk(&error))?)),
+            Kind::Noise => {
+                self.plain.resize(length, 0);
+                let opened = self.noise.read_message(self.nonce, body, &mut self.plain);
+                let opened =
+                    opened.map_err(|_| malformed("a record was altered, repeated, left out or reordered"))?;
+                self.nonce += 1;
+                self.take_plain(opened)
+            }
+            Kind::Handshake | Kind::Refusal => Err(malformed("a record belongs in the handshake")),
+        }
+    }
+
+    fn take_plain(&mut self, length: usize) -> Result<Taken, LinkError> {
+        let Some((code, content)) = self.plain[..length].split_first() else {
+            return Err(malformed("a record is empty"));
+        };
+        match Meaning::parse(*code) {
+            Some(Meaning::Piece) => {
+                self.frames.push(content).map_err(|error| LinkError::received(&error))?;
+                Ok(Taken::Piece)
+            }
+            Some(Meaning::Goodbye) => Ok(Taken::Goodbye),
+            Some(Meaning::Refusal) => {
+                Err(LinkError::Refused { phase: Phase::Open, reason: parse_reason(content) })
+            }
+            Some(Meaning::Confirm) | None => Err(malformed("a record has no meaning here")),
+        }
+    }
+}
+
+enum Taken {
+    /// No complete record is there.
+    Nothing,
+    Piece,
+    Bulk(SealedChunk),
+    Goodbye,
+}
+
+fn malformed(what: &'static str) -> LinkError {
+    LinkError::Malformed { phase: Phase::Open, what }
+}
+
+/// The writing half of a link.
+///
+/// What is sent is collected, and [`LinkWriter::flush`] writes it. Dropped without [`LinkWriter::close`], the peer sees a cut.
+pub struct LinkWriter {
+    stream: WriteHalf<Box<dyn Stream>>,
+    noise: Arc<StatelessTransportState>,
+    nonce: u64,
+    /// Frames that are not yet sealed: many small ones become one record.
+    plain: Vec<u8>,
+    /// Records, of which the first `written` bytes are written.
+    sealed: Vec<u8>,
+    written: usize,
+    failed: bool,
+}
+
+impl LinkWriter {
+    /// Adds a message to the batch. Does not wait.
+    ///
+    /// # Errors
+    /// [`LinkError::Oversized`] and [`LinkError::Encode`], after which the link goes on without this message;
+    /// [`LinkError::Failed`].
+    pub fn send<T: Serialize + ?Sized>(&mut self, message: &T) -> Result<(), LinkError> {
+        self.check_open()?;
+        frame::encode_onto(message, &mut self.plain).map_err(LinkError::sending)?;
+        self.seal_pieces(MAX_PIECE_BYTES)
+    }
+
+    /// Adds a frame whose body is encoded already ([`frame::encode_body`]), or came on another link. Does not wait.
+    ///
+    /// # Errors
+    /// As [`LinkWriter::send`].
+    pub fn send_body(&mut self, body: &[u8]) -> Result<(), LinkError> {
+        self.check_open()?;
+        let prefix = frame::build_prefix(body.len()).map_err(LinkError::sending)?;
+        self.plain.reserve(PREFIX_BYTES + body.len());
+        self.plain.extend_from_slice(&prefix);
+        self.plain.extend_from_slice(body);
+        self.seal_pieces(MAX_PIECE_BYTES)
+    }
+
+    /// Adds a bulk chunk to the batch, after what was sent before it. Does not wait.
+    ///
+    /// # Errors
+    /// [`LinkError::Failed`].
+    pub fn send_bulk(&mut self, chunk: &SealedChunk) -> Result<(), LinkError> {
+        self.check_open()?;
+        let header = build_header(Kind::Bulk, chunk.encoded_bytes())?;
+        self.seal_pieces(1)?;
+        self.sealed.extend_from_slice(&header);
+        chunk.encode_onto(&mut self.sealed);
+        Ok(())
+    }
+
+    /// Whether the batch has [`BATCH_BYTES`] or more. The batch has no limit of its own: who feeds it looks here.
+    #[must_use]
+    pub fn wants_flush(&self) -> bool {
+        self.buffered_bytes() >= BATCH_BYTES
+    }
+
+    /// Bytes that were sent and not yet written.
+    #[must_use]
+    pub fn buffered_bytes(&self) -> usize {
+        self.plain.len() + self.sealed.len() - self.written
+    }
+
+    /// Writes the batch, in one call where the stream takes it.
+    ///
+    /// Waits as long as the peer reads nothing. It is *cancel safe*: how far it came is kept in `self`, and the next flush goes
+    /// on there, so that a deadline can be put around it.
+    ///
+    /// # Errors
+    /// [`LinkError::Cut`], [`LinkError::Io`]; [`LinkError::Failed`] after one of these.
+    pub async fn flush(&mut self) -> Result<(), LinkError> {
+        self.check_open()?;
+        self.seal_pieces(1)?;
+        self.write_sealed(Phase::Open).await
+    }
+
+    /// Writes what is left and the goodbye, and ends this direction of the stream. The other goes on until the peer's goodbye.
+    ///
+    /// Waits as [`LinkWriter::flush`] does. Keep the reader and read it to its end: a stream that is dropped with
+    /// bytes unread is reset by TCP, and a goodbye that was not acknowledged by then is not sent again.
+    ///
+    /// # Errors
+    /// As [`LinkWriter::flush`]. When it fails or is dropped half-way, the peer sees a cut.
+    pub async fn close(self) -> Result<(), LinkError> {
+        self.finish(Meaning::Goodbye, &[]).await
+    }
+
+    /// As [`LinkWriter::close`], but says why: the peer's reader ends with [`LinkError::Refused`] and the first
+    /// [`MAX_REASON_BYTES`](super::limits::MAX_REASON_BYTES) of `reason`.
+    ///
+    /// # Errors
+    /// As [`LinkWriter::close`].
+    pub async fn refuse(self, reason: &str) -> Result<(), LinkError> {
+        self.finish(Meaning::Refusal, build_reason(reason)).await
+    }
+
+    async fn finish(mut self, meaning: Meaning, content: &[u8]) -> Result<(), LinkError> {
+        self.check_open()?;
+        self.seal_pieces(1)?;
+        self.seal(meaning, content)?;
+        self.write_sealed(Phase::Close).await?;
+        self.stream.shutdown().await.map_err(|error| LinkError::io(Phase::Close, error))
+    }
+
+    fn check_open(&self) -> Result<(), LinkError> {
+        if self.failed { Err(LinkError::Failed) } else { Ok(()) }
+    }
+
+    /// Seals the frames of the batch into records until fewer than `rest` bytes are left.
+    fn seal_pieces(&mut self, rest: usize) -> Result<(), LinkError> {
+        let plain = std::mem::take(&mut self.plain);
+        let mut done = 0;
+        while plain.len() - done >= rest {
+            let end = plain.len().min(done + MAX_PIECE_BYTES);
+            self.seal(Meaning::Piece, &plain[done..end])?;
+            done = end;
+        }
+        self.plain = plain;
+        self.plain.drain(..done);
+        self.plain.shrink_to(KEPT_BYTES);
+        Ok(())
+    }
+
+    fn seal(&mut self, meaning: Meaning, content: &[u8]) -> Result<(), LinkError> {
+        let plain = [&[meaning.code()], content].concat();
+        let header = build_header(Kind::Noise, plain.len() + TAG_BYTES)?;
+        let start = self.sealed.len() + HEADER_BYTES;
+        self.sealed.extend_from_slice(&header);
+        self.sealed.resize(start + plain.len() + TAG_BYTES, 0);
+        let sealed = self.noise.write_message(self.nonce, &plain, &mut self.sealed[start..]);
+        // Only a counter at its end is refused. The link is over then, and the batch with it.
+        self.failed |= sealed.is_err();
+        self.nonce = self.nonce.saturating_add(1);
+        sealed.map(drop).map_err(|_| LinkError::Failed)
+    }
+
+    async fn write_sealed(&mut self, phase: Phase) -> Result<(), LinkError> {
+        let written = self.write_rest().await;
+        self.failed |= written.is_err();
+        written.map_err(|error| LinkError::io(phase, error))
+    }
+
+    async fn write_rest(&mut self) -> std::io::Result<()> {
+        while self.written < self.sealed.len() {
+            match self.stream.write(&self.sealed[self.written..]).await? {
+                0 => return Err(std::io::ErrorKind::WriteZero.into()),
+                count => self.written += count,
+            }
+        }
+        self.sealed.clear();
+        self.sealed.shrink_to(KEPT_BYTES);
+        self.written = 0;
+        self.stream.flush().await
+    }
+}
+
+impl fmt::Debug for LinkReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkReader")
+            .field("records", &self.nonce)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LinkWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let buffered = self.buffered_bytes();
+        f.debug_struct("LinkWriter")
+            .field("records", &self.nonce)
+            .field("buffered", &buffered)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,427 @@
+//! What the frontend orders, what agents answer, and what agents report on their own.
+//!
+//! These types are the whole language of the overlay. They are types of their own, apart from the public API, so that either side can
+//! change its API without changing the wire. Whoever changes them raises
+//! [`PROTOCOL_VERSION`](super::handshake::PROTOCOL_VERSION), which is exchanged before anything else is understood.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
+use crate::rank_set::{NodeSet, RankSet};
+use crate::secret::Secret;
+use crate::signal::Signal;
+use crate::status::ExitStatus;
+
+/// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
+/// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe.
+pub const OUTPUT_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// What an agent is told on its standard input, once, before it does anything: one frame. It is never in argv.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Version of the program that wrote the ticket; the agent refuses another than its own.
+    pub release: String,
+    /// The app that the agent serves.
+    pub app: AppId,
+    /// The app's secret; every link proves that it knows it.
+    pub secret: Secret,
+    /// Addresses at which the frontend listens, best first. All are tried side by side.
+    pub frontend: Vec<SocketAddr>,
+    /// The name under which the WLM knows this node.
+    pub host: String,
+    /// The WLM's name, for daemons that ask.
+    pub wlm: String,
+    /// Where session storage goes when the user asked for a place.
+    pub stage_base: Option<OsString>,
+    /// How long to try to reach the frontend, or a parent, before giving up.
+    pub patience: Duration,
+}
+
+/// The first frame on a link, from the side that dialled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dial {
+    /// An agent reports to the frontend.
+    Agent(AgentHello),
+    /// An agent reports to its parent in the tree.
+    Child {
+        /// The child's number.
+        node: NodeId,
+    },
+}
+
+/// An agent's word about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHello {
+    /// The ticket's host name, by which the frontend finds the agent's number.
+    pub host: String,
+    /// The agent's own pid on its node.
+    pub pid: Pid,
+    /// Where children can dial this agent.
+    pub listen: Vec<SocketAddr>,
+}
+
+/// The frontend's answer to an agent's hello: its place in the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Seat {
+    /// The agent has a place.
+    Taken {
+        /// The agent's number.
+        node: NodeId,
+        /// How many agents there are.
+        nodes: u32,
+        /// Most children of one parent.
+        radix: u32,
+        /// The parent's addresses; none: the frontend itself is the parent and this link stays.
+        parent: Option<Vec<SocketAddr>>,
+    },
+    /// The agent is not wanted.
+    Refused(Failure),
+}
+
+/// A frame on its way from the frontend to agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Down {
+    /// Answers bear this number; none: no answer is wanted.
+    pub request: Option<RequestId>,
+    /// Whom it is for.
+    pub to: To,
+    /// What to do.
+    pub order: Order,
+}
+
+/// Whom an order is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum To {
+    /// Every agent.
+    All,
+    /// These agents.
+    Nodes(NodeSet),
+}
+
+/// A frame on its way from agents to the frontend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Up {
+    /// Answers of some of the agents that an order went to; a batch, more may follow.
+    Answers {
+        /// The order's number.
+        request: RequestId,
+        /// Who answers what.
+        answers: Vec<(NodeId, Result<Answer, Failure>)>,
+    },
+    /// Something happened at a node.
+    Notice {
+        /// Where.
+        node: NodeId,
+        /// What.
+        notice: Notice,
+    },
+}
+
+/// What an agent can be told to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Start this node's ranks. Answered by [`Answer::Ranks`], all or none.
+    StartRanks(StartRanks),
+    /// Look after processes that run already. Answered by [`Answer::Ranks`], all or none.
+    AdoptRanks(AdoptRanks),
+    /// Let held ranks go.
+    Release,
+    /// Send a signal to ranks, or kill them: a held rank gets no other signal than SIGKILL.
+    Signal {
+        /// Which signal.
+        signal: Signal,
+        /// Which ranks; none: all.
+        ranks: Option<RankSet>,
+    },
+    /// Make a session's storage. Answered by [`Answer::Session`].
+    OpenSession {
+        /// The session's number.
+        session: SessionId,
+    },
+    /// End a session: its daemons by SIGTERM, after `grace` by SIGKILL, then its storage.
+    CloseSession {
+        /// The session's number.
+        session: SessionId,
+        /// How long its daemons have.
+        grace: Duration,
+    },
+    /// Make files available in a session. Answered by [`Answer::Missing`].
+    Provide {
+        /// The session's number.
+        session: SessionId,
+        /// What is wanted.
+        entries: Vec<Entry>,
+    },
+    /// Start a tool daemon. Answered by [`Answer::Daemon`].
+    StartDaemon(StartDaemon),
+    /// Send a signal to a tool daemon.
+    SignalDaemon {
+        /// Which daemon.
+        daemon: DaemonId,
+        /// Which signal.
+        signal: Signal,
+    },
+    /// Bytes for a rank's standard input; empty: the end of it. No answer; [`Notice::StdinTaken`] reports progress.
+    Stdin {
+        /// Which rank.
+        rank: Rank,
+        /// The bytes.
+        bytes: Blob,
+    },
+    /// The agent may send that many bytes more of output, of one daemon or of all ranks. It starts with [`OUTPUT_WINDOW_BYTES`] for each.
+    OutputCredit {
+        /// The daemon; none: the ranks.
+        daemon: Option<DaemonId>,
+        /// How many.
+        bytes: u32,
+    },
+    /// From now on the app outlives the frontend: the agent cleans up when its ranks have ended.
+    Detach,
+    /// The end: ranks are killed unless they were adopted; daemons and sessions go; then the agent answers and leaves.
+    Leave {
+        /// How long daemons have to end by themselves before they are asked to.
+        patience: Duration,
+        /// How long they have between SIGTERM and SIGKILL.
+        grace: Duration,
+    },
+    /// Answer at once. For measuring and for knowing that a node is there.
+    Ping,
+    /// Receive a bulk stream and answer with its length and hash. For measuring.
+    Sink {
+        /// The bulk stream's number.
+        stream: u64,
+    },
+}
+
+/// A program and its surroundings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// A path, or a name that is looked up in `env`'s PATH on the node.
+    pub program: OsString,
+    /// Arguments after the program's name.
+    pub args: Vec<OsString>,
+    /// The whole environment, before the agent adds its own variables.
+    pub env: Vec<(OsString, OsString)>,
+    /// Directory to start in.
+    pub cwd: Option<OsString>,
+}
+
+/// Ranks to start. Every agent gets the whole order and takes its own slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRanks {
+    /// What every rank runs.
+    pub program: Program,
+    /// Number of ranks in the app.
+    pub size: u32,
+    /// Which ranks each node has, by node number.
+    pub layout: Vec<RankSet>,
+    /// Hold every rank before its first instruction.
+    pub hold: bool,
+    /// The rank whose standard input is fed by [`Order::Stdin`]; all others read from /dev/null.
+    pub stdin: Option<Rank>,
+    /// Forward standard output and error as [`Notice::Output`]; otherwise they go to /dev/null.
+    pub output: bool,
+}
+
+/// Processes to look after. Every agent gets the whole order and takes its own slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptRanks {
+    /// Number of ranks in the app.
+    pub size: u32,
+    /// Ranks and pids of each node, by node number.
+    pub layout: Vec<Vec<(Rank, Pid)>>,
+}
+
+/// A tool daemon to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartDaemon {
+    /// The daemon's number.
+    pub daemon: DaemonId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// What it runs. A name without a slash is first looked for in the session's `bin`.
+    pub program: Program,
+    /// Where its output goes.
+    pub output: DaemonOutput,
+}
+
+/// Where a daemon's standard output and error go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DaemonOutput {
+    /// To the frontend, as [`Notice::Output`].
+    Forward,
+    /// To two files in this directory of the node: `gantry-APP-dDAEMON-HOST.out` and `.err`.
+    Log(OsString),
+    /// Nowhere.
+    Drop,
+}
+
+/// Where in a session's storage something is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Place {
+    /// `bin/`: executable, first in PATH.
+    Bin,
+    /// `lib/`: first in LD_LIBRARY_PATH.
+    Lib,
+    /// The session's root.
+    Root,
+}
+
+/// One file of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where it goes.
+    pub place: Place,
+    /// Path below that place: relative, without `..`.
+    pub name: OsString,
+    /// The file's path on the login side. A node that has the same content there links it.
+    pub source: OsString,
+    /// Length in bytes.
+    pub size: u64,
+    /// BLAKE3 of the content.
+    pub hash: [u8; 32],
+}
+
+/// What an agent answers to an order that it carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done, nothing to add.
+    Done,
+    /// The node's ranks.
+    Ranks(Vec<RankReport>),
+    /// The session's root directory.
+    Session(OsString),
+    /// Indices of the entries that the node does not have.
+    Missing(Vec<u32>),
+    /// The daemon runs.
+    Daemon(Pid),
+    /// A bulk stream came through.
+    Received {
+        /// Its length in bytes.
+        bytes: u64,
+        /// BLAKE3 of the content.
+        hash: [u8; 32],
+    },
+}
+
+/// A rank that runs or is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// Which rank.
+    pub rank: Rank,
+    /// Its process.
+    pub pid: Pid,
+    /// The executable that the process runs (for a script: its interpreter).
+    pub exe: OsString,
+    /// Present when the rank is held: the proof.
+    pub held: Option<HeldProof>,
+}
+
+/// Why we say that a rank is held: what the kernel said of it after the hold was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldProof {
+    /// Program counter; it equals the address at which the kernel starts the program.
+    pub pc: u64,
+    /// The process state of `/proc/PID/stat`: `T`.
+    pub state: char,
+}
+
+/// What happens at a node without being asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Notice {
+    /// A child agent has joined its parent in the tree.
+    ChildJoined {
+        /// The child.
+        child: NodeId,
+    },
+    /// Agents can no longer be reached.
+    NodesLost {
+        /// Which.
+        nodes: NodeSet,
+        /// What was seen.
+        reason: String,
+    },
+    /// A rank ended.
+    RankExited {
+        /// Which.
+        rank: Rank,
+        /// How.
+        status: ExitStatus,
+    },
+    /// A daemon ended.
+    DaemonExited {
+        /// Which.
+        daemon: DaemonId,
+        /// How.
+        status: ExitStatus,
+    },
+    /// Output of a rank or of a daemon. Counts against the node's output credit.
+    Output {
+        /// Whose.
+        source: Source,
+        /// Which of the two.
+        stream: Stream,
+        /// The bytes; empty: the end of this stream.
+        bytes: Blob,
+    },
+    /// That many bytes of standard input were taken by the rank.
+    StdinTaken {
+        /// Which rank.
+        rank: Rank,
+        /// How many bytes. Zero: the rank reads no more.
+        bytes: u32,
+    },
+}
+
+/// Whose output it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Source {
+    /// A rank's.
+    Rank(Rank),
+    /// A tool daemon's, on the node of the notice.
+    Daemon(DaemonId),
+}
+
+/// Standard output or standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Bytes, serialised as bytes and not as a list of numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Blob(pub Vec<u8>);
+
+impl Serialize for Blob {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Blob;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E>(self, v: &[u8]) -> Result<Blob, E> {
+                Ok(Blob(v.to_vec()))
+            }
+            fn visit_byte_buf<E>(self, v: Vec<u8>) -> Result<Blob, E> {
+                Ok(Blob(v))
+            }
+        }
+        deserializer.deserialize_byte_buf(Visitor)
+    }
+}

@@ -1,0 +1,20 @@
+//! How gantry's parts speak: bounded frames, a link that proves who is at the other end, and the tree of links.
+//!
+//! From the bottom up: [`limits`] says how much is too much, [`frame`] cuts a byte stream into messages, [`bulk`]
+//! seals data once for all nodes, [`handshake`] and [`link`] make an authenticated link of any byte stream, and [`tree`]
+//! says who is linked to whom. What is said is in [`message`] (frontend and agents) and [`backend`] (an agent and its node's daemons).
+
+pub mod limits;
+pub mod frame;
+pub mod bulk;
+mod error;
+mod record;
+pub mod handshake;
+pub mod link;
+pub mod queue;
+pub mod tcp;
+pub mod tree;
+pub mod message;
+pub mod backend;
+
+pub use error::{LinkError, Phase};
