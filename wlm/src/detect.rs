@@ -1,0 +1,84 @@
+//! Which workload manager is used, and why.
+
+use crate::host::Host;
+use crate::{Error, Result, WLMS, Wlm};
+
+/// The variables that name a WLM, in order. The second is the reference interface's.
+pub const WLM_VARIABLES: [&str; 2] = ["GANTRY_WLM", "CTI_WLM_IMPL"];
+
+/// What says that a machine is ruled by a WLM. Reads as "because ...".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence(pub String);
+
+/// The WLM that will be used.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// The WLM.
+    pub wlm: &'static dyn Wlm,
+    /// Why it was chosen.
+    pub why: Evidence,
+}
+
+/// Chooses the WLM: `asked` by the caller, else named by a variable of [`WLM_VARIABLES`], else the first of [`WLMS`] that is detected.
+///
+/// # Errors
+/// [`Error::UnknownWlm`] with the names there are.
+pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
+    if let Some(name) = asked {
+        return Ok(Choice { wlm: find(name)?, why: Evidence("it was asked for".to_owned()) });
+    }
+    for variable in WLM_VARIABLES {
+        if let Some(name) = host.env(variable) {
+            let name = name.to_string_lossy();
+            return Ok(Choice { wlm: find(&name)?, why: Evidence(format!("{variable} is '{name}'")) });
+        }
+    }
+    detected(host)
+        .into_iter()
+        .find_map(|(wlm, evidence)| evidence.map(|why| Choice { wlm, why }))
+        .ok_or_else(|| Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() })
+}
+
+/// What every WLM finds on this machine, in order of detection.
+pub fn detected(host: &dyn Host) -> Vec<(&'static dyn Wlm, Option<Evidence>)> {
+    WLMS.iter().map(|wlm| (*wlm, wlm.detect(host))).collect()
+}
+
+/// The WLM of that name, in any case of letters.
+///
+/// # Errors
+/// [`Error::UnknownWlm`] with the names there are.
+pub fn find(name: &str) -> Result<&'static dyn Wlm> {
+    WLMS.iter()
+        .find(|wlm| wlm.name().eq_ignore_ascii_case(name))
+        .copied()
+        .ok_or_else(|| Error::UnknownWlm { name: name.to_owned(), known: names() })
+}
+
+fn names() -> Vec<&'static str> {
+    WLMS.iter().map(|wlm| wlm.name()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn caller_then_variables_then_detection() {
+        let plain = FakeHost::default();
+        assert_eq!(choose(None, &plain).unwrap().wlm.name(), "localhost");
+        let by_variable = FakeHost::default().with_env("CTI_WLM_IMPL", "Localhost");
+        assert_eq!(choose(None, &by_variable).unwrap().why.0, "CTI_WLM_IMPL is 'Localhost'");
+        let wrong = FakeHost::default().with_env("GANTRY_WLM", "abacus");
+        assert_eq!(choose(Some("localhost"), &wrong).unwrap().why.0, "it was asked for");
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let host = FakeHost::default().with_env("GANTRY_WLM", "abacus");
+        let error = choose(None, &host).unwrap_err();
+        assert_eq!(error.to_string(), "no workload manager is named 'abacus'");
+        assert!(error.hint().unwrap().contains("localhost"));
+    }
+}

@@ -1,0 +1,41 @@
+//! The machine that this process runs on.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Host, sys};
+
+/// The machine that this process runs on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Machine;
+
+impl Host for Machine {
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        std::env::vars_os().collect()
+    }
+
+    fn hostname(&self) -> String {
+        std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .map(|name| name.trim_end().to_owned())
+            .ok()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| "localhost".to_owned())
+    }
+
+    fn current_dir(&self) -> io::Result<PathBuf> {
+        std::env::current_dir()
+    }
+
+    fn uid(&self) -> u32 {
+        sys::effective_uid()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        std::fs::read_link(path)
+    }
+}

@@ -1,0 +1,68 @@
+//! The one door to the machine. Parsers, plans and detection see the machine only through [`Host`], so that tests hand them a recorded one.
+
+#[cfg(test)]
+pub(crate) mod fake;
+mod machine;
+mod orphan;
+mod run;
+mod sys;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use machine::Machine;
+pub use orphan::spawn_orphan;
+pub use run::run;
+
+/// A descriptor that becomes readable when the process `pid` ends. Linux 5.3 and later.
+///
+/// # Errors
+/// There is no such process, or the kernel is older.
+pub fn open_pidfd(pid: gantry_shared::id::Pid) -> io::Result<std::os::fd::OwnedFd> {
+    sys::pidfd_open(pid.get())
+}
+
+/// Closes every descriptor but the standard ones. For a program of ours that was started out of somebody else's, whose descriptors it may have
+/// inherited: to be called first thing in `main`, before anything is opened.
+///
+/// # Errors
+/// The kernel is older than 5.9; nothing was closed then.
+pub fn close_inherited_descriptors() -> io::Result<()> {
+    sys::close_from(3)
+}
+
+/// What gantry may ask a machine. [`Machine`] is the real one.
+pub trait Host: Send + Sync + std::fmt::Debug {
+    /// The environment of this process, as it is now.
+    fn environment(&self) -> Vec<(OsString, OsString)>;
+
+    /// This machine's name, as `uname -n` prints it.
+    fn hostname(&self) -> String;
+
+    /// The directory that this process is in.
+    ///
+    /// # Errors
+    /// It has been removed or may not be read.
+    fn current_dir(&self) -> io::Result<PathBuf>;
+
+    /// The effective user id of this process.
+    fn uid(&self) -> u32;
+
+    /// A file's content. Files of `/proc` are read whole.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// One variable of the environment; set but empty counts as unset.
+    fn env(&self, name: &str) -> Option<OsString> {
+        self.environment().into_iter().find(|(n, v)| n == OsStr::new(name) && !v.is_empty()).map(|(_, v)| v)
+    }
+}

@@ -1,0 +1,64 @@
+//! Runs a small program of this machine and takes what it prints.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Runs `program` with nothing on its standard input and returns how it ended and what it printed on standard output. The program is a
+/// child of this process, so a library calls this only where its host program knows of it. Waits at most until the deadline; the program
+/// is then killed.
+///
+/// # Errors
+/// The program cannot be executed, or has not ended by the deadline (`TimedOut`).
+pub fn run<A: AsRef<OsStr>>(
+    program: &Path,
+    args: &[A],
+    deadline: Duration,
+) -> io::Result<(ExitStatus, Vec<u8>)> {
+    #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    tracing::debug!(?command, "running");
+    let mut child = command.spawn()?;
+    let (sender, printed) = mpsc::channel();
+    if let Some(mut stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let read = stdout.read_to_end(&mut text).map(|_| text);
+            // Nobody waits any more when the deadline has passed.
+            drop(sender.send(read));
+        });
+    }
+    match printed.recv_timeout(deadline) {
+        Ok(text) => Ok((child.wait()?, text?)),
+        Err(_) => {
+            child.kill()?;
+            child.wait()?;
+            Err(io::Error::new(io::ErrorKind::TimedOut, "did not end in time"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn what_a_program_prints_and_how_it_ends() {
+        let (status, text) = run(Path::new("/bin/sh"), &["-c", "echo a; exit 3"], SOON).unwrap();
+        assert_eq!((status.code(), text.as_slice()), (Some(3), &b"a\n"[..]));
+    }
+
+    #[test]
+    fn a_missing_and_a_slow_program() {
+        let error = run::<&str>(Path::new("/no/such"), &[], SOON).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let error = run(Path::new("/bin/sleep"), &["60"], Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,73 @@
+//! System calls of the door.
+#![expect(unsafe_code, reason = "system calls")]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The effective user id.
+pub(super) fn effective_uid() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Makes `command` start as a grandchild in a session of its own, whose parent has ended already.
+pub(super) fn fork_once_more(command: &mut Command) {
+    // SAFETY: `leave_parent` makes async-signal-safe system calls only, as the closure between fork and exec must.
+    unsafe { command.pre_exec(leave_parent) };
+}
+
+/// Runs in the child between fork and exec: forks again, by the bare system call because the C library's fork runs handlers that are not
+/// async-signal-safe. The middle process ends at once; its child goes on to exec.
+fn leave_parent() -> io::Result<()> {
+    // SAFETY: clone with only SIGCHLD and no new stack is fork; all pointer arguments are null and unused. The child's memory is a copy.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // What the host program ignores is inherited over exec: with SIGCHLD ignored the helper would never hear of its children's ends,
+            // with SIGTERM ignored its own could not be asked for.
+            // The kernel's sigaction: the default action, no flags, an empty mask. By number, as the C library refuses two signals of its own.
+            let default = [0_u64; 8];
+            for signal in 1..=64 {
+                // SAFETY: `default` holds a whole sigaction and the old one is not asked for; fails for SIGKILL and SIGSTOP only.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_rt_sigaction,
+                        signal,
+                        default.as_ptr(),
+                        std::ptr::null_mut::<u64>(),
+                        size_of::<u64>(),
+                    );
+                }
+            }
+            // SAFETY: setsid has no preconditions; it fails only for a group leader, which a fresh child is not.
+            unsafe { libc::setsid() };
+            Ok(())
+        }
+        _ => {
+            // SAFETY: _exit ends the process without running anything of it.
+            unsafe { libc::_exit(0) }
+        }
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    // SAFETY: pidfd_open takes two integers and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Closes every descriptor from `first` on.
+pub(super) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: close_range takes three integers; that nothing in this process uses the descriptors is the caller's promise.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,92 @@
+//! What a tool asks to be launched, and how a WLM says it will be done.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use gantry_shared::error::Failure;
+use gantry_shared::rank_set::RankSet;
+
+use crate::Result;
+
+/// What a tool asks to be launched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// Exactly what one would give the launcher: its options, the program, the program's arguments.
+    pub args: Vec<OsString>,
+    /// Hold every rank before its first instruction.
+    pub hold: bool,
+}
+
+/// How a launch will be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Plan {
+    /// There is no launcher: agents start the ranks, and hold them if asked.
+    Direct(Direct),
+}
+
+/// A launch without a launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Direct {
+    /// Names of the nodes, by node number.
+    pub hosts: Vec<String>,
+    /// Which ranks each node gets.
+    pub layout: Vec<RankSet>,
+    /// The program: a path, or a name to look up in PATH.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl Direct {
+    /// Number of ranks of all nodes.
+    pub fn size(&self) -> u64 {
+        self.layout.iter().map(RankSet::len).sum()
+    }
+}
+
+/// What the agent of a node reads on its standard input.
+type Tickets = dyn Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync;
+
+/// The agent's executable, and what each agent gets on its standard input.
+pub struct AgentCommand {
+    /// Path of the executable on the login side.
+    pub program: PathBuf,
+    tickets: Box<Tickets>,
+}
+
+impl AgentCommand {
+    /// An agent whose standard input for the node `host` is `tickets(host)`.
+    pub fn new(
+        program: PathBuf,
+        tickets: impl Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { program, tickets: Box::new(tickets) }
+    }
+
+    /// What the agent of `host` reads on its standard input. It holds the app's secret.
+    ///
+    /// # Errors
+    /// The ticket cannot be encoded.
+    pub fn ticket(&self, host: &str) -> std::result::Result<Vec<u8>, Failure> {
+        (self.tickets)(host)
+    }
+}
+
+impl fmt::Debug for AgentCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentCommand").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// Starts long-lived processes on this machine and owns them: the app's guard.
+#[async_trait]
+pub trait ProcessOwner: Send + Sync {
+    /// Starts the agent executable `program` with `ticket` on its standard input. Returns when it is executed.
+    ///
+    /// # Errors
+    /// It cannot be executed.
+    async fn start_agent(&self, program: &Path, ticket: Vec<u8>) -> Result<()>;
+}

@@ -1,0 +1,85 @@
+//! The seam between gantry and workload managers (WLMs).
+//!
+//! *A WLM knows how to start, find, signal and watch, and nothing else.* No staging, no daemons, no file copying per WLM: all of that
+//! goes over the overlay and is the same everywhere. To add one: a folder here, a line in [`WLMS`], a folder of fixtures.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | [`host`] | [`Host`]: the one door to the machine, so that everything else is tested without a cluster |
+//! | [`detect`] | which WLM is used, and why |
+//! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
+//! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
+//! | [`localhost`] | no workload manager: ranks on this machine |
+
+pub mod detect;
+pub mod error;
+pub mod host;
+pub mod job;
+pub mod launch;
+pub mod localhost;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use gantry_shared::placement::Placement;
+use gantry_shared::signal::Signal;
+
+pub use detect::{Choice, Evidence, choose};
+pub use error::{Error, Result};
+pub use host::Host;
+pub use job::{AppRef, JobRef};
+pub use launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner};
+
+/// Every workload manager, in order of detection. The only list there is.
+pub static WLMS: &[&dyn Wlm] = &[&localhost::Localhost];
+
+/// What gantry needs of a workload manager. Stateless: everything it works on is passed in.
+#[async_trait]
+pub trait Wlm: Send + Sync + fmt::Debug {
+    /// The name by which users choose it and by which events name it.
+    fn name(&self) -> &'static str;
+
+    /// Whether this machine is ruled by this WLM, and what says so. Runs no program.
+    fn detect(&self, host: &dyn Host) -> Option<Evidence>;
+
+    /// How `launch` will be carried out. Starts nothing.
+    ///
+    /// # Errors
+    /// Arguments that the launcher would refuse, a program that cannot be told apart from the options, a hold method that does not fit.
+    fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan>;
+
+    /// Where the ranks of `job` are. Changes nothing about the job.
+    ///
+    /// # Errors
+    /// The job is unknown, has ended, or belongs to somebody else.
+    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Placement>;
+
+    /// Starts one agent on every node of `app`. Returns when all are started; that they have reported is the overlay's business.
+    ///
+    /// # Errors
+    /// What the WLM or the node said when it refused.
+    async fn start_agents(
+        &self,
+        app: &AppRef,
+        agent: &AgentCommand,
+        host: &dyn Host,
+        owner: &dyn ProcessOwner,
+    ) -> Result<()>;
+
+    /// Sends `signal` to all ranks of `app`, where the WLM has a way of its own that is better than the agents'.
+    ///
+    /// # Errors
+    /// The WLM's own words.
+    async fn signal(&self, _app: &AppRef, _signal: Signal, _host: &dyn Host) -> Result<Delivery> {
+        Ok(Delivery::LeftToAgents)
+    }
+}
+
+/// Who delivers a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// The WLM has delivered it.
+    Done,
+    /// Nothing has happened yet: the agents on the nodes are to deliver it.
+    LeftToAgents,
+}

@@ -1,0 +1,54 @@
+//! No workload manager at all: ranks on this machine. The default, because it needs nothing.
+
+mod command;
+mod processes;
+
+use async_trait::async_trait;
+use gantry_shared::placement::Placement;
+
+use crate::host::Host;
+use crate::{AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Result, Wlm};
+
+/// This machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Localhost;
+
+#[async_trait]
+impl Wlm for Localhost {
+    fn name(&self) -> &'static str {
+        "localhost"
+    }
+
+    fn detect(&self, _host: &dyn Host) -> Option<Evidence> {
+        Some(Evidence("this machine is always there".to_owned()))
+    }
+
+    fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let options = command::parse_args(&launch.args)?;
+        Ok(Plan::Direct(Direct {
+            hosts: command::build_hosts(&host.hostname(), options.nodes),
+            layout: command::build_layout(options.ranks, options.nodes),
+            program: options.program,
+            args: options.args,
+        }))
+    }
+
+    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Placement> {
+        let pids = processes::parse_pids(&job.0)?;
+        processes::find_ranks(&pids, host)
+    }
+
+    async fn start_agents(
+        &self,
+        app: &AppRef,
+        agent: &AgentCommand,
+        _host: &dyn Host,
+        owner: &dyn ProcessOwner,
+    ) -> Result<()> {
+        for host in &app.hosts {
+            let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
+            owner.start_agent(&agent.program, ticket).await?;
+        }
+        Ok(())
+    }
+}

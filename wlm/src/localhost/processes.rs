@@ -1,0 +1,208 @@
+//! Finds the ranks of something that runs here already: by their pids, or beneath a launcher.
+//!
+//! Beneath a launcher a rank is a process that a launcher gave a rank number in its environment. A rank's own children inherit that
+//! environment, so of several processes with one number the one nearest to the launcher counts.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use gantry_shared::id::Pid;
+use gantry_shared::placement::{Placement, PlacementBuilder};
+
+use crate::host::Host;
+use crate::{Error, Result};
+
+/// Variables in which launchers tell a process its rank.
+const RANK_VARIABLES: [&str; 5] =
+    ["GANTRY_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_RANK"];
+
+/// Most processes looked at beneath a launcher.
+const MAX_PROCESSES: usize = 1_000_000;
+
+/// Parses `PID` or `PID,PID,...`; the order is the order of ranks.
+pub(super) fn parse_pids(text: &str) -> Result<Vec<Pid>> {
+    let hint = "write a launcher's pid, or the pids of the ranks in order, with commas between";
+    let mut pids = Vec::new();
+    for part in text.split(',') {
+        let pid = part.trim().parse().ok().and_then(Pid::new);
+        let pid = pid.ok_or_else(|| Error::invalid_with(format!("'{part}' is not a pid"), hint))?;
+        if pids.contains(&pid) {
+            return Err(Error::invalid(format!("pid {pid} is named twice")));
+        }
+        pids.push(pid);
+    }
+    Ok(pids)
+}
+
+/// The ranks: those beneath a single pid that is a launcher, else the pids themselves.
+pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
+    for pid in pids {
+        look_at(*pid, host)?;
+    }
+    let beneath = match pids {
+        [launcher] => ranks_beneath(*launcher, host)?,
+        _ => Vec::new(),
+    };
+    let ranks = if beneath.is_empty() { pids.to_vec() } else { beneath };
+    let name = host.hostname();
+    let mut placement = PlacementBuilder::new();
+    for pid in ranks {
+        placement.push(&name, Some(pid), &exe_of(pid, host)).map_err(|e| Error::invalid(e.to_string()))?;
+    }
+    Ok(placement.build())
+}
+
+/// Refuses a process that is not there or not the user's.
+fn look_at(pid: Pid, host: &dyn Host) -> Result<()> {
+    let path = PathBuf::from(format!("/proc/{pid}/status"));
+    let status = host.read(&path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::NotFound {
+            message: format!("there is no process {pid} on {}", host.hostname()),
+            hint: None,
+        },
+        _ => Error::Read { path, source: e },
+    })?;
+    let owner = parse_uid(&status);
+    if owner != Some(host.uid()) && host.uid() != 0 {
+        return Err(Error::NoAccess {
+            message: format!("process {pid} belongs to another user"),
+            hint: Some("only processes of your own can be attached to".to_owned()),
+        });
+    }
+    Ok(())
+}
+
+/// The effective user id in `/proc/PID/status`.
+fn parse_uid(status: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(status);
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Processes beneath `launcher` that bear a rank number, in rank order. Walks level by level, nearest first.
+fn ranks_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Pid>> {
+    let mut found: BTreeMap<u32, Pid> = BTreeMap::new();
+    let mut level = children(launcher, host);
+    let mut seen = 0;
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for pid in level {
+            seen += 1;
+            if seen > MAX_PROCESSES {
+                return Err(Error::invalid(format!(
+                    "more than {MAX_PROCESSES} processes beneath {launcher}"
+                )));
+            }
+            if let Some(rank) = rank_of(pid, host) {
+                found.entry(rank).or_insert(pid);
+            }
+            next.extend(children(pid, host));
+        }
+        level = next;
+    }
+    let complete = found.keys().copied().eq(0..u32::try_from(found.len()).unwrap_or(u32::MAX));
+    if !complete {
+        let numbers = found.keys().map(u32::to_string).collect::<Vec<_>>().join(",");
+        return Err(Error::NotFound {
+            message: format!(
+                "the processes beneath {launcher} have the ranks {numbers}, which is not 0 and up"
+            ),
+            hint: Some(
+                "some ranks have ended or run on other nodes; name the pids themselves to attach to these"
+                    .to_owned(),
+            ),
+        });
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Direct children, of all threads. A process that is gone has none.
+fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
+    let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
+    let text = host.read(&path).unwrap_or_default();
+    String::from_utf8_lossy(&text).split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
+}
+
+fn rank_of(pid: Pid, host: &dyn Host) -> Option<u32> {
+    let environment = host.read(&PathBuf::from(format!("/proc/{pid}/environ"))).ok()?;
+    RANK_VARIABLES.iter().find_map(|name| parse_rank(&environment, name))
+}
+
+/// The number that `name` has in an environment as `/proc/PID/environ` gives it.
+fn parse_rank(environment: &[u8], name: &str) -> Option<u32> {
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    })
+}
+
+fn exe_of(pid: Pid, host: &dyn Host) -> String {
+    match host.read_link(&PathBuf::from(format!("/proc/{pid}/exe"))) {
+        Ok(path) => OsStr::from_bytes(path.as_os_str().as_bytes()).to_string_lossy().into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn process(host: FakeHost, pid: u32, children: &str, environment: &str) -> FakeHost {
+        host.with_file(format!("/proc/{pid}/status"), "Name:\tx\nUid:\t1000\t1000\t1000\t1000\n")
+            .with_file(format!("/proc/{pid}/task/{pid}/children"), children)
+            .with_file(format!("/proc/{pid}/environ"), environment)
+            .with_link(format!("/proc/{pid}/exe"), "/bin/app")
+    }
+
+    fn check(host: &FakeHost, target: &str, expected: std::result::Result<&[i32], &str>) {
+        let found = parse_pids(target).and_then(|pids| find_ranks(&pids, host));
+        match (found, expected) {
+            (Ok(placement), Ok(expected)) => {
+                let pids: Vec<i32> = placement.iter().map(|rank| rank.pid.unwrap().get()).collect();
+                assert_eq!(pids, expected, "{target}");
+            }
+            (Err(error), Err(text)) => assert_eq!(error.to_string(), text, "{target}"),
+            (found, expected) => panic!("{target}: {found:?}, expected {expected:?}"),
+        }
+    }
+
+    /// A launcher 10 with a helper 11, which has the ranks 12 and 13; 13 has a child of its own.
+    fn launcher() -> FakeHost {
+        let host = process(FakeHost::default(), 10, "11 ", "A=b\0");
+        let host = process(host, 11, "13 12 ", "A=b\0");
+        let host = process(host, 12, "", "PMI_RANK=0\0PMI_SIZE=2\0");
+        let host = process(host, 13, "14", "PMI_RANK=1\0");
+        process(host, 14, "", "PMI_RANK=1\0")
+    }
+
+    #[test]
+    fn ranks_beneath_a_launcher_in_rank_order() {
+        check(&launcher(), "10", Ok(&[12, 13]));
+    }
+
+    #[test]
+    fn pids_are_taken_in_the_order_given() {
+        check(&launcher(), "13,12", Ok(&[13, 12]));
+        check(&launcher(), "12", Ok(&[12]));
+    }
+
+    #[test]
+    fn what_cannot_be_attached_to() {
+        check(&launcher(), "77", Err("there is no process 77 on fake"));
+        check(&launcher(), "x", Err("'x' is not a pid"));
+        check(&launcher(), "0", Err("'0' is not a pid"));
+        check(&launcher(), "12,12", Err("pid 12 is named twice"));
+        let foreign = FakeHost::default().with_file("/proc/5/status", "Uid:\t0\t0\t0\t0\n");
+        check(&foreign, "5", Err("process 5 belongs to another user"));
+    }
+
+    #[test]
+    fn a_missing_rank_is_said() {
+        let host = process(FakeHost::default(), 10, "11 12", "");
+        let host = process(process(host, 11, "", "PMI_RANK=0\0"), 12, "", "PMI_RANK=2\0");
+        check(&host, "10", Err("the processes beneath 10 have the ranks 0,2, which is not 0 and up"));
+    }
+}
