@@ -1,0 +1,178 @@
+//! The tool daemons of this node, each in its session.
+
+pub(crate) mod site;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{DaemonId, RequestId, SessionId};
+use gantry_shared::signal::Signal;
+use gantry_shared::wire::message::{DaemonOutput, StartDaemon};
+
+use self::site::{Site, build_daemon};
+use crate::ending::Scope;
+use crate::failure;
+use crate::process::signal;
+use crate::process::spawn::ProcessSpec;
+use crate::ranks::{OurEnds, build_env, open_stdio, to_c};
+
+/// A daemon on its way.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) request: Option<RequestId>,
+    pub(crate) daemon: DaemonId,
+    pub(crate) session: SessionId,
+    pub(crate) ends: OurEnds,
+}
+
+#[derive(Debug)]
+struct Running {
+    session: SessionId,
+    /// None while it is being started.
+    pid: Option<i32>,
+    /// What it is to get as soon as it runs.
+    early: Option<Signal>,
+    /// Whether its pid may be somebody else's already.
+    reaped: bool,
+}
+
+/// The daemons that run, or are being started.
+#[derive(Debug, Default)]
+pub(crate) struct Daemons {
+    running: BTreeMap<DaemonId, Running>,
+}
+
+/// What a daemon's process is to be.
+pub(crate) fn prepare(
+    request: Option<RequestId>,
+    order: &StartDaemon,
+    site: &Site<'_>,
+    host: &str,
+    nofile: Option<(u64, u64)>,
+) -> Result<(Start, ProcessSpec), Failure> {
+    let daemon = build_daemon(order, site)?;
+    let mut argv = vec![to_c(&order.program.program)?];
+    for arg in &daemon.args {
+        argv.push(to_c(arg)?);
+    }
+    let (stdio, ends) = open_stdio(false, order.output == DaemonOutput::Forward)?;
+    let [stdin, mut stdout, mut stderr] = stdio;
+    if let DaemonOutput::Log(directory) = &order.output {
+        let name = format!("gantry-{}-d{}-{host}", site.app, order.daemon);
+        stdout = open_log(directory, &format!("{name}.out"))?;
+        stderr = open_log(directory, &format!("{name}.err"))?;
+    }
+    let spec = ProcessSpec {
+        program: to_c(daemon.program.as_os_str())?,
+        argv,
+        env: build_env(&daemon.env, &[])?,
+        cwd: Some(to_c(daemon.cwd.as_os_str())?),
+        stdin,
+        stdout,
+        stderr,
+        die_with_parent: true,
+        nofile,
+    };
+    Ok((Start { request, daemon: order.daemon, session: order.session, ends }, spec))
+}
+
+/// A log file of a name that nobody has taken: one that is there already, a link above all, is not ours to write to.
+fn open_log(directory: &OsStr, name: &str) -> Result<OwnedFd, Failure> {
+    let path = Path::new(OsStr::from_bytes(directory.as_bytes())).join(name);
+    let opened = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+    opened
+        .map(OwnedFd::from)
+        .map_err(|error| failure::from_io(format_args!("make {}", path.display()), &error))
+}
+
+impl Daemons {
+    /// A daemon will be started.
+    pub(crate) fn expect(&mut self, start: &Start) {
+        self.running
+            .insert(start.daemon, Running { session: start.session, pid: None, early: None, reaped: false });
+    }
+
+    /// It runs.
+    pub(crate) fn started(&mut self, daemon: DaemonId, pid: i32) {
+        if let Some(it) = self.running.get_mut(&daemon) {
+            it.pid = Some(pid);
+            if let Some(signal) = it.early.take()
+                && let Err(error) = it.signal(signal)
+            {
+                tracing::warn!(%daemon, %signal, %error, "cannot signal");
+            }
+        }
+    }
+
+    /// It has been waited for: its pid is free.
+    pub(crate) fn reaped(&mut self, pid: i32) {
+        if let Some(it) = self.running.values_mut().find(|it| it.pid == Some(pid)) {
+            it.reaped = true;
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn forget(&mut self, daemon: DaemonId) {
+        self.running.remove(&daemon);
+    }
+
+    /// The daemon that has, or had, this process.
+    pub(crate) fn of_pid(&self, pid: i32) -> Option<DaemonId> {
+        self.running.iter().find(|(_, it)| it.pid == Some(pid)).map(|(daemon, _)| *daemon)
+    }
+
+    /// Sends a signal to a daemon's process group. One that is being started gets the last such signal when it runs.
+    pub(crate) fn signal(&mut self, daemon: DaemonId, what: Signal) -> Result<(), Failure> {
+        match self.running.get_mut(&daemon) {
+            Some(it) if it.pid.is_none() => {
+                it.early = Some(what);
+                Ok(())
+            }
+            Some(it) => it
+                .signal(what)
+                .map_err(|e| failure::from_io(format_args!("send {what} to daemon {daemon}"), &e)),
+            None => Err(Failure::new(Kind::Gone, format!("daemon {daemon} does not run here any more"))),
+        }
+    }
+
+    /// Sends a signal to all daemons of a scope.
+    pub(crate) fn signal_scope(&self, scope: &Scope, what: Signal) {
+        for (daemon, it) in self.running.iter().filter(|(_, it)| it.is_in(scope)) {
+            if let Err(error) = it.signal(what) {
+                tracing::warn!(%daemon, %what, %error, "cannot signal");
+            }
+        }
+    }
+
+    /// Whether a daemon of that scope has not ended.
+    pub(crate) fn any_in(&self, scope: &Scope) -> bool {
+        self.running.values().any(|it| it.is_in(scope))
+    }
+
+    /// The daemons and their sessions.
+    pub(crate) fn view(&self) -> BTreeMap<DaemonId, SessionId> {
+        self.running.iter().map(|(daemon, it)| (*daemon, it.session)).collect()
+    }
+}
+
+impl Running {
+    fn is_in(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Session(session) => self.session == *session,
+            Scope::All => true,
+        }
+    }
+
+    fn signal(&self, what: Signal) -> std::io::Result<()> {
+        match self.pid {
+            Some(pid) if !self.reaped => signal::kill_group(pid, what.number()).map(drop),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! What a tool daemon is started with: which file, which arguments, which environment, which directory.
+//!
+//! Decided here, carried out elsewhere. The order's environment is the tool's; what gantry adds is the same for every daemon, and stands in
+//! [`build_env`] alone. Nothing here changes anything; files are looked at.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, NodeId};
+use gantry_shared::storage::{
+    GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_NODE, GANTRY_SESSION, GANTRY_SESSION_DIR,
+    SessionDirs,
+};
+use gantry_shared::wire::message::StartDaemon;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
+
+use crate::failure;
+
+/// Where programs are looked for when nobody says, as a shell does it.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Where a daemon is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site<'a> {
+    /// The directories of the daemon's session.
+    pub(crate) dirs: &'a SessionDirs,
+    /// The app.
+    pub(crate) app: AppId,
+    /// This node's number.
+    pub(crate) node: NodeId,
+    /// The socket on which daemons reach their agent.
+    pub(crate) socket: &'a Path,
+    /// Variables that hold where the order does not set them; usually none, since an order carries a whole environment.
+    pub(crate) base_env: &'a [(OsString, OsString)],
+}
+
+/// A daemon that can be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PreparedDaemon {
+    /// The file to execute, absolute.
+    pub(crate) program: PathBuf,
+    /// The arguments after the program's name.
+    pub(crate) args: Vec<OsString>,
+    /// The whole environment, every name once.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// The directory to start in, absolute.
+    pub(crate) cwd: PathBuf,
+}
+
+/// Decides how a daemon is started.
+///
+/// A program with an absolute path is taken as it is. Another path with a slash counts from the session's root. A bare name is looked for in the
+/// session's `bin`, then in the PATH of the daemon's environment (of which relative and empty parts are skipped). The daemon starts
+/// in the order's directory, a relative one counting from the session's root, and in the root itself when the order has none.
+///
+/// # Errors
+/// `NotFound`, `NoAccess` or `Invalid` when there is no such program, it may not be executed, or the order has texts that no process can be given.
+pub(crate) fn build_daemon(order: &StartDaemon, site: &Site<'_>) -> Result<PreparedDaemon, Failure> {
+    check_texts(order)?;
+    let mut env = merge_env(site.base_env, &order.program.env)?;
+    let search = env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
+    let program = find_program(&order.program.program, site.dirs, &search)?;
+    build_env(&mut env, order, site, &search);
+    let root = &site.dirs.root;
+    let cwd = order.program.cwd.as_ref().map_or_else(|| root.clone(), |cwd| root.join(cwd));
+    if !cwd.is_dir() {
+        return Err(Failure::new(
+            Kind::NotFound,
+            format!("start {} in {}: no such directory", program.display(), cwd.display()),
+        )
+        .with_hint("name a directory that every node has, or none for the session's own"));
+    }
+    Ok(PreparedDaemon { program, args: order.program.args.clone(), env: env.into_iter().collect(), cwd })
+}
+
+/// What `execve` would cut short.
+fn check_texts(order: &StartDaemon) -> Result<(), Failure> {
+    let program = &order.program;
+    let texts = [&program.program].into_iter().chain(&program.args).chain(&program.cwd);
+    if program.program.is_empty() {
+        return Err(Failure::new(Kind::Invalid, "start a daemon: the program's name is empty"));
+    }
+    for text in texts {
+        if text.as_bytes().contains(&0) {
+            return Err(Failure::new(Kind::Invalid, format!("start a daemon: {text:?} has a NUL")));
+        }
+    }
+    Ok(())
+}
+
+type Env = BTreeMap<OsString, OsString>;
+
+fn merge_env(base: &[(OsString, OsString)], order: &[(OsString, OsString)]) -> Result<Env, Failure> {
+    let mut env = Env::new();
+    for (name, value) in base.iter().chain(order) {
+        let bytes = name.as_bytes();
+        // The value is not shown: it may be a secret.
+        if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_bytes().contains(&0) {
+            return Err(Failure::new(
+                Kind::Invalid,
+                format!("start a daemon: the variable {name:?} is none that a process can have"),
+            ));
+        }
+        env.insert(name.clone(), value.clone());
+    }
+    Ok(env)
+}
+
+/// Adds what gantry gives to every daemon; it wins over the order.
+fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, search: &OsStr) {
+    let library_path = env.get(OsStr::new("LD_LIBRARY_PATH")).cloned().unwrap_or_default();
+    let dirs = site.dirs;
+    let ours: [(&str, OsString); 9] = [
+        ("PATH", prepend(&dirs.bin, search)),
+        ("LD_LIBRARY_PATH", prepend(&dirs.lib, &library_path)),
+        ("TMPDIR", dirs.tmp.clone().into()),
+        (GANTRY_APP, site.app.to_string().into()),
+        (GANTRY_NODE, site.node.to_string().into()),
+        (GANTRY_SESSION, order.session.to_string().into()),
+        (GANTRY_SESSION_DIR, dirs.root.clone().into()),
+        (GANTRY_DAEMON, order.daemon.to_string().into()),
+        (GANTRY_BACKEND_SOCKET, site.socket.into()),
+    ];
+    env.extend(ours.map(|(name, value)| (name.into(), value)));
+}
+
+/// A search path with one more directory in front. An empty rest adds no separator: an empty part would mean the current directory.
+fn prepend(dir: &Path, rest: &OsStr) -> OsString {
+    let mut path = dir.as_os_str().to_owned();
+    if !rest.is_empty() {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
+/// Why a file cannot be started as a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Unfit {
+    Missing,
+    Directory,
+    NotExecutable,
+    Unreadable(String),
+}
+
+fn find_program(program: &OsStr, dirs: &SessionDirs, search: &OsStr) -> Result<PathBuf, Failure> {
+    if program.as_bytes().contains(&b'/') {
+        // An absolute path replaces the root it is joined to.
+        let path = dirs.root.join(program);
+        return match look_at(&path) {
+            Ok(()) => Ok(path),
+            Err(unfit) => Err(unfit.into_failure(&path)),
+        };
+    }
+    let listed = std::env::split_paths(search).filter(|dir| dir.is_absolute());
+    look_up(program, std::iter::once(dirs.bin.clone()).chain(listed)).unwrap_or_else(|| {
+        let (program, bin, search) = (program.display(), dirs.bin.display(), search.display());
+        let message = format!("find the program {program}: it is neither in {bin} nor in PATH ({search})");
+        Err(Failure::new(Kind::NotFound, message)
+            .with_hint("add it to the session's manifest, or give the path that it has on the nodes"))
+    })
+}
+
+/// Looks a rank's program up in PATH. Relative parts count from the directory in which the rank will start.
+///
+/// # Errors
+/// It is nowhere, or only where it may not be executed.
+pub(crate) fn find_in_path(program: &OsStr, search: &OsStr, cwd: Option<&Path>) -> Result<PathBuf, Failure> {
+    let search = if search.is_empty() { OsStr::new(DEFAULT_PATH) } else { search };
+    let from_cwd = |dir: PathBuf| cwd.map_or_else(|| dir.clone(), |cwd| cwd.join(&dir));
+    look_up(program, std::env::split_paths(search).map(from_cwd)).unwrap_or_else(|| {
+        let message =
+            format!("find the program {}: it is not in PATH ({})", program.display(), search.display());
+        Err(Failure::new(Kind::NotFound, message).with_hint("give its path, or add its folder to PATH"))
+    })
+}
+
+/// The first file of that name that can be started, or why the first that is there cannot; none when there is no such file.
+fn look_up(program: &OsStr, dirs: impl Iterator<Item = PathBuf>) -> Option<Result<PathBuf, Failure>> {
+    let mut first_unfit = None;
+    for dir in dirs {
+        let path = dir.join(program);
+        match look_at(&path) {
+            Ok(()) => return Some(Ok(path)),
+            Err(Unfit::Missing) => {}
+            // As a shell does it: go on, but say this if nothing better comes.
+            Err(unfit) => first_unfit = first_unfit.or(Some((path, unfit))),
+        }
+    }
+    first_unfit.map(|(path, unfit)| Err(unfit.into_failure(&path)))
+}
+
+fn look_at(path: &Path) -> Result<(), Unfit> {
+    use std::io::ErrorKind as E;
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(Unfit::Directory),
+        Ok(meta) if !meta.is_file() => Err(Unfit::NotExecutable),
+        // Knows of access lists and of noexec mounts.
+        Ok(_) => faccessat(AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS)
+            .map_err(|_| Unfit::NotExecutable),
+        Err(error) if matches!(error.kind(), E::NotFound | E::NotADirectory) => Err(Unfit::Missing),
+        Err(error) => Err(Unfit::Unreadable(
+            failure::from_io(format_args!("start {}", path.display()), &error).message().to_owned(),
+        )),
+    }
+}
+
+impl Unfit {
+    fn into_failure(self, path: &Path) -> Failure {
+        let path = path.display();
+        match self {
+            Self::Missing => Failure::new(Kind::NotFound, format!("start {path}: no such file on this node"))
+                .with_hint("add it to the session's manifest and start it by its name alone"),
+            Self::Directory => Failure::new(Kind::Invalid, format!("start {path}: it is a directory"))
+                .with_hint("name a program"),
+            Self::NotExecutable => {
+                Failure::new(Kind::NoAccess, format!("start {path}: it may not be executed")).with_hint(
+                    "set its execute permission, and see that its file system is not mounted noexec",
+                )
+            }
+            Self::Unreadable(message) => Failure::new(Kind::NoAccess, message)
+                .with_hint("see that every directory on the way may be searched"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use gantry_shared::id::{DaemonId, SessionId};
+    use gantry_shared::wire::message::{DaemonOutput, Program};
+
+    use super::*;
+
+    struct Fixture {
+        scratch: tempfile::TempDir,
+        dirs: SessionDirs,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let scratch = tempfile::tempdir().unwrap();
+            let dirs = SessionDirs::new(scratch.path().join("s2"));
+            for dir in [&dirs.bin, &dirs.lib, &dirs.tmp] {
+                fs::create_dir_all(dir).unwrap();
+            }
+            Self { scratch, dirs }
+        }
+
+        fn file(&self, path: impl AsRef<Path>, mode: u32) -> PathBuf {
+            let path = self.scratch.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            path
+        }
+
+        fn build(
+            &self,
+            program: impl Into<OsString>,
+            env: &[(&str, &str)],
+        ) -> Result<PreparedDaemon, Failure> {
+            self.build_from(&order(program, env))
+        }
+
+        fn build_from(&self, order: &StartDaemon) -> Result<PreparedDaemon, Failure> {
+            let base_env = [("LANG".into(), "C".into()), ("A".into(), "base".into())];
+            build_daemon(
+                order,
+                &Site {
+                    dirs: &self.dirs,
+                    app: "3kx9w0fz".parse().unwrap(),
+                    node: NodeId(4),
+                    socket: Path::new("/x/agent.sock"),
+                    base_env: &base_env,
+                },
+            )
+        }
+
+        fn check_failure(&self, program: impl Into<OsString>, env: &[(&str, &str)], kind: Kind, text: &str) {
+            let failure = self.build(program, env).unwrap_err();
+            assert_eq!(failure.kind(), kind, "{failure}");
+            assert!(failure.message().contains(text), "{failure} has no {text:?}");
+            assert!(failure.hint().is_some(), "{failure} has no hint");
+        }
+    }
+
+    fn order(program: impl Into<OsString>, env: &[(&str, &str)]) -> StartDaemon {
+        StartDaemon {
+            daemon: DaemonId(7),
+            session: SessionId(2),
+            program: Program {
+                program: program.into(),
+                args: vec!["-x".into()],
+                env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                cwd: None,
+            },
+            output: DaemonOutput::Drop,
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_by_path_by_session_or_by_name() {
+        let node = Fixture::new();
+        let staged = node.file("s2/bin/tool", 0o700);
+        let other = node.file("usr/bin/tool", 0o700);
+        let deep = node.file("s2/pkg/run", 0o700);
+        let search = node.scratch.path().join("usr/bin");
+        let path = [("PATH", search.to_str().unwrap())];
+        assert_eq!(node.build("tool", &path).unwrap().program, staged);
+        assert_eq!(node.build(&other, &path).unwrap().program, other);
+        assert_eq!(node.build("pkg/run", &path).unwrap().program, deep);
+        fs::set_permissions(&staged, PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(
+            node.build("tool", &path).unwrap().program,
+            other,
+            "what cannot be executed is passed over"
+        );
+        fs::remove_file(&staged).unwrap();
+        assert_eq!(node.build("tool", &path).unwrap().program, other);
+        assert!(node.build("sh", &[]).unwrap().program.ends_with("bin/sh"), "the usual PATH");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_is_said_to_be_so() {
+        let node = Fixture::new();
+        let plain = node.file("plain", 0o600);
+        node.file("s2/bin/plain", 0o600);
+        node.check_failure("nothing-like-it", &[("PATH", "/bin")], Kind::NotFound, "nor in PATH (/bin)");
+        node.check_failure("pkg/none", &[], Kind::NotFound, "s2/pkg/none: no such file");
+        node.check_failure(&plain, &[], Kind::NoAccess, "may not be executed");
+        node.check_failure("plain", &[], Kind::NoAccess, "may not be executed");
+        node.check_failure(node.scratch.path(), &[], Kind::Invalid, "is a directory");
+        node.check_failure(plain.join("below"), &[], Kind::NotFound, "no such file");
+        node.check_failure("/dev/null", &[], Kind::NoAccess, "may not be executed");
+    }
+
+    #[test]
+    fn the_current_directory_is_no_part_of_the_search() {
+        let node = Fixture::new();
+        for path in ["", ":", ".", "::."] {
+            node.check_failure("Cargo.toml", &[("PATH", path)], Kind::NotFound, "nor in PATH");
+        }
+    }
+
+    #[test]
+    fn the_environment_is_the_orders_and_ours_wins() {
+        let node = Fixture::new();
+        node.file("s2/bin/tool", 0o700);
+        let env = [
+            ("A", "order"),
+            ("PATH", "/opt/bin"),
+            ("LD_LIBRARY_PATH", "/opt/lib"),
+            ("TMPDIR", "/elsewhere"),
+            ("GANTRY_SESSION", "forged"),
+        ];
+        let daemon = node.build("tool", &env).unwrap();
+        let root = node.dirs.root.to_str().unwrap();
+        let expected = [
+            ("A", "order"),
+            ("GANTRY_APP", "3kx9w0fz"),
+            ("GANTRY_BACKEND_SOCKET", "/x/agent.sock"),
+            ("GANTRY_DAEMON", "7"),
+            ("GANTRY_NODE", "4"),
+            ("GANTRY_SESSION", "2"),
+            ("GANTRY_SESSION_DIR", root),
+            ("LANG", "C"),
+            ("LD_LIBRARY_PATH", &format!("{root}/lib:/opt/lib")),
+            ("PATH", &format!("{root}/bin:/opt/bin")),
+            ("TMPDIR", &format!("{root}/tmp")),
+        ];
+        let found: Vec<_> =
+            daemon.env.iter().map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap())).collect();
+        assert_eq!(found, expected);
+        assert_eq!((daemon.args, daemon.cwd), (vec!["-x".into()], node.dirs.root.clone()));
+    }
+
+    #[test]
+    fn an_empty_search_path_gets_no_empty_part() {
+        let node = Fixture::new();
+        node.file("s2/bin/tool", 0o700);
+        let daemon = node.build("tool", &[("LD_LIBRARY_PATH", ""), ("PATH", "")]).unwrap();
+        for (name, dir) in [("PATH", &node.dirs.bin), ("LD_LIBRARY_PATH", &node.dirs.lib)] {
+            let value = daemon.env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+            assert_eq!(value, Some(dir.clone().into_os_string()));
+        }
+    }
+
+    #[test]
+    fn a_daemon_starts_in_a_directory_that_is_there() {
+        let node = Fixture::new();
+        node.file("s2/bin/tool", 0o700);
+        let mut order = order("tool", &[]);
+        let mut check = |cwd: &str, expected: Option<PathBuf>| {
+            order.program.cwd = Some(cwd.into());
+            assert_eq!(node.build_from(&order).map(|daemon| daemon.cwd).ok(), expected);
+        };
+        check("/", Some("/".into()));
+        check("tmp", Some(node.dirs.tmp.clone()));
+        check("/nowhere/at/all", None);
+        check("bin/tool", None);
+    }
+
+    #[test]
+    fn texts_that_no_process_can_be_given_are_refused() {
+        let node = Fixture::new();
+        node.file("s2/bin/tool", 0o700);
+        let invalid = |order: &StartDaemon| {
+            assert_eq!(node.build_from(order).unwrap_err().kind(), Kind::Invalid, "{order:?}");
+        };
+        invalid(&order("", &[]));
+        invalid(&order("to\0ol", &[]));
+        for env in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0y")] {
+            invalid(&order("tool", &[env]));
+        }
+        let mut with_arg = order("tool", &[]);
+        with_arg.program.args.push("a\0b".into());
+        invalid(&with_arg);
+        let failure = node.build("tool", &[("A", "secret\0")]).unwrap_err();
+        assert!(!failure.message().contains("secret"), "{failure}");
+    }
+}

@@ -1,0 +1,137 @@
+//! The end of a session, or of everything: daemons are left alone for a while, then asked to end, then made to.
+
+use std::time::Duration;
+
+use gantry_shared::id::{RequestId, SessionId};
+use gantry_shared::signal::Signal;
+use tokio::time::Instant;
+
+/// What ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One session.
+    Session(SessionId),
+    /// Everything on this node.
+    All,
+}
+
+/// How far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Daemons have until then to end by themselves.
+    Patience(Instant),
+    /// They were asked, and have until then.
+    Asked(Instant),
+    /// They were killed.
+    Killed,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Step {
+    /// Nothing: wait for daemons, or for the next deadline.
+    Wait,
+    /// Send this to every daemon of the scope.
+    Signal(Signal),
+}
+
+/// An end that is under way.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) scope: Scope,
+    /// Who is to be told when it has come.
+    pub(crate) requests: Vec<RequestId>,
+    stage: Stage,
+    grace: Duration,
+}
+
+impl Ending {
+    /// An end that begins `now`.
+    pub(crate) fn new(
+        scope: Scope,
+        request: Option<RequestId>,
+        now: Instant,
+        patience: Duration,
+        grace: Duration,
+    ) -> Self {
+        Self { scope, requests: request.into_iter().collect(), stage: Stage::Patience(now + patience), grace }
+    }
+
+    /// A second request for the same end: whoever has less patience decides.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.requests.extend(other.requests);
+        self.grace = self.grace.min(other.grace);
+        if let (Stage::Patience(mine), Stage::Patience(theirs)) = (self.stage, other.stage) {
+            self.stage = Stage::Patience(mine.min(theirs));
+        }
+    }
+
+    /// Goes one stage further if its time has come. `timer`: this is a deadline's call; by any other, daemons that came up late get the
+    /// signal of the stage too.
+    pub(crate) fn step(&mut self, now: Instant, timer: bool) -> Step {
+        match self.stage {
+            Stage::Patience(until) if now >= until => {
+                self.stage = Stage::Asked(now + self.grace);
+                Step::Signal(Signal::TERM)
+            }
+            Stage::Asked(until) if now >= until => {
+                self.stage = Stage::Killed;
+                Step::Signal(Signal::KILL)
+            }
+            Stage::Patience(_) => Step::Wait,
+            // Whoever came up since the last step has not been asked yet; to be asked twice does no harm, by a timer it would be early.
+            Stage::Asked(_) if !timer => Step::Signal(Signal::TERM),
+            Stage::Asked(_) => Step::Wait,
+            Stage::Killed => Step::Signal(Signal::KILL),
+        }
+    }
+
+    /// When to step again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Patience(until) | Stage::Asked(until) => Some(until),
+            Stage::Killed => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn daemons_are_left_alone_then_asked_then_made() {
+        let start = Instant::now();
+        let mut ending = Ending::new(Scope::All, None, start, 2 * SECOND, 10 * SECOND);
+        assert_eq!(ending.step(start, false), Step::Wait);
+        assert_eq!(ending.deadline(), Some(start + 2 * SECOND));
+        assert_eq!(ending.step(start + 2 * SECOND, true), Step::Signal(Signal::TERM));
+        assert_eq!(ending.deadline(), Some(start + 12 * SECOND));
+        assert_eq!(ending.step(start + 5 * SECOND, true), Step::Wait);
+        assert_eq!(ending.step(start + 12 * SECOND, true), Step::Signal(Signal::KILL));
+        assert_eq!(ending.deadline(), None);
+    }
+
+    #[test]
+    fn a_second_request_hastens_the_first_and_both_are_answered() {
+        let now = Instant::now();
+        let mut ending = Ending::new(Scope::All, Some(RequestId(1)), now, 60 * SECOND, 10 * SECOND);
+        ending.join(Ending::new(Scope::All, Some(RequestId(2)), now, Duration::ZERO, SECOND));
+        assert_eq!(ending.requests, [RequestId(1), RequestId(2)]);
+        assert_eq!(ending.step(now, false), Step::Signal(Signal::TERM));
+        assert_eq!(ending.deadline(), Some(now + SECOND));
+    }
+
+    #[test]
+    fn a_daemon_that_comes_up_late_gets_what_the_others_got() {
+        let now = Instant::now();
+        let mut ending = Ending::new(Scope::All, None, now, Duration::ZERO, SECOND);
+        assert_eq!(ending.step(now, false), Step::Signal(Signal::TERM));
+        assert_eq!(ending.step(now, false), Step::Signal(Signal::TERM));
+        assert_eq!(ending.step(now + SECOND, true), Step::Signal(Signal::KILL));
+        assert_eq!(ending.step(now + SECOND, false), Step::Signal(Signal::KILL));
+    }
+}

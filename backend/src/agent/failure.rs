@@ -1,0 +1,26 @@
+//! The system's errors as failures that travel: one table from what the kernel said to what the user can do.
+
+use std::fmt::Display;
+use std::io;
+
+use gantry_shared::error::{Failure, Kind};
+
+/// A failure that says what was being done and what the system answered.
+pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
+    use io::ErrorKind as E;
+    let (kind, hint) = match error.kind() {
+        E::NotFound => (Kind::NotFound, None),
+        E::PermissionDenied | E::ReadOnlyFilesystem => (Kind::NoAccess, None),
+        E::StorageFull | E::QuotaExceeded => {
+            (Kind::NoAccess, Some("free some space there, or set GANTRY_STAGE_DIR to another directory"))
+        }
+        E::TimedOut => (Kind::TimedOut, None),
+        E::InvalidInput | E::InvalidFilename | E::AlreadyExists | E::NotADirectory => (Kind::Invalid, None),
+        _ => (Kind::Unsupported, None),
+    };
+    let failure = Failure::new(kind, format!("{doing}: {error}"));
+    match hint {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}

@@ -1,0 +1,93 @@
+//! What a node makes of bulk data that is meant for it.
+
+use gantry_shared::id::RequestId;
+use gantry_shared::wire::message::Answer;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::relay::Reply;
+
+/// Streams that may be under way at once. Those that the frontend gave up never end; the oldest go first.
+pub(super) const STREAMS: usize = 16;
+
+/// The next bytes of a bulk stream: proven to be the app's, complete and in order.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The stream's number.
+    pub(crate) stream: u64,
+    /// The bytes.
+    pub(crate) plain: Vec<u8>,
+    /// Whether the stream ends with them.
+    pub(crate) last: bool,
+    /// Lets the next piece come when this one is dropped.
+    pub(super) _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Receives announced streams and tells their length and hash.
+#[derive(Debug, Default)]
+pub(crate) struct BulkReceiver {
+    streams: Vec<(u64, Received)>,
+}
+
+#[derive(Debug)]
+struct Received {
+    request: Option<RequestId>,
+    bytes: u64,
+    hasher: blake3::Hasher,
+}
+
+impl BulkReceiver {
+    /// A stream was announced. Its end is the answer to `request`.
+    pub(crate) fn expect(&mut self, stream: u64, request: Option<RequestId>) {
+        if self.streams.len() >= STREAMS {
+            self.streams.remove(0);
+        }
+        self.streams.push((stream, Received { request, bytes: 0, hasher: blake3::Hasher::new() }));
+    }
+
+    /// Takes the next bytes of a stream. At its end: what was asked, and the answer.
+    pub(crate) fn take(&mut self, piece: &Piece) -> Option<(Option<RequestId>, Reply)> {
+        let at = self.streams.iter().position(|(stream, _)| *stream == piece.stream)?;
+        let received = &mut self.streams.get_mut(at)?.1;
+        received.bytes += piece.plain.len() as u64;
+        received.hasher.update(&piece.plain);
+        if !piece.last {
+            return None;
+        }
+        let (_, received) = self.streams.remove(at);
+        let hash = *received.hasher.finalize().as_bytes();
+        Some((received.request, Ok(Answer::Received { bytes: received.bytes, hash })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(stream: u64, plain: &[u8], last: bool) -> Piece {
+        Piece { stream, plain: plain.to_vec(), last, _room: None }
+    }
+
+    #[test]
+    fn a_stream_is_answered_at_its_end_with_length_and_hash() {
+        let mut bulk = BulkReceiver::default();
+        bulk.expect(1, Some(RequestId(5)));
+        bulk.expect(2, None);
+        assert!(bulk.take(&piece(1, b"some ", false)).is_none());
+        assert!(bulk.take(&piece(3, b"other", true)).is_none());
+        let (request, answer) = bulk.take(&piece(1, b"bytes", true)).unwrap();
+        let hash = *blake3::hash(b"some bytes").as_bytes();
+        assert_eq!((request, answer), (Some(RequestId(5)), Ok(Answer::Received { bytes: 10, hash })));
+        assert!(bulk.take(&piece(1, b"", true)).is_none());
+        assert!(bulk.take(&piece(2, b"", true)).is_some());
+    }
+
+    #[test]
+    fn streams_that_never_end_make_room() {
+        let mut bulk = BulkReceiver::default();
+        for stream in 0..=STREAMS as u64 {
+            bulk.expect(stream, None);
+        }
+        assert!(bulk.take(&piece(0, b"", true)).is_none());
+        assert!(bulk.take(&piece(1, b"", true)).is_some());
+    }
+}

@@ -1,0 +1,117 @@
+//! Reaching somebody who has several addresses, of which some lead nowhere: they are raced, and what is refused is tried again, since the
+//! other side may only be about to listen.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use gantry_shared::id::AppId;
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::LinkError;
+use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
+use gantry_shared::wire::link::{Link, connect};
+use gantry_shared::wire::tcp::tune;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::JoinError;
+
+/// An address gets this much of a start before the next one is tried beside it (RFC 8305 asks for 100 ms at least).
+const STAGGER: Duration = Duration::from_millis(100);
+/// The first pause before an address is tried again; later ones are longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Whom to dial, and as whose member.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) app: AppId,
+    pub(super) secret: &'a Secret,
+}
+
+/// A link to whoever answers first at one of `addresses`, and the address of this side of it. Tries until `deadline`; a peer that answers
+/// and does not want us is not asked again.
+pub(super) async fn dial(
+    addresses: &[SocketAddr],
+    caller: Caller<'_>,
+    deadline: Instant,
+) -> Result<(Link, IpAddr), JoinError> {
+    let begun = Instant::now();
+    let mut attempts = JoinSet::new();
+    for (address, stagger) in addresses.iter().copied().zip(0_u32..) {
+        let (app, secret) = (caller.app, caller.secret.clone());
+        attempts.spawn(async move {
+            // A timer rounds up to its next tick, a millisecond: nothing is not waited for.
+            if stagger > 0 {
+                sleep_until(begun + STAGGER * stagger).await;
+            }
+            (address, keep_trying(address, app, &secret, deadline).await)
+        });
+    }
+    let mut reasons = Vec::new();
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok((_, Ok(reached))) => return Ok(reached),
+            Ok((address, Err(error))) => reasons.push(format!("{address}: {error}")),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(JoinError::Unreachable { reasons })
+}
+
+async fn keep_trying(
+    address: SocketAddr,
+    app: AppId,
+    secret: &Secret,
+    deadline: Instant,
+) -> Result<(Link, IpAddr), String> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match attempt(address, app, secret, deadline).await {
+            Ok(reached) => return Ok(reached),
+            // Nobody there, or somebody who was just going.
+            Err(Missed::Connect(error)) => error.to_string(),
+            Err(Missed::Link(error)) if error.is_cut() => error.to_string(),
+            Err(Missed::Link(error)) => return Err(error.to_string()),
+        };
+        let pause_now = jitter(pause, address);
+        if Instant::now() + pause_now >= deadline {
+            return Err(error);
+        }
+        sleep(pause_now).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+enum Missed {
+    Connect(std::io::Error),
+    Link(LinkError),
+}
+
+async fn attempt(
+    address: SocketAddr,
+    app: AppId,
+    secret: &Secret,
+    deadline: Instant,
+) -> Result<(Link, IpAddr), Missed> {
+    let connected = timeout_at(deadline, TcpStream::connect(address)).await;
+    let stream =
+        connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(Missed::Connect)?;
+    if let Err(error) = tune(&stream) {
+        tracing::debug!(%error, "cannot tune a link");
+    }
+    let ours = stream.local_addr().map_err(Missed::Connect)?.ip();
+    // A thousand agents at once may keep the other side busy: whoever is slow within the patience is not given up.
+    let deadline = deadline.max(Instant::now() + HANDSHAKE_DEADLINE);
+    let link = connect(stream, secret, app.as_str().as_bytes(), deadline).await.map_err(Missed::Link)?;
+    Ok((link, ours))
+}
+
+/// Between half of `pause` and all of it, so that agents that were refused together do not come back together.
+fn jitter(pause: Duration, address: SocketAddr) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    // The standard library's hash keys are random.
+    let part = RandomState::new().hash_one(address) % 512;
+    pause / 2 + pause * u32::try_from(part).unwrap_or(0) / 1024
+}

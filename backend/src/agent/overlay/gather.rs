@@ -1,0 +1,211 @@
+//! Answers of a subtree, gathered so that a parent gets few frames: as soon as all have answered, when enough has gathered, or
+//! after a moment. Pure: it is told what comes and what time it is for, and says what to send.
+
+use std::collections::BTreeMap;
+
+use gantry_shared::id::{NodeId, RequestId};
+use gantry_shared::rank_set::NodeSet;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::relay::Reply;
+
+/// A batch of this size is worth a frame.
+const BATCH_BYTES: usize = 64 * 1024;
+/// Requests that are remembered. Those that somebody gave up are never complete; the oldest go first.
+const REQUESTS: usize = 1024;
+
+/// What goes up in one frame.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) request: RequestId,
+    pub(super) answers: Vec<(NodeId, Reply)>,
+    /// Given back when the frame is written.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// Answers on their way up.
+#[derive(Debug, Default)]
+pub(super) struct Gatherings {
+    open: BTreeMap<RequestId, Gathering>,
+}
+
+#[derive(Debug, Default)]
+struct Gathering {
+    owed: NodeSet,
+    answers: Vec<(NodeId, Reply)>,
+    bytes: usize,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Gathering {
+    fn take(&mut self, request: RequestId) -> Option<Batch> {
+        self.bytes = 0;
+        let (answers, room) = (std::mem::take(&mut self.answers), self.room.take());
+        (!answers.is_empty()).then_some(Batch { request, answers, room })
+    }
+}
+
+impl Gatherings {
+    /// An order went to these nodes, all of this subtree.
+    pub(super) fn expect(&mut self, request: RequestId, owed: NodeSet) {
+        if owed.is_empty() {
+            return;
+        }
+        if self.open.len() >= REQUESTS
+            && let Some((&oldest, _)) = self.open.first_key_value()
+            && self.open.get(&oldest).is_some_and(|gathering| gathering.answers.is_empty())
+        {
+            self.open.remove(&oldest);
+        }
+        self.open.insert(request, Gathering { owed, ..Gathering::default() });
+    }
+
+    /// Adds answers of about `bytes` bytes. What was given up goes up as it comes: only the frontend knows who still waits.
+    pub(super) fn add(
+        &mut self,
+        request: RequestId,
+        answers: Vec<(NodeId, Reply)>,
+        bytes: usize,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Vec<Batch> {
+        let Some(gathering) = self.open.get_mut(&request) else {
+            return vec![Batch { request, answers, room }];
+        };
+        let mut ready = Vec::new();
+        if gathering.bytes + bytes > BATCH_BYTES {
+            ready.extend(gathering.take(request));
+        }
+        let answered: NodeSet = answers.iter().map(|(node, _)| *node).collect();
+        gathering.owed = gathering.owed.difference(&answered);
+        gathering.answers.extend(answers);
+        gathering.bytes += bytes;
+        match (&mut gathering.room, room) {
+            (Some(all), Some(more)) => all.merge(more),
+            (none, room) => *none = none.take().or(room),
+        }
+        if gathering.owed.is_empty() || gathering.bytes >= BATCH_BYTES {
+            ready.extend(gathering.take(request));
+        }
+        self.forget_complete(request);
+        ready
+    }
+
+    /// These nodes owe nothing any more: what completes by that is ready.
+    pub(super) fn lose(&mut self, nodes: &NodeSet) -> Vec<Batch> {
+        let mut ready = Vec::new();
+        self.open.retain(|request, gathering| {
+            gathering.owed = gathering.owed.difference(nodes);
+            if gathering.owed.is_empty() {
+                ready.extend(gathering.take(*request));
+            }
+            !gathering.owed.is_empty()
+        });
+        ready
+    }
+
+    /// Which of `nodes` owe an answer to what.
+    pub(super) fn find_owed(&self, nodes: &NodeSet) -> Vec<(RequestId, NodeSet)> {
+        let owed =
+            self.open.iter().map(|(request, gathering)| (*request, gathering.owed.intersection(nodes)));
+        owed.filter(|(_, owed)| !owed.is_empty()).collect()
+    }
+
+    /// Batches with an answer of this node: what it says next must not overtake them.
+    pub(super) fn take_of(&mut self, node: NodeId) -> Vec<Batch> {
+        let of_node = |gathering: &Gathering| gathering.answers.iter().any(|(from, _)| *from == node);
+        let open = self.open.iter_mut().filter(|(_, gathering)| of_node(gathering));
+        open.filter_map(|(request, gathering)| gathering.take(*request)).collect()
+    }
+
+    /// Everything that has gathered.
+    pub(super) fn take_all(&mut self) -> Vec<Batch> {
+        self.open.iter_mut().filter_map(|(request, gathering)| gathering.take(*request)).collect()
+    }
+
+    /// Whether something waits for more.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.open.values().any(|gathering| !gathering.answers.is_empty())
+    }
+
+    fn forget_complete(&mut self, request: RequestId) {
+        if self.open.get(&request).is_some_and(|gathering| gathering.owed.is_empty()) {
+            self.open.remove(&request);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::wire::message::Answer;
+
+    use super::*;
+
+    const REQUEST: RequestId = RequestId(7);
+
+    fn nodes(text: &str) -> NodeSet {
+        text.parse().unwrap()
+    }
+
+    fn add(gatherings: &mut Gatherings, node: u32, bytes: usize) -> Vec<Vec<u32>> {
+        shown(gatherings.add(REQUEST, vec![(NodeId(node), Ok(Answer::Done))], bytes, None))
+    }
+
+    fn shown(batches: Vec<Batch>) -> Vec<Vec<u32>> {
+        let nodes = |batch: Batch| batch.answers.into_iter().map(|(node, _)| node.0).collect();
+        batches.into_iter().map(nodes).collect()
+    }
+
+    #[test]
+    fn a_batch_is_ready_when_the_subtree_has_answered() {
+        let mut gatherings = Gatherings::default();
+        gatherings.expect(REQUEST, nodes("1,3,4"));
+        assert!(add(&mut gatherings, 4, 10).is_empty());
+        assert!(add(&mut gatherings, 1, 10).is_empty() && gatherings.is_waiting());
+        assert_eq!(add(&mut gatherings, 3, 10), [[4, 1, 3]]);
+        assert!(gatherings.open.is_empty());
+    }
+
+    #[test]
+    fn a_batch_is_ready_when_it_is_large_and_never_larger_than_needed() {
+        let mut gatherings = Gatherings::default();
+        gatherings.expect(REQUEST, nodes("0-9"));
+        assert!(add(&mut gatherings, 0, 10).is_empty());
+        assert_eq!(add(&mut gatherings, 1, BATCH_BYTES), [[0], [1]]);
+        assert!(add(&mut gatherings, 2, BATCH_BYTES - 1).is_empty());
+        assert_eq!(add(&mut gatherings, 3, 2), [[2]]);
+        assert_eq!(shown(gatherings.take_all()), [[3]]);
+        assert!(shown(gatherings.take_all()).is_empty() && !gatherings.is_waiting());
+    }
+
+    #[test]
+    fn the_lost_are_not_waited_for() {
+        let mut gatherings = Gatherings::default();
+        gatherings.expect(REQUEST, nodes("1-3"));
+        gatherings.expect(RequestId(8), nodes("2"));
+        assert!(add(&mut gatherings, 1, 1).is_empty());
+        assert!(gatherings.lose(&nodes("2")).is_empty());
+        assert_eq!(gatherings.find_owed(&nodes("0-9")), [(REQUEST, nodes("3"))]);
+        assert_eq!(shown(gatherings.lose(&nodes("3"))), [[1]]);
+        assert!(gatherings.open.is_empty());
+    }
+
+    #[test]
+    fn what_a_node_says_next_takes_its_answers_along() {
+        let mut gatherings = Gatherings::default();
+        gatherings.expect(REQUEST, nodes("0-9"));
+        assert!(add(&mut gatherings, 5, 1).is_empty());
+        assert!(gatherings.take_of(NodeId(4)).is_empty());
+        assert_eq!(shown(gatherings.take_of(NodeId(5))), [[5]]);
+        assert!(gatherings.take_of(NodeId(5)).is_empty());
+    }
+
+    #[test]
+    fn requests_that_were_given_up_are_forgotten_in_the_end_and_late_answers_pass() {
+        let mut gatherings = Gatherings::default();
+        for request in 0..2 * REQUESTS as u64 {
+            gatherings.expect(RequestId(request), nodes("1"));
+        }
+        assert_eq!(gatherings.open.len(), REQUESTS);
+        assert_eq!(add(&mut gatherings, 1, 1), [[1]]);
+    }
+}

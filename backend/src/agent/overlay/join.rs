@@ -1,0 +1,140 @@
+//! The way into the tree.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use gantry_shared::error::Failure;
+use gantry_shared::id::{NodeId, Pid};
+use gantry_shared::wire::LinkError;
+use gantry_shared::wire::frame::{self, FrameError};
+use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
+use gantry_shared::wire::message::{AgentHello, Dial, Seat, Ticket};
+use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
+use gantry_shared::wire::tree::Tree;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::dial::{Caller, dial};
+use super::relay::{Place, SharedRelay};
+use super::{Joined, Uplink, children, parent};
+
+/// Why an agent found no place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JoinError {
+    /// Nobody answered, or nobody who knows the app.
+    #[error("reach the frontend or the parent: {}", if .reasons.is_empty() { "no address is known".to_owned() } else { .reasons.join("; ") })]
+    Unreachable {
+        /// What was seen at each address.
+        reasons: Vec<String>,
+    },
+    /// The frontend does not want this agent.
+    #[error("take a place: {0}")]
+    Refused(Failure),
+    /// The frontend went before it gave out places.
+    #[error("wait for a place")]
+    Link(#[from] LinkError),
+    /// The frontend closed the link, or said something else.
+    #[error("wait for a place: {0}")]
+    Answer(String),
+    /// No port can be had for children.
+    #[error("listen for other agents")]
+    Listen(#[source] std::io::Error),
+}
+
+impl From<FrameError> for JoinError {
+    fn from(error: FrameError) -> Self {
+        Self::Answer(error.to_string())
+    }
+}
+
+/// Reports to the frontend, takes the place that it is given, and starts passing on.
+///
+/// Waits for the frontend and the parent as long as the ticket says; for the place as long as the frontend lives, since it knows how long all agents may take.
+///
+/// # Errors
+/// There is no place for this agent; what it had begun is undone.
+pub(crate) async fn join(ticket: &Ticket) -> Result<Joined, JoinError> {
+    let caller = Caller { app: ticket.app, secret: &ticket.secret };
+    let (link, ours) = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
+    // Other agents reach this node where the frontend does.
+    let listener = TcpListener::bind((ours, 0)).await.map_err(JoinError::Listen)?;
+    let listen = vec![listener.local_addr().map_err(JoinError::Listen)?];
+    let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+    let pid = pid.ok_or_else(|| JoinError::Answer("this process has no pid".to_owned()))?;
+    let hello = AgentHello { host: ticket.host.clone(), pid, listen };
+    let (mut reader, writer) = say(link, &Dial::Agent(hello)).await?;
+    let (place, parent) = wait_for_seat(&mut reader).await?;
+    let (reader, writer) = match parent {
+        None => (reader, writer),
+        Some(addresses) => {
+            let halves = dial_parent(&addresses, place.node, caller, ticket.patience).await?;
+            // Only now: a cut before tells the frontend that this agent did not make it.
+            tokio::spawn(timeout(LAST_WORDS_TIME, part(reader, writer)));
+            halves
+        }
+    };
+    Ok(start(ticket, place, (reader, writer), listener))
+}
+
+async fn dial_parent(
+    addresses: &[SocketAddr],
+    node: NodeId,
+    caller: Caller<'_>,
+    patience: Duration,
+) -> Result<(LinkReader, LinkWriter), JoinError> {
+    let (link, _) = dial(addresses, caller, Instant::now() + patience).await?;
+    say(link, &Dial::Child { node }).await
+}
+
+async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
+    let (reader, mut writer) = link.split();
+    writer.send(hello)?;
+    writer.flush().await?;
+    Ok((reader, writer))
+}
+
+/// The place, and where the parent listens if it is not the frontend.
+async fn wait_for_seat(reader: &mut LinkReader) -> Result<(Place, Option<Vec<SocketAddr>>), JoinError> {
+    match reader.next().await? {
+        Some(Incoming::Frame(body)) => match frame::decode(&body)? {
+            Seat::Refused(failure) => Err(JoinError::Refused(failure)),
+            Seat::Taken { node, nodes, radix, parent } => {
+                let radix = NonZeroU32::new(radix).filter(|_| node.0 < nodes);
+                let radix = radix.ok_or_else(|| JoinError::Answer("there is no such place".to_owned()))?;
+                Ok((Place { node, tree: Tree::new(nodes, radix) }, parent))
+            }
+        },
+        Some(Incoming::Bulk(_)) => Err(JoinError::Answer("bulk data came first".to_owned())),
+        None => Err(JoinError::Answer("the frontend said goodbye".to_owned())),
+    }
+}
+
+/// Says goodbye to the frontend, which has said so too: from now on there is the parent.
+async fn part(mut reader: LinkReader, writer: LinkWriter) {
+    if let Err(error) = writer.close().await {
+        tracing::debug!(%error, "cannot say goodbye to the frontend");
+    }
+    while let Ok(Some(_)) = reader.next().await {}
+}
+
+fn start(
+    ticket: &Ticket,
+    place: Place,
+    (reader, writer): (LinkReader, LinkWriter),
+    listener: TcpListener,
+) -> Joined {
+    let (inputs_to, inputs) = mpsc::unbounded_channel();
+    let (queue, writing) = LinkQueue::start(writer);
+    tokio::spawn(async move {
+        if let Err(error) = writing.await {
+            tracing::debug!(%error, "cannot write to the parent");
+        }
+    });
+    let relay = SharedRelay::new(place, queue, inputs_to);
+    parent::spawn(reader, relay.clone(), ticket.secret.clone());
+    children::spawn(listener, relay.clone(), ticket.app, ticket.secret.clone());
+    let (node, nodes) = (place.node, place.tree.nodes());
+    Joined { node, nodes, inputs, up: Uplink { relay } }
+}

@@ -1,0 +1,505 @@
+//! Agents in a tree, over real TCP, under a frontend that is played by hand.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, DaemonId, NodeId, RequestId};
+use gantry_shared::secret::Secret;
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::LinkError;
+use gantry_shared::wire::bulk::BulkSealer;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, accept, connect};
+use gantry_shared::wire::message::{Answer, Dial, Down, Notice, Order, Seat, Ticket, To, Up};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout};
+
+use super::relay::Reply;
+use super::{BulkReceiver, Input, JoinError, Joined, join};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A frontend that listens.
+struct Front {
+    app: AppId,
+    secret: Secret,
+    listener: TcpListener,
+}
+
+impl Front {
+    async fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self { app: AppId::random().unwrap(), secret: Secret::random().unwrap(), listener }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    fn ticket(&self, host: &str) -> Ticket {
+        Ticket {
+            release: String::new(),
+            app: self.app,
+            secret: self.secret.clone(),
+            frontend: vec![self.address()],
+            host: host.to_owned(),
+            wlm: "test".to_owned(),
+            stage_base: None,
+            patience: SOON,
+        }
+    }
+
+    async fn accept(&self) -> Result<Peer, LinkError> {
+        let (stream, _) = timeout(SOON, self.listener.accept()).await.unwrap().unwrap();
+        let deadline = Instant::now() + SOON;
+        let (reader, writer) =
+            accept(stream, &self.secret, self.app.as_str().as_bytes(), deadline).await?.split();
+        Ok(Peer { reader, writer })
+    }
+
+    /// The next agent: its link, its host, and where it listens.
+    async fn hello(&self) -> (Peer, String, Vec<SocketAddr>) {
+        let mut peer = self.accept().await.unwrap();
+        match peer.hear().await {
+            Dial::Agent(hello) => (peer, hello.host, hello.listen),
+            Dial::Child { node } => panic!("child {node}"),
+        }
+    }
+
+    async fn dial(&self, address: SocketAddr, secret: &Secret) -> Result<Peer, LinkError> {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let link = connect(stream, secret, self.app.as_str().as_bytes(), Instant::now() + SOON).await?;
+        let (reader, writer) = link.split();
+        Ok(Peer { reader, writer })
+    }
+}
+
+struct Peer {
+    reader: LinkReader,
+    writer: LinkWriter,
+}
+
+impl Peer {
+    async fn say<T: serde::Serialize>(&mut self, message: &T) {
+        self.writer.send(message).unwrap();
+        self.writer.flush().await.unwrap();
+    }
+
+    async fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
+        match timeout(SOON, self.reader.next()).await.unwrap().unwrap() {
+            Some(Incoming::Frame(body)) => frame::decode(&body).unwrap(),
+            other => panic!("heard {other:?}"),
+        }
+    }
+
+    async fn order(&mut self, number: u64, to: To, order: Order) {
+        self.say(&Down { request: Some(RequestId(number)), to, order }).await;
+    }
+
+    async fn answers(&mut self) -> (u64, Vec<(u32, Reply)>) {
+        match self.hear().await {
+            Up::Answers { request, answers } => {
+                (request.0, answers.into_iter().map(|(node, reply)| (node.0, reply)).collect())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn notice(&mut self) -> (u32, Notice) {
+        match self.hear().await {
+            Up::Notice { node, notice } => (node.0, notice),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn end(&mut self) -> Result<Option<Incoming>, LinkError> {
+        timeout(SOON, self.reader.next()).await.unwrap()
+    }
+}
+
+/// A frontend and `nodes` agents in a chain. The link of the first; the others have said goodbye to the frontend.
+async fn chain(nodes: u32) -> (Front, Peer, Vec<Joined>, Vec<SocketAddr>) {
+    let front = Front::new().await;
+    let joining: Vec<_> = (0..nodes)
+        .map(|node| {
+            let ticket = front.ticket(&node.to_string());
+            tokio::spawn(async move { join(&ticket).await })
+        })
+        .collect();
+    let mut hellos = Vec::new();
+    for _ in 0..nodes {
+        let (peer, host, listen) = front.hello().await;
+        hellos.push((host.parse::<u32>().unwrap(), peer, listen));
+    }
+    hellos.sort_by_key(|(node, ..)| *node);
+    let listens: Vec<_> = hellos.iter().map(|(.., listen)| listen.clone()).collect();
+    let mut first = None;
+    for (node, mut peer, _) in hellos {
+        let parent = node.checked_sub(1).map(|parent| listens[parent as usize].clone());
+        peer.say(&Seat::Taken { node: NodeId(node), nodes, radix: 1, parent }).await;
+        match first {
+            None => first = Some(peer),
+            Some(_) => {
+                assert_eq!(peer.end().await.unwrap(), None);
+                peer.writer.close().await.unwrap();
+            }
+        }
+    }
+    let mut first = first.unwrap();
+    for _ in 1..nodes {
+        assert!(matches!(first.notice().await, (_, Notice::ChildJoined { .. })));
+    }
+    let mut agents = Vec::new();
+    for joining in joining {
+        agents.push(timeout(SOON, joining).await.unwrap().unwrap().unwrap());
+    }
+    (front, first, agents, listens.into_iter().flatten().collect())
+}
+
+async fn input(agent: &mut Joined) -> Input {
+    timeout(SOON, agent.inputs.recv()).await.unwrap().unwrap()
+}
+
+async fn order(agent: &mut Joined) -> (RequestId, Order) {
+    match input(agent).await {
+        Input::Order { request: Some(request), order } => (request, order),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn gone(agent: &mut Joined) -> (bool, String) {
+    let gone = match input(agent).await {
+        Input::Gone { orderly, reason } => (orderly, reason),
+        other => panic!("{other:?}"),
+    };
+    assert!(agent.inputs.recv().await.is_none(), "it is the last input");
+    gone
+}
+
+fn only(node: u32) -> To {
+    To::Nodes(gantry_shared::rank_set::NodeSet::from_range(NodeId(node)..=NodeId(node)))
+}
+
+fn daemon_exited() -> Notice {
+    Notice::DaemonExited { daemon: DaemonId(1), status: ExitStatus::Unknown }
+}
+
+#[tokio::test]
+async fn orders_reach_whom_they_are_for_and_answers_come_up_together() {
+    let (_front, mut root, mut agents, _) = chain(3).await;
+    assert_eq!(
+        agents.iter().map(|agent| (agent.node.0, agent.nodes)).collect::<Vec<_>>(),
+        [(0, 3), (1, 3), (2, 3)]
+    );
+    root.order(1, To::All, Order::Ping).await;
+    for agent in &mut agents {
+        let (request, order) = order(agent).await;
+        assert_eq!(order, Order::Ping);
+        agent.up.answer(request, Ok(Answer::Done));
+    }
+    let mut answered = Vec::new();
+    while answered.len() < 3 {
+        let (request, answers) = root.answers().await;
+        assert_eq!(request, 1);
+        answered.extend(answers.into_iter().map(|(node, _)| node));
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [0, 1, 2]);
+    root.order(2, only(1), Order::Release).await;
+    let (request, got) = order(&mut agents[1]).await;
+    assert_eq!((request, got), (RequestId(2), Order::Release));
+    agents[1].up.answer(request, Err(Failure::new(Kind::NoAccess, "no")));
+    assert_eq!(root.answers().await, (2, vec![(1, Err(Failure::new(Kind::NoAccess, "no")))]));
+    assert!(agents[0].inputs.try_recv().is_err() && agents[2].inputs.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn answers_do_not_wait_for_ever_for_slow_nodes() {
+    let (_front, mut root, mut agents, _) = chain(2).await;
+    root.order(1, To::All, Order::Ping).await;
+    let (request, _) = order(&mut agents[0]).await;
+    agents[0].up.answer(request, Ok(Answer::Done));
+    assert_eq!(root.answers().await, (1, vec![(0, Ok(Answer::Done))]));
+    let (request, _) = order(&mut agents[1]).await;
+    agents[1].up.answer(request, Ok(Answer::Done));
+    assert_eq!(root.answers().await, (1, vec![(1, Ok(Answer::Done))]));
+}
+
+#[tokio::test]
+async fn what_a_node_says_keeps_its_order() {
+    let (_front, mut root, mut agents, _) = chain(2).await;
+    for number in 0..20 {
+        root.order(number, To::All, Order::Ping).await;
+        let (request, _) = order(&mut agents[1]).await;
+        agents[1].up.notice(daemon_exited());
+        agents[1].up.answer(request, Ok(Answer::Done));
+        agents[1].up.notice(Notice::StdinTaken { rank: gantry_shared::id::Rank(0), bytes: 1 });
+        assert!(matches!(root.notice().await, (1, Notice::DaemonExited { .. })));
+        assert_eq!(root.answers().await, (number, vec![(1, Ok(Answer::Done))]));
+        assert!(matches!(root.notice().await, (1, Notice::StdinTaken { .. })));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_becomes_a_failure() {
+    let (_front, mut root, mut agents, _) = chain(1).await;
+    root.order(1, To::All, Order::Ping).await;
+    let (request, _) = order(&mut agents[0]).await;
+    agents[0].up.answer(request, Ok(Answer::Missing(vec![u32::MAX; 300_000])));
+    let (_, answers) = root.answers().await;
+    assert!(matches!(&answers[..], [(0, Err(failure))] if failure.message().starts_with("send the answer")));
+}
+
+#[tokio::test]
+async fn of_several_addresses_the_one_that_answers_is_taken() {
+    let front = Front::new().await;
+    // One where nobody is, one that accepts and says nothing.
+    let refused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut ticket = front.ticket("0");
+    ticket.frontend = vec![refused, silent.local_addr().unwrap(), front.address()];
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    let (mut peer, ..) = timeout(Duration::from_secs(3), front.hello()).await.unwrap();
+    peer.say(&Seat::Taken { node: NodeId(0), nodes: 1, radix: 1, parent: None }).await;
+    joining.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
+    let mut front = Front::new().await;
+    let address = front.address();
+    front.listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut ticket = front.ticket("0");
+    ticket.frontend = vec![address];
+    ticket.patience = Duration::from_millis(300);
+    match join(&ticket).await {
+        Err(JoinError::Unreachable { reasons }) => assert!(reasons[0].contains("refused"), "{reasons:?}"),
+        other => panic!("{other:?}"),
+    }
+    ticket.patience = SOON;
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    tokio::task::yield_now().await;
+    front.listener = TcpListener::bind(address).await.unwrap();
+    let (mut peer, ..) = front.hello().await;
+    peer.say(&Seat::Taken { node: NodeId(0), nodes: 1, radix: 1, parent: None }).await;
+    joining.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_and_says_why() {
+    let front = Front::new().await;
+    let mut other = front.ticket("0");
+    other.secret = Secret::random().unwrap();
+    let (joined, accepted) = tokio::join!(join(&other), front.accept());
+    assert!(accepted.is_err());
+    assert!(
+        matches!(joined, Err(JoinError::Unreachable { reasons }) if reasons[0].contains("another secret"))
+    );
+    let ticket = front.ticket("0");
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    let (mut peer, ..) = front.hello().await;
+    peer.say(&Seat::Refused(Failure::new(Kind::Invalid, "not you"))).await;
+    assert_eq!(joining.await.unwrap().unwrap_err().to_string(), "take a place: not you");
+    let ticket = front.ticket("0");
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    drop(front.hello().await);
+    assert!(matches!(joining.await.unwrap(), Err(JoinError::Link(error)) if error.is_cut()));
+}
+
+#[tokio::test]
+async fn a_cut_above_is_seen_as_a_cut_all_the_way_down() {
+    let (_front, root, mut agents, _) = chain(3).await;
+    drop(root);
+    for agent in &mut agents {
+        assert_eq!(gone(agent).await, (false, "the link to the parent was cut".to_owned()));
+        agent.up.notice(daemon_exited());
+    }
+    for agent in agents {
+        timeout(Duration::from_secs(1), agent.up.close()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_goodbye_from_above_is_passed_down_and_answered() {
+    let (_front, root, mut agents, _) = chain(3).await;
+    let Peer { mut reader, writer } = root;
+    writer.close().await.unwrap();
+    assert_eq!(timeout(SOON, reader.next()).await.unwrap().unwrap(), None);
+    for agent in &mut agents {
+        assert_eq!(gone(agent).await, (true, "the parent has said goodbye".to_owned()));
+    }
+    for agent in agents {
+        timeout(Duration::from_secs(1), agent.up.close()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
+    let front = Front::new().await;
+    // A chain of real agent, agent by hand, nobody.
+    let ticket = front.ticket("0");
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    let (mut root, _, listen) = front.hello().await;
+    root.say(&Seat::Taken { node: NodeId(0), nodes: 3, radix: 1, parent: None }).await;
+    let mut agent = joining.await.unwrap().unwrap();
+    let mut child = front.dial(listen[0], &front.secret).await.unwrap();
+    child.say(&Dial::Child { node: NodeId(1) }).await;
+    assert_eq!(root.notice().await, (0, Notice::ChildJoined { child: NodeId(1) }));
+    root.order(1, To::All, Order::Ping).await;
+    let down: Down = child.hear().await;
+    assert_eq!((down.request, &down.order), (Some(RequestId(1)), &Order::Ping));
+    // It speaks for those behind it, and for nobody else.
+    let answers = vec![(NodeId(0), Ok(Answer::Missing(vec![1]))), (NodeId(2), Ok(Answer::Done))];
+    child.say(&Up::Answers { request: RequestId(1), answers }).await;
+    assert_eq!(root.answers().await, (1, vec![(2, Ok(Answer::Done))]));
+    drop(child);
+    match root.notice().await {
+        (0, Notice::NodesLost { nodes, reason }) => {
+            assert_eq!((nodes.to_string(), reason), ("1-2".to_owned(), "its link was cut".to_owned()));
+        }
+        other => panic!("{other:?}"),
+    }
+    let (request, _) = order(&mut agent).await;
+    agent.up.answer(request, Ok(Answer::Done));
+    assert_eq!(root.answers().await, (1, vec![(0, Ok(Answer::Done))]));
+    // Its listener is closed: all that can come has come.
+    assert!(TcpStream::connect(listen[0]).await.is_err());
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_is_no_loss_and_is_answered_for() {
+    let (_front, mut root, mut agents, _) = chain(2).await;
+    root.order(1, To::All, Order::Ping).await;
+    let (request, _) = order(&mut agents[0]).await;
+    agents[0].up.answer(request, Ok(Answer::Done));
+    assert_eq!(root.answers().await.1, [(0, Ok(Answer::Done))]);
+    let leaving = agents.pop().unwrap();
+    timeout(Duration::from_secs(1), leaving.up.close()).await.unwrap();
+    let left = || Err(Failure::new(Kind::Gone, "its agent has left"));
+    assert_eq!(root.answers().await, (1, vec![(1, left())]));
+    root.order(2, only(1), Order::Ping).await;
+    assert_eq!(root.answers().await, (2, vec![(1, left())]));
+    timeout(Duration::from_secs(3), agents.pop().unwrap().up.close()).await.unwrap();
+    assert_eq!(root.end().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn strangers_are_turned_away_and_disturb_nobody() {
+    let front = Front::new().await;
+    let ticket = front.ticket("0");
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    let (mut root, _, listen) = front.hello().await;
+    root.say(&Seat::Taken { node: NodeId(0), nodes: 2, radix: 1, parent: None }).await;
+    let _agent = joining.await.unwrap().unwrap();
+    let _silent = TcpStream::connect(listen[0]).await.unwrap();
+    let mut garbage = TcpStream::connect(listen[0]).await.unwrap();
+    garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(front.dial(listen[0], &Secret::random().unwrap()).await.is_err());
+    let mut other = front.dial(listen[0], &front.secret).await.unwrap();
+    other.say(&Dial::Child { node: NodeId(7) }).await;
+    let refused = other.end().await.unwrap_err().to_string();
+    assert!(refused.contains("node 7 is no child of this agent"), "{refused}");
+    let mut child = front.dial(listen[0], &front.secret).await.unwrap();
+    child.say(&Dial::Child { node: NodeId(1) }).await;
+    assert_eq!(root.notice().await, (0, Notice::ChildJoined { child: NodeId(1) }));
+    // Nonsense from a child costs that child its link, and nobody else.
+    child.say(&0xffff_ffff_u64).await;
+    assert!(matches!(root.notice().await, (0, Notice::NodesLost { .. })));
+    assert!(matches!(child.end().await, Err(LinkError::Refused { .. })));
+}
+
+/// Takes what comes until the announced stream has ended.
+async fn receive(agent: &mut Joined) -> Answer {
+    let mut bulk = BulkReceiver::default();
+    loop {
+        match input(agent).await {
+            Input::Order { request, order: Order::Sink { stream } } => bulk.expect(stream, request),
+            Input::Bulk(piece) => {
+                if let Some((Some(request), answer)) = bulk.take(&piece) {
+                    agent.up.answer(request, answer.clone());
+                    return answer.unwrap();
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn bulk_data_reaches_whom_it_was_announced_to() {
+    let (front, mut root, mut agents, _) = chain(3).await;
+    let mut sealer = BulkSealer::start(&front.secret).unwrap();
+    root.order(1, To::Nodes("0,2".parse().unwrap()), Order::Sink { stream: sealer.stream() }).await;
+    let data = vec![5_u8; 1_000_000];
+    let mut hasher = blake3::Hasher::new();
+    let middle = agents.remove(1);
+    let mut sinks = agents.into_iter();
+    let (mut first, mut last) = (sinks.next().unwrap(), sinks.next().unwrap());
+    let sending = async {
+        for piece in data.chunks(200_000) {
+            hasher.update(piece);
+            root.writer.send_bulk(&sealer.seal(piece, false).unwrap()).unwrap();
+            root.writer.flush().await.unwrap();
+        }
+        root.writer.send_bulk(&sealer.seal(&[], true).unwrap()).unwrap();
+        // Nobody has announced this one.
+        let stray = BulkSealer::start(&front.secret).unwrap().seal(b"stray", true).unwrap();
+        root.writer.send_bulk(&stray).unwrap();
+        root.writer.flush().await.unwrap();
+    };
+    let ((), received, passed_on) = tokio::join!(sending, receive(&mut first), receive(&mut last));
+    let expected = Answer::Received { bytes: 1_000_000, hash: *hasher.finalize().as_bytes() };
+    assert_eq!((&received, &passed_on), (&expected, &expected));
+    let mut inputs = middle.inputs;
+    assert!(inputs.try_recv().is_err(), "it only passed on");
+}
+
+#[tokio::test]
+async fn a_chunk_that_was_altered_is_passed_to_nobody() {
+    let (front, mut root, mut agents, _) = chain(2).await;
+    let mut sealer = BulkSealer::start(&front.secret).unwrap();
+    root.order(1, To::All, Order::Sink { stream: sealer.stream() }).await;
+    let mut bytes = Vec::new();
+    sealer.seal(b"bytes", true).unwrap().encode_onto(&mut bytes);
+    *bytes.last_mut().unwrap() ^= 1;
+    root.writer.send_bulk(&gantry_shared::wire::bulk::SealedChunk::parse(&bytes).unwrap()).unwrap();
+    root.writer.flush().await.unwrap();
+    order(&mut agents[0]).await;
+    order(&mut agents[1]).await;
+    assert_eq!(gone(&mut agents[0]).await, (false, "open a chunk: its seal is broken".to_owned()));
+    assert!(!gone(&mut agents[1]).await.0);
+    let refused = root.end().await;
+    assert!(matches!(refused, Err(LinkError::Refused { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_takes_no_bulk_data_holds_the_stream_back() {
+    let (front, root, mut agents, _) = chain(1).await;
+    let Peer { mut reader, mut writer } = root;
+    let mut sealer = BulkSealer::start(&front.secret).unwrap();
+    let announced =
+        Down { request: Some(RequestId(1)), to: To::All, order: Order::Sink { stream: sealer.stream() } };
+    writer.send(&announced).unwrap();
+    // More than any buffer between takes (those of TCP on loopback are a few MiB).
+    let chunks = 200;
+    let sending = tokio::spawn(async move {
+        for number in 1..=chunks {
+            writer.send_bulk(&sealer.seal(&[1; 256 * 1024], number == chunks).unwrap()).unwrap();
+            writer.flush().await.unwrap();
+        }
+        writer
+    });
+    assert!(matches!(order(&mut agents[0]).await.1, Order::Sink { .. }));
+    let mut kept = Vec::new();
+    while let Ok(input) = timeout(Duration::from_millis(300), agents[0].inputs.recv()).await {
+        kept.push(input.unwrap());
+    }
+    assert!((1..10).contains(&kept.len()) && !sending.is_finished(), "{} pieces", kept.len());
+    drop(kept);
+    while !matches!(input(&mut agents[0]).await, Input::Bulk(piece) if piece.last) {}
+    let _writer = timeout(SOON, sending).await.unwrap().unwrap();
+    agents[0].up.notice(daemon_exited());
+    assert!(matches!(timeout(SOON, reader.next()).await, Ok(Ok(Some(Incoming::Frame(_))))));
+}

@@ -1,0 +1,133 @@
+//! Processes that somebody else started: the ranks of a job that we attach to, or that a launcher brings.
+//!
+//! They are not our children, so the kernel tells us of their end by a pidfd and of their exit status only
+//! since Linux 6.15; before, a process that has ended can be asked as long as its parent has not collected it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
+
+/// How often a process is looked for on kernels without pidfds (before 5.3).
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A process of this user that we watch. Dropping it leaves the process as it is.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    /// Its pid and start time.
+    pub(crate) process: Pinned,
+    /// What it ran when it was adopted.
+    pub(crate) exe: PathBuf,
+    pidfd: Option<OwnedFd>,
+}
+
+/// Why a process cannot be adopted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum AdoptError {
+    /// There is none, or it ended meanwhile.
+    #[error("adopt process {pid}: there is no such process")]
+    Missing { pid: i32 },
+    /// It has ended and waits to be collected.
+    #[error("adopt process {pid}: it has ended already")]
+    Ended { pid: i32 },
+    /// The number is a thread's.
+    #[error("adopt process {pid}: this is a thread of process {of}")]
+    Thread { pid: i32, of: i32 },
+    /// It is another user's.
+    #[error("adopt process {pid}: it belongs to user {uid}, we are user {own}")]
+    OtherUser { pid: i32, uid: u32, own: u32 },
+    /// Something else.
+    #[error("adopt process {pid}")]
+    Look { pid: i32, source: io::Error },
+}
+
+/// Takes a running process of this user under watch, without touching it.
+///
+/// # Errors
+/// Processes that are missing, have ended or are another user's.
+pub(crate) fn adopt(pid: i32) -> Result<Adopted, AdoptError> {
+    let look = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => AdoptError::Missing { pid },
+        _ => AdoptError::Look { pid, source },
+    };
+    if pid <= 0 {
+        return Err(AdoptError::Missing { pid });
+    }
+    let status = procfs::read_status(pid).map_err(look)?;
+    if status.thread_group != pid {
+        return Err(AdoptError::Thread { pid, of: status.thread_group });
+    }
+    // First the pidfd, then the looking: what is seen of a process that is there afterwards is its own.
+    let pidfd = match sys::pidfd_open(pid) {
+        Ok(pidfd) => Some(pidfd),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(AdoptError::Missing { pid }),
+        Err(_) => None,
+    };
+    let before = procfs::read_stat(pid).map_err(look)?;
+    let status = procfs::read_status(pid).map_err(look)?;
+    let own = nix::unistd::geteuid().as_raw();
+    if let Some(uid) = [status.real_uid, status.effective_uid].into_iter().find(|&uid| uid != own) {
+        return Err(AdoptError::OtherUser { pid, uid, own });
+    }
+    if matches!(before.state, 'Z' | 'X') {
+        return Err(AdoptError::Ended { pid });
+    }
+    let exe = procfs::read_exe(pid).map_err(look)?;
+    let process = Pinned { pid, start_time: before.start_time };
+    let there = match &pidfd {
+        Some(pidfd) => signal::there(sys::pidfd_send_signal(pidfd.as_fd(), 0)).map_err(look)?,
+        None => process.is_there(),
+    };
+    if !there {
+        return Err(AdoptError::Missing { pid });
+    }
+    Ok(Adopted { process, exe, pidfd })
+}
+
+impl Adopted {
+    /// Waits until it ends. [`ExitStatus::Unknown`] where the kernel does not tell strangers.
+    ///
+    /// # Errors
+    /// When the runtime cannot watch a descriptor.
+    pub(crate) async fn ended(&self) -> io::Result<ExitStatus> {
+        let Some(pidfd) = &self.pidfd else {
+            while self.status_as_zombie().is_none() && self.process.is_there() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            return Ok(self.status_as_zombie().unwrap_or(ExitStatus::Unknown));
+        };
+        sys::pidfd_ended(pidfd.as_fd()).await?;
+        let told = || sys::pidfd_exit_status(pidfd.as_fd()).and_then(parse_end);
+        // Collected, not yet collected, collected in between.
+        Ok(told().or_else(|| self.status_as_zombie()).or_else(told).unwrap_or(ExitStatus::Unknown))
+    }
+
+    /// Sends `signal`; false if it has ended.
+    ///
+    /// # Errors
+    /// When it has become another user's, or there is no such signal.
+    pub(crate) fn signal(&self, signal: i32) -> io::Result<bool> {
+        match &self.pidfd {
+            Some(pidfd) => signal::there(sys::pidfd_send_signal(pidfd.as_fd(), signal)),
+            None => signal::send(self.process, signal),
+        }
+    }
+
+    /// What `/proc/PID/stat` says of a process that has ended and was not collected.
+    fn status_as_zombie(&self) -> Option<ExitStatus> {
+        // Who may not know the status reads 0. Who may not is told so by this link; for the others the link
+        // of a process without memory is just not there.
+        let link = procfs::read_exe(self.process.pid);
+        if link.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            return None;
+        }
+        let stat = procfs::read_stat(self.process.pid).ok()?;
+        if stat.start_time != self.process.start_time || stat.state != 'Z' {
+            return None;
+        }
+        parse_end(stat.exit_status?)
+    }
+}

@@ -1,0 +1,149 @@
+//! Why ranks did not start. Every cause is told apart that its reader would act on differently.
+
+use std::io;
+use std::path::PathBuf;
+
+use gantry_shared::error::Kind;
+
+use super::ExitStatus;
+use super::diagnose::PtraceRefusal;
+use super::sys::Stage;
+
+/// Why one rank did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum StartError {
+    /// The program is not there.
+    #[error("start {program:?}: there is no such file")]
+    ProgramMissing { program: PathBuf },
+    /// The program is there, and what it names in `#!` or as its loader is not.
+    #[error("start {program:?}: its interpreter {interpreter:?} is not there")]
+    InterpreterMissing { program: PathBuf, interpreter: PathBuf },
+    /// No permission to execute.
+    #[error("start {program:?}: {path:?} is not executable for this user")]
+    NotExecutable { program: PathBuf, path: PathBuf },
+    /// Not a file.
+    #[error("start {program:?}: {path:?} is a directory")]
+    Directory { program: PathBuf, path: PathBuf },
+    /// Neither a file nor a directory.
+    #[error("start {program:?}: {path:?} is not a regular file")]
+    NotRegular { program: PathBuf, path: PathBuf },
+    /// Its file system forbids execution.
+    #[error("start {program:?}: {path:?} is on a file system mounted noexec")]
+    NoexecMount { program: PathBuf, path: PathBuf },
+    /// A directory on the way may not be entered.
+    #[error("start {program:?}: directory {directory:?} may not be entered by this user")]
+    NoSearch { program: PathBuf, directory: PathBuf },
+    /// An ELF file for another processor.
+    #[error("start {program:?}: {path:?} is built for {built_for}, this node is {node}")]
+    WrongArchitecture { program: PathBuf, path: PathBuf, built_for: String, node: &'static str },
+    /// Not a program at all.
+    #[error("start {program:?}: {path:?} is {what}")]
+    WrongFormat { program: PathBuf, path: PathBuf, what: &'static str },
+    /// Somebody has it open for writing.
+    #[error("start {program:?}: it is open for writing (ETXTBSY)")]
+    Busy { program: PathBuf },
+    /// `E2BIG`.
+    #[error("start {program:?}: arguments and environment are longer than the system allows")]
+    TooLong { program: PathBuf },
+    /// Every other answer of `execve`.
+    #[error("start {program:?}")]
+    Exec { program: PathBuf, source: io::Error },
+    /// The working directory.
+    #[error("change to directory {directory:?}")]
+    ChangeDirectory { directory: PathBuf, source: io::Error },
+    /// The child could not be made ready.
+    #[error("prepare a new process ({stage:?})")]
+    Prepare { stage: Stage, source: io::Error },
+    /// `fork`, or a pipe for it.
+    #[error("make a new process")]
+    Fork { source: io::Error },
+    /// ptrace is forbidden here.
+    #[error("hold {program:?}: {refusal}")]
+    PtraceRefused { program: PathBuf, refusal: PtraceRefusal, source: io::Error },
+    /// A ptrace request or a wait failed in a way it should not.
+    #[error("hold {program:?}: {step}")]
+    Trace { program: PathBuf, step: &'static str, source: io::Error },
+    /// It ended before its first instruction.
+    #[error("hold {program:?}: it ended before its first instruction ({status})")]
+    Died { program: PathBuf, status: ExitStatus },
+    /// The kernel did not put it where it starts programs.
+    #[error("hold {program:?}: it stands at {counter:#x}, not at its entry {entry:#x}")]
+    NotAtEntry { program: PathBuf, counter: u64, entry: u64 },
+    /// It is not stopped, or somebody traces it.
+    #[error("hold {program:?}: it is in state {state:?} with tracer {tracer}, not stopped and untraced")]
+    NotStopped { program: PathBuf, state: char, tracer: i32 },
+    /// What `/proc` should say of a process just started.
+    #[error("look at the new process {program:?}")]
+    Look { program: PathBuf, source: io::Error },
+    /// Given up.
+    #[error("start {program:?}: it was given up before it had started")]
+    GivenUp { program: PathBuf },
+}
+
+impl StartError {
+    /// What can be done about it.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::ProgramMissing { .. } | Self::InterpreterMissing { .. } => Kind::NotFound,
+            Self::NotExecutable { .. }
+            | Self::NoexecMount { .. }
+            | Self::NoSearch { .. }
+            | Self::Busy { .. } => Kind::NoAccess,
+            Self::Directory { .. }
+            | Self::NotRegular { .. }
+            | Self::WrongFormat { .. }
+            | Self::TooLong { .. } => Kind::Invalid,
+            Self::WrongArchitecture { .. }
+            | Self::PtraceRefused { .. }
+            | Self::NotAtEntry { .. }
+            | Self::NotStopped { .. } => Kind::Unsupported,
+            Self::Exec { source, .. }
+            | Self::ChangeDirectory { source, .. }
+            | Self::Prepare { source, .. }
+            | Self::Fork { source }
+            | Self::Trace { source, .. }
+            | Self::Look { source, .. } => kind_of(source),
+            Self::Died { .. } => Kind::LauncherFailed,
+            Self::GivenUp { .. } => Kind::TimedOut,
+        }
+    }
+
+    /// What to do, where there is something to say.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::ProgramMissing { .. } => "give the path of a program that every node has",
+            Self::Directory { .. } => "give the path of a program in it",
+            Self::NotRegular { .. } => "give the path of a program",
+            Self::NoSearch { .. } => "see that every directory on the way may be entered (chmod +x)",
+            Self::ChangeDirectory { .. } => "name a directory that every node has and that you may enter",
+            Self::InterpreterMissing { interpreter, .. } => {
+                if interpreter.as_os_str().as_encoded_bytes().ends_with(b"\r") {
+                    "the script has DOS line ends: convert it (sed -i 's/\\r$//')"
+                } else {
+                    "install the interpreter on this node, or stage the program with its loader"
+                }
+            }
+            Self::NotExecutable { path, .. } => return Some(format!("chmod +x {}", path.display())),
+            Self::NoexecMount { .. } => "put the program on a file system that is mounted without noexec",
+            Self::WrongArchitecture { .. } => "give the program that was built for this node",
+            Self::WrongFormat { .. } => "a script needs a first line like #!/bin/sh",
+            Self::Busy { .. } => "wait until the program has been written",
+            Self::TooLong { .. } => "shorten the arguments or the environment",
+            Self::PtraceRefused { refusal, .. } => return refusal.hint(),
+            Self::Fork { .. } => "look at the limits of processes and open files (ulimit -u, ulimit -n)",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+fn kind_of(error: &io::Error) -> Kind {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ESRCH) => Kind::NotFound,
+        Some(libc::EACCES | libc::EPERM) => Kind::NoAccess,
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Kind::LauncherFailed,
+        Some(libc::EINVAL | libc::ELOOP | libc::ENAMETOOLONG) => Kind::Invalid,
+        _ => Kind::Unsupported,
+    }
+}

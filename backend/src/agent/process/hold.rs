@@ -1,0 +1,253 @@
+//! Starting a batch of ranks, held or not, all of them or none.
+//!
+//! The steps are done for the whole batch one after the other (fork and seize all, open the gate, collect), so
+//! that the ranks load their programs at the same time.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::diagnose::{PtraceFacts, why_ptrace_refused};
+use super::error::StartError;
+use super::spawn::{Forked, Gate, ProcessSpec};
+use super::trace::{self, EndWatch, HeldProof, HoldFailure};
+use super::{ExitStatus, Pinned, parse_end, procfs, sys};
+
+/// Whether ranks are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Stopped before their first instruction.
+    AtEntry,
+    /// Not stopped.
+    No,
+}
+
+/// A rank that was started. From here on its starter has to wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StartedRank {
+    /// Its pid and start time. The pid is the leader of the rank's own process group.
+    pub(crate) process: Pinned,
+    /// What runs, for a held rank as the kernel says it (a script's interpreter); else what was asked for.
+    pub(crate) exe: PathBuf,
+    /// For a held rank.
+    pub(crate) proof: Option<HeldProof>,
+}
+
+/// Why a batch did not start. None of its processes is left.
+#[derive(Debug, thiserror::Error)]
+#[error("start rank {index} of the batch")]
+pub(crate) struct StartFailure {
+    /// Which of the batch's specs it was, from 0.
+    pub(crate) index: usize,
+    /// Why.
+    #[source]
+    pub(crate) error: StartError,
+}
+
+/// The pids of a batch that is being started, so that another thread can give it up: the batch is then
+/// killed, and its start fails. A pid stands here only while nobody can have collected it.
+#[derive(Debug, Default)]
+pub(crate) struct Batch(Mutex<BatchState>);
+
+#[derive(Debug, Default)]
+struct BatchState {
+    given_up: bool,
+    pids: Vec<i32>,
+}
+
+impl Batch {
+    /// Kills what there is of the batch and lets no more be started. Does not wait.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.lock();
+        state.given_up = true;
+        for &pid in &state.pids {
+            kill(pid);
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.lock().given_up
+    }
+
+    /// False if the batch was given up, and then the new child is as dead as the others.
+    fn add(&self, pid: i32) -> bool {
+        let mut state = self.lock();
+        state.pids.push(pid);
+        if state.given_up {
+            kill(pid);
+        }
+        !state.given_up
+    }
+
+    /// Ends the time in which the batch can be given up; false if it was.
+    fn hand_over(&self) -> bool {
+        let mut state = self.lock();
+        if !state.given_up {
+            state.pids.clear();
+        }
+        !state.given_up
+    }
+
+    /// Kills and collects all that is left.
+    fn end(&self) {
+        self.give_up();
+        loop {
+            let Some(pid) = self.lock().pids.last().copied() else { break };
+            if end_process(pid, self).is_none() {
+                self.lock().pids.retain(|&other| other != pid);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BatchState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EndWatch for Batch {
+    fn collect(&self, pid: i32) -> io::Result<Option<i32>> {
+        let mut state = self.lock();
+        let status = sys::wait(pid, libc::__WALL | libc::WUNTRACED | libc::WNOHANG)?;
+        if status.is_some_and(|status| parse_end(status).is_some()) {
+            state.pids.retain(|&other| other != pid);
+        }
+        Ok(status)
+    }
+}
+
+/// Starts all of `specs`, in their order. Blocks until every rank is held, or has become its program. `batch`
+/// must be new. The caller's thread becomes the parent: with `die_with_parent` its end is the ranks' end.
+///
+/// # Errors
+/// The first rank that failed, with the cause. Then no process of the batch is left.
+pub(crate) fn start_ranks(
+    specs: Vec<ProcessSpec>,
+    hold: Hold,
+    batch: &Batch,
+) -> Result<Vec<StartedRank>, StartFailure> {
+    let started = start_all(specs, hold, batch);
+    if started.is_err() {
+        batch.end();
+    }
+    started
+}
+
+/// Kills and collects processes that [`start_ranks`] has started and nobody wants.
+pub(crate) fn end_ranks(ranks: &[StartedRank]) {
+    let batch = Batch::default();
+    batch.lock().pids = ranks.iter().map(|rank| rank.process.pid).collect();
+    batch.end();
+}
+
+fn start_all(specs: Vec<ProcessSpec>, hold: Hold, batch: &Batch) -> Result<Vec<StartedRank>, StartFailure> {
+    let at = |index| move |error| StartFailure { index, error };
+    let gate = Gate::new().map_err(at(0))?;
+    let mut forked = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.into_iter().enumerate() {
+        let mut rank = Forked::fork(spec, &gate).map_err(at(index))?;
+        if !batch.add(rank.pid) {
+            return Err(at(index)(StartError::GivenUp { program: rank.program }));
+        }
+        if hold == Hold::AtEntry {
+            seize(&mut rank, batch).map_err(at(index))?;
+        }
+        forked.push(rank);
+    }
+    gate.open(forked.len()).map_err(at(0))?;
+    let started = match hold {
+        Hold::AtEntry => collect_held(&mut forked, batch)?,
+        Hold::No => collect_running(&mut forked, batch)?,
+    };
+    match forked.pop() {
+        Some(rank) if !batch.hand_over() => {
+            Err(at(forked.len())(StartError::GivenUp { program: rank.program }))
+        }
+        _ => Ok(started),
+    }
+}
+
+fn collect_held(forked: &mut [Forked], batch: &Batch) -> Result<Vec<StartedRank>, StartFailure> {
+    let mut places = Vec::with_capacity(forked.len());
+    for (index, rank) in forked.iter_mut().enumerate() {
+        let place = trace::run_to_exec(rank.pid, batch)
+            .and_then(|place| trace::leave_stopped(rank.pid).map(|()| place))
+            .map_err(|failure| StartFailure { index, error: explain(failure, rank, batch) })?;
+        places.push(place);
+    }
+    let mut started = Vec::with_capacity(forked.len());
+    for (index, (rank, place)) in forked.iter_mut().zip(places).enumerate() {
+        let proof = trace::prove_held(rank.pid, place, batch)
+            .map_err(|failure| StartFailure { index, error: explain(failure, rank, batch) })?;
+        // The link of a program that its user may not read cannot be read either.
+        let exe = procfs::read_exe(rank.pid).unwrap_or_else(|_| rank.program.clone());
+        let process = pin(rank).map_err(|error| StartFailure { index, error })?;
+        started.push(StartedRank { process, exe, proof: Some(proof) });
+    }
+    Ok(started)
+}
+
+fn collect_running(forked: &mut [Forked], batch: &Batch) -> Result<Vec<StartedRank>, StartFailure> {
+    let mut started = Vec::with_capacity(forked.len());
+    for (index, rank) in forked.iter_mut().enumerate() {
+        let ready = rank.wait_for_exec().and_then(|()| {
+            let process = pin(rank)?;
+            Ok(StartedRank { process, exe: rank.program.clone(), proof: None })
+        });
+        started.push(ready.map_err(|error| StartFailure { index, error: or_given_up(error, rank, batch) })?);
+    }
+    Ok(started)
+}
+
+fn seize(rank: &mut Forked, batch: &Batch) -> Result<(), StartError> {
+    let Err(source) = sys::trace_seize(rank.pid) else { return Ok(()) };
+    let facts = PtraceFacts::read(rank.pid);
+    // It may have failed on its own: a dead child cannot be seized either. Only its end closes the pipe.
+    end_process(rank.pid, batch);
+    rank.wait_for_exec().map_err(|error| or_given_up(error, rank, batch))?;
+    let program = rank.program.clone();
+    Err(match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {
+            StartError::PtraceRefused { program, refusal: why_ptrace_refused(facts), source }
+        }
+        _ => or_given_up(StartError::Trace { program, step: "trace it", source }, rank, batch),
+    })
+}
+
+fn explain(failure: HoldFailure, rank: &mut Forked, batch: &Batch) -> StartError {
+    let program = rank.program.clone();
+    let error = match failure {
+        HoldFailure::Ended(status) => {
+            rank.wait_for_exec().err().unwrap_or(StartError::Died { program, status })
+        }
+        HoldFailure::NotAtEntry { counter, entry } => StartError::NotAtEntry { program, counter, entry },
+        HoldFailure::NotStopped { state, tracer } => StartError::NotStopped { program, state, tracer },
+        HoldFailure::Call { step, source } => StartError::Trace { program, step, source },
+    };
+    or_given_up(error, rank, batch)
+}
+
+/// When the batch was given up, everything that fails afterwards fails because of that.
+fn or_given_up(error: StartError, rank: &Forked, batch: &Batch) -> StartError {
+    if batch.is_given_up() { StartError::GivenUp { program: rank.program.clone() } } else { error }
+}
+
+fn pin(rank: &Forked) -> Result<Pinned, StartError> {
+    Pinned::now(rank.pid).map_err(|source| StartError::Look { program: rank.program.clone(), source })
+}
+
+/// Kills `pid` and collects it, through whatever stops it still reports. `None` if it is not ours to wait for.
+fn end_process(pid: i32, batch: &Batch) -> Option<ExitStatus> {
+    kill(pid);
+    loop {
+        sys::wait_for_news(pid).ok()?;
+        let status = batch.collect(pid).ok()?;
+        if let Some(ended) = status.and_then(parse_end) {
+            return Some(ended);
+        }
+    }
+}
+
+fn kill(pid: i32) {
+    // Fails only for a process that has ended.
+    drop(sys::kill(pid, libc::SIGKILL));
+}

@@ -1,0 +1,320 @@
+//! What `/proc` says of a process. The parsers are pure; the readers only read (proc(5)).
+
+use std::io;
+use std::path::PathBuf;
+
+/// What `/proc/PID/stat` says, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    /// `R`, `S`, `D`, `T` (stopped), `t` (stopped by its tracer), `Z` (ended, not collected), ...
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// Clock ticks since boot: with the pid it names a process for good.
+    pub(crate) start_time: u64,
+    /// The wait status of a process in state `Z`; 0 for readers who may not know it.
+    pub(crate) exit_status: Option<i32>,
+}
+
+/// What `/proc/PID/status` says, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// The process that this thread belongs to; its own pid for a process.
+    pub(crate) thread_group: i32,
+    /// Which thread traces it; 0 for nobody.
+    pub(crate) tracer: i32,
+    pub(crate) real_uid: u32,
+    pub(crate) effective_uid: u32,
+    /// 0 off, 1 strict, 2 filter; `None` on kernels without seccomp.
+    pub(crate) seccomp: Option<u32>,
+}
+
+/// How wide an address of the process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// 4 bytes.
+    Bits32,
+    /// 8 bytes.
+    Bits64,
+}
+
+/// What the kernel tells a new program of where it put things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Auxv {
+    /// Where the loader is; `None` for a static program.
+    pub(crate) loader_base: Option<u64>,
+    /// The program's own entry.
+    pub(crate) entry: u64,
+}
+
+/// Parses `/proc/PID/stat`. The name in it may contain anything, brackets and newlines as well.
+pub(crate) fn parse_stat(bytes: &[u8]) -> Option<Stat> {
+    let open = bytes.iter().position(|&byte| byte == b'(')?;
+    let close = bytes.iter().rposition(|&byte| byte == b')')?;
+    let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
+    let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // Field 3 of proc(5) is the first one after the name.
+    let field = |number: usize| fields.get(number - 3).copied();
+    Some(Stat {
+        pid,
+        state: field(3)?.chars().next()?,
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        start_time: field(22)?.parse().ok()?,
+        exit_status: field(52).and_then(|text| text.parse().ok()),
+    })
+}
+
+/// Parses `/proc/PID/status`.
+pub(crate) fn parse_status(bytes: &[u8]) -> Option<Status> {
+    let text = String::from_utf8_lossy(bytes);
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let mut uids = field("Uid")?.split_ascii_whitespace();
+    Some(Status {
+        thread_group: field("Tgid")?.parse().ok()?,
+        tracer: field("TracerPid")?.parse().ok()?,
+        real_uid: uids.next()?.parse().ok()?,
+        effective_uid: uids.next()?.parse().ok()?,
+        seccomp: field("Seccomp").and_then(|value| value.parse().ok()),
+    })
+}
+
+/// Parses `/proc/PID/auxv`.
+pub(crate) fn parse_auxv(bytes: &[u8], width: Width) -> Option<Auxv> {
+    const AT_BASE: u64 = 7;
+    const AT_ENTRY: u64 = 9;
+    let size = match width {
+        Width::Bits32 => 4,
+        Width::Bits64 => 8,
+    };
+    let (mut base, mut entry) = (None, None);
+    for pair in bytes.chunks_exact(2 * size) {
+        let (key, value) = pair.split_at(size);
+        match (word(key)?, word(value)?) {
+            (0, _) => break,
+            (AT_BASE, value) => base = Some(value),
+            (AT_ENTRY, value) => entry = Some(value),
+            _ => {}
+        }
+    }
+    Some(Auxv { loader_base: base.filter(|&base| base != 0), entry: entry? })
+}
+
+/// Parses the program counter out of `/proc/PID/syscall`; `None` for a process that runs.
+pub(crate) fn parse_syscall_pc(text: &str) -> Option<u64> {
+    let mut fields = text.split_ascii_whitespace().rev();
+    let counter = fields.next()?.strip_prefix("0x")?;
+    fields.next()?;
+    u64::from_str_radix(counter, 16).ok()
+}
+
+/// Reads `/proc/PID/stat`.
+///
+/// # Errors
+/// Not found when there is no such process.
+pub(crate) fn read_stat(pid: i32) -> io::Result<Stat> {
+    let bytes = std::fs::read(format!("/proc/{pid}/stat")).map_err(gone)?;
+    parse_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))
+}
+
+/// Reads `/proc/PID/status`.
+///
+/// # Errors
+/// Not found when there is no such process.
+pub(crate) fn read_status(pid: i32) -> io::Result<Status> {
+    let bytes = std::fs::read(format!("/proc/{pid}/status")).map_err(gone)?;
+    parse_status(&bytes).ok_or_else(|| malformed(pid, "status"))
+}
+
+/// Reads `/proc/PID/auxv`.
+///
+/// # Errors
+/// Permission denied for a program that its user may run but not read.
+pub(crate) fn read_auxv(pid: i32, width: Width) -> io::Result<Auxv> {
+    let bytes = std::fs::read(format!("/proc/{pid}/auxv")).map_err(gone)?;
+    parse_auxv(&bytes, width).ok_or_else(|| malformed(pid, "auxv"))
+}
+
+/// Where a stopped process stands, if this may be known.
+///
+/// # Errors
+/// Permission denied, or not found when the kernel does not have the file.
+pub(crate) fn read_syscall_pc(pid: i32) -> io::Result<Option<u64>> {
+    Ok(parse_syscall_pc(&std::fs::read_to_string(format!("/proc/{pid}/syscall"))?))
+}
+
+/// The program that the process runs. ` (deleted)` is part of it when the file is gone.
+///
+/// # Errors
+/// Permission denied for somebody else's process; not found for one that has ended.
+pub(crate) fn read_exe(pid: i32) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe"))
+}
+
+/// Every process that `/proc` shows now, as (pid, parent).
+///
+/// # Errors
+/// When `/proc` cannot be read.
+#[cfg(test)]
+pub(crate) fn read_parents() -> io::Result<Vec<(i32, i32)>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end while we look.
+        if let Ok(stat) = read_stat(pid) {
+            all.push((pid, stat.parent));
+        }
+    }
+    Ok(all)
+}
+
+/// All that descends from `ancestor` now, parents before their children, without itself. Who has been left
+/// by its parent belongs to another ancestor already.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+#[cfg(test)]
+pub(crate) fn descendants(ancestor: i32) -> io::Result<Vec<i32>> {
+    Ok(descendants_in(&read_parents()?, ancestor))
+}
+
+#[cfg(test)]
+fn descendants_in(parents: &[(i32, i32)], ancestor: i32) -> Vec<i32> {
+    let mut found = vec![ancestor];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        // Read at different moments, the pairs may go round in a circle.
+        let children = parents.iter().filter(|(pid, of)| *of == parent && !found.contains(pid));
+        let children: Vec<i32> = children.map(|(pid, _)| *pid).collect();
+        found.extend(children);
+        next += 1;
+    }
+    found.remove(0);
+    found
+}
+
+/// The children of our own main thread. Orphans that come to a subreaper become its main thread's.
+///
+/// # Errors
+/// Not found on kernels built without `CONFIG_PROC_CHILDREN`.
+pub(crate) fn read_own_children() -> io::Result<Vec<i32>> {
+    let own = std::process::id();
+    let text = std::fs::read_to_string(format!("/proc/self/task/{own}/children"))?;
+    Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+}
+
+/// Reading a process that ends meanwhile is ESRCH; one that has ended is ENOENT. Callers need one of them.
+fn gone(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::ESRCH) { io::ErrorKind::NotFound.into() } else { error }
+}
+
+fn word(bytes: &[u8]) -> Option<u64> {
+    match bytes.len() {
+        4 => Some(u32::from_ne_bytes(bytes.try_into().ok()?).into()),
+        8 => Some(u64::from_ne_bytes(bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+fn malformed(pid: i32, file: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/{file} is not as proc(5) says"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAIL: &str = "4194560 99 0 0 0 0 0 0 0 20 0 1 0 12345 2510848 200 18446744073709551615 \
+        1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 256";
+
+    #[track_caller]
+    fn check_stat(name: &str, expected: Option<(char, i32, u64)>) {
+        let line = format!("42 ({name}) T 7 42 41 0 -1 {TAIL}\n");
+        let found = parse_stat(line.as_bytes());
+        assert_eq!(found.map(|stat| (stat.state, stat.parent, stat.start_time)), expected, "{name:?}");
+    }
+
+    #[test]
+    fn stat_is_read_whatever_the_name_is() {
+        for name in ["sh", "a b", "x) R 1 2 (y", ")", "", "new\nline", "((("] {
+            check_stat(name, Some(('T', 7, 12345)));
+        }
+        let line = format!("42 (sh) Z 7 42 41 0 -1 {TAIL}\n");
+        let stat = parse_stat(line.as_bytes()).unwrap();
+        assert_eq!((stat.pid, stat.group, stat.exit_status), (42, 42, Some(256)));
+        assert_eq!(parse_stat(b"42 (sh"), None);
+        assert_eq!(parse_stat(b"42 (sh) T 7"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn status_gives_tracer_and_users() {
+        let text = b"Name:\tx\nTgid:\t9\nPid:\t9\nTracerPid:\t5\nUid:\t1000\t1001\t1\t1\nSeccomp:\t2\n";
+        let expected =
+            Status { thread_group: 9, tracer: 5, real_uid: 1000, effective_uid: 1001, seccomp: Some(2) };
+        assert_eq!(parse_status(text), Some(expected));
+        assert_eq!(parse_status(b"Name:\tx\n"), None);
+    }
+
+    #[track_caller]
+    fn check_auxv(pairs: &[(u64, u64)], expected: Option<Auxv>) {
+        let wide: Vec<u8> =
+            pairs.iter().flat_map(|(key, value)| [key.to_ne_bytes(), value.to_ne_bytes()].concat()).collect();
+        let narrow: Vec<u8> = pairs
+            .iter()
+            .flat_map(|&(key, value)| {
+                [u32::try_from(key).unwrap().to_ne_bytes(), u32::try_from(value).unwrap().to_ne_bytes()]
+                    .concat()
+            })
+            .collect();
+        assert_eq!(parse_auxv(&wide, Width::Bits64), expected);
+        assert_eq!(parse_auxv(&narrow, Width::Bits32), expected);
+    }
+
+    #[test]
+    fn auxv_tells_a_loader_from_none() {
+        check_auxv(
+            &[(6, 4096), (7, 0x7000), (9, 0x400), (0, 0)],
+            Some(Auxv { loader_base: Some(0x7000), entry: 0x400 }),
+        );
+        check_auxv(&[(7, 0), (9, 0x400), (0, 0)], Some(Auxv { loader_base: None, entry: 0x400 }));
+        check_auxv(&[(7, 0), (0, 0), (9, 0x400)], None);
+        check_auxv(&[], None);
+    }
+
+    #[track_caller]
+    fn check_pc(text: &str, expected: Option<u64>) {
+        assert_eq!(parse_syscall_pc(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn syscall_ends_with_the_program_counter() {
+        check_pc("59 0x1 0x2 0x3 0x0 0x0 0x0 0x7ffd0 0x7f12\n", Some(0x7f12));
+        check_pc("-1 0x7ffd0 0x7f12\n", Some(0x7f12));
+        check_pc("running\n", None);
+        check_pc("", None);
+    }
+
+    #[test]
+    fn descendants_are_found_at_every_depth() {
+        let parents = [(1, 0), (5, 1), (9, 5), (3, 9), (4, 5), (8, 1)];
+        assert_eq!(descendants_in(&parents, 5), [9, 4, 3]);
+        assert_eq!(descendants_in(&parents, 8), []);
+        assert_eq!(descendants_in(&[(2, 3), (3, 2)], 2), [3]);
+    }
+
+    #[test]
+    fn our_own_process_can_be_read() {
+        let own = std::process::id().cast_signed();
+        let stat = read_stat(own).unwrap();
+        assert_eq!((stat.pid, stat.parent.cast_unsigned()), (own, std::os::unix::process::parent_id()));
+        assert_eq!(read_status(own).unwrap().thread_group, own);
+        assert_eq!(read_exe(own).unwrap(), std::env::current_exe().unwrap());
+        assert!(read_parents().unwrap().contains(&(own, stat.parent)));
+        assert_eq!(read_stat(i32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,104 @@
+//! Signals to processes that are pinned by their start time, so that none ever goes to a stranger.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{Pinned, procfs, sys};
+
+/// What [`release`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// It goes on.
+    Continued,
+    /// This thread of a debugger traces it and decides when it goes on.
+    LeftToDebugger(i32),
+    /// It has ended.
+    Gone,
+}
+
+/// Lets held ranks go on, but for those that somebody traces. A debugger that attaches in the same instant sees the
+/// SIGCONT as any other signal of its tracee. Gives what became of each, in their order.
+///
+/// All are looked at before the first goes: ranks that run want the processor, and looking at the rest beside
+/// them would take many times as long.
+pub(crate) fn release(processes: &[Pinned]) -> Vec<io::Result<Released>> {
+    let ready: Vec<_> = processes.iter().map(|process| prepare_release(*process)).collect();
+    let go = |ready| match ready {
+        Ready::Held(target) => {
+            Ok(if target.send(libc::SIGCONT)? { Released::Continued } else { Released::Gone })
+        }
+        Ready::Not(why) => Ok(why),
+    };
+    ready.into_iter().map(|ready| ready.and_then(go)).collect()
+}
+
+/// A rank that is about to be released.
+enum Ready {
+    Held(Target),
+    Not(Released),
+}
+
+fn prepare_release(process: Pinned) -> io::Result<Ready> {
+    match procfs::read_status(process.pid) {
+        Ok(status) if status.tracer != 0 && process.is_there() => {
+            return Ok(Ready::Not(Released::LeftToDebugger(status.tracer)));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ready::Not(Released::Gone)),
+        Err(error) => return Err(error),
+    }
+    Ok(Target::find(process)?.map_or(Ready::Not(Released::Gone), Ready::Held))
+}
+
+/// A process that was there when it was looked for, and by what it is reached.
+struct Target {
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+}
+
+impl Target {
+    /// None if it is not there any more.
+    fn find(process: Pinned) -> io::Result<Option<Self>> {
+        let pidfd = match sys::pidfd_open(process.pid) {
+            Ok(pidfd) => Some(pidfd),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+            // Kernels before 5.3, filters that do not know the call, no descriptor left.
+            Err(_) => None,
+        };
+        // What the pidfd means was settled before the look at the start time.
+        Ok(process.is_there().then_some(Self { pid: process.pid, pidfd }))
+    }
+
+    /// False if it has been collected meanwhile.
+    fn send(&self, signal: i32) -> io::Result<bool> {
+        there(match &self.pidfd {
+            Some(pidfd) => sys::pidfd_send_signal(pidfd.as_fd(), signal),
+            None => sys::kill(self.pid, signal),
+        })
+    }
+}
+
+/// Sends `signal` to this very process; false if it is not there any more.
+///
+/// # Errors
+/// When the process is somebody else's, or there is no such signal.
+pub(crate) fn send(process: Pinned, signal: i32) -> io::Result<bool> {
+    Target::find(process)?.map_or(Ok(false), |target| target.send(signal))
+}
+
+/// Sends `signal` to every process of the group that `leader` leads; false if it has none. The number of a
+/// group is taken while its leader is not collected or one member lives: call it only while one of them is so.
+///
+/// # Errors
+/// When none of them is ours, or there is no such signal or group.
+pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<bool> {
+    there(sys::kill_group(leader, signal))
+}
+
+pub(super) fn there(sent: io::Result<()>) -> io::Result<bool> {
+    match sent {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,150 @@
+//! One new process: what it shall be, and the fork that waits at the batch's gate.
+//!
+//! A child makes itself ready and then reads one byte from the gate before it becomes its program. So all
+//! children of a batch exist, and are traced if they shall be held, before the first of them goes on. What fails
+//! in a child comes back as (stage, errno) on a pipe that a successful `execve` closes.
+
+use std::ffi::{CString, OsStr};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::diagnose::explain_exec;
+use super::error::StartError;
+use super::sys::{self, Stage};
+
+/// A process to be started.
+#[derive(Debug)]
+pub(crate) struct ProcessSpec {
+    /// The program's path, already looked up. Relative to `cwd` if it is relative.
+    pub(crate) program: CString,
+    /// All arguments, with the name of the program first.
+    pub(crate) argv: Vec<CString>,
+    /// The whole environment, as `NAME=value`.
+    pub(crate) env: Vec<CString>,
+    /// Where it starts; where we are, if `None`.
+    pub(crate) cwd: Option<CString>,
+    /// Its standard input.
+    pub(crate) stdin: OwnedFd,
+    /// Its standard output.
+    pub(crate) stdout: OwnedFd,
+    /// Its standard error.
+    pub(crate) stderr: OwnedFd,
+    /// Whether the end of the forking thread is its end (SIGKILL). The kernel forgets this when a program with
+    /// the set-user-id bit is executed, and does not hand it down to the process's own children.
+    pub(crate) die_with_parent: bool,
+    /// Soft and hard limit of open files for it; ours, if `None`.
+    pub(crate) nofile: Option<(u64, u64)>,
+}
+
+/// Keeps the children of one batch from going on until it is opened. When it is dropped closed, or its
+/// process dies, they end.
+#[derive(Debug)]
+pub(super) struct Gate {
+    reader: PipeReader,
+    keeper: PipeWriter,
+}
+
+impl Gate {
+    pub(super) fn new() -> Result<Self, StartError> {
+        let (reader, keeper) = pipe()?;
+        Ok(Self { reader, keeper })
+    }
+
+    /// Lets `count` children through.
+    pub(super) fn open(mut self, count: usize) -> Result<(), StartError> {
+        let prepare = |source| StartError::Prepare { stage: Stage::Gate, source };
+        self.keeper.write_all(&vec![1; count]).map_err(prepare)
+    }
+}
+
+/// A child on its way to its program.
+#[derive(Debug)]
+pub(super) struct Forked {
+    pub(super) pid: i32,
+    pub(super) program: PathBuf,
+    cwd: Option<PathBuf>,
+    report: PipeReader,
+}
+
+impl Forked {
+    /// Forks a child that waits at `gate`.
+    pub(super) fn fork(spec: ProcessSpec, gate: &Gate) -> Result<Self, StartError> {
+        let (report, reporter) = pipe()?;
+        let stdio = [above_stdio(spec.stdin)?, above_stdio(spec.stdout)?, above_stdio(spec.stderr)?];
+        let pid = sys::fork(&sys::Child {
+            program: &spec.program,
+            argv: &spec.argv,
+            env: &spec.env,
+            cwd: spec.cwd.as_deref(),
+            stdio: stdio.each_ref().map(AsRawFd::as_raw_fd),
+            die_with_parent: spec.die_with_parent,
+            nofile: spec.nofile,
+            report: reporter.as_raw_fd(),
+            gate: gate.reader.as_raw_fd(),
+            gate_keeper: gate.keeper.as_raw_fd(),
+        })
+        .map_err(|source| StartError::Fork { source })?;
+        Ok(Self { pid, program: path(&spec.program), cwd: spec.cwd.as_ref().map(path), report })
+    }
+
+    /// Waits until the child is its program, or is dead, and says why it failed if it told.
+    ///
+    /// # Errors
+    /// What the child reported.
+    pub(super) fn wait_for_exec(&mut self) -> Result<(), StartError> {
+        let mut failure = [0; sys::FAILURE_LENGTH];
+        match self.report.read_exact(&mut failure) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(source) => return Err(StartError::Look { program: self.program.clone(), source }),
+            Ok(()) => {}
+        }
+        Err(match sys::decode_failure(failure) {
+            Some((Stage::Exec, errno)) => explain_exec(&self.program, self.cwd.as_deref(), errno),
+            Some((Stage::Directory, errno)) => StartError::ChangeDirectory {
+                directory: self.cwd.clone().unwrap_or_default(),
+                source: io::Error::from_raw_os_error(errno),
+            },
+            Some((stage, errno)) => {
+                StartError::Prepare { stage, source: io::Error::from_raw_os_error(errno) }
+            }
+            None => StartError::Look {
+                program: self.program.clone(),
+                source: io::Error::new(io::ErrorKind::InvalidData, "the child reported nonsense"),
+            },
+        })
+    }
+}
+
+/// Raises our own soft limit of open files to the hard one and returns (soft, hard) as it was, for
+/// [`ProcessSpec::nofile`]: programs that use `select` must not inherit a limit above 1024.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn raise_open_files() -> io::Result<(u64, u64)> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok((soft, hard))
+}
+
+/// Close-on-exec, and clear of 0, 1 and 2 even if we were started with one of them closed.
+fn pipe() -> Result<(PipeReader, PipeWriter), StartError> {
+    let fork = |source| StartError::Fork { source };
+    let (reader, writer) = io::pipe().map_err(fork)?;
+    Ok((above_stdio(reader.into())?.into(), above_stdio(writer.into())?.into()))
+}
+
+fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, StartError> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    // The standard library duplicates to 3 or above, always.
+    fd.try_clone().map_err(|source| StartError::Fork { source })
+}
+
+fn path(text: &CString) -> PathBuf {
+    Path::new(OsStr::from_bytes(text.as_bytes())).to_path_buf()
+}

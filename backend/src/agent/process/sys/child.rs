@@ -1,0 +1,266 @@
+//! Fork, and what the child does until it is the program: nothing but async-signal-safe calls on what was
+//! prepared before, since other threads of the agent may hold any lock at the moment of the fork.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use super::check;
+
+/// A failed child writes this many bytes: the stage and the errno.
+pub(crate) const FAILURE_LENGTH: usize = 8;
+const FIRST_FREE: RawFd = 3;
+/// What a child that never became its program exits with, as shells do.
+const NEVER_STARTED: c_int = 127;
+
+/// How far a child has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Taking back the agent's signal handlers.
+    Signals,
+    /// Its own process group.
+    Group,
+    /// Dying with its parent; the parent may already be gone.
+    Parent,
+    /// Standard input, output and error.
+    Stdio,
+    /// The limit of open files.
+    Limits,
+    /// The working directory.
+    Directory,
+    /// Waiting to be let through.
+    Gate,
+    /// `execve` itself.
+    Exec,
+}
+
+const STAGES: [Stage; 8] = [
+    Stage::Signals,
+    Stage::Group,
+    Stage::Parent,
+    Stage::Stdio,
+    Stage::Limits,
+    Stage::Directory,
+    Stage::Gate,
+    Stage::Exec,
+];
+
+/// What a child needs, prepared before the fork. All descriptors are 3 or above, so that putting one in its
+/// place never covers another.
+#[derive(Debug)]
+pub(crate) struct Child<'a> {
+    pub(crate) program: &'a CStr,
+    pub(crate) argv: &'a [CString],
+    pub(crate) env: &'a [CString],
+    pub(crate) cwd: Option<&'a CStr>,
+    pub(crate) stdio: [RawFd; 3],
+    pub(crate) die_with_parent: bool,
+    pub(crate) nofile: Option<(u64, u64)>,
+    /// Where a failure is written; close-on-exec.
+    pub(crate) report: RawFd,
+    /// Where one byte is read before `execve`; close-on-exec.
+    pub(crate) gate: RawFd,
+    /// The agent's end of the gate, to be closed in the child: the gate must end with the agent.
+    pub(crate) gate_keeper: RawFd,
+}
+
+/// Starts a child that waits at its gate and then becomes its program. Returns its pid.
+///
+/// # Errors
+/// What `fork` says: `EAGAIN` at the limit of processes, `ENOMEM`.
+pub(crate) fn fork(child: &Child<'_>) -> io::Result<i32> {
+    let argv = pointers(child.argv);
+    let env = pointers(child.env);
+    let parent = std::process::id();
+    // With every signal blocked over the fork, no handler of the agent can run in the child.
+    let before = block_signals()?;
+    // SAFETY: the child calls only async-signal-safe functions, allocates nothing and never returns from here.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        run_child(child, &argv, &env, parent);
+    }
+    let forked = check(pid);
+    restore_signals(&before);
+    forked
+}
+
+/// Reads what a failed child wrote.
+pub(crate) fn decode_failure(bytes: [u8; FAILURE_LENGTH]) -> Option<(Stage, i32)> {
+    let [s0, s1, s2, s3, e0, e1, e2, e3] = bytes;
+    let stage = usize::try_from(u32::from_ne_bytes([s0, s1, s2, s3])).ok()?;
+    Some((*STAGES.get(stage)?, i32::from_ne_bytes([e0, e1, e2, e3])))
+}
+
+fn encode_failure(stage: Stage, errno: i32) -> [u8; FAILURE_LENGTH] {
+    let [s0, s1, s2, s3] = (stage as u32).to_ne_bytes();
+    let [e0, e1, e2, e3] = errno.to_ne_bytes();
+    [s0, s1, s2, s3, e0, e1, e2, e3]
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn block_signals() -> io::Result<libc::sigset_t> {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the pointer is valid for a signal set, which this call fills.
+    check(unsafe { libc::sigfillset(all.as_mut_ptr()) })?;
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first set was filled above, the second is a valid place for one.
+    let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    // SAFETY: the call above succeeded and has filled it.
+    Ok(unsafe { before.assume_init() })
+}
+
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: a set that the kernel gave us; no old set is asked for. It cannot fail for a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+}
+
+// ---- from here on: only in the child ----
+
+fn run_child(child: &Child<'_>, argv: &[*const c_char], env: &[*const c_char], parent: u32) -> ! {
+    let Err((stage, errno)) = become_program(child, argv, env, parent);
+    let failure = encode_failure(stage, errno);
+    // SAFETY: the buffer is valid for its length. Nothing can be done if it fails: the agent sees the exit code.
+    unsafe { libc::write(child.report, failure.as_ptr().cast(), failure.len()) };
+    // SAFETY: ends the process without running the agent's exit handlers.
+    unsafe { libc::_exit(NEVER_STARTED) }
+}
+
+fn become_program(
+    child: &Child<'_>,
+    argv: &[*const c_char],
+    env: &[*const c_char],
+    parent: u32,
+) -> Result<Infallible, (Stage, i32)> {
+    default_signals().map_err(at(Stage::Signals))?;
+    // SAFETY: takes integers only.
+    check_child(unsafe { libc::setpgid(0, 0) }).map_err(at(Stage::Group))?;
+    if child.die_with_parent {
+        follow_parent(parent).map_err(at(Stage::Parent))?;
+    }
+    place_stdio(child.stdio).map_err(at(Stage::Stdio))?;
+    // SAFETY: takes an integer only; the child has no other owner of this descriptor.
+    unsafe { libc::close(child.gate_keeper) };
+    close_others(child.report, child.gate);
+    if let Some((soft, hard)) = child.nofile {
+        let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        // SAFETY: `limit` is a valid rlimit.
+        check_child(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })
+            .map_err(at(Stage::Limits))?;
+    }
+    if let Some(cwd) = child.cwd {
+        // SAFETY: a valid C string.
+        check_child(unsafe { libc::chdir(cwd.as_ptr()) }).map_err(at(Stage::Directory))?;
+    }
+    // Under Yama's restricted mode this lets the agent and what it starts (tool daemons) attach, and it stays
+    // over exec. Without Yama it is EINVAL, and not needed.
+    // SAFETY: takes integers only.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(parent), 0, 0, 0) };
+    pass_gate(child.gate).map_err(at(Stage::Gate))?;
+    // SAFETY: a valid C string and two arrays of them that end with null, all made before the fork.
+    unsafe { libc::execve(child.program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    Err((Stage::Exec, errno()))
+}
+
+fn default_signals() -> Result<(), i32> {
+    const SIGNALS: c_int = 64;
+    // The kernel's sigaction, larger than it is anywhere: the default action, no flags, an empty mask. It is
+    // called by number as the C library refuses two signals of its own, and whoever started us may have left
+    // one of them ignored.
+    let default = [0_u64; 8];
+    let no_old = ptr::null_mut::<u64>();
+    for signal in 1..=SIGNALS {
+        // Fails for SIGKILL and SIGSTOP, which are as they should be.
+        // SAFETY: `default` holds a whole sigaction; the old action is not asked for.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, size_of::<u64>());
+        }
+    }
+    // SAFETY: all zeroes is a valid signal set: the empty one.
+    let none = unsafe { std::mem::zeroed::<libc::sigset_t>() };
+    // SAFETY: a valid signal set; the old one is not asked for.
+    check_child(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) })
+}
+
+fn follow_parent(parent: u32) -> Result<(), i32> {
+    // SAFETY: takes integers only.
+    check_child(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+    // A parent that died before the line above sends nothing.
+    // SAFETY: takes nothing.
+    let now = unsafe { libc::getppid() };
+    if now.cast_unsigned() == parent { Ok(()) } else { Err(libc::ESRCH) }
+}
+
+fn place_stdio(stdio: [RawFd; 3]) -> Result<(), i32> {
+    for (target, source) in (0..).zip(stdio) {
+        // SAFETY: takes integers only.
+        check_child(unsafe { libc::dup2(source, target) })?;
+    }
+    Ok(())
+}
+
+/// Closes every descriptor but stdio and the two that `execve` closes. Before Linux 5.9 this is left to every
+/// descriptor of the agent being close-on-exec.
+fn close_others(one: RawFd, other: RawFd) {
+    let (low, high) = if one < other { (one, other) } else { (other, one) };
+    close_range(FIRST_FREE, low - 1);
+    close_range(low + 1, high - 1);
+    close_range(high + 1, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    if first <= last {
+        let (first, last): (c_uint, c_uint) = (first.cast_unsigned(), last.cast_unsigned());
+        // SAFETY: takes integers only; nothing in the child uses the descriptors that it closes.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    }
+}
+
+fn pass_gate(gate: RawFd) -> Result<(), i32> {
+    loop {
+        let mut byte = 0_u8;
+        // SAFETY: a valid place for one byte.
+        match unsafe { libc::read(gate, (&raw mut byte).cast(), 1) } {
+            1 => return Ok(()),
+            0 => return Err(libc::EPIPE),
+            _ if errno() == libc::EINTR => {}
+            _ => return Err(errno()),
+        }
+    }
+}
+
+fn check_child(result: c_int) -> Result<(), i32> {
+    if result == -1 { Err(errno()) } else { Ok(()) }
+}
+
+fn errno() -> i32 {
+    // SAFETY: always a valid pointer to this thread's errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above; an aligned int.
+    unsafe { *place }
+}
+
+fn at(stage: Stage) -> impl Fn(i32) -> (Stage, i32) {
+    move |errno| (stage, errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_survive_the_pipe() {
+        for (number, stage) in STAGES.into_iter().enumerate() {
+            assert_eq!(stage as usize, number, "the table is in the enum's order");
+            assert_eq!(decode_failure(encode_failure(stage, 13)), Some((stage, 13)));
+        }
+        assert_eq!(decode_failure([0xFF; FAILURE_LENGTH]), None);
+    }
+}

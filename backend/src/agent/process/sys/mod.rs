@@ -1,0 +1,91 @@
+//! The calls that the standard library and `nix` do not have, or cannot make in the way that is needed here.
+//!
+//! `nix` turns a wait status into an enum and loses the status of a child that a real-time signal ended, so
+//! waiting is done on raw statuses. All `unsafe` of the process layer is in this folder.
+#![expect(unsafe_code, reason = "system calls that no safe crate wraps")]
+
+mod child;
+mod pidfd;
+mod trace;
+
+use std::io;
+
+pub(crate) use child::{Child, FAILURE_LENGTH, Stage, decode_failure, fork};
+pub(crate) use pidfd::{pidfd_ended, pidfd_exit_status, pidfd_open, pidfd_send_signal};
+pub(crate) use trace::{
+    RegisterSet, trace_continue, trace_detach, trace_listen, trace_registers, trace_seize,
+};
+
+/// Sends `signal` to one process. Signal 0 only asks whether it could be sent.
+///
+/// # Errors
+/// `ESRCH` when there is no such process, `EPERM` when it is somebody else's, `EINVAL` for a pid that would
+/// mean a group or everybody.
+pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    if pid <= 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: takes integers only; a positive pid means exactly one process.
+    check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// Sends `signal` to every process of the group `leader`.
+///
+/// # Errors
+/// As [`kill`]; `EINVAL` also for group 1 and below, which would mean init's group, our own, or everybody.
+pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
+    if leader <= 1 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: takes integers only; the group is a positive number above 1.
+    check(unsafe { libc::kill(-leader, signal) }).map(drop)
+}
+
+/// `waitpid` for one pid: the raw status, or `None` when `WNOHANG` was asked for and nothing is to be told.
+///
+/// # Errors
+/// `ECHILD` when `pid` is neither our child nor traced by us.
+pub(crate) fn wait(pid: i32, options: i32) -> io::Result<Option<i32>> {
+    if pid <= 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for one int while the call runs.
+        match check(unsafe { libc::waitpid(pid, &raw mut status, options) }) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(status)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Blocks until `pid` has stopped or ended and leaves that news to be collected by [`wait`]: a process that has
+/// ended keeps its pid until then.
+///
+/// # Errors
+/// `ECHILD` as in [`wait`].
+pub(crate) fn wait_for_news(pid: i32) -> io::Result<()> {
+    let id = libc::id_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    loop {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
+        match check(unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) }) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The usual "-1 means look at errno".
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// As [`check`], for calls made by number, which answer with a long.
+fn check_long(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,66 @@
+//! The few ptrace requests that holding needs. All must come from the thread that seized.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::ptr;
+
+use super::check_long;
+
+// musl and glibc disagree on the type of these, so they stand here as plain numbers of the kernel's interface.
+const PTRACE_CONT: c_int = 7;
+const PTRACE_DETACH: c_int = 17;
+const PTRACE_GETREGSET: c_int = 0x4204;
+const PTRACE_SEIZE: c_int = 0x4206;
+const PTRACE_LISTEN: c_int = 0x4208;
+const NT_PRSTATUS: usize = 1;
+
+/// The general registers as the kernel gives them: the length tells a 32-bit process from a 64-bit one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RegisterSet {
+    bytes: [u8; 512],
+    length: usize,
+}
+
+impl RegisterSet {
+    /// What the kernel wrote.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Becomes the tracer of `pid` without stopping it. It will report its `exec`, and dies if this thread does.
+pub(crate) fn trace_seize(pid: i32) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
+    request(PTRACE_SEIZE, pid, 0, ptr::without_provenance_mut(options.cast_unsigned() as usize))
+}
+
+/// Lets a stopped tracee go on and, where the stop was the delivery of a signal, delivers `signal` (0: none).
+pub(crate) fn trace_continue(pid: i32, signal: i32) -> io::Result<()> {
+    request(PTRACE_CONT, pid, 0, ptr::without_provenance_mut(signal.cast_unsigned() as usize))
+}
+
+/// Leaves a tracee in its group-stop, and hears of its end.
+pub(crate) fn trace_listen(pid: i32) -> io::Result<()> {
+    request(PTRACE_LISTEN, pid, 0, ptr::null_mut())
+}
+
+/// Is no longer the tracer of a stopped tracee. Signals that wait for it are delivered next.
+pub(crate) fn trace_detach(pid: i32) -> io::Result<()> {
+    request(PTRACE_DETACH, pid, 0, ptr::null_mut())
+}
+
+/// The general registers of a stopped tracee.
+pub(crate) fn trace_registers(pid: i32) -> io::Result<RegisterSet> {
+    let mut set = RegisterSet { bytes: [0; 512], length: 0 };
+    let mut place = libc::iovec { iov_base: set.bytes.as_mut_ptr().cast(), iov_len: set.bytes.len() };
+    request(PTRACE_GETREGSET, pid, NT_PRSTATUS, (&raw mut place).cast())?;
+    set.length = place.iov_len;
+    Ok(set)
+}
+
+fn request(what: c_int, pid: i32, address: usize, data: *mut c_void) -> io::Result<()> {
+    // SAFETY: called by number, as the C prototype differs between libraries. `data` is an integer for every
+    // request but GETREGSET, where it points to an iovec whose buffer and length outlive the call. No request
+    // used here writes anywhere else.
+    check_long(unsafe { libc::syscall(libc::SYS_ptrace, what, pid, address, data) }).map(drop)
+}

@@ -1,0 +1,106 @@
+//! Real processes for the tests, and the check that nothing is left of them.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::hold::{Batch, Hold, StartFailure, StartedRank, start_ranks};
+use super::spawn::ProcessSpec;
+use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
+
+/// Tests that fork take turns: a child of another test would keep a program that was just written open (ETXTBSY)
+/// and would be seen as a leak.
+pub(super) struct Turn(#[expect(dead_code, reason = "it is held, not read")] MutexGuard<'static, ()>);
+
+pub(super) fn turn() -> Turn {
+    static TURN: Mutex<()> = Mutex::new(());
+    Turn(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Drop for Turn {
+    /// What a failed test has left would make the next ones fail too.
+    fn drop(&mut self) {
+        for pid in procfs::descendants(std::process::id().cast_signed()).unwrap_or_default() {
+            drop(sys::kill(pid, libc::SIGKILL));
+            drop(sys::wait(pid, libc::__WALL));
+        }
+    }
+}
+
+pub(super) fn text(value: impl AsRef<Path>) -> CString {
+    use std::os::unix::ffi::OsStrExt;
+    CString::new(value.as_ref().as_os_str().as_bytes()).unwrap()
+}
+
+/// A spec for `program` with stdio on `/dev/null`.
+pub(super) fn spec(program: impl AsRef<Path>, arguments: &[&str]) -> ProcessSpec {
+    let null = || OwnedFd::from(File::options().read(true).write(true).open("/dev/null").unwrap());
+    let program = text(program);
+    ProcessSpec {
+        argv: [program.clone()].into_iter().chain(arguments.iter().map(text)).collect(),
+        program,
+        env: vec![c"PATH=/usr/bin:/bin".to_owned(), c"GREETING=hello".to_owned()],
+        cwd: None,
+        stdin: null(),
+        stdout: null(),
+        stderr: null(),
+        die_with_parent: true,
+        nofile: None,
+    }
+}
+
+/// A shell that runs `script`.
+pub(super) fn shell(script: &str) -> ProcessSpec {
+    spec("/bin/sh", &["-c", script])
+}
+
+pub(super) fn start(specs: Vec<ProcessSpec>, hold: Hold) -> Result<Vec<StartedRank>, StartFailure> {
+    start_ranks(specs, hold, &Batch::default())
+}
+
+pub(super) fn hold_one(spec: ProcessSpec) -> StartedRank {
+    start(vec![spec], Hold::AtEntry).unwrap().remove(0)
+}
+
+/// Waits for the end of a child, here and now.
+pub(super) fn wait_end(pid: i32) -> ExitStatus {
+    parse_end(sys::wait(pid, 0).unwrap().unwrap()).unwrap()
+}
+
+pub(super) fn release(process: Pinned) -> signal::Released {
+    signal::release(&[process]).remove(0).unwrap()
+}
+
+pub(super) fn release_and_wait(rank: &StartedRank) -> ExitStatus {
+    assert_eq!(release(rank.process), signal::Released::Continued);
+    wait_end(rank.process.pid)
+}
+
+pub(super) fn kill_and_wait(rank: &StartedRank) {
+    assert!(signal::send(rank.process, libc::SIGKILL).unwrap());
+    assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
+}
+
+/// That we have no child, of whatever kind.
+#[track_caller]
+pub(super) fn assert_no_child() {
+    assert_eq!(procfs::descendants(std::process::id().cast_signed()).unwrap(), [] as [i32; 0]);
+}
+
+/// Compiles a C program.
+pub(super) fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (program, code) = (folder.join(name), folder.join(format!("{name}.c")));
+    std::fs::write(&code, source).unwrap();
+    let output = run("cc", &[&["-o", program.to_str().unwrap(), code.to_str().unwrap()], flags].concat());
+    assert!(output.status.success(), "{output:?}");
+    program
+}
+
+/// Runs a command to its end.
+pub(super) fn run(command: &str, arguments: &[&str]) -> std::process::Output {
+    #[expect(clippy::disallowed_methods, reason = "a test's own tools")]
+    let mut command = std::process::Command::new(command);
+    command.args(arguments).output().unwrap()
+}

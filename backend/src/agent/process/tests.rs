@@ -1,0 +1,5 @@
+//! The process layer with real processes.
+
+mod errors;
+mod held;
+mod lifetime;

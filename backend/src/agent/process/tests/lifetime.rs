@@ -1,0 +1,260 @@
+//! Who dies with whom, and who hears of it.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::process::adopted::{AdoptError, adopt};
+use crate::process::hold::{Hold, StartedRank};
+use crate::process::reaper::{Exited, Reaper};
+use crate::process::signal::{self, Released};
+use crate::process::test_support::*;
+use crate::process::thread::RanksThread;
+use crate::process::{ExitStatus, Pinned, procfs, sys};
+use gantry_shared::error::Kind;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn with_runtime<F: Future>(test: impl FnOnce() -> F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(LONG, test()).await.expect("in time") })
+}
+
+async fn held_by(thread: &RanksThread, scripts: &[&str]) -> Vec<StartedRank> {
+    let specs = scripts.iter().map(|script| shell(script)).collect();
+    thread.start(specs, Hold::AtEntry, Instant::now() + LONG).await.unwrap()
+}
+
+#[test]
+fn rank_killed_while_held_leaves_nothing() {
+    let _turn = turn();
+    let rank = hold_one(shell("exit 0"));
+    // A later process of the same pid would have another start time, and gets nothing.
+    let later = Pinned { start_time: rank.process.start_time + 1, ..rank.process };
+    assert!(!signal::send(later, libc::SIGKILL).unwrap());
+    assert_eq!(release(later), Released::Gone);
+    assert_eq!(procfs::read_stat(rank.process.pid).unwrap().state, 'T');
+    kill_and_wait(&rank);
+    assert!(!rank.process.is_there());
+    assert_eq!(release(rank.process), Released::Gone);
+    assert!(!signal::send(rank.process, libc::SIGTERM).unwrap());
+    assert_no_child();
+}
+
+#[test]
+fn parent_thread_ends_and_its_ranks_die_held_or_not() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let thread = RanksThread::spawn().unwrap();
+        let mut ranks = held_by(&thread, &["exit 0", "exit 0"]).await;
+        let running = vec![shell("exec sleep 1000")];
+        ranks.extend(thread.start(running, Hold::No, Instant::now() + LONG).await.unwrap());
+        thread.close();
+        for rank in ranks {
+            assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
+        }
+    });
+    assert_no_child();
+}
+
+#[test]
+fn reaper_tells_every_end_and_no_stop() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let mut reaper = Reaper::new().unwrap();
+        let thread = RanksThread::spawn().unwrap();
+        let ranks = held_by(&thread, &["exit 3", "kill -STOP $$; exit 4", "exit 0"]).await;
+        let pids: Vec<i32> = ranks.iter().map(|rank| rank.process.pid).collect();
+        pids.iter().for_each(|&pid| reaper.own(pid));
+        assert_eq!(release(ranks[0].process), Released::Continued);
+        assert_eq!(reaper.next().await, Exited { pid: pids[0], status: ExitStatus::Code(3) });
+        assert!(!reaper.owns(pids[0]));
+        assert!(!reaper.owns(pids[0]));
+        // One that was stopped is killed with its whole group.
+        assert!(crate::process::signal::kill_group(pids[2], libc::SIGKILL).unwrap());
+        let killed = ExitStatus::Signal(gantry_shared::signal::Signal::KILL);
+        assert_eq!(reaper.next().await, Exited { pid: pids[2], status: killed });
+        // This one stops itself: no news until it has gone on and ended.
+        release(ranks[1].process);
+        while procfs::read_stat(pids[1]).unwrap().state != 'T'
+            || procfs::read_syscall_pc(pids[1]).unwrap() == ranks[1].proof.map(|proof| proof.counter)
+        {
+            assert!(timeout(Duration::from_millis(1), reaper.next()).await.is_err());
+        }
+        release(ranks[1].process);
+        assert_eq!(reaper.next().await, Exited { pid: pids[1], status: ExitStatus::Code(4) });
+        thread.close();
+    });
+    assert_no_child();
+}
+
+#[test]
+fn orphans_are_collected_and_ranks_being_started_are_not() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let mut reaper = Reaper::new().unwrap();
+        reaper.adopt_orphans().unwrap();
+        let thread = RanksThread::spawn().unwrap();
+        let (parent, orphan) = foreign("echo $$; exec sleep 1000");
+        let orphan = Pinned::now(orphan).unwrap();
+        reaper.own(parent.process.pid);
+        assert!(crate::process::signal::send(parent.process, libc::SIGKILL).unwrap());
+        assert_eq!(reaper.next().await.pid, parent.process.pid);
+        let own = std::process::id().cast_signed();
+        assert_eq!(procfs::read_stat(orphan.pid).unwrap().parent, own);
+        assert!(signal::send(orphan, libc::SIGKILL).unwrap());
+        // Ranks come and go meanwhile; the reaper hears of all their stops and must touch none of them.
+        while orphan.is_there() {
+            let start = thread.start(vec![shell("exit 0")], Hold::AtEntry, Instant::now() + LONG);
+            let ranks = tokio::select! {
+                biased;
+                ranks = start => ranks.unwrap(),
+                exited = reaper.next() => panic!("{exited:?} is not the reaper's"),
+            };
+            assert_eq!(release_and_wait(&ranks[0]), ExitStatus::Code(0));
+            assert!(timeout(Duration::from_millis(1), reaper.next()).await.is_err());
+        }
+        nix::sys::prctl::set_child_subreaper(false).unwrap();
+        thread.close();
+    });
+    assert_no_child();
+}
+
+#[test]
+fn child_that_ended_before_it_was_owned_is_told_too() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let rank = hold_one(shell("exit 9"));
+        let ended = adopt(rank.process.pid).unwrap();
+        release(rank.process);
+        // Not collected yet: its status is known all the same.
+        assert_eq!(ended.ended().await.unwrap(), ExitStatus::Code(9));
+        let mut reaper = Reaper::new().unwrap();
+        reaper.own(rank.process.pid);
+        let status = ExitStatus::Code(9);
+        assert_eq!(reaper.next().await, Exited { pid: rank.process.pid, status });
+    });
+    assert_no_child();
+}
+
+#[test]
+fn batch_that_misses_its_deadline_is_killed() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let thread = RanksThread::spawn().unwrap();
+        let specs = (0..200).map(|_| shell("exit 0")).collect();
+        let failure = thread.start(specs, Hold::AtEntry, Instant::now()).await.unwrap_err();
+        assert_eq!(failure.error.kind(), Kind::TimedOut, "{failure:?}");
+        // The thread is as good as new.
+        let ranks = held_by(&thread, &["exit 0"]).await;
+        assert_eq!(release_and_wait(&ranks[0]), ExitStatus::Code(0));
+        thread.close();
+    });
+    assert_no_child();
+}
+
+#[test]
+fn start_that_nobody_waits_for_leaves_no_process() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let thread = RanksThread::spawn().unwrap();
+        for wait in [0, 1, 5, 20] {
+            let specs = (0..8).map(|_| shell("exit 0")).collect();
+            let start = thread.start(specs, Hold::AtEntry, Instant::now() + LONG);
+            if let Ok(Ok(ranks)) = timeout(Duration::from_millis(wait), start).await {
+                ranks.iter().for_each(kill_and_wait);
+            }
+        }
+        // Requests are dealt with in their order, so this one's answer comes after all of that.
+        held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
+        thread.close();
+    });
+    assert_no_child();
+}
+
+#[test]
+fn started_ranks_that_nobody_takes_are_ended() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let thread = RanksThread::spawn().unwrap();
+        let specs = (0..8).map(|_| shell("exit 0")).collect();
+        let mut start = Box::pin(thread.start(specs, Hold::AtEntry, Instant::now() + LONG));
+        let first = std::future::poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_pending()));
+        assert!(first.await, "eight ranks do not start in no time");
+        // Requests are dealt with in their order: now the first answer is there, and is never looked at.
+        held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
+        let own = std::process::id().cast_signed();
+        assert_eq!(procfs::descendants(own).unwrap().len(), 8);
+        drop(start);
+        held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
+        assert_no_child();
+        thread.close();
+    });
+}
+
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+/// Starts a process that is not our child: its parent is a shell of ours that reaps it. `script` must
+/// print its own pid when it is ready.
+fn foreign(script: &str) -> (StartedRank, i32) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut parent = shell(&format!("sh -c '{script}' & wait"));
+    parent.stdout = writer.into();
+    let rank = start(vec![parent], Hold::No).unwrap().remove(0);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(reader), &mut line).unwrap();
+    (rank, line.trim().parse().unwrap())
+}
+
+#[test]
+fn foreign_process_is_adopted_and_its_end_is_told() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let (parent, pid) = foreign("trap \"exit 42\" TERM; echo $$; while :; do :; done");
+        let adopted = adopt(pid).unwrap();
+        assert_eq!(adopted.process, Pinned::now(pid).unwrap());
+        assert_eq!(adopted.exe, std::fs::canonicalize("/bin/sh").unwrap());
+        assert!(timeout(Duration::from_millis(20), adopted.ended()).await.is_err());
+        assert!(adopted.signal(libc::SIGTERM).unwrap());
+        let status = adopted.ended().await.unwrap();
+        assert!(matches!(status, ExitStatus::Code(42) | ExitStatus::Unknown), "{status}");
+        assert_eq!(wait_end(parent.process.pid), ExitStatus::Code(0));
+        // Collected by its parent for sure, it can be asked again where the kernel keeps the answer.
+        let status = adopted.ended().await.unwrap();
+        let keeps = kernel() >= (6, 15);
+        assert_eq!(status, if keeps { ExitStatus::Code(42) } else { ExitStatus::Unknown });
+        assert!(!adopted.signal(libc::SIGTERM).unwrap());
+        assert!(matches!(adopt(pid), Err(AdoptError::Missing { .. })));
+    });
+    assert_no_child();
+}
+
+#[test]
+fn what_cannot_be_adopted_is_told_apart() {
+    let _turn = turn();
+    assert!(matches!(adopt(i32::MAX), Err(AdoptError::Missing { .. })));
+    assert!(matches!(adopt(0), Err(AdoptError::Missing { .. })));
+    assert!(matches!(adopt(-1), Err(AdoptError::Missing { .. })));
+    let ranks = start(vec![shell("exit 0")], Hold::No).unwrap();
+    sys::wait_for_news(ranks[0].process.pid).unwrap();
+    assert!(matches!(adopt(ranks[0].process.pid), Err(AdoptError::Ended { .. })));
+    assert_eq!(wait_end(ranks[0].process.pid), ExitStatus::Code(0));
+    let own = nix::unistd::geteuid();
+    if own.is_root() {
+        let rank = start(vec![spec("/usr/bin/setpriv", &["--reuid=65534", "sleep", "1000"])], Hold::No);
+        let rank = rank.unwrap().remove(0);
+        while procfs::read_status(rank.process.pid).unwrap().real_uid == 0 {
+            std::thread::yield_now();
+        }
+        assert!(matches!(adopt(rank.process.pid), Err(AdoptError::OtherUser { uid: 65534, .. })));
+        kill_and_wait(&rank);
+    } else {
+        assert!(matches!(adopt(1), Err(AdoptError::OtherUser { uid: 0, .. })));
+    }
+    assert_no_child();
+}

@@ -1,0 +1,152 @@
+//! The thread "ranks": the parent and tracer of every rank that this agent starts.
+//!
+//! It is one thread for two reasons of the kernel's: ptrace requests must come from the thread that seized, and
+//! PDEATHSIG is sent when the *thread* that forked ends. So it lives as long as its handle.
+//!
+//! A rank that is being started is waited for on this thread and nowhere else. Once [`RanksThread::start`] has
+//! returned it, it is handed over: this thread does not touch it again and the caller waits for it, by pid.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::error::StartError;
+use super::hold::{Batch, Hold, StartFailure, StartedRank, end_ranks, start_ranks};
+use super::signal;
+use super::spawn::ProcessSpec;
+
+/// How long a killed batch may take to be collected, before its start returns without having seen it.
+const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
+
+/// The handle of the thread. Dropping it ends the thread, and with it all ranks that shall die with their
+/// parent; it does not wait for that, [`RanksThread::close`] does.
+#[derive(Debug)]
+pub(crate) struct RanksThread {
+    requests: mpsc::Sender<Request>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Start {
+        specs: Vec<ProcessSpec>,
+        hold: Hold,
+        batch: Arc<Batch>,
+        reply: oneshot::Sender<Result<Unclaimed, StartFailure>>,
+        /// To send them back if nobody takes them.
+        back: mpsc::Sender<Request>,
+    },
+    End(Vec<StartedRank>),
+}
+
+impl RanksThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub(crate) fn spawn() -> io::Result<Self> {
+        let (requests, inbox) = mpsc::channel();
+        let thread = Builder::new().name("ranks".to_owned()).spawn(move || serve(&inbox))?;
+        Ok(Self { requests, thread })
+    }
+
+    /// Starts a batch of ranks: see [`start_ranks`]. Waits until all of them are held (or run), at most until
+    /// `deadline`. If the future is dropped before, the batch is killed.
+    ///
+    /// # Errors
+    /// The first rank that failed; [`StartError::GivenUp`] after `deadline`.
+    pub(crate) async fn start(
+        &self,
+        specs: Vec<ProcessSpec>,
+        hold: Hold,
+        deadline: Instant,
+    ) -> Result<Vec<StartedRank>, StartFailure> {
+        let first = specs.first().map(|spec| std::ffi::OsStr::from_bytes(spec.program.as_bytes()));
+        let program = first.map(PathBuf::from).unwrap_or_default();
+        let batch = GiveUpOnDrop(Arc::default());
+        let (reply, mut answer) = oneshot::channel();
+        let back = self.requests.clone();
+        let request = Request::Start { specs, hold, batch: Arc::clone(&batch.0), reply, back };
+        let gone = || StartFailure { index: 0, error: StartError::GivenUp { program } };
+        if self.requests.send(request).is_err() {
+            return Err(gone());
+        }
+        let answer = match timeout_at(deadline, &mut answer).await {
+            Ok(answer) => answer.ok(),
+            Err(_elapsed) => {
+                batch.0.give_up();
+                timeout(COLLECT_AT_MOST, answer).await.ok().and_then(Result::ok)
+            }
+        };
+        answer.ok_or_else(gone)?.map(Unclaimed::claim)
+    }
+
+    /// Ends the thread and waits for it. Ranks that shall die with their parent are dying when this returns;
+    /// they have yet to be collected.
+    pub(crate) fn close(self) {
+        drop(self.requests);
+        // It ends without a result, and a panic on it has been printed.
+        drop(self.thread.join());
+    }
+}
+
+fn serve(inbox: &mpsc::Receiver<Request>) {
+    // The agent's signals are dealt with on its main thread. Without this, waiting here would only be
+    // interrupted more often.
+    if let Err(error) = SigSet::all().thread_block() {
+        tracing::debug!(%error, "the thread \"ranks\" takes signals");
+    }
+    for request in inbox {
+        match request {
+            Request::Start { specs, hold, batch, reply, back } => {
+                let started = start_ranks(specs, hold, &batch);
+                // If nobody takes them, the answer is dropped, and that ends them.
+                drop(reply.send(started.map(|ranks| Unclaimed { ranks, back })));
+            }
+            Request::End(ranks) => end_ranks(&ranks),
+        }
+    }
+}
+
+/// Ranks that nobody has taken yet. If nobody does, they are ended.
+#[derive(Debug)]
+struct Unclaimed {
+    ranks: Vec<StartedRank>,
+    back: mpsc::Sender<Request>,
+}
+
+impl Unclaimed {
+    fn claim(mut self) -> Vec<StartedRank> {
+        std::mem::take(&mut self.ranks)
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        let ranks = std::mem::take(&mut self.ranks);
+        if ranks.is_empty() {
+            return;
+        }
+        if let Err(mpsc::SendError(Request::End(ranks))) = self.back.send(Request::End(ranks)) {
+            for rank in ranks {
+                drop(signal::send(rank.process, libc::SIGKILL));
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct GiveUpOnDrop(Arc<Batch>);
+
+impl Drop for GiveUpOnDrop {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}

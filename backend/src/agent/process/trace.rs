@@ -1,0 +1,250 @@
+//! The one way in which a rank comes to be held (what the whole of gantry relies on).
+//!
+//! The rank is seized while it waits at its gate. It then becomes its program, and the kernel stops it for us
+//! after `execve`, when everything is mapped and nothing has run. There SIGSTOP is queued and the rank is let go:
+//! the signal takes effect on its way to its first instruction. What remains is an ordinary stopped process
+//! that nobody traces, that any debugger can attach to and that SIGCONT releases.
+//!
+//! All of this must happen on one thread, and until the rank is held nobody else may wait for it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::procfs::{self, Width};
+use super::sys::{self, RegisterSet};
+use super::{ExitStatus, parse_end};
+
+/// That a rank is held: it is stopped, nobody traces it, and its next instruction is its first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeldProof {
+    /// Its program counter, read in the stop after `execve`.
+    pub(crate) counter: u64,
+    /// Where the kernel starts the program: the loader's entry, or a static program's own. Equal to `counter`.
+    /// `None` for a program that its user may run but not read: there the stop after `execve` is the proof.
+    pub(crate) entry: Option<u64>,
+    /// The state in `/proc/PID/stat`, `T`.
+    pub(crate) state: char,
+}
+
+/// Why a rank could not be brought to its first instruction. The caller adds which rank it was.
+#[derive(Debug)]
+pub(super) enum HoldFailure {
+    /// It ended.
+    Ended(ExitStatus),
+    /// Its program counter is not where programs start.
+    NotAtEntry { counter: u64, entry: u64 },
+    /// It is not stopped and untraced.
+    NotStopped { state: char, tracer: i32 },
+    /// A call failed.
+    Call { step: &'static str, source: io::Error },
+}
+
+/// Who is told of a rank's end before its pid is free for another process.
+pub(super) trait EndWatch {
+    /// Collects the news of `pid`, if there is any. If it is the end, nobody may signal `pid` any more.
+    fn collect(&self, pid: i32) -> io::Result<Option<i32>>;
+}
+
+/// What a traced process reported.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    Ended(ExitStatus),
+    Exec,
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// It has joined a group-stop.
+    GroupStop,
+    /// A stop of ptrace's own making, with nothing to deliver.
+    Other,
+}
+
+/// Waits until the seized `pid` stands in the stop after `execve`, and says where that is.
+pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Option<u64>), HoldFailure> {
+    loop {
+        let gone_on = match classify(next(pid, watch)?) {
+            Event::Ended(status) => return Err(HoldFailure::Ended(status)),
+            Event::Exec => break,
+            Event::Signal(signal) => sys::trace_continue(pid, signal),
+            Event::GroupStop => sys::trace_listen(pid),
+            Event::Other => sys::trace_continue(pid, 0),
+        };
+        unless_gone(gone_on).map_err(call("let it go on to its program"))?;
+    }
+    let registers = sys::trace_registers(pid).map_err(call("read its registers"))?;
+    let (counter, width) = program_counter(&registers)
+        .ok_or_else(|| call("understand its registers")(io::Error::from(io::ErrorKind::InvalidData)))?;
+    let entry = entry(pid, width).map_err(call("read where its program starts"))?;
+    match entry {
+        Some(entry) if entry != counter => Err(HoldFailure::NotAtEntry { counter, entry }),
+        _ => Ok((counter, entry)),
+    }
+}
+
+/// From the stop after `execve`: queues SIGSTOP and stops tracing.
+pub(super) fn leave_stopped(pid: i32) -> Result<(), HoldFailure> {
+    // At this stop ptrace cannot inject a signal, so it is sent. It is dealt with before the first instruction.
+    sys::kill(pid, libc::SIGSTOP).map_err(call("send it SIGSTOP"))?;
+    sys::trace_detach(pid).map_err(call("stop tracing it"))
+}
+
+/// Waits for the stop that [`leave_stopped`] has asked for and looks at the result.
+pub(super) fn prove_held(
+    pid: i32,
+    (counter, entry): (u64, Option<u64>),
+    watch: &impl EndWatch,
+) -> Result<HeldProof, HoldFailure> {
+    if let Some(ended) = parse_end(next(pid, watch)?) {
+        return Err(HoldFailure::Ended(ended));
+    }
+    let state = procfs::read_stat(pid).map_err(call("read its state"))?.state;
+    let tracer = procfs::read_status(pid).map_err(call("read its tracer"))?.tracer;
+    if state != 'T' || tracer != 0 {
+        return Err(HoldFailure::NotStopped { state, tracer });
+    }
+    // Not every kernel has this file, and not every process may be asked; the registers were read anyway.
+    match procfs::read_syscall_pc(pid) {
+        Ok(Some(now)) if now != counter => Err(HoldFailure::NotAtEntry { counter: now, entry: counter }),
+        _ => Ok(HeldProof { counter, entry, state }),
+    }
+}
+
+fn next(pid: i32, watch: &impl EndWatch) -> Result<i32, HoldFailure> {
+    loop {
+        sys::wait_for_news(pid).map_err(call("wait for it"))?;
+        // The news may have changed since (a SIGKILL in a stop); then there is more to come.
+        if let Some(status) = watch.collect(pid).map_err(call("wait for it"))? {
+            return Ok(status);
+        }
+    }
+}
+
+/// A tracee that was killed cannot be let go on; its end is the next news.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other,
+    }
+}
+
+fn classify(status: i32) -> Event {
+    if let Some(ended) = parse_end(status) {
+        return Event::Ended(ended);
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 => Event::Signal(signal),
+        libc::PTRACE_EVENT_EXEC => Event::Exec,
+        libc::PTRACE_EVENT_STOP => match signal {
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Event::GroupStop,
+            _ => Event::Other,
+        },
+        _ => Event::Other,
+    }
+}
+
+/// Where the kernel starts the program that `pid` has just become.
+fn entry(pid: i32, width: Width) -> io::Result<Option<u64>> {
+    match read_entry(pid, width) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        other => other,
+    }
+}
+
+fn read_entry(pid: i32, width: Width) -> io::Result<Option<u64>> {
+    let auxv = procfs::read_auxv(pid, width)?;
+    let Some(base) = auxv.loader_base else { return Ok(Some(auxv.entry)) };
+    let mut header = [0; 32];
+    File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut header, base)?;
+    Ok(loader_entry(&header, base))
+}
+
+/// The entry of the loader whose ELF header stands at `base`, in this machine's byte order.
+fn loader_entry(header: &[u8; 32], base: u64) -> Option<u64> {
+    const ENTRY: usize = 24;
+    let field = header.get(ENTRY..)?;
+    let offset = match header {
+        [0x7f, b'E', b'L', b'F', 1, ..] => u32::from_ne_bytes(field.first_chunk().copied()?).into(),
+        [0x7f, b'E', b'L', b'F', 2, ..] => u64::from_ne_bytes(field.first_chunk().copied()?),
+        _ => return None,
+    };
+    Some(base.wrapping_add(offset))
+}
+
+/// The program counter among the general registers, and how wide the process's addresses are.
+fn program_counter(registers: &RegisterSet) -> Option<(u64, Width)> {
+    // Number of the register in the kernel's user_regs_struct, and how many there are.
+    #[cfg(target_arch = "x86_64")]
+    const WIDE: (usize, usize) = (16, 27);
+    #[cfg(target_arch = "x86_64")]
+    const NARROW: (usize, usize) = (12, 17);
+    #[cfg(target_arch = "aarch64")]
+    const WIDE: (usize, usize) = (32, 34);
+    #[cfg(target_arch = "aarch64")]
+    const NARROW: (usize, usize) = (15, 18);
+    counter_of(registers.bytes(), WIDE, NARROW)
+}
+
+fn counter_of(bytes: &[u8], wide: (usize, usize), narrow: (usize, usize)) -> Option<(u64, Width)> {
+    if bytes.len() == wide.1 * 8 {
+        let counter = bytes.get(wide.0 * 8..)?.first_chunk().copied()?;
+        Some((u64::from_ne_bytes(counter), Width::Bits64))
+    } else if bytes.len() == narrow.1 * 4 {
+        let counter = bytes.get(narrow.0 * 4..)?.first_chunk().copied()?;
+        Some((u32::from_ne_bytes(counter).into(), Width::Bits32))
+    } else {
+        None
+    }
+}
+
+fn call(step: &'static str) -> impl Fn(io::Error) -> HoldFailure {
+    move |source| HoldFailure::Call { step, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_event(status: i32, expected: &Event) {
+        assert_eq!(&classify(status), expected, "{status:#x}");
+    }
+
+    #[test]
+    fn stops_are_told_apart() {
+        let stop = |signal: i32, event: i32| 0x7f | (signal << 8) | (event << 16);
+        check_event(0x0300, &Event::Ended(ExitStatus::Code(3)));
+        check_event(9, &Event::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::KILL)));
+        check_event(34, &Event::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::new(34).unwrap())));
+        check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_EXEC), &Event::Exec);
+        check_event(stop(libc::SIGUSR1, 0), &Event::Signal(libc::SIGUSR1));
+        check_event(stop(libc::SIGSTOP, 0), &Event::Signal(libc::SIGSTOP));
+        check_event(stop(libc::SIGSTOP, libc::PTRACE_EVENT_STOP), &Event::GroupStop);
+        check_event(stop(libc::SIGTTIN, libc::PTRACE_EVENT_STOP), &Event::GroupStop);
+        check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_STOP), &Event::Other);
+    }
+
+    #[track_caller]
+    fn check_loader(class: u8, magic: u8, expected: Option<u64>) {
+        let mut header = [0; 32];
+        header[..5].copy_from_slice(&[magic, b'E', b'L', b'F', class]);
+        header[24..28].copy_from_slice(&0x1234_u32.to_ne_bytes());
+        assert_eq!(loader_entry(&header, 0x7000_0000), expected);
+    }
+
+    #[test]
+    fn a_loader_starts_at_its_base_and_offset() {
+        check_loader(1, 0x7f, Some(0x7000_1234));
+        check_loader(2, 0x7f, Some(0x7000_1234));
+        check_loader(2, 0, None);
+        check_loader(3, 0x7f, None);
+    }
+
+    #[test]
+    fn the_length_of_the_registers_tells_their_width() {
+        let bytes: Vec<u8> = (0_u8..=255).collect();
+        assert_eq!(counter_of(&bytes[..16], (1, 2), (2, 3)), Some((0x0f0e_0d0c_0b0a_0908, Width::Bits64)));
+        assert_eq!(counter_of(&bytes[..12], (1, 2), (2, 3)), Some((0x0b0a_0908, Width::Bits32)));
+        assert_eq!(counter_of(&bytes[..20], (1, 2), (2, 3)), None);
+    }
+}

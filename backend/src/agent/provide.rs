@@ -1,0 +1,196 @@
+//! Making files available in a session without sending them: what the node has already is linked.
+//!
+//! Content decides. A file counts as present when the path that the login side names holds the same number of bytes with the same BLAKE3 here;
+//! that a path exists proves nothing. Names come from outside and are taken apart before anything is touched.
+
+mod content;
+mod target;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::storage::SessionDirs;
+use gantry_shared::wire::message::{Entry, Place};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat};
+use nix::sys::stat::{Mode, SFlag};
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::{AccessFlags, faccessat, symlinkat};
+
+pub(crate) use content::ContentCache;
+use target::{Target, build_targets};
+
+use crate::{failure, tree};
+
+/// Links each entry that this node has into the session, and says which it has not, by index, in order.
+///
+/// Blocks while files are read. May be called again, with more or with the same: what is there already stays. A file that a daemon could not use
+/// from where it is (a binary that may not be executed, anything on a noexec mount) counts as missing, so that it is sent. The links
+/// point to the node's own files: who changes those later changes what the session sees.
+///
+/// # Errors
+/// `Invalid`: a name that does not stay below its place, or two contents for one name; the message has both. Nothing was done when it is seen
+/// among the entries themselves. Otherwise when links or directories cannot be made.
+pub(crate) fn provide(
+    dirs: &SessionDirs,
+    entries: &[Entry],
+    cache: &mut ContentCache,
+) -> Result<Vec<u32>, Failure> {
+    let targets = build_targets(entries)?;
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let root = open(&dirs.root, flags, Mode::empty())
+        .map_err(|error| failure::from_io(format_args!("open {}", dirs.root.display()), &error.into()))?;
+    let mut missing = Vec::new();
+    for (target, indices) in &targets {
+        let candidates: Vec<&Entry> = indices.iter().filter_map(|index| at(entries, *index)).collect();
+        if !provide_one(&root, target, &candidates, cache)? {
+            missing.extend(indices);
+        }
+    }
+    missing.sort_unstable();
+    Ok(missing)
+}
+
+fn at(entries: &[Entry], index: u32) -> Option<&Entry> {
+    entries.get(usize::try_from(index).ok()?)
+}
+
+/// Whether the target has its content now. The candidates are of one name and one content, from one place or several.
+fn provide_one(
+    root: &OwnedFd,
+    target: &Target,
+    candidates: &[&Entry],
+    cache: &mut ContentCache,
+) -> Result<bool, Failure> {
+    let Some(first) = candidates.first() else { return Ok(true) };
+    let failed = |error: io::Error| {
+        // A file stands where a directory is needed, or the other way round, or a link, which we do not follow.
+        if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) {
+            return conflict(target, first, "what stands in its way is not a directory");
+        }
+        failure::from_io(format_args!("provide {target}"), &error)
+    };
+    if let Some(parent) = open_parent(root, target).map_err(failed)?
+        && let Some(found) = find(&parent, target, first, cache).map_err(failed)?
+    {
+        return found.same_or(target, first);
+    }
+    let Some(source) = candidates.iter().find(|entry| is_here(entry, cache)) else { return Ok(false) };
+    let parent = make_parent(root, target).map_err(failed)?;
+    match symlinkat(source.source.as_os_str(), &parent, target.name()) {
+        Ok(()) => Ok(true),
+        // Somebody who works in the session was faster; what they put there counts.
+        Err(Errno::EEXIST) => match find(&parent, target, first, cache).map_err(failed)? {
+            Some(found) => found.same_or(target, first),
+            None => Err(failed(Errno::EEXIST.into())),
+        },
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// What stands at a target already.
+enum Found {
+    Same,
+    Other(OsString),
+}
+
+impl Found {
+    fn same_or(self, target: &Target, entry: &Entry) -> Result<bool, Failure> {
+        match self {
+            Self::Same => Ok(true),
+            Self::Other(what) => Err(conflict(
+                target,
+                entry,
+                &format!("{}, which stands there, has other content", what.display()),
+            )),
+        }
+    }
+}
+
+fn conflict(target: &Target, entry: &Entry, what: &str) -> Failure {
+    let source = entry.source.display();
+    Failure::new(Kind::Invalid, format!("provide {target} from {source}: {what}"))
+        .with_hint("give one of the two another name")
+}
+
+fn open_parent(root: &OwnedFd, target: &Target) -> io::Result<Option<OwnedFd>> {
+    let mut dir = tree::open_dir(root, ".")?;
+    for part in target.parents() {
+        dir = match tree::open_dir(&dir, part.as_os_str()) {
+            Ok(next) => next,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(Some(dir))
+}
+
+fn make_parent(root: &OwnedFd, target: &Target) -> io::Result<OwnedFd> {
+    let mut dir = tree::open_dir(root, ".")?;
+    for part in target.parents() {
+        dir = tree::ensure_dir(&dir, part.as_os_str())?;
+    }
+    Ok(dir)
+}
+
+fn find(
+    parent: &OwnedFd,
+    target: &Target,
+    entry: &Entry,
+    cache: &mut ContentCache,
+) -> io::Result<Option<Found>> {
+    let stat = match tree::lstat(parent, target.name()) {
+        Ok(stat) => stat,
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let is_link = tree::is_kind(&stat, SFlag::S_IFLNK);
+    let what = if is_link { readlinkat(parent, target.name())? } else { OsString::from(target.to_string()) };
+    if !is_link && !tree::is_kind(&stat, SFlag::S_IFREG) {
+        return Ok(Some(Found::Other(what)));
+    }
+    // A link here is one of ours to a file of the node, so this one is followed.
+    let same = open_content(parent, Path::new(target.name()))
+        .is_ok_and(|file| cache.is_same(&file, entry.size, &entry.hash));
+    Ok(Some(if same { Found::Same } else { Found::Other(what) }))
+}
+
+/// Whether the node has the entry's content at its source path, in a form that the session can use. Whatever prevents us from knowing means no.
+fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
+    let source = Path::new(&entry.source);
+    // A relative path says nothing here: relative to what?
+    if !source.is_absolute() {
+        return false;
+    }
+    // access(2) says no to executing anything on a noexec mount too.
+    let executable = || faccessat(AT_FDCWD, source, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
+    if entry.place == Place::Bin && !executable() {
+        return false;
+    }
+    let Ok(file) = open_content(AT_FDCWD, source) else { return false };
+    // Mapping a library as code needs the same of its mount as executing does.
+    let mappable = || fstatvfs(&file).is_ok_and(|place| !place.flags().contains(FsFlags::ST_NOEXEC));
+    if entry.place == Place::Lib && !mappable() {
+        return false;
+    }
+    cache.is_same(&file, entry.size, &entry.hash)
+}
+
+/// Opens a regular file for reading, and nothing else: opening a pipe waits, and opening a device does things.
+fn open_content(dir: impl AsFd, path: &Path) -> io::Result<File> {
+    // Once as a place, which has no effects, and again after opening, should it have been replaced in between.
+    let place = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let read = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let open_as = |flags| {
+        let file = File::from(openat(dir.as_fd(), path, flags, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    };
+    open_as(place).and_then(|_| open_as(read))
+}
+
+#[cfg(test)]
+mod tests;

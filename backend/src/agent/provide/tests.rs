@@ -1,0 +1,157 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use gantry_shared::id::SessionId;
+
+use super::*;
+use crate::session::{AppDir, StageBase};
+
+struct Fixture {
+    scratch: tempfile::TempDir,
+    dirs: SessionDirs,
+    cache: ContentCache,
+    _app: AppDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut app = AppDir::create(&StageBase::at(scratch.path()), "3kx9w0fz".parse().unwrap()).unwrap();
+        let dirs = app.open_session(SessionId(1)).unwrap();
+        Self { scratch, dirs, cache: ContentCache::default(), _app: app }
+    }
+
+    /// A file outside the session.
+    fn file(&self, name: &str, content: &str, mode: u32) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn provide(&mut self, entries: &[Entry]) -> Result<Vec<u32>, Failure> {
+        provide(&self.dirs, entries, &mut self.cache)
+    }
+}
+
+fn entry(place: Place, name: &str, source: &Path, content: &str) -> Entry {
+    let hash = *blake3::hash(content.as_bytes()).as_bytes();
+    Entry { place, name: name.into(), source: source.into(), size: content.len() as u64, hash }
+}
+
+#[test]
+fn what_the_node_has_is_linked_and_the_rest_is_reported() {
+    let mut node = Fixture::new();
+    let tool = node.file("tool", "#!/bin/sh", 0o700);
+    let lib = node.file("libx.so", "elf", 0o600);
+    let entries = [
+        entry(Place::Bin, "tool", &tool, "#!/bin/sh"),
+        entry(Place::Bin, "gone", &node.scratch.path().join("gone"), "x"),
+        entry(Place::Lib, "v1/libx.so", &lib, "elf"),
+        entry(Place::Lib, "libx.so", &lib, "ELF"),
+        entry(Place::Root, "data/deep/input", &lib, "elf"),
+        entry(Place::Root, "a-directory", node.scratch.path(), "elf"),
+        // Tests run in the package's directory, which has such a file.
+        entry(Place::Root, "relative", Path::new("Cargo.toml"), &fs::read_to_string("Cargo.toml").unwrap()),
+        entry(Place::Root, "device", Path::new("/dev/null"), ""),
+    ];
+    assert_eq!(node.provide(&entries).unwrap(), [1, 3, 5, 6, 7]);
+    assert_eq!(fs::read_link(node.dirs.bin.join("tool")).unwrap(), tool);
+    assert_eq!(fs::read_link(node.dirs.lib.join("v1/libx.so")).unwrap(), lib);
+    assert_eq!(fs::read_link(node.dirs.root.join("data/deep/input")).unwrap(), lib);
+    assert!(!node.dirs.lib.join("libx.so").exists());
+    assert_eq!(node.provide(&entries).unwrap(), [1, 3, 5, 6, 7], "asked again");
+}
+
+#[test]
+fn a_binary_that_may_not_be_executed_is_missing() {
+    let mut node = Fixture::new();
+    let tool = node.file("tool", "x", 0o600);
+    assert_eq!(node.provide(&[entry(Place::Bin, "tool", &tool, "x")]).unwrap(), [0]);
+    assert_eq!(node.provide(&[entry(Place::Root, "tool", &tool, "x")]).unwrap(), [0; 0]);
+}
+
+#[test]
+fn the_same_name_from_two_places_needs_one_of_them() {
+    let mut node = Fixture::new();
+    let here = node.file("here", "x", 0o700);
+    let there = node.scratch.path().join("there");
+    let entries = [entry(Place::Bin, "t", &there, "x"), entry(Place::Bin, "t", &here, "x")];
+    assert_eq!(node.provide(&entries).unwrap(), [0; 0]);
+    let entries = [entry(Place::Bin, "u", &there, "y"), entry(Place::Bin, "u", &there, "y")];
+    assert_eq!(node.provide(&entries).unwrap(), [0, 1]);
+}
+
+#[test]
+fn another_content_for_a_name_is_refused_and_both_are_named() {
+    let mut node = Fixture::new();
+    let (one, two) = (node.file("one", "1", 0o700), node.file("two", "2", 0o700));
+    node.provide(&[entry(Place::Bin, "t", &one, "1")]).unwrap();
+    let failure = node.provide(&[entry(Place::Bin, "t", &two, "2")]).unwrap_err();
+    assert_eq!(failure.kind(), Kind::Invalid);
+    for path in [&one, &two] {
+        assert!(failure.message().contains(path.to_str().unwrap()), "{failure}");
+    }
+    // The same content from elsewhere is fine, also when a file was put there in full.
+    let again = node.file("again", "1", 0o700);
+    assert_eq!(node.provide(&[entry(Place::Bin, "t", &again, "1")]).unwrap(), [0; 0]);
+    fs::write(node.dirs.bin.join("sent"), "2").unwrap();
+    assert_eq!(node.provide(&[entry(Place::Bin, "sent", Path::new("/nowhere"), "2")]).unwrap(), [0; 0]);
+    node.provide(&[entry(Place::Bin, "sent", &one, "1")]).unwrap_err();
+}
+
+#[test]
+fn files_and_directories_do_not_take_each_others_place() {
+    let mut node = Fixture::new();
+    let file = node.file("file", "x", 0o700);
+    for name in ["bin", "lib", "tmp"] {
+        let failure = node.provide(&[entry(Place::Root, name, &file, "x")]).unwrap_err();
+        assert_eq!(failure.kind(), Kind::Invalid, "{failure}");
+    }
+    node.provide(&[entry(Place::Root, "a", &file, "x")]).unwrap();
+    let failure = node.provide(&[entry(Place::Root, "a/b", &file, "x")]).unwrap_err();
+    assert_eq!(failure.kind(), Kind::Invalid, "{failure}");
+}
+
+#[test]
+fn a_directory_that_turned_into_a_link_is_not_followed() {
+    let mut node = Fixture::new();
+    let file = node.file("file", "x", 0o700);
+    let outside = node.scratch.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, node.dirs.root.join("data")).unwrap();
+    fs::remove_dir(&node.dirs.lib).unwrap();
+    symlink(&outside, &node.dirs.lib).unwrap();
+    for (place, name) in [(Place::Root, "data/x"), (Place::Root, "data/y/z"), (Place::Lib, "libx.so")] {
+        let failure = node.provide(&[entry(place, name, &file, "x")]).unwrap_err();
+        assert_eq!(failure.kind(), Kind::Invalid, "{failure}");
+    }
+    let root = node.dirs.root.clone();
+    fs::rename(&root, root.with_extension("moved")).unwrap();
+    symlink(&outside, &root).unwrap();
+    node.provide(&[entry(Place::Root, "x", &file, "x")]).unwrap_err();
+    assert!(fs::read_dir(&outside).unwrap().next().is_none());
+}
+
+#[test]
+fn opening_a_source_that_is_a_pipe_does_not_wait() {
+    let mut node = Fixture::new();
+    let pipe = node.scratch.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    assert_eq!(node.provide(&[entry(Place::Bin, "p", &pipe, "")]).unwrap(), [0]);
+}
+
+#[test]
+fn what_lies_on_a_noexec_mount_is_missing_where_code_is_wanted() {
+    if !std::env::args().any(|arg| arg == crate::testing::IN_NAMESPACE) {
+        return crate::testing::rerun_with_mount(
+            "provide::tests::what_lies_on_a_noexec_mount_is_missing_where_code_is_wanted",
+            "mount -t tmpfs -o noexec none /mnt && printf x > /mnt/file && chmod 755 /mnt/file",
+        );
+    }
+    let mut node = Fixture::new();
+    let entries =
+        [Place::Bin, Place::Lib, Place::Root].map(|place| entry(place, "f", Path::new("/mnt/file"), "x"));
+    assert_eq!(node.provide(&entries).unwrap(), [0, 1]);
+}

@@ -1,0 +1,325 @@
+//! The ranks of this node: started here and held if asked, or adopted; signalled, released, and seen to end.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, NodeId, Pid, Rank};
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+use gantry_shared::status::{ExitStatus, RankEvent, RankState};
+use gantry_shared::storage;
+use gantry_shared::wire::backend::LocalRank;
+use gantry_shared::wire::message::{AdoptRanks, HeldProof, Program, RankReport, StartRanks};
+
+use crate::daemons::site::find_in_path;
+use crate::failure;
+use crate::process::adopted::{AdoptError, Adopted, adopt};
+use crate::process::hold::{StartFailure, StartedRank};
+use crate::process::spawn::ProcessSpec;
+use crate::process::{Pinned, signal};
+
+/// Our ends of the pipes of a process that is about to be started.
+#[derive(Debug, Default)]
+pub(crate) struct OurEnds {
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) output: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// A rank that is there, or was.
+#[derive(Debug)]
+struct Known {
+    process: Pinned,
+    exe: OsString,
+    state: RankState,
+    adopted: Option<std::rc::Rc<Adopted>>,
+    /// Whether its pid may be somebody else's already.
+    reaped: bool,
+}
+
+/// The ranks of this node.
+#[derive(Debug, Default)]
+pub(crate) struct Ranks {
+    known: BTreeMap<Rank, Known>,
+}
+
+impl Ranks {
+    /// Takes over ranks that were started.
+    pub(crate) fn started(
+        &mut self,
+        ranks: &[Rank],
+        started: Vec<StartedRank>,
+    ) -> Result<Vec<RankReport>, Failure> {
+        let mut reports = Vec::with_capacity(started.len());
+        for (rank, it) in ranks.iter().copied().zip(started) {
+            let held = it.proof.map(|proof| HeldProof { pc: proof.counter, state: proof.state });
+            let event = if held.is_some() { RankEvent::Held } else { RankEvent::Started };
+            let state = RankState::Starting.next(event).unwrap_or(RankState::Running);
+            let exe = it.exe.into_os_string();
+            reports.push(RankReport { rank, pid: to_pid(it.process.pid)?, exe: exe.clone(), held });
+            self.known.insert(rank, Known { process: it.process, exe, state, adopted: None, reaped: false });
+        }
+        Ok(reports)
+    }
+
+    /// Starts to look after processes that run already: all of `wanted` or none.
+    pub(crate) fn adopt(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
+        let mut adopted = Vec::with_capacity(wanted.len());
+        for (rank, pid) in wanted {
+            adopted.push((*rank, *pid, adopt(pid.get()).map_err(|e| adopt_failure(&e))?));
+        }
+        let mut reports = Vec::with_capacity(adopted.len());
+        for (rank, pid, it) in adopted {
+            let exe = it.exe.clone().into_os_string();
+            reports.push(RankReport { rank, pid, exe: exe.clone(), held: None });
+            let known = Known {
+                process: it.process,
+                exe,
+                state: RankState::Running,
+                adopted: Some(std::rc::Rc::new(it)),
+                reaped: false,
+            };
+            self.known.insert(rank, known);
+        }
+        Ok(reports)
+    }
+
+    /// Adopted ranks, to be waited for.
+    pub(crate) fn adopted(&self) -> impl Iterator<Item = (Rank, std::rc::Rc<Adopted>)> {
+        self.known.iter().filter_map(|(rank, known)| Some((*rank, known.adopted.clone()?)))
+    }
+
+    /// The rank that has this process, while it has not ended.
+    pub(crate) fn of_pid(&self, pid: i32) -> Option<Rank> {
+        let of_it = self.known.iter().find(|(_, known)| known.process.pid == pid && !known.state.is_over());
+        of_it.map(|(rank, _)| *rank)
+    }
+
+    /// A rank's process has been waited for: its pid is free, and its end will be told.
+    pub(crate) fn reaped(&mut self, pid: i32) {
+        if let Some(known) = self.known.values_mut().find(|known| known.process.pid == pid) {
+            known.reaped = true;
+        }
+    }
+
+    /// A rank has ended. False: that was known.
+    pub(crate) fn exited(&mut self, rank: Rank, status: ExitStatus) -> bool {
+        let Some(known) = self.known.get_mut(&rank) else { return false };
+        match known.state.next(RankEvent::Exited(status)) {
+            Ok(next) if next != known.state => {
+                known.state = next;
+                true
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Lets held ranks go. A rank that a debugger traces is left to it.
+    pub(crate) fn release(&mut self) -> Result<(), Failure> {
+        let mut first_error = None;
+        let mut held: Vec<_> =
+            self.known.iter_mut().filter(|(_, known)| known.state == RankState::Held).collect();
+        let processes: Vec<Pinned> = held.iter().map(|(_, known)| known.process).collect();
+        for ((rank, known), released) in held.iter_mut().zip(signal::release(&processes)) {
+            match released {
+                Ok(how) => {
+                    tracing::debug!(%rank, ?how, "released");
+                    if let Ok(next) = known.state.next(RankEvent::Released) {
+                        known.state = next;
+                    }
+                }
+                Err(error) => {
+                    first_error.get_or_insert(failure::from_io(format_args!("release rank {rank}"), &error));
+                }
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Sends a signal to `wanted`, or to all. Ranks that we have started get it with their process groups; adopted ones alone.
+    pub(crate) fn signal(&self, wanted: Option<&RankSet>, what: Signal) -> Result<(), Failure> {
+        let mut first_error = None;
+        for (rank, known) in &self.known {
+            if known.reaped || known.state.is_over() || wanted.is_some_and(|wanted| !wanted.contains(*rank)) {
+                continue;
+            }
+            if known.state == RankState::Held && what != Signal::KILL && what != Signal::PROBE {
+                return Err(Failure::new(
+                    Kind::Invalid,
+                    format!("rank {rank} is held and cannot take {what}"),
+                )
+                .with_hint("release it first, or send SIGKILL"));
+            }
+            let sent = match &known.adopted {
+                Some(adopted) => adopted.signal(what.number()),
+                // The leader has not been reaped while the rank is not over, so its group is its own.
+                None => signal::kill_group(known.process.pid, what.number()),
+            };
+            if let Err(error) = sent {
+                first_error
+                    .get_or_insert(failure::from_io(format_args!("send {what} to rank {rank}"), &error));
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Whether there is no rank that has not ended.
+    pub(crate) fn all_over(&self) -> bool {
+        self.known.values().all(|known| known.state.is_over())
+    }
+
+    /// What daemons see.
+    pub(crate) fn view(&self) -> Vec<LocalRank> {
+        let view = self.known.iter().filter_map(|(rank, known)| {
+            let pid = Pid::new(known.process.pid)?;
+            Some(LocalRank { rank: *rank, pid, exe: known.exe.clone(), state: known.state })
+        });
+        view.collect()
+    }
+}
+
+/// The ranks of `node` in an order, with what each one's process is to be.
+pub(crate) fn build_specs(
+    order: &StartRanks,
+    ranks: &[Rank],
+    app: AppId,
+    node: NodeId,
+    nofile: Option<(u64, u64)>,
+) -> Result<Vec<(ProcessSpec, OurEnds)>, Failure> {
+    let program = &order.program;
+    let path = resolve_program(program)?;
+    let path = to_c(path.as_os_str())?;
+    let mut argv = vec![to_c(&program.program)?];
+    for arg in &program.args {
+        argv.push(to_c(arg)?);
+    }
+    let cwd = program.cwd.as_deref().map(to_c).transpose()?;
+    let mut specs = Vec::with_capacity(ranks.len());
+    for (local, rank) in ranks.iter().enumerate() {
+        let ours = [
+            (storage::GANTRY_APP, app.to_string()),
+            (storage::GANTRY_RANK, rank.to_string()),
+            (storage::GANTRY_SIZE, order.size.to_string()),
+            (storage::GANTRY_LOCAL_RANK, local.to_string()),
+            (storage::GANTRY_NODE, node.to_string()),
+        ];
+        let (stdio, ends) = open_stdio(order.stdin == Some(*rank), order.output)?;
+        let [stdin, stdout, stderr] = stdio;
+        let spec = ProcessSpec {
+            program: path.clone(),
+            argv: argv.clone(),
+            env: build_env(&program.env, &ours)?,
+            cwd: cwd.clone(),
+            stdin,
+            stdout,
+            stderr,
+            die_with_parent: true,
+            nofile,
+        };
+        specs.push((spec, ends));
+    }
+    Ok(specs)
+}
+
+/// Three descriptors for a process, and our ends of those that are pipes.
+pub(crate) fn open_stdio(feed: bool, forward: bool) -> Result<([OwnedFd; 3], OurEnds), Failure> {
+    let failed = |error: io::Error| failure::from_io("make pipes for a process", &error);
+    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+    let mut ends = OurEnds::default();
+    let stdin = if feed {
+        let (theirs, ours) = io::pipe().map_err(failed)?;
+        ends.stdin = Some(ours.into());
+        theirs.into()
+    } else {
+        null().map_err(failed)?
+    };
+    if !forward {
+        return Ok(([stdin, null().map_err(failed)?, null().map_err(failed)?], ends));
+    }
+    let (our_out, stdout) = io::pipe().map_err(failed)?;
+    let (our_err, stderr) = io::pipe().map_err(failed)?;
+    ends.output = Some((our_out.into(), our_err.into()));
+    Ok(([stdin, stdout.into(), stderr.into()], ends))
+}
+
+/// `NAME=value` strings; `ours` win over what the order says.
+pub(crate) fn build_env(
+    env: &[(OsString, OsString)],
+    ours: &[(&str, String)],
+) -> Result<Vec<CString>, Failure> {
+    let mut strings = Vec::with_capacity(env.len() + ours.len());
+    let given = env.iter().filter(|(name, _)| !ours.iter().any(|(ours, _)| name == OsStr::new(ours)));
+    let given = given.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    for (name, value) in given.chain(ours.iter().map(|(name, value)| (OsStr::new(*name), OsStr::new(value))))
+    {
+        let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        // The value is not shown: it may be a secret.
+        let invalid =
+            || Failure::new(Kind::Invalid, format!("the variable {name:?} is none that a process can have"));
+        if name.is_empty() || name.as_bytes().contains(&b'=') {
+            return Err(invalid());
+        }
+        strings.push(CString::new(bytes).map_err(|_| invalid())?);
+    }
+    Ok(strings)
+}
+
+/// A program's path: as it is if it has a slash (a relative one counts from the ranks' directory), else looked up in the order's PATH.
+fn resolve_program(program: &Program) -> Result<PathBuf, Failure> {
+    let name = &program.program;
+    if name.as_bytes().contains(&b'/') {
+        return Ok(PathBuf::from(name));
+    }
+    let search =
+        program.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    find_in_path(name, search.unwrap_or_default(), program.cwd.as_deref().map(Path::new))
+}
+
+pub(crate) fn to_c(text: &OsStr) -> Result<CString, Failure> {
+    CString::new(text.as_bytes()).map_err(|_| Failure::new(Kind::Invalid, format!("{text:?} has a NUL")))
+}
+
+pub(crate) fn to_pid(pid: i32) -> Result<Pid, Failure> {
+    Pid::new(pid).ok_or_else(|| Failure::new(Kind::Protocol, format!("a process with pid {pid}")))
+}
+
+fn adopt_failure(error: &AdoptError) -> Failure {
+    let kind = match error {
+        AdoptError::Missing { .. } | AdoptError::Ended { .. } => Kind::NotFound,
+        AdoptError::Thread { .. } => Kind::Invalid,
+        AdoptError::OtherUser { .. } => Kind::NoAccess,
+        AdoptError::Look { .. } => Kind::Lost,
+    };
+    Failure::new(kind, with_causes(error))
+}
+
+/// A failed start, in words that a user understands.
+pub(crate) fn start_failure(failure: &StartFailure) -> Failure {
+    let error = &failure.error;
+    let said = Failure::new(error.kind(), with_causes(error));
+    match error.hint() {
+        Some(hint) => said.with_hint(hint),
+        None => said,
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The ranks of one node in an adoption.
+pub(crate) fn adoption_of(order: &AdoptRanks, node: usize) -> &[(Rank, Pid)] {
+    order.layout.get(node).map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,266 @@
+//! The agent's private socket, at which tool daemons ask where they are and which ranks run here.
+//!
+//! A daemon is the tool's program and may do anything. So a connection gets a bounded share of everything (a place, bytes, time), speaks for
+//! itself alone, and when it makes no sense it is cut off with a reason, while all others notice nothing. The service only reads: what it
+//! tells is a [`View`] that the agent's main loop replaces.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_backend::socket_path::SocketPath;
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_shared::storage::SessionDirs;
+use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
+use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
+use nix::unistd::geteuid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::failure;
+
+/// A question has some ten bytes. Who sends more before a question is complete is not asking one.
+const MAX_ASK_BYTES: usize = 4096;
+
+/// How long to wait before accepting again when the system refuses a descriptor and no connection is there to end.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What daemons may know.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// What never changes.
+    pub(crate) facts: AppFacts,
+    /// The node's ranks as they are now.
+    pub(crate) ranks: Vec<LocalRank>,
+    /// The sessions that are open.
+    pub(crate) sessions: BTreeMap<SessionId, SessionDirs>,
+    /// The daemons that were started, each with its session. A daemon asks as soon as it runs, so it must be here before it is started.
+    pub(crate) daemons: BTreeMap<DaemonId, SessionId>,
+}
+
+/// What never changes about an app on a node.
+#[derive(Debug, Clone)]
+pub(crate) struct AppFacts {
+    /// The workload manager's name.
+    pub(crate) wlm: String,
+    /// The app.
+    pub(crate) app: AppId,
+    /// This node's name as the WLM knows it.
+    pub(crate) host: String,
+    /// This node's number.
+    pub(crate) node: NodeId,
+    /// Number of nodes of the app.
+    pub(crate) nodes: u32,
+    /// Number of ranks of the app.
+    pub(crate) size: u32,
+}
+
+/// How much the service takes upon itself.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Connections at a time.
+    connections: usize,
+    /// How long a client has for its first question, and to take any answer.
+    patience: Duration,
+}
+
+const LIMITS: Limits = Limits { connections: 256, patience: Duration::from_secs(10) };
+
+/// The socket, bound and listening.
+#[derive(Debug)]
+pub(crate) struct Service {
+    listener: UnixListener,
+    view: watch::Receiver<View>,
+    limits: Limits,
+}
+
+impl Service {
+    /// Binds the socket, for our own user only; its directory must be private as well. To be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// When the socket cannot be made, for instance because there is something at that path.
+    pub(crate) fn bind(socket: &Path, view: watch::Receiver<View>) -> Result<Self, Failure> {
+        let bound = SocketPath::new(socket).and_then(|path| {
+            let listener = UnixListener::bind(path.as_path())?;
+            // Connecting needs write permission, which a umask may have taken even from us.
+            std::fs::set_permissions(path.as_path(), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+            Ok(listener)
+        });
+        match bound {
+            Ok(listener) => Ok(Self { listener, view, limits: LIMITS }),
+            Err(error) => {
+                Err(failure::from_io(format_args!("listen for daemons at {}", socket.display()), &error))
+            }
+        }
+    }
+
+    /// Serves until it is dropped, and every connection ends with it.
+    pub(crate) async fn serve(self) {
+        let mut connections = JoinSet::new();
+        let view = Arc::new(self.view);
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) if connections.len() < self.limits.connections => {
+                        connections.spawn(attend(stream, Arc::clone(&view), self.limits.patience));
+                    }
+                    Ok((stream, _)) => refuse_at_once(&stream, &too_many(self.limits.connections)),
+                    Err(error) => {
+                        tracing::warn!(%error, "accept a daemon's connection");
+                        if connections.join_next().await.is_none() {
+                            tokio::time::sleep(RETRY).await;
+                        }
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+fn too_many(limit: usize) -> Failure {
+    Failure::new(Kind::NoAccess, format!("serve another connection: {limit} are open already"))
+        .with_hint("connect once per daemon and keep the connection")
+}
+
+/// Says why and closes, waiting for nothing: what does not fit into the socket's buffer is not said.
+fn refuse_at_once(stream: &UnixStream, why: &Failure) {
+    tracing::debug!(%why, "a daemon's connection is refused");
+    if let Ok(frame) = encode(&Tell::Refused(why.clone())) {
+        stream.try_write(&frame).ok();
+    }
+}
+
+/// One connection, from its beginning to its end.
+async fn attend(stream: UnixStream, view: Arc<watch::Receiver<View>>, patience: Duration) {
+    let mut client = Client { stream, buffer: FrameBuffer::new(), patience };
+    if let Err(End::Cut(why)) = converse(&mut client, &view).await {
+        refuse_at_once(&client.stream, &why);
+    }
+}
+
+/// How a connection ends but by the client's closing it.
+enum End {
+    /// We end it, and say why.
+    Cut(Failure),
+    /// It is broken.
+    Broken,
+}
+
+impl From<Failure> for End {
+    fn from(why: Failure) -> Self {
+        Self::Cut(why)
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        tracing::debug!(%error, "a daemon's connection broke");
+        Self::Broken
+    }
+}
+
+async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<(), End> {
+    let found = client.stream.peer_cred()?.uid();
+    if found != geteuid().as_raw() {
+        return Err(Failure::new(
+            Kind::NoAccess,
+            format!("serve user {found}: this agent is another user's"),
+        )
+        .into());
+    }
+    let patience = client.patience;
+    let Ok(first) = timeout(patience, client.next_ask()).await else {
+        let why = format!("wait for a hello: none came in {} s", patience.as_secs_f64());
+        return Err(Failure::new(Kind::TimedOut, why).into());
+    };
+    let Some(hello) = first? else { return Ok(()) };
+    let answer = answer_hello(&hello, &view.borrow())?;
+    client.tell(&answer).await?;
+    while let Some(ask) = client.next_ask().await? {
+        let answer = answer_later(&ask, &view.borrow())?;
+        client.tell(&answer).await?;
+    }
+    Ok(())
+}
+
+fn answer_hello(ask: &Ask, view: &View) -> Result<Tell, Failure> {
+    let Ask::Hello { version, session, daemon } = *ask else {
+        return Err(Failure::new(Kind::Protocol, "serve a daemon that has not said hello"));
+    };
+    if version != VERSION {
+        return Err(Failure::new(
+            Kind::Protocol,
+            format!("serve a daemon whose library speaks version {version}: this agent speaks {VERSION}"),
+        )
+        .with_hint("build the daemon with the release that launched the app"));
+    }
+    let Some(dirs) = view.sessions.get(&session) else {
+        return Err(Failure::new(Kind::Gone, format!("serve a daemon of session {session}: it is not open")));
+    };
+    if view.daemons.get(&daemon) != Some(&session) {
+        return Err(Failure::new(
+            Kind::NotFound,
+            format!("serve daemon {daemon} of session {session}: none was started here"),
+        ));
+    }
+    let AppFacts { wlm, app, host, node, nodes, size } = view.facts.clone();
+    Ok(Tell::Node(NodeFacts { wlm, app, host, node, nodes, size, dirs: dirs.clone() }))
+}
+
+fn answer_later(ask: &Ask, view: &View) -> Result<Tell, Failure> {
+    match ask {
+        Ask::Ranks => Ok(Tell::Ranks(view.ranks.clone())),
+        Ask::Hello { .. } => Err(Failure::new(Kind::Protocol, "serve a daemon that says hello twice")),
+    }
+}
+
+/// The other side of a connection.
+struct Client {
+    stream: UnixStream,
+    buffer: FrameBuffer,
+    patience: Duration,
+}
+
+impl Client {
+    /// The next question; `None` when the client has closed between two.
+    async fn next_ask(&mut self) -> Result<Option<Ask>, End> {
+        let garbage = |why: String| {
+            Failure::new(Kind::Protocol, format!("understand a daemon: {why}"))
+                .with_hint("use gantry's backend library to speak with the agent")
+        };
+        let mut chunk = [0; 1024];
+        loop {
+            if let Some(body) = self.buffer.pop().map_err(|error| garbage(error.to_string()))? {
+                return Ok(Some(decode(&body).map_err(|error| garbage(error.to_string()))?));
+            }
+            if self.buffer.pending_bytes() > MAX_ASK_BYTES {
+                return Err(garbage("its question is too long".into()).into());
+            }
+            match self.stream.read(&mut chunk).await? {
+                0 if self.buffer.is_empty() => return Ok(None),
+                0 => return Err(garbage("it closed inside a question".into()).into()),
+                count => self.buffer.push(&chunk[..count]).map_err(|error| garbage(error.to_string()))?,
+            }
+        }
+    }
+
+    async fn tell(&mut self, answer: &Tell) -> Result<(), End> {
+        let frame = encode(answer)
+            .map_err(|error| Failure::new(Kind::Unsupported, format!("answer a daemon: {error}")))?;
+        match timeout(self.patience, self.stream.write_all(&frame)).await {
+            Ok(written) => Ok(written?),
+            // Part of the answer may be on its way: a reason would be taken for more of it.
+            Err(_) => Err(End::Broken),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! Where on a node storage goes: the first place that can hold programs and start them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::storage::GANTRY_STAGE_DIR;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, faccessat};
+
+use super::Lookup;
+
+/// A directory below which apps' directories are made. Looked at once, by [`StageBase::choose`]; what changes afterwards shows when it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StageBase {
+    path: PathBuf,
+}
+
+impl StageBase {
+    /// The place that was asked for (by the tool, else by `GANTRY_STAGE_DIR`), or else the first of `TMPDIR`, `/tmp`, `/var/tmp` that is a
+    /// writable directory from which programs can be started. An empty variable counts as not set.
+    ///
+    /// # Errors
+    /// When the place that was asked for will not do (no other is tried), or none of the usual ones: with each one's reason.
+    pub(crate) fn choose(asked: Option<&Path>, env: Lookup<'_>) -> Result<Self, Failure> {
+        choose_by(asked, env, &look_at)
+    }
+
+    /// The directory's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A place that a test has made.
+    #[cfg(test)]
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+}
+
+/// Why a place will not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unfit {
+    NotAbsolute,
+    Separator,
+    Missing,
+    NotADirectory,
+    NotWritable,
+    NoExec,
+    Replaceable,
+    Unreadable(Errno),
+}
+
+impl Unfit {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::NotAbsolute | Self::Separator | Self::NotADirectory => Kind::Invalid,
+            Self::Missing => Kind::NotFound,
+            Self::NotWritable | Self::Replaceable | Self::Unreadable(_) => Kind::NoAccess,
+            Self::NoExec => Kind::Unsupported,
+        }
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::NotAbsolute => "give it as an absolute path",
+            Self::Separator => "name a directory without `:`, `;` and `$`, or a link to this one",
+            Self::Missing => "make the directory on every node, or name another",
+            Self::NotADirectory => "name a directory",
+            Self::NotWritable => "name a directory that you may write to on every node",
+            Self::NoExec => {
+                "tool daemons are started from it: name a directory on a file system mounted without noexec"
+            }
+            Self::Replaceable => "set its sticky bit (chmod +t), or name a directory of your own",
+            Self::Unreadable(_) => "name another directory",
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("not an absolute path"),
+            Self::Separator => {
+                f.write_str("has `:`, `;` or `$` in its path, which PATH or LD_LIBRARY_PATH cannot hold")
+            }
+            Self::Missing => f.write_str("missing"),
+            Self::NotADirectory => f.write_str("not a directory"),
+            Self::NotWritable => f.write_str("not writable"),
+            Self::NoExec => f.write_str("mounted noexec"),
+            Self::Replaceable => f.write_str(
+                "writable for everybody without the sticky bit: others could replace what is in it",
+            ),
+            Self::Unreadable(errno) => write!(f, "{}", errno.desc()),
+        }
+    }
+}
+
+type Probe<'a> = &'a dyn Fn(&Path) -> Result<(), Unfit>;
+
+/// The decision, with what is known of each place injected.
+fn choose_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<StageBase, Failure> {
+    let set = |name: &str| env(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+    let asked = asked
+        .map(|path| (path.to_owned(), "the directory asked for"))
+        .or_else(|| Some((set(GANTRY_STAGE_DIR)?, GANTRY_STAGE_DIR)));
+    if let Some((path, by)) = asked {
+        return match fit(&path, probe) {
+            Ok(()) => Ok(StageBase { path }),
+            Err(unfit) => {
+                Err(Failure::new(unfit.kind(), format!("use {} ({by}) for storage: {unfit}", path.display()))
+                    .with_hint(unfit.hint()))
+            }
+        };
+    }
+    let mut places: Vec<(PathBuf, &str)> =
+        set("TMPDIR").map(|path| (path, " (TMPDIR)")).into_iter().collect();
+    for usual in ["/tmp", "/var/tmp"] {
+        if places.iter().all(|(path, _)| path != Path::new(usual)) {
+            places.push((usual.into(), ""));
+        }
+    }
+    let mut reasons = Vec::new();
+    for (path, by) in places {
+        match fit(&path, probe) {
+            Ok(()) => return Ok(StageBase { path }),
+            Err(unfit) => reasons.push(format!("{}{by}: {unfit}", path.display())),
+        }
+    }
+    Err(Failure::new(Kind::NoAccess, format!("find a place for storage: {}", reasons.join("; ")))
+        .with_hint(format!("set {GANTRY_STAGE_DIR} to a writable directory on a file system without noexec")))
+}
+
+fn fit(path: &Path, probe: Probe<'_>) -> Result<(), Unfit> {
+    if !path.is_absolute() {
+        return Err(Unfit::NotAbsolute);
+    }
+    // The session's directories become parts of PATH and LD_LIBRARY_PATH; the loader takes `;` as a separator too and expands `$ORIGIN`.
+    if path.as_os_str().as_bytes().iter().any(|byte| b":;$".contains(byte)) {
+        return Err(Unfit::Separator);
+    }
+    probe(path)
+}
+
+/// What this machine says of a place.
+fn look_at(path: &Path) -> Result<(), Unfit> {
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(error) => {
+            return Err(match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOENT) => Unfit::Missing,
+                Some(Errno::ENOTDIR) => Unfit::NotADirectory,
+                other => Unfit::Unreadable(other.unwrap_or(Errno::UnknownErrno)),
+            });
+        }
+    };
+    if !meta.is_dir() {
+        return Err(Unfit::NotADirectory);
+    }
+    // Asks the kernel, which knows of access lists and read-only mounts.
+    let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
+    if faccessat(AT_FDCWD, path, wanted, AtFlags::AT_EACCESS).is_err() {
+        return Err(Unfit::NotWritable);
+    }
+    if statvfs(path).map_err(Unfit::Unreadable)?.flags().contains(FsFlags::ST_NOEXEC) {
+        return Err(Unfit::NoExec);
+    }
+    if meta.mode() & 0o1002 == 0o0002 { Err(Unfit::Replaceable) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const BAD: [(&str, Unfit); 5] = [
+        ("/missing", Unfit::Missing),
+        ("/file", Unfit::NotADirectory),
+        ("/ro", Unfit::NotWritable),
+        ("/noexec", Unfit::NoExec),
+        ("/open", Unfit::Replaceable),
+    ];
+
+    fn check(asked: Option<&str>, env: &[(&str, &str)], bad: &[(&str, Unfit)], expected: Result<&str, &str>) {
+        let lookup =
+            |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
+        let probe = |path: &Path| {
+            bad.iter().find(|(p, _)| Path::new(p) == path).map_or(Ok(()), |(_, unfit)| Err(*unfit))
+        };
+        let chosen = choose_by(asked.map(Path::new), &lookup, &probe);
+        match expected {
+            Ok(path) => assert_eq!(chosen.unwrap().path(), Path::new(path)),
+            Err(text) => {
+                let failure = chosen.unwrap_err();
+                assert!(failure.message().contains(text), "{failure} has no {text:?}");
+                assert!(failure.hint().is_some(), "{failure} has no hint");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_place_that_will_do_is_taken() {
+        let env = [(GANTRY_STAGE_DIR, "/stage"), ("TMPDIR", "/mine")];
+        check(Some("/asked"), &env, &BAD, Ok("/asked"));
+        check(None, &env, &BAD, Ok("/stage"));
+        check(None, &[(GANTRY_STAGE_DIR, ""), ("TMPDIR", "/mine")], &BAD, Ok("/mine"));
+        check(None, &[("TMPDIR", "")], &BAD, Ok("/tmp"));
+        check(None, &[], &BAD, Ok("/tmp"));
+        for (unfit, _) in BAD {
+            check(None, &[("TMPDIR", unfit)], &BAD, Ok("/tmp"));
+        }
+        check(None, &[("TMPDIR", "relative")], &BAD, Ok("/tmp"));
+        check(None, &[], &[("/tmp", Unfit::NoExec)], Ok("/var/tmp"));
+    }
+
+    #[test]
+    fn a_place_that_was_asked_for_is_not_replaced_by_another() {
+        for (path, unfit) in BAD {
+            let text = format!("use {path} (the directory asked for) for storage: {unfit}");
+            check(Some(path), &[(GANTRY_STAGE_DIR, "/stage")], &BAD, Err(&text));
+            let text = format!("use {path} (GANTRY_STAGE_DIR) for storage: {unfit}");
+            check(None, &[(GANTRY_STAGE_DIR, path), ("TMPDIR", "/mine")], &BAD, Err(&text));
+        }
+        check(Some("here"), &[], &BAD, Err("not an absolute path"));
+        check(Some("/a:b"), &[], &BAD, Err("has `:`"));
+        check(Some("/$HOME"), &[], &BAD, Err("has `:`"));
+    }
+
+    #[test]
+    fn when_no_place_will_do_every_reason_is_said() {
+        let bad = [("/mine", Unfit::NoExec), ("/tmp", Unfit::NotWritable), ("/var/tmp", Unfit::Missing)];
+        check(
+            None,
+            &[("TMPDIR", "/mine")],
+            &bad,
+            Err("/mine (TMPDIR): mounted noexec; /tmp: not writable; /var/tmp: missing"),
+        );
+        check(
+            None,
+            &[("TMPDIR", "/tmp")],
+            &bad,
+            Err("storage: /tmp (TMPDIR): not writable; /var/tmp: missing"),
+        );
+    }
+
+    #[test]
+    fn this_machine_tells_good_places_from_bad_ones() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        fs::create_dir(at("open")).unwrap();
+        fs::set_permissions(at("open"), PermissionsExt::from_mode(0o777)).unwrap();
+        fs::create_dir(at("sticky")).unwrap();
+        fs::set_permissions(at("sticky"), PermissionsExt::from_mode(0o1777)).unwrap();
+        assert_eq!(look_at(scratch.path()), Ok(()));
+        assert_eq!(look_at(&at("sticky")), Ok(()));
+        assert_eq!(look_at(&at("missing")), Err(Unfit::Missing));
+        assert_eq!(look_at(&at("file")), Err(Unfit::NotADirectory));
+        assert_eq!(look_at(&at("file/below")), Err(Unfit::NotADirectory));
+        assert_eq!(look_at(&at("open")), Err(Unfit::Replaceable));
+        // procfs takes no new files, not even root's.
+        assert!(matches!(look_at(Path::new("/proc/self")), Err(Unfit::NotWritable | Unfit::NoExec)));
+    }
+
+    #[test]
+    fn a_directory_without_write_permission_is_not_writable() {
+        if crate::testing::rerun_without_root(
+            "session::base::tests::a_directory_without_write_permission_is_not_writable",
+        ) {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o555)).unwrap();
+        assert_eq!(look_at(scratch.path()), Err(Unfit::NotWritable));
+    }
+
+    /// Mounts a file system in a mount namespace of a process of its own: it is gone with that process.
+    #[test]
+    fn a_place_mounted_noexec_is_recognised() {
+        const NAME: &str = "session::base::tests::a_place_mounted_noexec_is_recognised";
+        const PLACE: &str = "/mnt";
+        if std::env::args().any(|arg| arg == crate::testing::IN_NAMESPACE) {
+            assert_eq!(look_at(Path::new(PLACE)), Err(Unfit::NoExec));
+            return;
+        }
+        crate::testing::rerun_with_mount(NAME, &format!("mount -t tmpfs -o noexec,mode=0700 none {PLACE}"));
+    }
+}

@@ -1,0 +1,228 @@
+//! The lease of an app's directory: a file whose lock says that the owner lives, and whose text says who that is.
+//!
+//! The kernel drops the lock when the owner ends, however it ends, so no pid is ever asked whether it still means the same process. The text is
+//! for people, and for one question that the lock cannot answer. On a directory that several machines share, some file systems keep
+//! locks to one machine (Lustre with `localflock`): there, a lock that can be had proves nothing about an owner on another machine.
+//!
+//! A lease never exists under its name without its lock: it is made as `lease.new`, locked, written, and then renamed.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use gantry_shared::storage::LEASE_FILE;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
+use nix::unistd::geteuid;
+
+use crate::tree;
+
+/// The lease's name while it is made.
+pub(super) const NEW_LEASE: &str = "lease.new";
+
+/// A directory without a complete lease that was changed less than this ago is taken to be under construction.
+pub(super) const CONSTRUCTION: Duration = Duration::from_secs(60);
+
+/// Longer texts are not ours.
+const MAX_TEXT_BYTES: u64 = 4096;
+
+/// The lock of a lease, held until dropped.
+#[derive(Debug)]
+pub(super) struct Lease(Option<Flock<File>>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // The lock's own drop panics when the system refuses to unlock; closing the file would have done, so let it be.
+        if let Some(Err((lock, _))) = self.0.take().map(Flock::unlock) {
+            std::mem::forget(lock);
+        }
+    }
+}
+
+/// Who holds a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The process.
+    pub(super) pid: u32,
+    /// When it started, in clock ticks after boot: with the pid and the boot it names one process for ever.
+    pub(super) start: u64,
+    /// The kernel's id of this boot.
+    pub(super) boot: String,
+    /// The machine's name.
+    pub(super) host: String,
+}
+
+impl Owner {
+    /// This process.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub(super) fn this_process() -> io::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        let start = parse_start(&stat).ok_or_else(|| io::Error::other("no start time in /proc/self/stat"))?;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
+        Ok(Self { pid: std::process::id(), start, boot, host })
+    }
+
+    /// Whether a lock that we could take proves that this owner is dead: it lived on this kernel, or on this machine before it was started anew.
+    pub(super) fn is_judged_here(&self, here: &Self) -> bool {
+        self.boot == here.boot || self.host == here.host
+    }
+
+    fn build_text(&self) -> String {
+        format!("pid {}\nstart {}\nboot {}\nhost {}\n", self.pid, self.start, self.boot, self.host)
+    }
+}
+
+/// The owner in a lease's text; `None` when it is not complete.
+fn parse_owner(text: &str) -> Option<Owner> {
+    let mut lines = text.strip_suffix('\n')?.split('\n');
+    let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+    Some(Owner {
+        pid: field("pid")?.parse().ok()?,
+        start: field("start")?.parse().ok()?,
+        boot: field("boot")?.to_owned(),
+        host: field("host")?.to_owned(),
+    })
+}
+
+/// The start time in `/proc/PID/stat`: field 22, counted behind the command's name, which may have blanks and brackets.
+fn parse_start(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Makes the lease of a new directory and locks it for as long as the result lives.
+///
+/// # Errors
+/// When somebody else is at work in that directory (a sweep that took it for dead), or the file system fails or has no locks.
+pub(super) fn take(dir: impl AsFd) -> io::Result<Lease> {
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = File::from(openat(dir.as_fd(), NEW_LEASE, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    fchmod(&file, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let mut lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+    lock.write_all(Owner::this_process()?.build_text().as_bytes())?;
+    let lease = Lease(Some(lock));
+    renameat(dir.as_fd(), NEW_LEASE, dir.as_fd(), LEASE_FILE)?;
+    Ok(lease)
+}
+
+/// What a directory's lease says about its owner.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// The owner is dead. No other sweep touches the directory while we hold the lock.
+    Dead(Lease),
+    /// The owner lives, or cannot be judged from here, or the directory is being made.
+    Leave,
+}
+
+/// Judges the owner of an app's directory. `here` is this process, `now` the time.
+///
+/// # Errors
+/// When the lease cannot be read or locked; the directory must be left alone then.
+pub(super) fn judge(dir: impl AsFd, here: &Owner, now: SystemTime) -> io::Result<Verdict> {
+    let dir = dir.as_fd();
+    if let Some(file) = open(dir, LEASE_FILE, OFlag::empty())? {
+        return judge_lease(dir, file, here, now);
+    }
+    if !is_older_than_construction(dir, now)? {
+        return Ok(Verdict::Leave);
+    }
+    // Died before its lease was complete, or has stood still for a minute. By making `lease.new` ourselves we keep such an owner from going on:
+    // it makes that file only where there is none, and locks it before it goes further.
+    let Some(file) = open(dir, NEW_LEASE, OFlag::O_CREAT)? else { return Ok(Verdict::Leave) };
+    let Some(lease) = lock(file)? else { return Ok(Verdict::Leave) };
+    // It may have completed its lease between our two looks.
+    Ok(match tree::lstat(dir, LEASE_FILE) {
+        Err(Errno::ENOENT) => Verdict::Dead(lease),
+        _ => {
+            // Only our own empty file goes: a rename of the owner's took its name with it.
+            nix::unistd::unlinkat(dir, NEW_LEASE, nix::unistd::UnlinkatFlags::NoRemoveDir).ok();
+            Verdict::Leave
+        }
+    })
+}
+
+fn judge_lease(dir: impl AsFd, mut file: File, here: &Owner, now: SystemTime) -> io::Result<Verdict> {
+    let dir = dir.as_fd();
+    let mut text = String::new();
+    // What is not text is not a lease of ours, like one that is cut short.
+    let read = (&mut file).take(MAX_TEXT_BYTES).read_to_string(&mut text);
+    let Some(lease) = lock(file)? else { return Ok(Verdict::Leave) };
+    let judged = match read.ok().and_then(|_| parse_owner(&text)) {
+        Some(owner) => owner.is_judged_here(here),
+        // A machine that lost power may have kept the file and lost the text.
+        None => is_older_than_construction(dir, now)?,
+    };
+    Ok(if judged { Verdict::Dead(lease) } else { Verdict::Leave })
+}
+
+/// Opens a lease of ours: a regular file, never a link or a pipe.
+fn open(dir: impl AsFd, name: &str, extra: OFlag) -> io::Result<Option<File>> {
+    let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | extra;
+    let file = match openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let stat = fstat(&file)?;
+    if tree::is_kind(&stat, SFlag::S_IFREG) && stat.st_uid == geteuid().as_raw() {
+        Ok(Some(file))
+    } else {
+        Err(io::Error::other("its lease is not a file of ours"))
+    }
+}
+
+fn lock(file: File) -> io::Result<Option<Lease>> {
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(Lease(Some(lock)))),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, error)) => Err(error.into()),
+    }
+}
+
+fn is_older_than_construction(dir: impl AsFd, now: SystemTime) -> io::Result<bool> {
+    let changed = u64::try_from(fstat(dir)?.st_ctime).unwrap_or(0);
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
+    // A change in the future: the clocks differ, nothing is known.
+    Ok(now.duration_since(changed).is_ok_and(|age| age > CONSTRUCTION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_reads_back_and_anything_else_does_not() {
+        let owner = Owner { pid: 7, start: 99, boot: "b-1".into(), host: "n 1".into() };
+        let text = owner.build_text();
+        assert_eq!(parse_owner(&text), Some(owner));
+        for cut in 0..text.len() {
+            assert_eq!(parse_owner(&text[..cut]), None, "{:?}", &text[..cut]);
+        }
+        assert_eq!(parse_owner("pid x\nstart 1\nboot b\nhost h\n"), None);
+    }
+
+    #[test]
+    fn the_start_time_is_found_behind_any_name() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 21";
+        for name in ["cat", "a b", ") S 1 (", "((("] {
+            assert_eq!(parse_start(&format!("5 ({name}) {rest}")), Some(4242), "{name:?}");
+        }
+        assert_eq!(parse_start("5 (cat) S 1 2"), None);
+        let this = Owner::this_process().unwrap();
+        assert!(this.start > 0 && !this.boot.is_empty());
+    }
+
+    #[test]
+    fn an_owner_on_another_machine_is_not_judged() {
+        let owner = |boot: &str, host: &str| Owner { pid: 1, start: 1, boot: boot.into(), host: host.into() };
+        let here = owner("now", "n1");
+        assert!(owner("now", "n1").is_judged_here(&here), "same boot");
+        assert!(owner("before", "n1").is_judged_here(&here), "this machine, started anew");
+        assert!(owner("now", "container").is_judged_here(&here), "same kernel");
+        assert!(!owner("other", "n2").is_judged_here(&here), "another machine");
+    }
+}

@@ -1,0 +1,248 @@
+//! Cleaning up after agents that were killed: the next agent of the same user on that node removes what they left.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use gantry_shared::error::Failure;
+use gantry_shared::storage::parse_app_dir_name;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::geteuid;
+
+use super::StageBase;
+use super::app_dir::remove_leased;
+use super::lease::{self, Owner, Verdict};
+use crate::{failure, tree};
+
+/// A dead agent's directory, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    /// Where it was.
+    pub(crate) path: PathBuf,
+    /// Whether all of it could be removed.
+    pub(crate) outcome: Result<(), Failure>,
+}
+
+/// Removes the directories in `base` whose agents are dead. They are told by four things: the name is one that an agent gives, it is a
+/// directory (not a link to one) of our own user, and its lease can be locked. A directory without a lease is being made, until
+/// it has not been changed for a minute. A directory whose lease names another machine is left to that machine.
+///
+/// Two sweeps at once share the work: who has a lease's lock removes.
+pub(crate) fn sweep(base: &StageBase) -> Vec<Swept> {
+    sweep_at(base, SystemTime::now())
+}
+
+fn sweep_at(base: &StageBase, now: SystemTime) -> Vec<Swept> {
+    let path = base.path();
+    let listed = Owner::this_process().and_then(|here| {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let dir = open(path, flags, Mode::empty())?;
+        let names = tree::names(&dir)?;
+        Ok((here, dir, names))
+    });
+    let (here, dir, names) = match listed {
+        Ok(listed) => listed,
+        Err(error) => {
+            let outcome =
+                Err(failure::from_io(format_args!("look for dead sessions in {}", path.display()), &error));
+            return vec![Swept { path: path.to_owned(), outcome }];
+        }
+    };
+    let swept = |name: CString| {
+        let place = path.join(OsStr::from_bytes(name.to_bytes()));
+        let outcome = match sweep_one(dir.as_fd(), &name, &here, now) {
+            Ok(false) => return None,
+            Ok(true) => Ok(()),
+            Err(error) => {
+                Err(failure::from_io(format_args!("remove the dead session {}", place.display()), &error))
+            }
+        };
+        Some(Swept { path: place, outcome })
+    };
+    names.into_iter().filter(|name| is_app_dir_name(name)).filter_map(swept).collect()
+}
+
+fn is_app_dir_name(name: &CStr) -> bool {
+    name.to_str().is_ok_and(|name| parse_app_dir_name(name).is_some())
+}
+
+/// Whether it was dead, and is removed now.
+fn sweep_one(base: BorrowedFd<'_>, name: &CString, here: &Owner, now: SystemTime) -> io::Result<bool> {
+    let ours = |stat: &nix::sys::stat::FileStat| {
+        tree::is_kind(stat, SFlag::S_IFDIR) && stat.st_uid == geteuid().as_raw()
+    };
+    // Asked before it is opened: opening what is not ours can have effects, and refusals of it are no news.
+    match tree::lstat(base, &**name) {
+        Ok(stat) if ours(&stat) => {}
+        _ => return Ok(false),
+    }
+    let dir = match tree::open_dir(base, &**name) {
+        Ok(dir) => dir,
+        // Another sweep was faster.
+        Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // Asked again: it may have been replaced in between.
+    if !ours(&fstat(&dir)?) {
+        return Ok(false);
+    }
+    match lease::judge(&dir, here, now)? {
+        Verdict::Leave => Ok(false),
+        Verdict::Dead(lease) => remove_leased(base, dir.as_fd(), name, &lease).map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use gantry_shared::id::{AppId, SessionId};
+    use gantry_shared::storage::LEASE_FILE;
+
+    use super::super::AppDir;
+    use super::super::lease::NEW_LEASE;
+    use super::*;
+
+    fn app() -> AppId {
+        "3kx9w0fz".parse().unwrap()
+    }
+
+    fn in_two_minutes() -> SystemTime {
+        SystemTime::now() + Duration::from_secs(120)
+    }
+
+    /// What is swept of `base` at that time, by name; every removal must have worked.
+    fn swept(base: &Path, now: SystemTime) -> Vec<String> {
+        let swept = sweep_at(&StageBase::at(base), now);
+        let mut names: Vec<String> = swept
+            .into_iter()
+            .map(|swept| {
+                swept.outcome.unwrap();
+                swept.path.file_name().unwrap().to_str().unwrap().to_owned()
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A directory as a killed agent leaves it: complete, with nobody holding the lock.
+    fn dead(base: &Path, unique: &str, boot: &str, host: &str) -> PathBuf {
+        let path = base.join(format!("gantry-3kx9w0fz-{unique}"));
+        fs::create_dir_all(path.join("s1/bin")).unwrap();
+        fs::write(path.join("s1/bin/tool"), "x").unwrap();
+        fs::write(path.join(LEASE_FILE), format!("pid 1\nstart 1\nboot {boot}\nhost {host}\n")).unwrap();
+        path
+    }
+
+    #[test]
+    fn dead_directories_go_and_live_ones_stay() {
+        let scratch = tempfile::tempdir().unwrap();
+        let base = StageBase::at(scratch.path());
+        let here = Owner::this_process().unwrap();
+        let mut live = AppDir::create(&base, app()).unwrap();
+        let dirs = live.open_session(SessionId(1)).unwrap();
+        dead(scratch.path(), "killed", &here.boot, &here.host);
+        dead(scratch.path(), "reboot", "an-earlier-boot", &here.host);
+        let elsewhere = dead(scratch.path(), "remote", "another-boot", "another-host");
+
+        assert_eq!(
+            swept(scratch.path(), in_two_minutes()),
+            ["gantry-3kx9w0fz-killed", "gantry-3kx9w0fz-reboot"]
+        );
+        assert!(dirs.bin.exists() && elsewhere.join("s1/bin/tool").exists());
+        assert_eq!(swept(scratch.path(), in_two_minutes()), [""; 0]);
+        live.remove().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_being_made_is_left_for_a_minute() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        fs::create_dir(at("gantry-3kx9w0fz-nolock")).unwrap();
+        fs::create_dir(at("gantry-3kx9w0fz-halfwy")).unwrap();
+        fs::write(at("gantry-3kx9w0fz-halfwy").join(NEW_LEASE), "").unwrap();
+        fs::create_dir(at("gantry-3kx9w0fz-nocont")).unwrap();
+        fs::write(at("gantry-3kx9w0fz-nocont").join(LEASE_FILE), "").unwrap();
+        assert_eq!(swept(scratch.path(), SystemTime::now()), [""; 0]);
+        assert_eq!(swept(scratch.path(), SystemTime::now() - Duration::from_secs(3600)), [""; 0]);
+        assert_eq!(swept(scratch.path(), in_two_minutes()).len(), 3);
+    }
+
+    #[test]
+    fn an_owner_that_stands_still_before_its_lease_is_complete_is_not_robbed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("gantry-3kx9w0fz-slowly");
+        fs::create_dir(&path).unwrap();
+        let file = fs::File::create(path.join(NEW_LEASE)).unwrap();
+        let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock).unwrap();
+        assert_eq!(swept(scratch.path(), in_two_minutes()), [""; 0]);
+        assert!(path.join(NEW_LEASE).exists());
+        drop(lock);
+    }
+
+    #[test]
+    fn an_owner_that_wakes_during_a_sweep_fails_and_removes_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("gantry-3kx9w0fz-slowly");
+        fs::create_dir(&path).unwrap();
+        let dir = fs::File::open(&path).unwrap();
+        let here = Owner::this_process().unwrap();
+        let verdict = lease::judge(&dir, &here, in_two_minutes()).unwrap();
+        assert!(matches!(verdict, Verdict::Dead(_)));
+        assert_eq!(lease::take(&dir).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn what_is_not_an_agents_directory_of_ours_is_left_alone() {
+        let scratch = tempfile::tempdir().unwrap();
+        let here = Owner::this_process().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let target = dead(elsewhere.path(), "target", &here.boot, &here.host);
+        symlink(&target, scratch.path().join("gantry-3kx9w0fz-abcdef")).unwrap();
+        fs::write(scratch.path().join("gantry-3kx9w0fz-ghijkl"), "a file").unwrap();
+        for name in
+            ["gantry-mine", "gantry-3kx9w0fz", "my-gantry-3kx9w0fz-abcdef", "gantry-3kx9w0fz-abcdef.old"]
+        {
+            fs::create_dir(scratch.path().join(name)).unwrap();
+            fs::write(scratch.path().join(name).join(LEASE_FILE), "").unwrap();
+        }
+        if nix::unistd::geteuid().is_root() {
+            let foreign = dead(scratch.path(), "foreig", &here.boot, &here.host);
+            std::os::unix::fs::chown(&foreign, Some(65534), Some(65534)).unwrap();
+        }
+        let count = fs::read_dir(scratch.path()).unwrap().count();
+        assert_eq!(swept(scratch.path(), in_two_minutes()), [""; 0]);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), count);
+        assert!(target.join("s1/bin/tool").exists());
+    }
+
+    #[test]
+    fn a_lease_that_is_a_link_or_a_pipe_is_reported_and_nothing_is_touched() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("precious");
+        fs::write(&target, "x").unwrap();
+        let linked = scratch.path().join("gantry-3kx9w0fz-linked");
+        fs::create_dir(&linked).unwrap();
+        symlink(&target, linked.join(LEASE_FILE)).unwrap();
+        let piped = scratch.path().join("gantry-3kx9w0fz-aapipe");
+        fs::create_dir(&piped).unwrap();
+        nix::unistd::mkfifo(&piped.join(LEASE_FILE), Mode::S_IRWXU).unwrap();
+        let swept = sweep_at(&StageBase::at(scratch.path()), in_two_minutes());
+        assert_eq!(swept.iter().filter(|swept| swept.outcome.is_err()).count(), 2);
+        assert!(linked.exists() && piped.exists() && target.exists());
+    }
+
+    #[test]
+    fn a_base_that_cannot_be_read_is_said() {
+        let swept = sweep(&StageBase::at(Path::new("/nowhere")));
+        assert!(swept[0].outcome.as_ref().unwrap_err().message().contains("/nowhere"));
+    }
+}

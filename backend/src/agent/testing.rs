@@ -1,0 +1,47 @@
+//! What several test modules need.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Root may write anywhere, so tests of permissions prove nothing when root runs them. Runs the named test again as nobody, in a process of its
+/// own, and says `true`: it is done. Says `false` where the caller is not root.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
+pub(crate) fn rerun_without_root(test: &str) -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        return false;
+    }
+    let output = Command::new("/proc/self/exe")
+        .args(["--exact", test, "--nocapture"])
+        .current_dir("/")
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{test} as nobody: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    true
+}
+
+/// An argument that tells a test that it runs in a mount namespace of its own. The test runner takes it for a filter that matches nothing.
+pub(crate) const IN_NAMESPACE: &str = "in-a-namespace-of-its-own";
+
+/// Runs the named test again after `mount` (a shell command) in a mount namespace of its own. Prints why where that is not possible here.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
+pub(crate) fn rerun_with_mount(test: &str, mount: &str) {
+    let script = format!("{mount} && echo mounted && exec \"$0\" --exact {test} {IN_NAMESPACE} --nocapture");
+    let exe = std::env::current_exe().unwrap();
+    let output = match Command::new("unshare").args(["-m", "sh", "-c", &script]).arg(exe).output() {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: run unshare: {error}"),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if !text.contains("mounted") {
+        return println!("skipped: mount in a namespace: {errors}");
+    }
+    assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}{errors}");
+}

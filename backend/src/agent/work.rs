@@ -1,0 +1,473 @@
+//! The agent at work: one loop over orders, ends of processes and timers, with all state in one place.
+//!
+//! Everything that happens becomes an [`Event`]; [`Agent::handle`] deals with one at a time and never waits. What takes time (starting
+//! processes, reading files) runs beside it and comes back as an event.
+
+mod leaving;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::message::{Answer, Notice, Order, RankReport, Source, Ticket};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::daemons::Daemons;
+use crate::ending::{Ending, Scope};
+use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
+use crate::process::hold::{Hold, StartFailure, StartedRank};
+use crate::process::reaper::{Exited, Reaper};
+use crate::process::thread::RanksThread;
+use crate::ranks::{self, OurEnds, Ranks};
+use crate::service::{AppFacts, View};
+use crate::stdio::{self, Credits, Input, OpenStreams};
+use crate::storage::Storage;
+
+/// How long a rank's or a daemon's end waits for the rest of its output before it is told: something may still hold the pipe open.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
+
+/// How long ranks may take to start.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long daemons have by themselves once the app has ended without a frontend.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long daemons have between SIGTERM and SIGKILL when nobody says.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// From the overlay.
+    Incoming(Incoming),
+    /// A child of ours ended.
+    ChildEnded(Exited),
+    /// The output of a child that ended is through, or was waited for long enough.
+    OutputDone(i32, ExitStatus),
+    /// An adopted rank ended.
+    AdoptedEnded(Rank, ExitStatus),
+    /// Ranks were started, or not.
+    RanksStarted(RequestId, Vec<Rank>, Vec<OurEnds>, Result<Vec<StartedRank>, StartFailure>),
+    /// A daemon was started, or not.
+    DaemonStarted(crate::daemons::Start, Result<StartedRank, Failure>),
+    /// An order that ran beside the loop is answered.
+    Answered(Option<RequestId>, Result<Answer, Failure>),
+    /// A timer of an ending is due.
+    Due(Scope),
+    /// Somebody asked the agent itself to go.
+    AskedToGo,
+}
+
+/// What becomes of the app when the frontend is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// There are no ranks yet.
+    None,
+    /// We started the ranks: they end with the frontend.
+    Launched,
+    /// They ran before us: they are left as they were found.
+    Attached,
+    /// The frontend has let go: ranks go on, and we stay until they have ended.
+    Detached,
+}
+
+/// All that the agent knows.
+pub(crate) struct Agent {
+    ticket: Ticket,
+    node: NodeId,
+    nodes: u32,
+    size: u32,
+    up: Uplink,
+    thread: std::rc::Rc<RanksThread>,
+    nofile: Option<(u64, u64)>,
+    claim: Claim,
+    started_here: bool,
+    ranks: Ranks,
+    daemons: Daemons,
+    storage: Storage,
+    credits: Credits,
+    stdin: BTreeMap<Rank, Input>,
+    streams: BTreeMap<i32, OpenStreams>,
+    /// Of processes that have ended: what their pipes hold is still to be taken.
+    last_output: Vec<OpenStreams>,
+    bulk: BulkReceiver,
+    endings: Vec<Ending>,
+    events: mpsc::UnboundedSender<Event>,
+    to_own: Vec<i32>,
+    starting: usize,
+    view: watch::Sender<View>,
+}
+
+/// Serves until the app is over on this node, and leaves nothing behind. To be called in a local set.
+///
+/// # Errors
+/// What the agent needs of the system is not to be had.
+pub(crate) async fn serve(ticket: Ticket, joined: Joined, nofile: Option<(u64, u64)>) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
+    let mut reaper = Reaper::new().map_err(failed)?;
+    reaper.adopt_orphans().map_err(failed)?;
+    let mut asked_to_go = signal(SignalKind::terminate()).map_err(failed)?;
+    let (events, mut happened) = mpsc::unbounded_channel();
+    let facts = AppFacts {
+        wlm: ticket.wlm.clone(),
+        app: ticket.app,
+        host: ticket.host.clone(),
+        node: joined.node,
+        nodes: joined.nodes,
+        size: 0,
+    };
+    let view = View { facts, ranks: Vec::new(), sessions: BTreeMap::new(), daemons: BTreeMap::new() };
+    let storage = Storage::new(ticket.app, ticket.stage_base.clone());
+    let mut agent = Agent {
+        ticket,
+        node: joined.node,
+        nodes: joined.nodes,
+        size: 0,
+        up: joined.up,
+        thread: std::rc::Rc::new(RanksThread::spawn().map_err(failed)?),
+        nofile,
+        claim: Claim::None,
+        started_here: false,
+        ranks: Ranks::default(),
+        daemons: Daemons::default(),
+        storage,
+        credits: Credits::default(),
+        stdin: BTreeMap::new(),
+        streams: BTreeMap::new(),
+        last_output: Vec::new(),
+        bulk: BulkReceiver::default(),
+        endings: Vec::new(),
+        events,
+        to_own: Vec::new(),
+        starting: 0,
+        view: watch::Sender::new(view),
+    };
+    let mut inputs = joined.inputs;
+    let mut connected = true;
+    while !agent.is_done() {
+        let event = tokio::select! {
+            // Ends of children first: a pid that is known to have ended is never signalled.
+            biased;
+            exited = reaper.next() => Event::ChildEnded(exited),
+            Some(event) = happened.recv() => event,
+            input = inputs.recv(), if connected => match input {
+                Some(input) => Event::Incoming(input),
+                None => {
+                    connected = false;
+                    Event::Incoming(Incoming::Gone { orderly: false, reason: "the overlay ended".to_owned() })
+                }
+            },
+            _ = asked_to_go.recv() => Event::AskedToGo,
+        };
+        // All that have been waited for, before one of them is dealt with: what follows from it must not reach a stranger.
+        reaper.collected().for_each(|pid| agent.reaped(pid));
+        agent.handle(event);
+        agent.to_own.drain(..).for_each(|pid| reaper.own(pid));
+    }
+    agent.leave(inputs).await;
+    Ok(())
+}
+
+impl Agent {
+    /// The one place where things happen.
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Incoming(Incoming::Order { request, order }) => self.obey(request, order),
+            Event::Incoming(Incoming::Bulk(piece)) => self.take_piece(&piece),
+            Event::Incoming(Incoming::Gone { orderly, reason }) => self.frontend_gone(orderly, &reason),
+            Event::ChildEnded(exited) => self.child_ended(exited),
+            Event::OutputDone(pid, status) => self.tell_end(pid, status),
+            Event::AdoptedEnded(rank, status) => self.rank_ended(rank, status),
+            Event::RanksStarted(request, ranks, ends, result) => {
+                self.starting -= 1;
+                let answer = self.take_ranks(&ranks, ends, result);
+                self.answer(Some(request), answer.map(Answer::Ranks));
+            }
+            Event::DaemonStarted(start, result) => {
+                self.starting -= 1;
+                self.take_daemon(start, result);
+            }
+            Event::Answered(request, answer) => self.answer(request, answer),
+            Event::Due(scope) => self.advance(&scope, true),
+            Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
+        }
+        self.check_endings();
+        self.show();
+    }
+
+    fn obey(&mut self, request: Option<RequestId>, order: Order) {
+        let answer = match order {
+            Order::StartRanks(order) => match self.start_ranks(request, order) {
+                Ok(()) => return,
+                Err(failure) => Err(failure),
+            },
+            Order::AdoptRanks(order) => self.adopt(&order).map(Answer::Ranks),
+            Order::Release => self.ranks.release().map(|()| Answer::Done),
+            Order::Signal { signal, ranks } => {
+                self.ranks.signal(ranks.as_ref(), signal).map(|()| Answer::Done)
+            }
+            Order::OpenSession { session } => self.open_session(session),
+            Order::CloseSession { session, grace } => return self.close_session(request, session, grace),
+            Order::Provide { session, entries } => {
+                let events = self.events.clone();
+                let done = move |answer| drop(events.send(Event::Answered(request, answer)));
+                return self.storage.provide(session, entries, done);
+            }
+            Order::StartDaemon(order) => match self.start_daemon(request, order) {
+                Ok(()) => return,
+                Err(failure) => Err(failure),
+            },
+            Order::SignalDaemon { daemon, signal } => {
+                self.daemons.signal(daemon, signal).map(|()| Answer::Done)
+            }
+            Order::Stdin { rank, bytes } => {
+                if let Some(input) = self.stdin.get(&rank) {
+                    input.push(bytes.0);
+                }
+                return;
+            }
+            Order::OutputCredit { daemon, bytes } => return self.credits.give(daemon, bytes),
+            Order::Detach => {
+                self.claim = Claim::Detached;
+                Ok(Answer::Done)
+            }
+            Order::Leave { patience, grace } => {
+                if self.claim == Claim::Detached && self.started_here {
+                    // It was to be let go, but not every node heard of it, or its owner did not wait.
+                    self.claim = Claim::Launched;
+                }
+                return self.end_all(request, patience, grace);
+            }
+            Order::Ping => Ok(Answer::Done),
+            Order::Sink { stream } => return self.bulk.expect(stream, request),
+        };
+        self.answer(request, answer);
+    }
+
+    fn answer(&self, request: Option<RequestId>, answer: Result<Answer, Failure>) {
+        match (request, answer) {
+            (Some(request), answer) => self.up.answer(request, answer),
+            (None, Ok(_)) => {}
+            (None, Err(failure)) => tracing::warn!(%failure, "an order that wants no answer failed"),
+        }
+    }
+
+    fn take_piece(&mut self, piece: &crate::overlay::Piece) {
+        if let Some((request, answer)) = self.bulk.take(piece) {
+            self.answer(request, answer);
+        }
+    }
+
+    fn start_ranks(
+        &mut self,
+        request: Option<RequestId>,
+        order: gantry_shared::wire::message::StartRanks,
+    ) -> Result<(), Failure> {
+        let request =
+            request.ok_or_else(|| Failure::new(Kind::Protocol, "ranks are to be started and nobody asks"))?;
+        self.claim_app(Claim::Launched, order.size)?;
+        self.started_here = true;
+        let mine = order.layout.get(self.node.index());
+        let mine: Vec<Rank> = mine.map(|ranks| ranks.iter().collect()).unwrap_or_default();
+        let specs = ranks::build_specs(&order, &mine, self.ticket.app, self.node, self.nofile)?;
+        let (specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
+        let hold = if order.hold { Hold::AtEntry } else { Hold::No };
+        let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
+        self.starting += 1;
+        tokio::task::spawn_local(async move {
+            let result = thread.start(specs, hold, Instant::now() + START_DEADLINE).await;
+            // The loop takes events until it leaves, and it does not leave while something is starting.
+            drop(events.send(Event::RanksStarted(request, mine, ends, result)));
+        });
+        Ok(())
+    }
+
+    fn take_ranks(
+        &mut self,
+        ranks: &[Rank],
+        ends: Vec<OurEnds>,
+        result: Result<Vec<StartedRank>, StartFailure>,
+    ) -> Result<Vec<RankReport>, Failure> {
+        let started = result.map_err(|failure| ranks::start_failure(&failure))?;
+        let pids: Vec<i32> = started.iter().map(|it| it.process.pid).collect();
+        self.to_own.extend(&pids);
+        let reports = self.ranks.started(ranks, started)?;
+        for ((rank, pid), ends) in ranks.iter().zip(pids).zip(ends) {
+            self.connect(Source::Rank(*rank), pid, ends)?;
+        }
+        if self.endings.iter().any(|ending| ending.scope == Scope::All) {
+            // The end was ordered while they were starting.
+            self.kill_ranks();
+        }
+        Ok(reports)
+    }
+
+    /// Connects a process's pipes.
+    fn connect(&mut self, source: Source, pid: i32, ends: OurEnds) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| crate::failure::from_io("connect a process's pipes", &error);
+        if let Some((stdout, stderr)) = ends.output {
+            let streams =
+                stdio::forward(source, stdout, stderr, &mut self.credits, &self.up).map_err(failed)?;
+            self.streams.insert(pid, streams);
+        }
+        if let (Some(stdin), Source::Rank(rank)) = (ends.stdin, source) {
+            self.stdin.insert(rank, Input::start(rank, stdin, self.up.clone()).map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    fn adopt(
+        &mut self,
+        order: &gantry_shared::wire::message::AdoptRanks,
+    ) -> Result<Vec<RankReport>, Failure> {
+        self.claim_app(Claim::Attached, order.size)?;
+        let reports = self.ranks.adopt(ranks::adoption_of(order, self.node.index()))?;
+        for (rank, adopted) in self.ranks.adopted() {
+            let events = self.events.clone();
+            tokio::task::spawn_local(async move {
+                let status = adopted.ended().await.unwrap_or(ExitStatus::Unknown);
+                // Nobody listens any more when the agent has left.
+                drop(events.send(Event::AdoptedEnded(rank, status)));
+            });
+        }
+        Ok(reports)
+    }
+
+    fn claim_app(&mut self, claim: Claim, size: u32) -> Result<(), Failure> {
+        if self.claim != Claim::None {
+            return Err(Failure::new(Kind::Protocol, "this agent has its ranks already"));
+        }
+        self.claim = claim;
+        self.size = size;
+        Ok(())
+    }
+
+    fn open_session(&mut self, session: SessionId) -> Result<Answer, Failure> {
+        self.refuse_while_ending()?;
+        let dirs = self.storage.open_session(session, || self.view.subscribe())?;
+        Ok(Answer::Session(dirs.root.into_os_string()))
+    }
+
+    fn start_daemon(
+        &mut self,
+        request: Option<RequestId>,
+        order: gantry_shared::wire::message::StartDaemon,
+    ) -> Result<(), Failure> {
+        self.refuse_while_ending()?;
+        let dirs = self.storage.dirs(order.session)?;
+        let site = crate::daemons::site::Site {
+            dirs: &dirs,
+            app: self.ticket.app,
+            node: self.node,
+            socket: &self.storage.socket()?,
+            base_env: &[],
+        };
+        let (start, spec) = crate::daemons::prepare(request, &order, &site, &self.ticket.host, self.nofile)?;
+        // A daemon may ask its agent at once: it is in the view before it runs.
+        self.daemons.expect(&start);
+        self.show();
+        let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
+        self.starting += 1;
+        tokio::task::spawn_local(async move {
+            let started = thread.start(vec![spec], Hold::No, Instant::now() + START_DEADLINE).await;
+            let result = match started {
+                Ok(mut started) => {
+                    started.pop().ok_or_else(|| Failure::new(Kind::Protocol, "no daemon was started"))
+                }
+                Err(failure) => Err(ranks::start_failure(&failure)),
+            };
+            // The loop takes events until it leaves, and it does not leave while something is starting.
+            drop(events.send(Event::DaemonStarted(start, result)));
+        });
+        Ok(())
+    }
+
+    fn take_daemon(&mut self, start: crate::daemons::Start, result: Result<StartedRank, Failure>) {
+        let crate::daemons::Start { request, daemon, ends, .. } = start;
+        let answer = match result {
+            Ok(started) => {
+                let pid = started.process.pid;
+                self.to_own.push(pid);
+                self.daemons.started(daemon, pid);
+                let connected = self.connect(Source::Daemon(daemon), pid, ends);
+                connected.and_then(|()| ranks::to_pid(pid)).map(Answer::Daemon)
+            }
+            Err(failure) => {
+                self.daemons.forget(daemon);
+                Err(failure)
+            }
+        };
+        self.answer(request, answer);
+        // If its session was to end meanwhile, this one goes with it.
+        for scope in self.endings.iter().map(|ending| ending.scope.clone()).collect::<Vec<_>>() {
+            self.advance(&scope, false);
+        }
+    }
+
+    fn child_ended(&mut self, Exited { pid, status }: Exited) {
+        // From here on nobody signals that pid: the kernel may give it to somebody else.
+        if self.ranks.of_pid(pid).is_none() && self.daemons.of_pid(pid).is_none() {
+            return;
+        }
+        self.reaped(pid);
+        let Some(mut streams) = self.streams.remove(&pid) else { return self.tell_end(pid, status) };
+        if *streams.borrow() == 0 {
+            return self.tell_end(pid, status);
+        }
+        self.last_output.retain(|streams| *streams.borrow() > 0);
+        self.last_output.push(streams.clone());
+        let events = self.events.clone();
+        tokio::task::spawn_local(async move {
+            // Through, or held open by somebody whom the process left behind.
+            drop(tokio::time::timeout(LAST_OUTPUT, streams.wait_for(|open| *open == 0)).await);
+            // Nobody listens any more when the agent has left.
+            drop(events.send(Event::OutputDone(pid, status)));
+        });
+    }
+
+    fn reaped(&mut self, pid: i32) {
+        self.daemons.reaped(pid);
+        self.ranks.reaped(pid);
+    }
+
+    /// Tells the frontend that a child has ended.
+    fn tell_end(&mut self, pid: i32, status: ExitStatus) {
+        if let Some(daemon) = self.daemons.of_pid(pid) {
+            self.daemons.forget(daemon);
+            self.credits.forget_ended();
+            self.up.notice(Notice::DaemonExited { daemon, status });
+        } else if let Some(rank) = self.ranks.of_pid(pid) {
+            self.rank_ended(rank, status);
+        }
+    }
+
+    fn rank_ended(&mut self, rank: Rank, status: ExitStatus) {
+        if self.ranks.exited(rank, status) {
+            self.stdin.remove(&rank);
+            self.up.notice(Notice::RankExited { rank, status });
+        }
+        if self.claim == Claim::Detached && self.ranks.all_over() {
+            self.end_all(None, PATIENCE, GRACE);
+        }
+    }
+
+    /// Brings what daemons see up to date.
+    fn show(&self) {
+        let (ranks, sessions, daemons) = (self.ranks.view(), self.storage.sessions(), self.daemons.view());
+        self.view.send_if_modified(|view| {
+            let changed = view.ranks != ranks
+                || view.sessions != sessions
+                || view.daemons != daemons
+                || view.facts.size != self.size;
+            if changed {
+                (view.ranks, view.sessions, view.daemons) = (ranks, sessions, daemons);
+                (view.facts.size, view.facts.nodes) = (self.size, self.nodes);
+            }
+            changed
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! How the agent's work ends: sessions, everything, and the last steps out of the door.
+
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{RequestId, SessionId};
+use gantry_shared::wire::message::{Answer, Order};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Agent, Claim, Event, GRACE};
+use crate::ending::{Ending, Scope, Step};
+use crate::overlay::Input as Incoming;
+use crate::stdio::OpenStreams;
+
+/// How long the agent waits for output to be taken before it leaves.
+const LAST_CREDIT: Duration = Duration::from_secs(5);
+
+impl Agent {
+    pub(super) fn frontend_gone(&mut self, orderly: bool, reason: &str) {
+        tracing::info!(orderly, reason, claim = ?self.claim, "the frontend is gone");
+        self.credits.drop_everything();
+        // Nobody writes to them any more: they read the end of their input.
+        self.stdin.clear();
+        if self.claim == Claim::Detached && !self.ranks.all_over() {
+            return;
+        }
+        self.end_all(None, Duration::ZERO, GRACE);
+    }
+
+    pub(super) fn close_session(&mut self, request: Option<RequestId>, session: SessionId, grace: Duration) {
+        if let Err(failure) = self.storage.dirs(session) {
+            return self.answer(request, Err(failure));
+        }
+        self.begin(Ending::new(Scope::Session(session), request, Instant::now(), Duration::ZERO, grace));
+    }
+
+    /// Begins the end of everything on this node.
+    pub(super) fn end_all(&mut self, request: Option<RequestId>, patience: Duration, grace: Duration) {
+        if self.started_here && self.claim != Claim::Detached {
+            self.kill_ranks();
+        }
+        self.begin(Ending::new(Scope::All, request, Instant::now(), patience, grace));
+    }
+
+    pub(super) fn kill_ranks(&self) {
+        if let Err(failure) = self.ranks.signal(None, gantry_shared::signal::Signal::KILL) {
+            tracing::warn!(%failure, "killing ranks");
+        }
+    }
+
+    pub(super) fn begin(&mut self, ending: Ending) {
+        let scope = ending.scope.clone();
+        if let Some(running) = self.endings.iter_mut().find(|it| it.scope == scope) {
+            // A second request joins the first and may hasten it.
+            running.join(ending);
+        } else {
+            self.endings.push(ending);
+        }
+        self.advance(&scope, false);
+    }
+
+    /// Takes an ending as far as it goes now: asks daemons to end, or makes them.
+    pub(super) fn advance(&mut self, scope: &Scope, due: bool) {
+        let Some(ending) = self.endings.iter_mut().find(|it| it.scope == *scope) else { return };
+        match ending.step(Instant::now(), due) {
+            Step::Wait => {}
+            Step::Signal(signal) => self.daemons.signal_scope(scope, signal),
+        }
+        if let Some(until) = ending.deadline() {
+            let (events, scope) = (self.events.clone(), scope.clone());
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep_until(until).await;
+                // Nobody listens any more when the agent has left.
+                drop(events.send(Event::Due(scope)));
+            });
+        }
+    }
+
+    /// Finishes session endings whose daemons have gone.
+    pub(super) fn check_endings(&mut self) {
+        let daemons = &self.daemons;
+        let done = |ending: &mut Ending| ending.scope != Scope::All && !daemons.any_in(&ending.scope);
+        let finished: Vec<Ending> = self.endings.extract_if(.., done).collect();
+        for ending in finished {
+            let Scope::Session(session) = ending.scope else { continue };
+            let events = self.events.clone();
+            self.storage.close_session(session, move |answer| {
+                for request in ending.requests {
+                    // Nobody listens any more when the agent has left.
+                    drop(events.send(Event::Answered(Some(request), answer.clone())));
+                }
+            });
+        }
+    }
+
+    pub(super) fn refuse_while_ending(&self) -> Result<(), Failure> {
+        if self.endings.iter().any(|ending| ending.scope == Scope::All) {
+            return Err(ending());
+        }
+        Ok(())
+    }
+
+    /// Whether the end of everything has come to its end.
+    pub(super) fn is_done(&self) -> bool {
+        let ending = self.endings.iter().any(|ending| ending.scope == Scope::All);
+        let ranks = !self.started_here || self.ranks.all_over() || self.claim == Claim::None;
+        ending && self.starting == 0 && ranks && !self.daemons.any_in(&Scope::All)
+    }
+
+    /// Nothing runs any more: clears up, answers, and says goodbye.
+    pub(super) async fn leave(mut self, inputs: mpsc::UnboundedReceiver<Incoming>) {
+        crate::process::end_orphans().await;
+        self.pass_last_output(inputs).await;
+        if let Ok(thread) = std::rc::Rc::try_unwrap(self.thread) {
+            thread.close();
+        }
+        let removed = self.storage.remove().await;
+        if self.endings.iter().all(|ending| ending.requests.is_empty()) {
+            // Whoever is still there takes a goodbye for what it has asked for.
+            self.up.leaving_unasked("its agent was asked to go");
+        }
+        for request in self.endings.into_iter().flat_map(|ending| ending.requests) {
+            self.up.answer(request, removed.clone().map(|()| Answer::Done));
+        }
+        self.up.close().await;
+    }
+
+    /// Waits until what the ended processes wrote has been taken, 5 s at most. Nothing but credit counts any more.
+    pub(super) async fn pass_last_output(&mut self, mut inputs: mpsc::UnboundedReceiver<Incoming>) {
+        let streams =
+            std::mem::take(&mut self.streams).into_values().chain(std::mem::take(&mut self.last_output));
+        let streams: Vec<OpenStreams> = streams.collect();
+        let through = async {
+            for mut streams in streams {
+                drop(streams.wait_for(|open| *open == 0).await);
+            }
+        };
+        let through = tokio::time::timeout(LAST_CREDIT, through);
+        tokio::pin!(through);
+        loop {
+            let input = tokio::select! {
+                biased;
+                _ = &mut through => return,
+                input = inputs.recv() => input,
+            };
+            match input {
+                Some(Incoming::Order { order: Order::OutputCredit { daemon, bytes }, .. }) => {
+                    self.credits.give(daemon, bytes);
+                }
+                Some(Incoming::Order { request, .. }) => self.answer(request, Err(ending())),
+                Some(Incoming::Bulk(_)) => {}
+                Some(Incoming::Gone { .. }) => self.credits.drop_everything(),
+                None => {
+                    self.credits.drop_everything();
+                    drop(through.await);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn ending() -> Failure {
+    Failure::new(Kind::Gone, "the app is ending on this node")
+}

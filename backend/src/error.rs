@@ -1,0 +1,98 @@
+//! What can go wrong for a daemon, sorted by what it can do about it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::wire::frame::FrameError;
+
+/// Why a daemon could not learn about its node.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This process was not started as a tool daemon. The tool may have a mode of its own for that.
+    #[error("find this node's agent: not started by gantry ({variable} is not set)")]
+    NotStartedByGantry {
+        /// The variable that every tool daemon has.
+        variable: &'static str,
+    },
+    /// Somebody between the agent and this process has changed a variable that gantry set.
+    #[error("find this node's agent: {variable} is {value:?}, which gantry does not set")]
+    BadEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// What it has; empty when it is missing although another one is set.
+        value: OsString,
+    },
+    /// No agent listens: it has ended, or this process sees another file system than the agent (a container). The session is over.
+    #[error("reach this node's agent at {}", .socket.display())]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The socket belongs to another user. Nothing it says is to be believed; see who runs this process.
+    #[error("trust the agent at {}: it belongs to user {found}, this process to user {expected}", .socket.display())]
+    ForeignAgent {
+        /// The socket.
+        socket: PathBuf,
+        /// Whose it is.
+        found: u32,
+        /// Who we are.
+        expected: u32,
+    },
+    /// The agent did not answer in time. The node is overloaded, or the agent is stopped: connect again, with a later deadline.
+    #[error("{phase}: no answer in {} s", .after.as_secs_f64())]
+    TimedOut {
+        /// What was being done.
+        phase: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The agent refused, and says why; its hint says what to do.
+    #[error("get an answer from this node's agent")]
+    Refused(#[source] Failure),
+    /// The agent does not speak as it should. See whether the library and the agent are of the same release.
+    #[error("understand this node's agent")]
+    Protocol(#[source] FrameError),
+    /// The agent answered something else than what was asked, or the connection had failed before.
+    #[error("ask this node's agent: {reason}")]
+    Unusable {
+        /// What is wrong with the connection.
+        reason: &'static str,
+    },
+    /// The connection broke: the agent has ended, and the session with it. Clean up and leave.
+    #[error("ask this node's agent: the connection is lost")]
+    Lost(#[source] Option<io::Error>),
+}
+
+impl Error {
+    /// What can be done about it, in the terms that all of gantry's errors share.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NotStartedByGantry { .. } => Kind::NotFound,
+            Self::BadEnvironment { .. } => Kind::Invalid,
+            Self::Unreachable { .. } => Kind::Gone,
+            Self::ForeignAgent { .. } => Kind::NoAccess,
+            Self::TimedOut { .. } => Kind::TimedOut,
+            Self::Refused(failure) => failure.kind(),
+            Self::Protocol(_) => Kind::Protocol,
+            Self::Unusable { .. } | Self::Lost(_) => Kind::Lost,
+        }
+    }
+
+    /// What the user can do about it, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::NotStartedByGantry { .. } => Some("start this program as a tool daemon of a session"),
+            Self::BadEnvironment { .. } => Some("keep the variables that begin with GANTRY_ as they are"),
+            Self::Refused(failure) => failure.hint(),
+            _ => None,
+        }
+    }
+}

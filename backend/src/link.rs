@@ -1,0 +1,126 @@
+//! The connection to the agent: one question, one answer, each with a deadline.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gantry_shared::wire::backend::{Ask, Tell};
+use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{PeerCredentials, SendTimeout};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, getsockopt, send, setsockopt, socket,
+};
+use nix::sys::time::TimeVal;
+use nix::unistd::geteuid;
+
+use crate::Error;
+use crate::socket_path::SocketPath;
+
+/// A connection on which every answer belongs to the last question. It is dropped after the first error.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: UnixStream,
+}
+
+impl Link {
+    /// Connects to the agent and sees that it is one of our own user.
+    pub(crate) fn connect(path: &Path, deadline: Duration) -> Result<Self, Error> {
+        let stream = open(path, deadline).map_err(|source| match source.kind() {
+            io::ErrorKind::TimedOut => {
+                Error::TimedOut { phase: "connect to this node's agent", after: deadline }
+            }
+            _ => Error::Unreachable { socket: path.to_owned(), source },
+        })?;
+        // The kernel noted who called listen(2); that cannot be forged.
+        let found = getsockopt(&stream, PeerCredentials)
+            .map_err(|error| Error::Unreachable { socket: path.to_owned(), source: error.into() })?
+            .uid();
+        let expected = geteuid().as_raw();
+        if found == expected {
+            Ok(Self { stream })
+        } else {
+            Err(Error::ForeignAgent { socket: path.to_owned(), found, expected })
+        }
+    }
+
+    /// Asks and waits for the answer. After an error, or a refusal, which comes as one, the agent hears no more of us.
+    pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, deadline: Duration) -> Result<Tell, Error> {
+        let mut stream = Timed { stream: &self.stream, until: Instant::now() + deadline };
+        let frame = encode(ask).map_err(Error::Protocol)?;
+        let written = stream.write_all(&frame);
+        // Who refuses us closes at once: then nothing can be written any more, and yet there is a reason to be read.
+        let answer = match (read_frame(&mut stream), written) {
+            (Ok(Some(body)), _) => decode(&body).map_err(Error::Protocol)?,
+            (_, Err(error)) | (Err(FrameError::Io(error)), Ok(())) => {
+                return Err(if error.kind() == io::ErrorKind::TimedOut {
+                    Error::TimedOut { phase, after: deadline }
+                } else {
+                    Error::Lost(Some(error))
+                });
+            }
+            (Ok(None) | Err(FrameError::Cut), Ok(())) => return Err(Error::Lost(None)),
+            (Err(error), Ok(())) => return Err(Error::Protocol(error)),
+        };
+        match answer {
+            Tell::Refused(failure) => Err(Error::Refused(failure)),
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn open(path: &Path, deadline: Duration) -> io::Result<UnixStream> {
+    let until = Instant::now() + deadline;
+    let short = SocketPath::new(path)?;
+    let address = UnixAddr::new(short.as_path())?;
+    let fd: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    loop {
+        // While the agent's queue is full, connect(2) waits; the limit for that is the one for sending.
+        let left = i64::try_from(time_left(until)?.as_micros()).unwrap_or(i64::MAX);
+        setsockopt(&fd, SendTimeout, &TimeVal::new(left / 1_000_000, left % 1_000_000))?;
+        match connect(fd.as_raw_fd(), &address) {
+            Ok(()) => return Ok(UnixStream::from(fd)),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn time_left(until: Instant) -> io::Result<Duration> {
+    match until.saturating_duration_since(Instant::now()) {
+        left if left < Duration::from_micros(1) => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
+}
+
+/// A stream of which all reads and writes together have one deadline.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(time_left(self.until)?))?;
+        self.stream.read(buffer).map_err(timed_out)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(time_left(self.until)?))?;
+        // Without the flag a vanished agent would kill a daemon that is no Rust program, by SIGPIPE.
+        send(self.stream.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL).map_err(|error| timed_out(error.into()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! A daemon's view of its node: connected once, then asked.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gantry_shared::id::{AppId, DaemonId, NodeId, Rank, SessionId};
+use gantry_shared::storage::{GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_SESSION};
+use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
+
+use crate::Error;
+use crate::link::Link;
+
+/// How long [`Backend::connect`] and every question after it may take.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where a daemon's agent is, and who the daemon is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The agent's socket.
+    pub socket: PathBuf,
+    /// The session that the daemon belongs to.
+    pub session: SessionId,
+    /// The order that started the daemon.
+    pub daemon: DaemonId,
+}
+
+impl Address {
+    /// The address in the environment of this process.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment is how a daemon gets its address; this is the only place that reads it"
+    )]
+    fn from_environment() -> Result<Self, Error> {
+        parse_address(&|name| std::env::var_os(name))
+    }
+}
+
+fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Error> {
+    let socket = env(GANTRY_BACKEND_SOCKET)
+        .filter(|value| !value.is_empty())
+        .ok_or(Error::NotStartedByGantry { variable: GANTRY_BACKEND_SOCKET })?;
+    // With a socket but without these, it was started by gantry and something has gone wrong since.
+    let number = |variable| {
+        let value = env(variable).unwrap_or_default();
+        let parsed = value.to_str().and_then(|text| text.parse().ok());
+        parsed.ok_or(Error::BadEnvironment { variable, value })
+    };
+    Ok(Address {
+        socket: socket.into(),
+        session: SessionId(number(GANTRY_SESSION)?),
+        daemon: DaemonId(number(GANTRY_DAEMON)?),
+    })
+}
+
+/// A tool daemon's connection to its node's agent.
+///
+/// What cannot change is learned when connecting; ranks are asked for anew each time. Dropping it closes the connection and nothing else.
+#[derive(Debug)]
+pub struct Backend {
+    facts: NodeFacts,
+    deadline: Duration,
+    /// Empty after an error: what would come next might be the answer to an earlier question.
+    link: Mutex<Option<Link>>,
+}
+
+impl Backend {
+    /// Connects to the agent that started this process. Waits for at most [`DEFAULT_DEADLINE`].
+    ///
+    /// # Errors
+    /// [`Error::NotStartedByGantry`] where the environment names no agent, and whatever [`Backend::connect_to`] has.
+    pub fn connect() -> Result<Self, Error> {
+        Self::connect_to(&Address::from_environment()?, DEFAULT_DEADLINE)
+    }
+
+    /// Connects to the agent at an address that is known otherwise. Waits for at most `deadline`, and so does every question after it.
+    ///
+    /// # Errors
+    /// When nobody listens there, it is somebody else's agent, it does not know this session and daemon, or does not answer in time.
+    pub fn connect_to(address: &Address, deadline: Duration) -> Result<Self, Error> {
+        let link = Link::connect(&address.socket, deadline)?;
+        let hello = Ask::Hello { version: VERSION, session: address.session, daemon: address.daemon };
+        match link.exchange(&hello, "say hello to this node's agent", deadline)? {
+            Tell::Node(facts) => Ok(Self { facts, deadline, link: Mutex::new(Some(link)) }),
+            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+        }
+    }
+
+    /// The workload manager's name, as the frontend's events give it.
+    #[must_use]
+    pub fn wlm(&self) -> &str {
+        &self.facts.wlm
+    }
+
+    /// The app.
+    #[must_use]
+    pub fn app(&self) -> AppId {
+        self.facts.app
+    }
+
+    /// This node's name as the WLM knows it.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.facts.host
+    }
+
+    /// This node's number among those of the app, from 0.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.facts.node
+    }
+
+    /// How many nodes the app has.
+    #[must_use]
+    pub fn node_count(&self) -> u32 {
+        self.facts.nodes
+    }
+
+    /// How many ranks the app has, on all nodes together.
+    #[must_use]
+    pub fn rank_count(&self) -> u32 {
+        self.facts.size
+    }
+
+    /// The ranks of this node as they are now, in the order of their numbers; those that have ended too. Waits for the agent's answer.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the agent has ended, [`Error::TimedOut`] when it does not answer. After an error the connection cannot be
+    /// used any more: connect again.
+    pub fn ranks(&self) -> Result<Vec<LocalRank>, Error> {
+        match self.ask(&Ask::Ranks, "ask for this node's ranks")? {
+            Tell::Ranks(mut ranks) => {
+                ranks.sort_by_key(|rank| rank.rank);
+                Ok(ranks)
+            }
+            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+        }
+    }
+
+    /// How many ranks this node has, with those that have ended. Waits as [`Backend::ranks`].
+    ///
+    /// # Errors
+    /// As [`Backend::ranks`].
+    pub fn local_rank_count(&self) -> Result<usize, Error> {
+        Ok(self.ranks()?.len())
+    }
+
+    /// The lowest rank of this node, `None` where it has none. Waits as [`Backend::ranks`].
+    ///
+    /// # Errors
+    /// As [`Backend::ranks`].
+    pub fn first_rank(&self) -> Result<Option<Rank>, Error> {
+        Ok(self.ranks()?.first().map(|first| first.rank))
+    }
+
+    pub(crate) fn facts(&self) -> &NodeFacts {
+        &self.facts
+    }
+
+    fn ask(&self, ask: &Ask, phase: &'static str) -> Result<Tell, Error> {
+        let mut slot = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out first: only a good answer puts it back.
+        let link = slot.take().ok_or(Error::Unusable { reason: "the connection failed before" })?;
+        let answer = link.exchange(ask, phase, self.deadline)?;
+        *slot = Some(link);
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests;
