@@ -1,0 +1,421 @@
+//! What an app's handles share, and the task that listens to everything that happens to the app.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::{Answer, Notice, Order, Source, To};
+use gantry_wlm::Wlm;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use super::state::{Happening, State};
+use super::stdio::{InputFeed, OutputStream, Outputs};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::guard::client::{Guard, GuardEvent};
+use crate::overlay::{Overlay, OverlayEvent};
+
+/// How long daemons have to end by themselves when the app has ended.
+pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long daemons have between SIGTERM and SIGKILL.
+pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(10);
+
+/// How much longer than its daemons' time an agent may take to clean up.
+const LEAVE_SLACK: Duration = Duration::from_secs(10);
+
+/// How far an app is in its life, as its handles see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Agents are there.
+    Alive,
+    /// All ranks have ended; daemons and sessions are being cleaned up.
+    Exited,
+    /// Nothing is left, or it was let go.
+    Gone,
+}
+
+/// How the owner asks for the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    None,
+    End,
+    LetGo,
+}
+
+/// What an app's handles share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) app: AppId,
+    pub(crate) wlm: &'static dyn Wlm,
+    pub(crate) overlay: Overlay,
+    pub(crate) outputs: Arc<Outputs>,
+    pub(crate) feed: InputFeed,
+    rank_output: Mutex<Option<OutputStream>>,
+    guard: Guard,
+    state: Mutex<State>,
+    subscribers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
+    stage: watch::Sender<Stage>,
+    changed: watch::Sender<u64>,
+    wish: Mutex<Wish>,
+    wished: Notify,
+    next_session: AtomicU32,
+    next_daemon: AtomicU32,
+}
+
+/// What [`Core::new`] is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) app: AppId,
+    pub(crate) wlm: &'static dyn Wlm,
+    pub(crate) overlay: Overlay,
+    pub(crate) guard: Guard,
+    pub(crate) state: State,
+}
+
+impl Core {
+    /// Takes over the app and starts listening to it.
+    pub(crate) fn start(
+        parts: Parts,
+        overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
+        guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+    ) -> Arc<Self> {
+        let core = Arc::new(Self {
+            app: parts.app,
+            wlm: parts.wlm,
+            outputs: Arc::new(Outputs::new(parts.overlay.clone())),
+            rank_output: Mutex::default(),
+            feed: InputFeed::default(),
+            overlay: parts.overlay,
+            guard: parts.guard,
+            state: Mutex::new(parts.state),
+            subscribers: Mutex::default(),
+            stage: watch::Sender::new(Stage::Alive),
+            changed: watch::Sender::new(0),
+            wish: Mutex::new(Wish::None),
+            wished: Notify::new(),
+            next_session: AtomicU32::new(1),
+            next_daemon: AtomicU32::new(1),
+        });
+        tokio::spawn(listen(Arc::clone(&core), overlay_events, guard_events));
+        core
+    }
+
+    /// The state, for a moment: never held across an await.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Tells the state of something and the subscribers of what follows from it.
+    pub(crate) fn happened(&self, happening: Happening) {
+        // Events leave under the state's lock, so that every subscriber sees them in the order in which they came to be.
+        let mut state = self.state();
+        let events = state.handle(happening);
+        if state.exit().is_some() {
+            // Before anybody hears of it: whoever does finds handles that know it.
+            self.advance(Stage::Exited);
+        }
+        events.iter().for_each(|event| self.publish(event));
+        drop(state);
+        self.changed.send_modify(|n| *n += 1);
+    }
+
+    /// Tells subscribers of an event that changes no state.
+    pub(crate) fn publish(&self, event: &Event) {
+        lock(&self.subscribers).retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+
+    /// What the app is now, and everything that happens from here on.
+    pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<Event> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let state = self.state();
+        let past = [Some(state.standing()), state.exit().cloned().map(Event::Exited)];
+        for event in past.into_iter().flatten() {
+            // The receiver is in our hands: this cannot fail.
+            drop(sender.send(event));
+        }
+        // Looked at under the lock: the end of the app clears the list after it has become gone.
+        let mut subscribers = lock(&self.subscribers);
+        if *self.stage.borrow() != Stage::Gone {
+            subscribers.push(sender);
+        }
+        drop(subscribers);
+        receiver
+    }
+
+    /// An order to nodes and what each one answered; the first refusal is the error.
+    pub(crate) async fn ask(
+        &self,
+        nodes: &NodeSet,
+        order: Order,
+        phase: &'static str,
+        deadline: Instant,
+    ) -> Result<Vec<(NodeId, Answer)>> {
+        self.check_alive()?;
+        let to = if *nodes == self.state().live_nodes() { To::All } else { To::Nodes(nodes.clone()) };
+        let answers = self.overlay.request(to, order, phase, deadline).await?;
+        let mut refused: Option<(Vec<NodeId>, gantry_shared::error::Failure)> = None;
+        let mut good = Vec::with_capacity(answers.len());
+        for (node, answer) in answers {
+            match (answer, &mut refused) {
+                (Ok(answer), _) => good.push((node, answer)),
+                (Err(failure), None) => refused = Some((vec![node], failure)),
+                (Err(_), Some((nodes, _))) => nodes.push(node),
+            }
+        }
+        match refused {
+            None => Ok(good),
+            Some((nodes, failure)) => {
+                let state = self.state();
+                let hosts = if state.placement().node_count() > 1 {
+                    nodes.into_iter().map(|node| state.host(node)).collect()
+                } else {
+                    Vec::new()
+                };
+                Err(Error::Node { hosts, failure })
+            }
+        }
+    }
+
+    /// Keeps the ranks' output for whoever takes it.
+    pub(crate) fn keep_rank_output(&self, stream: OutputStream) {
+        *lock(&self.rank_output) = Some(stream);
+    }
+
+    /// The ranks' output, once.
+    pub(crate) fn take_rank_output(&self) -> Option<OutputStream> {
+        lock(&self.rank_output).take()
+    }
+
+    /// Nodes that can be reached.
+    pub(crate) fn live_nodes(&self) -> NodeSet {
+        self.state().live_nodes()
+    }
+
+    /// A session number that was never used in this app.
+    pub(crate) fn new_session(&self) -> SessionId {
+        SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A daemon number that was never used in this app.
+    pub(crate) fn new_daemon(&self) -> DaemonId {
+        DaemonId(self.next_daemon.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Refuses when the app is over.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match *self.stage.borrow() {
+            Stage::Alive => Ok(()),
+            Stage::Exited | Stage::Gone => Err(Error::Gone { what: format!("app {}", self.app) }),
+        }
+    }
+
+    /// Waits until the app is that far.
+    pub(crate) async fn reached(&self, stage: Stage) {
+        let mut stages = self.stage.subscribe();
+        // The sender lives in `self`: waiting cannot fail.
+        drop(stages.wait_for(|now| *now >= stage).await);
+    }
+
+    /// Waits until `ready` finds in the state what it looks for, or nothing more can happen.
+    pub(crate) async fn until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> Option<T> {
+        let mut changes = self.changed.subscribe();
+        loop {
+            changes.mark_unchanged();
+            if let Some(found) = ready(&self.state()) {
+                return Some(found);
+            }
+            tokio::select! {
+                changed = changes.changed() => changed.ok()?,
+                () = self.reached(Stage::Gone) => return ready(&self.state()),
+            }
+        }
+    }
+
+    /// Makes a socket that the guard knows of; none when the app is over, for then the guard has removed what it knew of.
+    pub(crate) async fn make_socket<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        self.guard.before_dismissal(make).await.transpose()
+    }
+
+    /// Has the guard remove a socket should this process be killed.
+    pub(crate) async fn remember_socket(&self, socket: PathBuf) -> Result<()> {
+        self.guard.remember_socket(socket).await
+    }
+
+    /// Asks the listening task to end the app and clean up. Returns at once.
+    pub(crate) fn end(&self) {
+        self.wish_for(Wish::End);
+    }
+
+    /// Lets the app go on without us. After this nothing that we do or suffer has any effect on it.
+    pub(crate) async fn let_go(&self, deadline: Instant) -> Result<()> {
+        let nodes = self.live_nodes();
+        self.ask(&nodes, Order::Detach, "detaching", deadline).await?;
+        self.guard.detach().await?;
+        self.publish(&Event::Detached { app: self.app });
+        self.wish_for(Wish::LetGo);
+        self.reached(Stage::Gone).await;
+        Ok(())
+    }
+
+    fn wish_for(&self, wish: Wish) {
+        let mut wished = lock(&self.wish);
+        if *wished == Wish::None {
+            *wished = wish;
+            self.wished.notify_one();
+        }
+    }
+
+    fn advance(&self, stage: Stage) {
+        self.stage.send_if_modified(|now| {
+            let further = stage > *now;
+            *now = (*now).max(stage);
+            further
+        });
+    }
+
+    fn take_notice(&self, node: NodeId, notice: Notice) {
+        match notice {
+            Notice::RankExited { rank, status } => self.happened(Happening::RankExited(rank, status)),
+            Notice::DaemonExited { daemon, status } => {
+                self.happened(Happening::DaemonExited(node, daemon, status));
+            }
+            Notice::NodesLost { nodes, reason } => self.happened(Happening::NodesLost(nodes, reason)),
+            Notice::Output { source, stream, bytes } => {
+                let host = self.state().host(node);
+                self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
+            }
+            Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
+            Notice::ChildJoined { .. } => {}
+        }
+    }
+}
+
+/// Listens until the app is over or its owner has had enough, and cleans up.
+async fn listen(
+    core: Arc<Core>,
+    mut overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
+    mut guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+) {
+    let over = Over(Arc::clone(&core));
+    let mut guard_lives = true;
+    while *core.stage.borrow() == Stage::Alive && *lock(&core.wish) == Wish::None {
+        tokio::select! {
+            event = overlay_events.recv() => match event {
+                Some(event) => take_overlay_event(&core, event),
+                None => break,
+            },
+            event = guard_events.recv(), if guard_lives => {
+                if !matches!(event, Some(GuardEvent::AgentEnded { .. })) {
+                    guard_lives = false;
+                    let error = Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };
+                    core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
+                    core.end();
+                } else if let Some(GuardEvent::AgentEnded { status, last_words }) = event {
+                    tracing::warn!(%status, last_words, "an agent ended");
+                }
+            },
+            () = core.wished.notified() => {}
+        }
+    }
+    let let_go = *lock(&core.wish) == Wish::LetGo;
+    if !let_go {
+        clean_up(&core, &mut overlay_events).await;
+    }
+    core.overlay.close().await;
+    core.guard.dismiss().await;
+    if !let_go && guard_lives {
+        // It has agents to wait for, and what they may have left behind to end.
+        let left =
+            async { while matches!(guard_events.recv().await, Some(GuardEvent::AgentEnded { .. })) {} };
+        if tokio::time::timeout(LEAVE_SLACK, left).await.is_err() {
+            tracing::warn!("the guard does not leave");
+        }
+    }
+    drop(over);
+}
+
+/// Nobody listens to the app any more. Also true when the runtime ends first: who waits elsewhere, and our threads, must not do so for ever.
+#[derive(Debug)]
+struct Over(Arc<Core>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let core = &self.0;
+        core.guard.abandon();
+        core.outputs.close();
+        core.feed.close();
+        core.advance(Stage::Gone);
+        lock(&core.subscribers).clear();
+    }
+}
+
+fn take_overlay_event(core: &Core, event: OverlayEvent) {
+    match event {
+        OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
+        OverlayEvent::Lost { nodes, reason } => core.happened(Happening::NodesLost(nodes, reason)),
+    }
+}
+
+/// Has every agent end what it started, and listens on meanwhile, so that no last word is lost.
+async fn clean_up(core: &Core, overlay_events: &mut mpsc::UnboundedReceiver<OverlayEvent>) {
+    let patience = if *core.stage.borrow() == Stage::Exited { DAEMON_PATIENCE } else { Duration::ZERO };
+    let order = Order::Leave { patience, grace: DAEMON_GRACE };
+    let deadline = Instant::now() + patience + DAEMON_GRACE + LEAVE_SLACK;
+    let leaving = core.overlay.request(To::All, order, "cleaning up", deadline);
+    tokio::pin!(leaving);
+    let left = loop {
+        tokio::select! {
+            // Agents send their last news before the answer: take them first.
+            biased;
+            Some(event) = overlay_events.recv() => take_last_event(core, event),
+            left = &mut leaving => break left,
+        }
+    };
+    while let Ok(event) = overlay_events.try_recv() {
+        take_last_event(core, event);
+    }
+    match left {
+        Ok(answers) => {
+            for failure in answers.into_iter().filter_map(|(_, answer)| answer.err()) {
+                core.publish(&Event::of_failure(Some(core.app), failure));
+            }
+        }
+        // What a lost node still has is removed by its agent, or by this user's next one there.
+        Err(error) => core.publish(&Event::of_failure(Some(core.app), error.to_failure())),
+    }
+    let (attached, ended, all) = {
+        let state = core.state();
+        (state.is_attached(), state.exit().is_some(), state.live_nodes())
+    };
+    match (attached, ended) {
+        (_, true) => {}
+        // What was attached to goes on without us.
+        (true, false) => core.publish(&Event::Detached { app: core.app }),
+        (false, false) => core.happened(Happening::AgentsLeft(all)),
+    }
+}
+
+/// Agents that were told to leave close their links: that is no loss.
+fn take_last_event(core: &Core, event: OverlayEvent) {
+    match event {
+        OverlayEvent::Lost { .. } | OverlayEvent::Notice(_, Notice::NodesLost { .. }) => {}
+        OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
+    }
+}
+
+/// The key under which output is accounted for: one daemon's, or all ranks'.
+pub(crate) fn output_group(source: Source) -> Option<DaemonId> {
+    match source {
+        Source::Rank(_) => None,
+        Source::Daemon(daemon) => Some(daemon),
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,337 @@
+//! The way of an app into being: plan, guard, agents, tree, ranks.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, NodeId, Pid, Rank};
+use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::secret::Secret;
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::message::{AdoptRanks, Answer, Order, Program, StartRanks, Ticket};
+use gantry_wlm::host::Machine;
+use gantry_wlm::{AgentCommand, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::App;
+use super::core::{Core, Parts};
+use super::state::{Happening, Identity, State};
+use crate::control::{self, Registry};
+use crate::error::{Error, Result};
+use crate::frontend::{Frontend, show_args};
+use crate::guard::client::{Guard, GuardEvent};
+use crate::helpers;
+use crate::overlay::{Listener, Overlay, OverlayEvent};
+use crate::request::{Input, LaunchRequest, OutputTo, merge_env};
+
+/// How long an agent tries to reach the frontend or its parent.
+const AGENT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// An app's agents, connected, before there are ranks.
+struct Agents {
+    app: AppId,
+    overlay: Overlay,
+    overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
+    guard: Guard,
+    guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+}
+
+impl Frontend {
+    pub(crate) async fn launch_until(&self, request: LaunchRequest, deadline: Instant) -> Result<App> {
+        let choice = self.choice()?;
+        let launch = Launch { args: request.args.clone(), hold: request.hold };
+        let Plan::Direct(plan) = choice.wlm.plan(&launch, &Machine)? else {
+            return Err(Error::invalid(format!(
+                "{} asks for a way of launching that is not built in",
+                choice.wlm.name()
+            )));
+        };
+        let registry = self.open_registry()?;
+        let program = build_program(&request, &plan)?;
+        let input = open_input(request.stdin)?;
+        let placement = build_placement(&plan)?;
+        let agents = self.start_agents(choice.wlm, plan.hosts.clone(), deadline).await?;
+        let size = placement.rank_count();
+        let order = StartRanks {
+            program,
+            size,
+            layout: plan.layout,
+            hold: request.hold,
+            stdin: input.as_ref().map(|_| Rank(0)),
+            output: !matches!(request.output, OutputTo::Null),
+        };
+        let core = self.take_over(agents, choice.wlm, false, show_args(&request.args), placement)?;
+        // From here on dropping the app ends everything, whatever fails.
+        let app = App::new(Arc::clone(&core));
+        remember_socket(&core, registry.as_ref()).await?;
+        // Two streams of every rank.
+        let ends = size as usize * 2;
+        match request.output {
+            OutputTo::Null => {}
+            OutputTo::Stream => core.keep_rank_output(core.outputs.stream(None, ends)),
+            OutputTo::Fds { stdout, stderr } => {
+                let started = core.outputs.write_to(None, ends, stdout, stderr);
+                started.map_err(|e| Error::io("cannot start a thread for output", e))?;
+            }
+        }
+        if let Err(error) = start_ranks(&core, Order::StartRanks(order), "starting ranks", deadline).await {
+            return Err(close_after(app, error).await);
+        }
+        if let Some(input) = input {
+            let node = core.state().placement().get(Rank(0)).map_or(NodeId(0), |place| place.node);
+            let fed = core.feed.start(input.into(), Rank(0), node, core.overlay.clone());
+            fed.map_err(|e| Error::io("cannot start a thread for input", e))?;
+        }
+        serve_control(app, registry).await
+    }
+
+    pub(crate) async fn attach_until(
+        &self,
+        wlm: &'static dyn Wlm,
+        job: &JobRef,
+        deadline: Instant,
+    ) -> Result<App> {
+        let registry = self.open_registry()?;
+        let placement = wlm.adopt(job, &Machine).await?;
+        let hosts: Vec<String> = placement.hosts().map(str::to_owned).collect();
+        let agents = self.start_agents(wlm, hosts, deadline).await?;
+        let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)? };
+        let core = self.take_over(agents, wlm, true, vec![job.0.clone()], placement)?;
+        let app = App::new(Arc::clone(&core));
+        remember_socket(&core, registry.as_ref()).await?;
+        if let Err(error) = start_ranks(&core, Order::AdoptRanks(order), "attaching to ranks", deadline).await
+        {
+            return Err(close_after(app, error).await);
+        }
+        serve_control(app, registry).await
+    }
+
+    /// Starts guard and agents and waits until all agents have their place in the tree.
+    async fn start_agents(
+        &self,
+        wlm: &'static dyn Wlm,
+        hosts: Vec<String>,
+        deadline: Instant,
+    ) -> Result<Agents> {
+        let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
+        let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
+        let secret =
+            Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
+        let listener = Listener::bind(app, secret.clone(), self.config.radix).await?;
+        let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
+        let agent = self.build_agent_command(agent_program.clone(), wlm.name(), app, secret, &listener);
+        wlm.start_agents(&AppRef { app, hosts: hosts.clone() }, &agent, &Machine, &guard).await?;
+        let assembled = tokio::select! {
+            assembled = listener.assemble(&hosts, deadline) => assembled,
+            event = guard_events.recv() => Err(agent_failed(event, agent_program)),
+        };
+        let (overlay, overlay_events) = assembled?;
+        Ok(Agents { app, overlay, overlay_events, guard, guard_events })
+    }
+
+    fn build_agent_command(
+        &self,
+        program: PathBuf,
+        wlm: &'static str,
+        app: AppId,
+        secret: Secret,
+        listener: &Listener,
+    ) -> AgentCommand {
+        let addresses = listener.addresses();
+        let stage_base = self.config.stage_base.clone();
+        AgentCommand::new(program, move |host| {
+            let ticket = Ticket {
+                release: env!("CARGO_PKG_VERSION").to_owned(),
+                app,
+                secret: secret.clone(),
+                frontend: addresses.clone(),
+                host: host.to_owned(),
+                wlm: wlm.to_owned(),
+                stage_base: stage_base.clone().map(PathBuf::into_os_string),
+                patience: AGENT_PATIENCE,
+            };
+            frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
+        })
+    }
+
+    fn take_over(
+        &self,
+        agents: Agents,
+        wlm: &'static dyn Wlm,
+        attached: bool,
+        command: Vec<String>,
+        placement: Placement,
+    ) -> Result<Arc<Core>> {
+        let owner = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+        let owner = owner.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))?;
+        let identity = Identity { app: agents.app, wlm: wlm.name(), attached, owner, command };
+        let parts = Parts {
+            app: agents.app,
+            wlm,
+            overlay: agents.overlay,
+            guard: agents.guard,
+            state: State::new(identity, placement),
+        };
+        Ok(Core::start(parts, agents.overlay_events, agents.guard_events))
+    }
+
+    /// Where the app will be served. Asked for before anything is started: a bad place must not cost a launch.
+    fn open_registry(&self) -> Result<Option<Registry>> {
+        self.config.control.then(|| Registry::open(self.config.runtime_dir.as_deref(), &Machine)).transpose()
+    }
+}
+
+/// Has the guard remove the app's control socket should this process be killed. Before there are ranks: an app may be over at once.
+async fn remember_socket(core: &Core, registry: Option<&Registry>) -> Result<()> {
+    let Some(registry) = registry else { return Ok(()) };
+    let path = registry.socket_path(core.app);
+    let path = std::path::absolute(&path)
+        .map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))?;
+    core.remember_socket(path).await
+}
+
+/// Serves the app's control socket, as long as its owner lives.
+async fn serve_control(mut app: App, registry: Option<Registry>) -> Result<App> {
+    let Some(registry) = registry else { return Ok(app) };
+    let handle = app.handle.clone();
+    match app.core.make_socket(|| control::serve(handle, &registry)).await {
+        Ok(socket) => {
+            app.control = socket;
+            Ok(app)
+        }
+        Err(error) => Err(close_after(app, error).await),
+    }
+}
+
+/// Tells all agents about the ranks, and the state about the answers.
+async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: Instant) -> Result<()> {
+    // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
+    let nodes = NodeSet::first_n(core.state().placement().node_count());
+    for (_, answer) in core.ask(&nodes, order, phase, deadline).await? {
+        match answer {
+            Answer::Ranks(reports) => core.happened(Happening::RanksThere(reports)),
+            other => return Err(Error::Protocol(format!("an agent answered {other:?} while {phase}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Cleans up after a launch that failed, and gives back why it did.
+async fn close_after(app: App, error: Error) -> Error {
+    let slack = super::core::DAEMON_GRACE;
+    if let Err(second) = app.close(slack).await {
+        tracing::warn!(%second, "cleaning up after a failed launch");
+    }
+    error
+}
+
+fn agent_failed(event: Option<GuardEvent>, program: PathBuf) -> Error {
+    match event {
+        Some(GuardEvent::AgentEnded { status: status @ ExitStatus::Signal(_), .. }) => Error::Lost {
+            what: vec!["an agent".to_owned()],
+            reason: format!("it was {status} before it reported"),
+        },
+        Some(GuardEvent::AgentEnded { status, last_words }) if last_words.is_empty() => {
+            Error::HelperUnfit { program, reason: format!("ended before it reported: {status}") }
+        }
+        Some(GuardEvent::AgentEnded { last_words, .. }) => Error::HelperUnfit { program, reason: last_words },
+        Some(GuardEvent::Gone) | None => Error::Lost {
+            what: vec!["the guard".to_owned()],
+            reason: "it ended before the agents had reported".to_owned(),
+        },
+    }
+}
+
+fn build_program(request: &LaunchRequest, plan: &Direct) -> Result<Program> {
+    let cwd = match &request.cwd {
+        Some(cwd) => std::path::absolute(cwd),
+        None => Machine.current_dir(),
+    };
+    let cwd = cwd.map_err(|e| Error::io("cannot tell the current directory", e))?;
+    Ok(Program {
+        program: plan.program.clone(),
+        args: plan.args.clone(),
+        env: merge_env(Machine.environment(), &request.env),
+        cwd: Some(cwd.into_os_string()),
+    })
+}
+
+fn open_input(input: Input) -> Result<Option<File>> {
+    match input {
+        Input::Null => Ok(None),
+        Input::Fd(fd) => Ok(Some(File::from(fd))),
+        Input::File(path) => open_file(&path).map(Some),
+    }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    });
+    opened.map_err(|e| Error::io(format!("cannot read {}", path.display()), e))
+}
+
+/// The placement before any process is known.
+fn build_placement(plan: &Direct) -> Result<Placement> {
+    let size = usize::try_from(plan.size()).map_err(|_| Error::invalid("too many ranks"))?;
+    let mut node_of = vec![None; size];
+    for (node, ranks) in plan.layout.iter().enumerate() {
+        for rank in ranks.iter() {
+            if let Some(slot) = node_of.get_mut(rank.index()) {
+                *slot = plan.hosts.get(node);
+            }
+        }
+    }
+    let mut placement = PlacementBuilder::with_capacity(size);
+    for host in &plan.hosts {
+        placement.push_host(host).map_err(|e| Error::invalid(e.to_string()))?;
+    }
+    for host in node_of {
+        let host = host.ok_or_else(|| Error::invalid("the plan leaves out ranks"))?;
+        placement.push(host, None, "").map_err(|e| Error::invalid(e.to_string()))?;
+    }
+    Ok(placement.build())
+}
+
+/// Ranks and pids by node.
+fn build_adoption(placement: &Placement) -> Result<Vec<Vec<(Rank, Pid)>>> {
+    let mut layout = vec![Vec::new(); placement.node_count() as usize];
+    for place in placement.iter() {
+        let pid = place.pid.ok_or_else(|| Error::invalid(format!("rank {} has no process", place.rank)))?;
+        if let Some(node) = layout.get_mut(place.node.index()) {
+            node.push((place.rank, pid));
+        }
+    }
+    Ok(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::rank_set::RankSet;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_becomes_a_placement_with_nodes_in_its_order() {
+        let set = |text: &str| text.parse::<RankSet>().unwrap();
+        let plan = Direct {
+            hosts: vec!["b".into(), "a".into()],
+            layout: vec![set("0,2"), set("1,3")],
+            program: "x".into(),
+            args: Vec::new(),
+        };
+        let placement = build_placement(&plan).unwrap();
+        let hosts: Vec<_> = placement.iter().map(|place| place.host.to_owned()).collect();
+        assert_eq!(hosts, ["b", "a", "b", "a"]);
+        assert_eq!(placement.host(NodeId(0)), Some("b"));
+        let gap = Direct { layout: vec![set("0"), set("2")], ..plan };
+        assert_eq!(build_placement(&gap).unwrap_err().to_string(), "the plan leaves out ranks");
+    }
+}

@@ -1,0 +1,283 @@
+//! Apps: launched or attached to, owned by one [`App`], seen through any number of [`AppHandle`]s.
+
+pub(crate) mod core;
+mod events;
+mod launch;
+pub(crate) mod state;
+pub(crate) mod stdio;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::id::AppId;
+use gantry_shared::placement::Placement;
+use gantry_shared::rank_set::{NodeSet, RankSet};
+use gantry_shared::signal::Signal;
+use gantry_shared::wire::message::Order;
+use gantry_wlm::{AppRef, Delivery};
+use tokio::time::Instant;
+
+pub(crate) use self::core::DAEMON_GRACE;
+use self::core::{Core, Stage};
+use self::state::Happening;
+use crate::control::ControlSocket;
+use crate::error::{Error, Result};
+use crate::event::Exit;
+use crate::info::{AppInfo, AppState};
+use crate::session::Session;
+
+pub use events::Events;
+pub use stdio::OutputStream;
+
+/// The owner of an app.
+///
+/// An app that we launched ends with its owner; one that we attached to is then left as it was found. In both cases tool daemons end
+/// and sessions are removed. [`App::detach`] is the only way to let a launched app outlive its owner. Dropping an `App` starts its end
+/// and does not wait for it; should the runtime end first, guard and agents see to it.
+#[derive(Debug)]
+pub struct App {
+    handle: AppHandle,
+    /// Served while the owner lives.
+    control: Option<ControlSocket>,
+}
+
+impl App {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { handle: AppHandle { core }, control: None }
+    }
+
+    /// Lets the app go on without this tool: its output is dropped from now on, its daemons and sessions stay until it ends.
+    /// A held app stays held until somebody sends its ranks SIGCONT.
+    ///
+    /// # Errors
+    /// An agent could not be told in time; the app then ends as if its owner had been dropped.
+    pub async fn detach(self, deadline: Duration) -> Result<()> {
+        self.core.let_go(Instant::now() + deadline).await
+    }
+
+    /// Ends the app (or leaves it as it was found, if attached to), its daemons and its sessions, and waits until nothing is left and all
+    /// its output has been written.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]: the end goes on behind our back.
+    pub async fn close(mut self, deadline: Duration) -> Result<()> {
+        self.core.end();
+        let core = Arc::clone(&self.core);
+        let control = self.control.take();
+        let over = async {
+            core.reached(Stage::Gone).await;
+            core.outputs.written().await;
+            // Who waits for the end through the socket is told of it before our caller may exit.
+            if let Some(control) = control {
+                control.close().await;
+            }
+        };
+        within(deadline, "closing the app", over).await
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.core.end();
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = AppHandle;
+
+    fn deref(&self) -> &AppHandle {
+        &self.handle
+    }
+}
+
+/// An app, without owning it. When the app is gone, calls answer [`Error::Gone`].
+#[derive(Debug, Clone)]
+pub struct AppHandle {
+    pub(crate) core: Arc<Core>,
+}
+
+impl AppHandle {
+    /// The app's id.
+    pub fn id(&self) -> AppId {
+        self.core.app
+    }
+
+    /// The WLM's name.
+    pub fn wlm(&self) -> &'static str {
+        self.core.wlm.name()
+    }
+
+    /// Where the app stands.
+    pub fn state(&self) -> AppState {
+        self.core.state().app_state()
+    }
+
+    /// Everything that is known of the app now.
+    pub fn info(&self) -> AppInfo {
+        self.core.state().info()
+    }
+
+    /// Where the ranks are.
+    pub fn placement(&self) -> Placement {
+        self.core.state().placement().clone()
+    }
+
+    /// Number of nodes.
+    pub fn node_count(&self) -> u32 {
+        self.core.state().placement().node_count()
+    }
+
+    /// The numbers of the nodes with these names.
+    ///
+    /// # Errors
+    /// The app has no such node.
+    pub fn nodes_by_hosts<S: AsRef<str>>(&self, hosts: &[S]) -> Result<NodeSet> {
+        let state = self.core.state();
+        let find = |host: &S| {
+            let host = host.as_ref();
+            state.placement().find_host(host).ok_or_else(|| {
+                let all: Vec<&str> = state.placement().hosts().collect();
+                Error::Invalid {
+                    message: format!("app {} has no node '{host}'", self.core.app),
+                    hint: Some(format!("its nodes: {}", gantry_shared::host_set::fold_hosts(&all))),
+                }
+            })
+        };
+        hosts.iter().map(find).collect()
+    }
+
+    /// What happens to the app: first the event that tells how it stands now, then everything as it happens. Output comes by
+    /// [`AppHandle::take_output`].
+    pub fn events(&self) -> Events {
+        Events::new(self.core.subscribe())
+    }
+
+    /// Lets held ranks go. Ranks that a debugger traces are left to it. Waits until every node has done it; who does not wait does not stop it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the app is not held (any more).
+    pub async fn release(&self, deadline: Duration) -> Result<()> {
+        self.core.check_alive()?;
+        match self.state() {
+            AppState::Held => {}
+            AppState::Starting => return Err(Error::invalid(format!("app {} is still starting", self.id()))),
+            AppState::Running | AppState::Ended => {
+                return Err(Error::Invalid {
+                    message: format!("app {} is not held", self.id()),
+                    hint: Some("it was released before, or never held".to_owned()),
+                });
+            }
+        }
+        let core = Arc::clone(&self.core);
+        let deadline = Instant::now() + deadline;
+        // A task of its own: what the nodes have done must be known, even if our caller does not wait for it.
+        let released = tokio::spawn(async move {
+            core.happened(Happening::Releasing);
+            match core.ask(&core.live_nodes(), Order::Release, "releasing", deadline).await {
+                Ok(answers) => {
+                    core.happened(Happening::Released(answers.into_iter().map(|(node, _)| node).collect()));
+                    Ok(())
+                }
+                Err(error) => {
+                    core.happened(Happening::NotReleased);
+                    Err(error)
+                }
+            }
+        });
+        released.await.unwrap_or_else(|e| Err(Error::Protocol(e.to_string())))
+    }
+
+    /// Sends `signal` to `ranks`, or to all. A held rank takes SIGKILL only: any other would make it run for an instant, or be lost.
+    /// Waits until every node has done it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a held app and another signal than SIGKILL, or a rank that the app does not have.
+    pub async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()> {
+        self.core.check_alive()?;
+        if self.state() == AppState::Held && signal != Signal::KILL && signal != Signal::PROBE {
+            return Err(Error::Invalid {
+                message: format!("app {} is held and cannot take {signal}", self.id()),
+                hint: Some("release it first, or send SIGKILL".to_owned()),
+            });
+        }
+        let nodes = self.nodes_of(ranks)?;
+        let deadline = Instant::now() + deadline;
+        if ranks.is_none() {
+            let app = AppRef { app: self.id(), hosts: self.hosts() };
+            if self.core.wlm.signal(&app, signal, &gantry_wlm::host::Machine).await? == Delivery::Done {
+                return Ok(());
+            }
+        }
+        let order = Order::Signal { signal, ranks: ranks.cloned() };
+        self.core.ask(&nodes, order, "sending a signal", deadline).await.map(drop)
+    }
+
+    /// Sends SIGKILL to all ranks and waits for their end.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when ranks do not end in time.
+    pub async fn kill(&self, deadline: Duration) -> Result<Exit> {
+        if let Some(exit) = self.core.state().exit().cloned() {
+            return Ok(exit);
+        }
+        let started = Instant::now();
+        match self.signal(Signal::KILL, None, deadline).await {
+            // It ended meanwhile: that is what was wanted.
+            Ok(()) | Err(Error::Gone { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        within(deadline.saturating_sub(started.elapsed()), "waiting for killed ranks to end", self.wait())
+            .await?
+    }
+
+    /// Waits until all ranks have ended. Daemons and sessions may still be ending then; [`App::close`] waits for them.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when it was detached from or closed before.
+    pub async fn wait(&self) -> Result<Exit> {
+        let exit = self.core.until(|state| state.exit().cloned()).await;
+        exit.ok_or_else(|| Error::Gone { what: format!("app {}", self.id()) })
+    }
+
+    /// What ranks write, if the app was launched with [`OutputTo::Stream`](crate::OutputTo::Stream) and nobody has taken it before.
+    pub fn take_output(&self) -> Option<OutputStream> {
+        self.core.take_rank_output()
+    }
+
+    /// Makes a session: a private storage place on every node.
+    ///
+    /// # Errors
+    /// A node has no place for it.
+    pub async fn session(&self, deadline: Duration) -> Result<Session> {
+        Session::open(&self.core, Instant::now() + deadline).await
+    }
+
+    /// Waits until the app and all that belonged to it is gone from every node.
+    pub async fn gone(&self) {
+        self.core.reached(Stage::Gone).await;
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.core.state().placement().hosts().map(str::to_owned).collect()
+    }
+
+    fn nodes_of(&self, ranks: Option<&RankSet>) -> Result<NodeSet> {
+        let Some(ranks) = ranks else { return Ok(self.core.live_nodes()) };
+        let state = self.core.state();
+        ranks
+            .iter()
+            .map(|rank| {
+                let place = state.placement().get(rank);
+                place.map(|place| place.node).ok_or_else(|| {
+                    let count = state.placement().rank_count();
+                    Error::invalid(format!("app {} has {count} ranks, none of number {rank}", self.core.app))
+                })
+            })
+            .collect()
+    }
+}
+
+async fn within<T>(deadline: Duration, phase: &'static str, what: impl Future<Output = T>) -> Result<T> {
+    let waited = tokio::time::timeout(deadline, what).await;
+    waited.map_err(|_| Error::TimedOut { phase, after: deadline, missing: Vec::new() })
+}

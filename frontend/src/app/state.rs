@@ -1,0 +1,503 @@
+//! What is known of an app, and the one function that changes it.
+//!
+//! Everything that can happen comes in as a [`Happening`], whoever reports it and in whatever order, and goes out as the events that
+//! tools see. No process, socket or clock is needed to test it.
+
+use std::collections::BTreeMap;
+
+use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank};
+use gantry_shared::placement::Placement;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::status::{ExitStatus, RankEvent, RankState};
+use gantry_shared::wire::message::RankReport;
+
+use crate::event::{Ending, Event, Exit, RankExit, RankInfo, StateName};
+use crate::info::{AppInfo, AppState, DaemonInfo};
+
+/// What an app is, apart from what happens to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) app: AppId,
+    pub(crate) wlm: &'static str,
+    pub(crate) attached: bool,
+    pub(crate) owner: Pid,
+    pub(crate) command: Vec<String>,
+}
+
+/// Something that happened to an app.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// Ranks of a node are there.
+    RanksThere(Vec<RankReport>),
+    /// Nodes are about to be told to let their held ranks go: from here on one may run, and end, before its node says so.
+    Releasing,
+    /// Held ranks of these nodes were let go.
+    Released(NodeSet),
+    /// They were not, or not everywhere.
+    NotReleased,
+    /// A rank ended.
+    RankExited(Rank, ExitStatus),
+    /// A daemon runs on these nodes.
+    DaemonThere(DaemonId, Vec<(NodeId, Pid)>),
+    /// A daemon ended.
+    DaemonExited(NodeId, DaemonId, ExitStatus),
+    /// Nodes are out of reach.
+    NodesLost(NodeSet, String),
+    /// Agents have cleaned up and left, as they were told to. What was not heard of by then ended with them.
+    AgentsLeft(NodeSet),
+}
+
+/// How far the release is, so that it is told before the end of the first rank that it let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Release {
+    NotYet,
+    Ordered,
+    Told,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Daemon {
+    pid: Pid,
+    ended: Option<ExitStatus>,
+}
+
+/// What is known of an app.
+#[derive(Debug)]
+pub(crate) struct State {
+    identity: Identity,
+    placement: Placement,
+    ranks: Vec<RankState>,
+    over: usize,
+    daemons: BTreeMap<(DaemonId, NodeId), Daemon>,
+    /// Ends that were reported before the answer to the daemon's start arrived.
+    early_ends: BTreeMap<(DaemonId, NodeId), ExitStatus>,
+    lost: NodeSet,
+    announced: bool,
+    release: Release,
+    exit: Option<Exit>,
+}
+
+impl State {
+    /// An app none of whose ranks is there yet.
+    pub(crate) fn new(identity: Identity, placement: Placement) -> Self {
+        let ranks = vec![RankState::Starting; placement.rank_count() as usize];
+        Self {
+            identity,
+            placement,
+            ranks,
+            over: 0,
+            daemons: BTreeMap::new(),
+            early_ends: BTreeMap::new(),
+            lost: NodeSet::new(),
+            announced: false,
+            release: Release::NotYet,
+            exit: None,
+        }
+    }
+
+    /// The one place that changes what is known.
+    pub(crate) fn handle(&mut self, happening: Happening) -> Vec<Event> {
+        let mut events = Vec::new();
+        match happening {
+            Happening::RanksThere(reports) => self.ranks_there(reports),
+            Happening::Releasing if self.release == Release::NotYet => self.release = Release::Ordered,
+            Happening::NotReleased if self.release == Release::Ordered => self.release = Release::NotYet,
+            Happening::Releasing | Happening::NotReleased => {}
+            Happening::Released(nodes) => self.released(&nodes, &mut events),
+            Happening::RankExited(rank, status) => self.rank_exited(rank, status, &mut events),
+            Happening::DaemonThere(daemon, places) => self.daemon_there(daemon, places, &mut events),
+            Happening::DaemonExited(node, daemon, status) => {
+                self.daemon_exited(node, daemon, status, &mut events)
+            }
+            Happening::NodesLost(nodes, reason) => self.nodes_lost(&nodes, Some(reason), &mut events),
+            Happening::AgentsLeft(nodes) => self.nodes_lost(&nodes, None, &mut events),
+        }
+        if !self.announced && !self.ranks.contains(&RankState::Starting) {
+            self.announced = true;
+            events.insert(0, self.standing());
+        }
+        if self.exit.is_none() && self.announced && self.over == self.ranks.len() {
+            let exit = self.build_exit();
+            self.exit = Some(exit.clone());
+            events.push(Event::Exited(exit));
+        }
+        events
+    }
+
+    /// The event that tells how the app came to be, with its ranks as they are now.
+    pub(crate) fn standing(&self) -> Event {
+        let (app, wlm, ranks) = (self.identity.app, self.identity.wlm.to_owned(), self.rank_infos());
+        if self.identity.attached {
+            Event::Attached { app, wlm, ranks }
+        } else if self.ranks.contains(&RankState::Held) {
+            Event::Held { app, wlm, ranks }
+        } else {
+            Event::Started { app, wlm, ranks }
+        }
+    }
+
+    /// Where the app stands.
+    pub(crate) fn app_state(&self) -> AppState {
+        if self.exit.is_some() {
+            AppState::Ended
+        } else if self.ranks.contains(&RankState::Starting) {
+            AppState::Starting
+        } else if self.ranks.contains(&RankState::Held) {
+            AppState::Held
+        } else {
+            AppState::Running
+        }
+    }
+
+    /// Everything there is to know.
+    pub(crate) fn info(&self) -> AppInfo {
+        let daemons = self.daemons.iter().map(|((daemon, node), it)| DaemonInfo {
+            daemon: *daemon,
+            host: self.host(*node),
+            pid: it.pid,
+            ended: it.ended.is_some(),
+            ending: it.ended.map(Ending::from).unwrap_or_default(),
+        });
+        AppInfo {
+            app: self.identity.app,
+            wlm: self.identity.wlm.to_owned(),
+            state: self.app_state(),
+            attached: self.identity.attached,
+            owner: self.identity.owner,
+            command: self.identity.command.clone(),
+            ranks: self.rank_infos(),
+            daemons: daemons.collect(),
+            exit: self.exit.clone(),
+        }
+    }
+
+    /// Whether the app ran before we came.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.identity.attached
+    }
+
+    /// Where ranks are.
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The app's end, when it has come.
+    pub(crate) fn exit(&self) -> Option<&Exit> {
+        self.exit.as_ref()
+    }
+
+    /// How a daemon ended on each of its nodes; none while it runs somewhere or is unknown.
+    pub(crate) fn daemon_ends(&self, daemon: DaemonId) -> Option<Vec<(NodeId, ExitStatus)>> {
+        let of_it = self.daemons.range((daemon, NodeId(0))..=(daemon, NodeId(u32::MAX)));
+        let ends: Option<Vec<_>> = of_it.map(|((_, node), it)| Some((*node, it.ended?))).collect();
+        ends.filter(|ends| !ends.is_empty())
+    }
+
+    /// A node's name.
+    pub(crate) fn host(&self, node: NodeId) -> String {
+        self.placement.host(node).unwrap_or("?").to_owned()
+    }
+
+    /// Names of nodes.
+    pub(crate) fn hosts(&self, nodes: &NodeSet) -> Vec<String> {
+        nodes.iter().map(|node| self.host(node)).collect()
+    }
+
+    /// All nodes that are not lost.
+    pub(crate) fn live_nodes(&self) -> NodeSet {
+        NodeSet::first_n(self.placement.node_count()).difference(&self.lost)
+    }
+
+    fn rank_infos(&self) -> Vec<RankInfo> {
+        let infos = self.placement.iter().zip(&self.ranks).map(|(place, state)| RankInfo {
+            rank: place.rank,
+            host: place.host.to_owned(),
+            pid: place.pid,
+            exe: place.exe.to_owned(),
+            state: StateName::from(*state),
+            ending: state.exit_status().map(Ending::from).unwrap_or_default(),
+        });
+        infos.collect()
+    }
+
+    /// Moves a rank on. A move that is not legal is old news, and old news changes nothing.
+    fn step(&mut self, rank: Rank, event: RankEvent) -> bool {
+        let Some(state) = self.ranks.get_mut(rank.index()) else { return false };
+        match state.next(event) {
+            Ok(next) if next != *state => {
+                self.over += usize::from(next.is_over());
+                self.over -= usize::from(state.is_over());
+                *state = next;
+                true
+            }
+            Ok(_) => false,
+            Err(old_news) => {
+                tracing::debug!(%rank, %old_news, "ignored");
+                false
+            }
+        }
+    }
+
+    fn ranks_there(&mut self, reports: Vec<RankReport>) {
+        for report in reports {
+            let exe = report.exe.to_string_lossy();
+            if let Err(error) = self.placement.set_process(report.rank, Some(report.pid), &exe) {
+                tracing::warn!(rank = %report.rank, %error, "a report that fits no rank");
+                continue;
+            }
+            let event = if report.held.is_some() { RankEvent::Held } else { RankEvent::Started };
+            self.step(report.rank, event);
+        }
+    }
+
+    fn released(&mut self, nodes: &NodeSet, events: &mut Vec<Event>) {
+        let ranks: Vec<Rank> =
+            nodes.iter().flat_map(|node| self.placement.ranks_on(node).iter().collect::<Vec<_>>()).collect();
+        let mut any = false;
+        for rank in ranks {
+            if self.ranks.get(rank.index()) == Some(&RankState::Held) {
+                any |= self.step(rank, RankEvent::Released);
+            }
+        }
+        if any && !self.ranks.contains(&RankState::Held) {
+            self.tell_release(events);
+        }
+    }
+
+    fn tell_release(&mut self, events: &mut Vec<Event>) {
+        if self.release != Release::Told {
+            self.release = Release::Told;
+            events.push(Event::Released { app: self.identity.app });
+        }
+    }
+
+    fn rank_exited(&mut self, rank: Rank, status: ExitStatus, events: &mut Vec<Event>) {
+        if self.release == Release::Ordered && self.ranks.get(rank.index()) == Some(&RankState::Held) {
+            self.tell_release(events);
+        }
+        if self.step(rank, RankEvent::Exited(status)) {
+            events.push(Event::RankExited { app: self.identity.app, rank, status: status.into() });
+        }
+    }
+
+    fn daemon_there(&mut self, daemon: DaemonId, places: Vec<(NodeId, Pid)>, events: &mut Vec<Event>) {
+        let app = self.identity.app;
+        for (node, pid) in places {
+            self.daemons.insert((daemon, node), Daemon { pid, ended: None });
+            events.push(Event::DaemonStarted { app, daemon, host: self.host(node), pid });
+            if let Some(status) = self.early_ends.remove(&(daemon, node)) {
+                self.daemon_exited(node, daemon, status, events);
+            }
+        }
+    }
+
+    fn daemon_exited(&mut self, node: NodeId, daemon: DaemonId, status: ExitStatus, events: &mut Vec<Event>) {
+        match self.daemons.get_mut(&(daemon, node)) {
+            Some(it) if it.ended.is_none() => {
+                it.ended = Some(status);
+                let host = self.host(node);
+                events.push(Event::DaemonExited {
+                    app: self.identity.app,
+                    daemon,
+                    host,
+                    status: status.into(),
+                });
+            }
+            Some(_) => {}
+            None => {
+                self.early_ends.insert((daemon, node), status);
+            }
+        }
+    }
+
+    /// Without a reason the loss is as it should be, and only what follows from it is told.
+    fn nodes_lost(&mut self, nodes: &NodeSet, reason: Option<String>, events: &mut Vec<Event>) {
+        let fresh = nodes.difference(&self.lost);
+        if fresh.is_empty() {
+            return;
+        }
+        self.lost = self.lost.union(&fresh);
+        if let Some(reason) = reason {
+            events.push(Event::NodesLost { app: self.identity.app, hosts: self.hosts(&fresh), reason });
+        }
+        for node in fresh.iter() {
+            for rank in self.placement.ranks_on(node).iter() {
+                self.step(rank, RankEvent::Lost);
+            }
+            let here: Vec<DaemonId> =
+                self.daemons.keys().filter(|(_, at)| *at == node).map(|(daemon, _)| *daemon).collect();
+            for daemon in here {
+                self.daemon_exited(node, daemon, ExitStatus::Unknown, events);
+            }
+        }
+    }
+
+    fn build_exit(&self) -> Exit {
+        let status = |state: &RankState| state.exit_status().unwrap_or(ExitStatus::Unknown);
+        let codes = self.ranks.iter().map(status);
+        // Nobody knows how a lost rank ended; an app that lost some did not end well.
+        let lost = self.ranks.contains(&RankState::Lost);
+        let code = gantry_shared::status::overall_code(codes.clone()).map_or(0, i32::from);
+        let ranks = codes.zip(0..).map(|(status, rank)| RankExit { rank: Rank(rank), status: status.into() });
+        Exit {
+            app: self.identity.app,
+            ranks: ranks.collect(),
+            code: if lost && code == 0 { 1 } else { code },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use gantry_shared::placement::PlacementBuilder;
+    use gantry_shared::signal::Signal;
+    use gantry_shared::wire::message::HeldProof;
+
+    use super::*;
+
+    fn state(attached: bool) -> State {
+        let mut placement = PlacementBuilder::new();
+        for host in ["a", "a", "b"] {
+            placement.push(host, None, "").unwrap();
+        }
+        let identity = Identity {
+            app: "abcdefgh".parse().unwrap(),
+            wlm: "none",
+            attached,
+            owner: Pid::new(1).unwrap(),
+            command: Vec::new(),
+        };
+        State::new(identity, placement.build())
+    }
+
+    fn there(ranks: std::ops::Range<u32>, held: bool) -> Happening {
+        let held = held.then_some(HeldProof { pc: 1, state: 'T' });
+        let report = |rank: u32| RankReport {
+            rank: Rank(rank),
+            pid: Pid::new(100 + i32::try_from(rank).unwrap()).unwrap(),
+            exe: OsString::from("/bin/app"),
+            held,
+        };
+        Happening::RanksThere(ranks.map(report).collect())
+    }
+
+    fn names(events: &[Event]) -> Vec<String> {
+        let name = |event: &Event| serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned();
+        events.iter().map(name).collect()
+    }
+
+    fn nodes(text: &str) -> NodeSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn held_when_the_last_rank_is_and_released_when_the_last_node_has() {
+        let mut state = state(false);
+        assert_eq!(names(&state.handle(there(0..2, true))), [""; 0]);
+        assert_eq!(state.app_state(), AppState::Starting);
+        assert_eq!(names(&state.handle(there(2..3, true))), ["held"]);
+        assert_eq!(state.app_state(), AppState::Held);
+        assert_eq!(names(&state.handle(Happening::Released(nodes("0")))), [""; 0]);
+        assert_eq!(state.app_state(), AppState::Held);
+        assert_eq!(names(&state.handle(Happening::Released(nodes("1")))), ["released"]);
+        assert_eq!(state.app_state(), AppState::Running);
+        assert_eq!(names(&state.handle(Happening::Released(nodes("0-1")))), [""; 0]);
+    }
+
+    #[test]
+    fn the_release_is_told_before_the_end_of_a_rank_that_was_quicker_than_its_nodes_answer() {
+        let mut state = state(false);
+        drop(state.handle(there(0..3, true)));
+        assert_eq!(names(&state.handle(Happening::Releasing)), [""; 0]);
+        assert_eq!(
+            names(&state.handle(Happening::RankExited(Rank(2), ExitStatus::Code(0)))),
+            ["released", "rank_exited"]
+        );
+        assert_eq!(names(&state.handle(Happening::Released(nodes("0-1")))), [""; 0]);
+        assert_eq!(state.app_state(), AppState::Running);
+    }
+
+    #[test]
+    fn a_rank_that_is_killed_after_a_failed_release_was_not_released() {
+        let mut state = state(false);
+        drop(state.handle(there(0..3, true)));
+        drop(state.handle(Happening::Releasing));
+        drop(state.handle(Happening::NotReleased));
+        assert_eq!(
+            names(&state.handle(Happening::RankExited(Rank(2), ExitStatus::Code(0)))),
+            ["rank_exited"]
+        );
+    }
+
+    #[test]
+    fn the_exit_code_is_the_highest_and_signals_count() {
+        let mut state = state(false);
+        drop(state.handle(there(0..3, false)));
+        drop(state.handle(Happening::RankExited(Rank(0), ExitStatus::Code(3))));
+        drop(state.handle(Happening::RankExited(Rank(2), ExitStatus::Signal(Signal::KILL))));
+        let end = state.handle(Happening::RankExited(Rank(1), ExitStatus::Code(0)));
+        assert_eq!(names(&end), ["rank_exited", "exited"]);
+        assert_eq!(state.exit().unwrap().code, 137);
+        assert_eq!(names(&state.handle(Happening::RankExited(Rank(1), ExitStatus::Code(0)))), [""; 0]);
+    }
+
+    #[test]
+    fn a_rank_that_ends_before_the_others_are_there_is_not_the_apps_end() {
+        let mut state = state(false);
+        drop(state.handle(there(0..2, false)));
+        assert_eq!(
+            names(&state.handle(Happening::RankExited(Rank(0), ExitStatus::Code(0)))),
+            ["rank_exited"]
+        );
+        assert_eq!(
+            names(&state.handle(Happening::RankExited(Rank(2), ExitStatus::Code(0)))),
+            ["started", "rank_exited"]
+        );
+        // The report of a rank whose end is known already brings its pid and no new state.
+        drop(state.handle(there(2..3, false)));
+        assert_eq!(
+            names(&state.handle(Happening::RankExited(Rank(1), ExitStatus::Code(0)))),
+            ["rank_exited", "exited"]
+        );
+    }
+
+    #[test]
+    fn a_lost_node_takes_its_ranks_and_daemons_and_spoils_the_code() {
+        let mut state = state(false);
+        drop(state.handle(there(0..3, false)));
+        let daemon = DaemonId(1);
+        let places = vec![(NodeId(0), Pid::new(7).unwrap()), (NodeId(1), Pid::new(8).unwrap())];
+        assert_eq!(names(&state.handle(Happening::DaemonThere(daemon, places))), ["daemon_started"; 2]);
+        let lost = state.handle(Happening::NodesLost(nodes("1"), "cut".into()));
+        assert_eq!(names(&lost), ["nodes_lost", "daemon_exited"]);
+        assert_eq!(state.live_nodes(), nodes("0"));
+        drop(state.handle(Happening::RankExited(Rank(0), ExitStatus::Code(0))));
+        drop(state.handle(Happening::RankExited(Rank(1), ExitStatus::Code(0))));
+        assert_eq!(state.exit().unwrap().code, 1);
+    }
+
+    #[test]
+    fn agents_that_leave_as_told_are_no_loss() {
+        let mut state = state(true);
+        drop(state.handle(there(0..3, false)));
+        drop(state.handle(Happening::DaemonThere(DaemonId(1), vec![(NodeId(0), Pid::new(9).unwrap())])));
+        assert_eq!(names(&state.handle(Happening::AgentsLeft(nodes("0-1")))), ["daemon_exited", "exited"]);
+        assert_eq!(names(&state.handle(Happening::NodesLost(nodes("0-1"), "late".into()))), [""; 0]);
+    }
+
+    #[test]
+    fn a_daemon_that_ends_before_its_start_is_answered_is_still_told_in_order() {
+        let mut state = state(true);
+        assert_eq!(names(&state.handle(there(0..3, false))), ["attached"]);
+        let daemon = DaemonId(4);
+        assert_eq!(
+            names(&state.handle(Happening::DaemonExited(NodeId(0), daemon, ExitStatus::Code(2)))),
+            [""; 0]
+        );
+        let started = state.handle(Happening::DaemonThere(daemon, vec![(NodeId(0), Pid::new(9).unwrap())]));
+        assert_eq!(names(&started), ["daemon_started", "daemon_exited"]);
+        assert_eq!(state.daemon_ends(daemon), Some(vec![(NodeId(0), ExitStatus::Code(2))]));
+    }
+}

@@ -1,0 +1,100 @@
+//! What rank 0 reads, on its way from the tool's descriptor.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use gantry_shared::id::{NodeId, Rank};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Order, To};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::app::core::lock;
+use crate::overlay::Overlay;
+
+/// Most bytes in one piece.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// Feeds a rank's standard input, as fast as the rank takes it. Without [`InputFeed::start`] it feeds nothing.
+#[derive(Debug)]
+pub(crate) struct InputFeed {
+    window: Arc<Semaphore>,
+    /// Dropping it wakes the thread that reads and makes it end.
+    stop: Mutex<Option<OwnedFd>>,
+}
+
+impl Default for InputFeed {
+    fn default() -> Self {
+        Self { window: Arc::new(Semaphore::new(OUTPUT_WINDOW_BYTES as usize)), stop: Mutex::default() }
+    }
+}
+
+impl InputFeed {
+    /// Starts reading `from` for `rank` on `node`.
+    ///
+    /// # Errors
+    /// No pipe or no thread can be made.
+    pub(crate) fn start(&self, from: OwnedFd, rank: Rank, node: NodeId, overlay: Overlay) -> io::Result<()> {
+        let (stopped, stop) = io::pipe()?;
+        *lock(&self.stop) = Some(stop.into());
+        let (pieces, mut read) = mpsc::channel::<Vec<u8>>(1);
+        let thread = std::thread::Builder::new().name("gantry-input".to_owned());
+        thread.spawn(move || read_pieces(File::from(from), &stopped.into(), &pieces))?;
+        let window = Arc::clone(&self.window);
+        tokio::spawn(async move {
+            let to = To::Nodes(NodeSet::from_range(node..=node));
+            while let Some(piece) = read.recv().await {
+                let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+                match window.acquire_many(length).await {
+                    Ok(permit) => permit.forget(),
+                    Err(_) => return,
+                }
+                overlay.tell(to.clone(), Order::Stdin { rank, bytes: Blob(piece) });
+            }
+            overlay.tell(to, Order::Stdin { rank, bytes: Blob::default() });
+        });
+        Ok(())
+    }
+
+    /// The rank has taken that many bytes; zero: it takes no more.
+    pub(crate) fn taken(&self, bytes: u32) {
+        match bytes {
+            0 => self.close(),
+            bytes => self.window.add_permits(bytes as usize),
+        }
+    }
+
+    /// Stops reading.
+    pub(crate) fn close(&self) {
+        lock(&self.stop).take();
+        self.window.close();
+    }
+}
+
+/// Reads until the end of `from`, until nobody wants more, or until `stop` is closed on its other side.
+fn read_pieces(mut from: File, stop: &OwnedFd, pieces: &mpsc::Sender<Vec<u8>>) {
+    loop {
+        let mut fds =
+            [PollFd::new(from.as_fd(), PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(_) => return,
+            Ok(_) if fds[1].any().unwrap_or(true) => return,
+            Ok(_) => {}
+        }
+        let mut piece = vec![0; PIECE_BYTES];
+        match from.read(&mut piece) {
+            Ok(0) => return,
+            Ok(n) => {
+                piece.truncate(n);
+                if pieces.blocking_send(piece).is_err() {
+                    return;
+                }
+            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Asks live frontends about their apps and tells them what to do.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, DaemonId};
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::line::{self, Lines};
+use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_ANSWER_BYTES, Request};
+use super::registry::Registry;
+use crate::error::{Error, Result};
+use crate::event::{Event, Exit};
+use crate::info::AppInfo;
+
+/// How much longer than the frontend itself may try we wait for its answer.
+const ANSWER_SLACK: Duration = Duration::from_secs(5);
+
+/// How many frontends are asked at a time.
+const AT_A_TIME: usize = 64;
+
+/// What the runtime directory tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The apps, in order of their ids.
+    pub apps: Vec<AppInfo>,
+    /// Apps whose frontend is there and gave no answer: it is stopped, overloaded, or of another version.
+    pub silent: Vec<AppId>,
+}
+
+/// All live apps of the user, of any tool. Every frontend has until the deadline.
+///
+/// # Errors
+/// The runtime directory cannot be read.
+pub async fn list(registry: &Registry, deadline: Duration) -> Result<Listing> {
+    let mut listing = Listing::default();
+    for some in registry.apps()?.chunks(AT_A_TIME) {
+        let mut asked = JoinSet::new();
+        for app in some.iter().copied() {
+            let registry = registry.clone();
+            asked.spawn(async move { (app, ask_info(&registry, app, deadline).await) });
+        }
+        while let Some(answered) = asked.join_next().await {
+            match answered {
+                Ok((_, Ok(info))) => listing.apps.push(info),
+                Ok((_, Err(Error::UnknownApp { .. } | Error::Lost { .. }))) => {}
+                Ok((app, Err(error))) => {
+                    tracing::warn!(%app, %error, "its frontend gives no answer");
+                    listing.silent.push(app);
+                }
+                Err(error) => return Err(Error::Protocol(error.to_string())),
+            }
+        }
+    }
+    listing.apps.sort_by_key(|info| info.app);
+    listing.silent.sort_unstable();
+    Ok(listing)
+}
+
+async fn ask_info(registry: &Registry, app: AppId, deadline: Duration) -> Result<AppInfo> {
+    let asking = async { Client::connect(registry, app).await?.info(deadline).await };
+    timeout(deadline, asking).await.unwrap_or_else(|_| Err(late("asking for the app", deadline, app)))
+}
+
+/// The live app that is meant by `name`, the beginning of its id; without a name the only one there is.
+///
+/// # Errors
+/// There is none, or more than one.
+pub async fn resolve(registry: &Registry, name: Option<&str>) -> Result<AppId> {
+    let wanted = name.unwrap_or("").to_ascii_lowercase();
+    let mut found = Vec::new();
+    for app in registry.apps()? {
+        if app.as_str().starts_with(&wanted) && registry.connect(app).await.is_ok() {
+            found.push(app);
+        }
+    }
+    pick(name, &found)
+}
+
+fn pick(name: Option<&str>, found: &[AppId]) -> Result<AppId> {
+    match (found, name) {
+        ([app], _) => Ok(*app),
+        ([], name) => {
+            let which = name.map(|name| format!(" '{name}'")).unwrap_or_default();
+            let failure = Failure::new(Kind::NotFound, format!("no app{which} of yours runs here"));
+            Err(Error::Node {
+                hosts: Vec::new(),
+                failure: failure.with_hint("'gantry ps' lists the apps that run"),
+            })
+        }
+        (several, name) => {
+            let which = name.map_or_else(|| "it".to_owned(), |name| format!("'{name}'"));
+            let ids = several.iter().map(AppId::to_string).collect::<Vec<_>>().join(", ");
+            Err(Error::Invalid {
+                message: format!("{which} can mean {} apps: {ids}", several.len()),
+                hint: Some("name one of them".to_owned()),
+            })
+        }
+    }
+}
+
+/// A connection to the frontend of an app.
+#[derive(Debug)]
+pub struct Client {
+    app: AppId,
+    lines: Lines<OwnedReadHalf>,
+    to: OwnedWriteHalf,
+}
+
+impl Client {
+    /// Connects to the frontend of an app. Does not wait for it to say anything.
+    ///
+    /// # Errors
+    /// [`Error::UnknownApp`] when no frontend serves the app.
+    pub async fn connect(registry: &Registry, app: AppId) -> Result<Self> {
+        Ok(Self::new(app, registry.connect(app).await?))
+    }
+
+    fn new(app: AppId, stream: UnixStream) -> Self {
+        let (from, to) = stream.into_split();
+        Self { app, lines: Lines::new(from, MAX_ANSWER_BYTES), to }
+    }
+
+    /// The app.
+    pub fn app(&self) -> AppId {
+        self.app
+    }
+
+    /// Everything that is known of the app.
+    ///
+    /// # Errors
+    /// No answer by the deadline, or the frontend is gone; so for every request.
+    pub async fn info(&mut self, deadline: Duration) -> Result<AppInfo> {
+        self.ask(Ask::Info, "asking for the app", deadline).await
+    }
+
+    /// Lets held ranks go. Returns when they are.
+    ///
+    /// # Errors
+    /// The app is not held.
+    pub async fn release(&mut self, deadline: Duration) -> Result<()> {
+        self.ask(Ask::Release, "releasing the app", deadline).await
+    }
+
+    /// Sends a signal to ranks; none: to all. Returns when it is delivered.
+    ///
+    /// # Errors
+    /// The ranks are not there, or are held and the signal is not SIGKILL.
+    pub async fn signal(
+        &mut self,
+        signal: Signal,
+        ranks: Option<&RankSet>,
+        deadline: Duration,
+    ) -> Result<()> {
+        self.ask(Ask::Signal { signal, ranks: ranks.cloned() }, "sending a signal", deadline).await
+    }
+
+    /// Ends all ranks by SIGKILL. Returns when they have ended.
+    ///
+    /// # Errors
+    /// They have not ended by the deadline.
+    pub async fn kill(&mut self, deadline: Duration) -> Result<Exit> {
+        self.ask(Ask::Kill, "killing the app", deadline).await
+    }
+
+    /// Waits until the app is gone, with its daemons and sessions: its frontend then closes the connection.
+    ///
+    /// # Errors
+    /// It is not gone by the deadline.
+    pub async fn gone(mut self, deadline: Duration) -> Result<()> {
+        let closed = async { while let Ok(Some(_)) = self.lines.next().await {} };
+        timeout(deadline, closed)
+            .await
+            .map_err(|_| late("waiting for the app to be gone", deadline, self.app))
+    }
+
+    /// Waits for the app's end, as long as it takes.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when its tool let go of it; [`Error::Lost`] when its frontend ends before it.
+    pub async fn wait(mut self) -> Result<Exit> {
+        self.ask::<()>(Ask::Wait, "waiting", super::protocol::DEFAULT_PATIENCE).await?;
+        let app = self.app;
+        let mut events = RemoteEvents { app, client: self };
+        while let Some(event) = events.next().await {
+            match event? {
+                Event::Exited(exit) => return Ok(exit),
+                Event::Detached { .. } => return Err(Error::Gone { what: format!("the tool of app {app}") }),
+                _ => {}
+            }
+        }
+        Err(lost(app))
+    }
+
+    /// Follows the app: first how it stands, then everything that happens, until it is gone.
+    ///
+    /// # Errors
+    /// See [`Client::info`].
+    pub async fn events(mut self, deadline: Duration) -> Result<RemoteEvents> {
+        self.ask::<()>(Ask::Events, "asking for events", deadline).await?;
+        Ok(RemoteEvents { app: self.app, client: self })
+    }
+
+    /// Starts a tool daemon in a session of its own. Returns when it runs, with what happens to it from then on. Dropping that ends a
+    /// daemon whose output is forwarded.
+    ///
+    /// # Errors
+    /// It cannot be started; then it runs nowhere.
+    pub async fn daemon(
+        mut self,
+        order: DaemonOrder,
+        deadline: Duration,
+    ) -> Result<(DaemonId, RemoteEvents)> {
+        let number: DaemonNumber = self.ask(Ask::Daemon(order), "starting a daemon", deadline).await?;
+        Ok((number.daemon, RemoteEvents { app: self.app, client: self }))
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &mut self,
+        ask: Ask,
+        phase: &'static str,
+        deadline: Duration,
+    ) -> Result<T> {
+        let request = Request::new(ask, Some(deadline));
+        let app = self.app;
+        let asking = async {
+            // A frontend that refuses us hangs up before it has read this; what it says is there to be read all the same.
+            drop(line::write(&mut self.to, &request).await);
+            match self.lines.next().await {
+                Ok(Some(line)) => Ok(line),
+                Err(e) if e.kind() == ErrorKind::InvalidData => {
+                    Err(Error::Protocol(format!("app {app}: {e}")))
+                }
+                Ok(None) | Err(_) => Err(lost(app)),
+            }
+        };
+        let waited = deadline.saturating_add(ANSWER_SLACK);
+        let line = timeout(waited, asking).await.unwrap_or_else(|_| Err(late(phase, deadline, app)))?;
+        match serde_json::from_slice(&line) {
+            Ok(Answer::Ok(value)) => Ok(value),
+            Ok(Answer::Error(failure)) => Err(Error::Node { hosts: Vec::new(), failure }),
+            Err(e) => Err(Error::Protocol(format!("app {app} gives an answer that makes no sense: {e}"))),
+        }
+    }
+}
+
+/// What happens to an app, or to one of its daemons.
+#[derive(Debug)]
+pub struct RemoteEvents {
+    app: AppId,
+    client: Client,
+}
+
+impl RemoteEvents {
+    /// The app.
+    pub fn app(&self) -> AppId {
+        self.app
+    }
+
+    /// The next event; none after the last. Waits as long as it takes; nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<Event>> {
+        loop {
+            let line = match self.client.lines.next().await {
+                Ok(line) => line?,
+                Err(e) if e.kind() == ErrorKind::InvalidData => {
+                    return Some(Err(Error::Protocol(format!("app {}: {e}", self.app))));
+                }
+                Err(_) => return Some(Err(lost(self.app))),
+            };
+            if let Ok(event) = serde_json::from_slice(&line) {
+                return Some(Ok(event));
+            }
+            if let Ok(Answer::<()>::Error(failure)) = serde_json::from_slice(&line) {
+                return Some(Err(Error::Node { hosts: Vec::new(), failure }));
+            }
+            // A newer frontend may tell of things that have no name here.
+            tracing::debug!(app = %self.app, "an event of an unknown kind");
+        }
+    }
+}
+
+fn lost(app: AppId) -> Error {
+    Error::Lost { what: vec![format!("app {app}")], reason: "its frontend closed the connection".to_owned() }
+}
+
+fn late(phase: &'static str, after: Duration, app: AppId) -> Error {
+    Error::TimedOut { phase, after, missing: vec![format!("the frontend of app {app}")] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_picked() {
+        let apps: Vec<AppId> = ["abcdefgh", "abcd0000"].iter().map(|id| id.parse().unwrap()).collect();
+        assert_eq!(pick(Some("abcde"), &apps[..1]).unwrap(), apps[0]);
+        assert_eq!(pick(None, &apps[..1]).unwrap(), apps[0]);
+        let check = |name, found: &[AppId], kind, part: &str| {
+            let error = pick(name, found).unwrap_err();
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains(part), "{error}");
+        };
+        check(Some("x"), &[], Kind::NotFound, "no app 'x'");
+        check(None, &[], Kind::NotFound, "no app of yours");
+        check(Some("abcd"), &apps, Kind::Invalid, "'abcd' can mean 2 apps: abcdefgh, abcd0000");
+    }
+}

@@ -1,0 +1,343 @@
+//! What is said on a control socket.
+//!
+//! One JSON object per line, in UTF-8. The client asks, for instance
+//!
+//! ```json
+//! {"version":1,"do":"signal","signal":"SIGUSR1","ranks":"0-3,7"}
+//! ```
+//!
+//! and gets a line `{"ok":...}` or `{"error":{"kind":...,"message":...,"hint":...}}`. Requests may follow each other on one connection.
+//! `wait`, `events` and `daemon` are the last request of a connection: after `{"ok":...}` come lines that are events
+//! ([`Event`](crate::event::Event)), until the app, or the daemon, has ended. A client that closes its sending side has left.
+//!
+//! | `do` | besides | `ok` |
+//! | --- | --- | --- |
+//! | `info` | | the app, as [`AppInfo`](crate::info::AppInfo) |
+//! | `release` | | `null` |
+//! | `signal` | `signal`, `ranks` | `null` |
+//! | `kill` | | the app's end, as [`Exit`](crate::event::Exit) |
+//! | `wait` | | `null`; then the event `exited` or `detached` |
+//! | `events` | | `null`; then how the app stands, then everything that happens |
+//! | `daemon` | see [`DaemonOrder`] | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon |
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::DaemonId;
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+use serde::{Deserialize, Serialize};
+
+/// Version of the requests and answers of this module.
+pub const VERSION: u32 = 1;
+
+/// The longest line of a client, in bytes; a longer one ends the connection.
+pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// The longest line of a frontend, in bytes: what is known of an app with a million ranks fits.
+pub const MAX_ANSWER_BYTES: usize = 1 << 28;
+
+/// How long a frontend tries when the request does not say.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// One line of a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Must be [`VERSION`]; may be left out.
+    #[serde(default = "current_version")]
+    pub version: u32,
+    /// How long the frontend may try, in milliseconds. Default: [`DEFAULT_PATIENCE`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timeout_ms: Option<u64>,
+    /// What is asked.
+    #[serde(flatten)]
+    pub ask: Ask,
+}
+
+/// What a client asks of an app.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Ask {
+    /// Everything that is known of the app.
+    Info,
+    /// Let held ranks go.
+    Release,
+    /// Send a signal to ranks. SIGKILL is the only one that a held rank gets.
+    Signal {
+        /// The signal's name or number, as a string.
+        #[serde(with = "as_text")]
+        signal: Signal,
+        /// Which ranks, as `0-3,7`. Default: all.
+        #[serde(skip_serializing_if = "Option::is_none", default, with = "as_optional_text")]
+        ranks: Option<RankSet>,
+    },
+    /// End all ranks by SIGKILL; answered when they have ended.
+    Kill,
+    /// Wait for the app's end.
+    Wait,
+    /// Follow the app.
+    Events,
+    /// Start a tool daemon.
+    Daemon(DaemonOrder),
+}
+
+/// A tool daemon to start in a session of its own. Paths are the frontend's: make them absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DaemonOrder {
+    /// Path of the program, or a name that the frontend looks up in its PATH.
+    pub program: Text,
+    /// Arguments after the program's name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<Text>,
+    /// Variables that are set, besides the frontend's own environment: pairs of name and value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<(Text, Text)>,
+    /// Names of the nodes it runs on. None: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// Files put in the session's directory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Text>,
+    /// Programs put in the session's `bin`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub binaries: Vec<Text>,
+    /// Libraries put in the session's `lib`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<Text>,
+    /// Directories put in the session's `lib`, with all that is in them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<Text>,
+    /// `true`: what it writes comes as `output` events, and it ends when the client leaves.
+    /// `false`: what it writes is dropped, and it goes on without the client.
+    pub forward: bool,
+}
+
+/// The `ok` of [`Ask::Daemon`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonNumber {
+    /// The daemon's number in the app.
+    pub daemon: DaemonId,
+}
+
+/// One line of a frontend that is not an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer<T> {
+    /// Done.
+    Ok(T),
+    /// Not done.
+    Error(Failure),
+}
+
+impl Request {
+    /// A request of this version; the frontend may try that long.
+    pub fn new(ask: Ask, patience: Option<Duration>) -> Self {
+        let timeout_ms = patience.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        Self { version: VERSION, timeout_ms, ask }
+    }
+
+    /// How long the frontend may try.
+    pub fn patience(&self) -> Duration {
+        self.timeout_ms.map_or(DEFAULT_PATIENCE, Duration::from_millis)
+    }
+}
+
+/// Reads a client's line.
+///
+/// # Errors
+/// It is no request, or one of another version.
+pub fn parse_request(line: &[u8]) -> Result<Request, Failure> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        #[serde(default = "current_version")]
+        version: u32,
+    }
+    let bad = |e: serde_json::Error| Failure::new(Kind::Protocol, format!("not a request: {e}"));
+    // First the version alone: a later one may have requests that mean nothing here.
+    let Versioned { version } = serde_json::from_slice(line).map_err(bad)?;
+    if version != VERSION {
+        let message = format!("version {version} of the control protocol is not spoken here");
+        return Err(Failure::new(Kind::Protocol, message).with_hint(format!("ask in version {VERSION}")));
+    }
+    serde_json::from_slice(line).map_err(bad)
+}
+
+/// Text of the system: a JSON string, or a list of bytes where it is not UTF-8.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Text(pub OsString);
+
+impl<T: Into<OsString>> From<T> for Text {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl AsRef<OsStr> for Text {
+    fn as_ref(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.to_str() {
+            Some(text) => serializer.serialize_str(text),
+            None => self.0.as_bytes().serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a string, or a list of bytes")]
+        enum Form {
+            Utf8(String),
+            Bytes(Vec<u8>),
+        }
+        let text = match Form::deserialize(deserializer)? {
+            Form::Utf8(text) => OsString::from(text),
+            Form::Bytes(bytes) => OsString::from_vec(bytes),
+        };
+        // No argument, variable or path can hold a NUL; the system would refuse it much later and less clearly.
+        if text.as_bytes().contains(&0) {
+            return Err(serde::de::Error::custom("a NUL byte in a text of the system"));
+        }
+        Ok(Self(text))
+    }
+}
+
+const fn current_version() -> u32 {
+    VERSION
+}
+
+/// Values that travel as the text that people write.
+mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+mod as_optional_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Result<Ask, &str>) {
+        match (parse_request(line.as_bytes()), expected) {
+            (Ok(request), expected) => assert_eq!(Ok(request.ask), expected, "{line}"),
+            (Err(failure), Err(part)) => assert!(failure.message().contains(part), "{line}: {failure}"),
+            (Err(failure), Ok(_)) => panic!("{line}: {failure}"),
+        }
+    }
+
+    #[test]
+    fn requests_as_people_write_them() {
+        check(r#"{"do":"info"}"#, Ok(Ask::Info));
+        check(r#"{"version":1,"do":"kill","timeout_ms":5}"#, Ok(Ask::Kill));
+        let ranks = Some("0-3,7".parse().unwrap());
+        check(
+            r#"{"do":"signal","signal":"TERM","ranks":"7,0-3"}"#,
+            Ok(Ask::Signal { signal: Signal::TERM, ranks }),
+        );
+        check(r#"{"do":"signal","signal":"15"}"#, Ok(Ask::Signal { signal: Signal::TERM, ranks: None }));
+        let order =
+            DaemonOrder { program: "d".into(), args: vec!["-x".into()], forward: true, ..Default::default() };
+        check(r#"{"do":"daemon","program":"d","args":["-x"],"forward":true}"#, Ok(Ask::Daemon(order)));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_the_reason() {
+        check("", Err("not a request"));
+        check("[]", Err("not a request"));
+        check("{}", Err("missing field `do`"));
+        check(r#"{"do":"dance"}"#, Err("unknown variant `dance`"));
+        check(r#"{"do":"signal","signal":"SIGNONE"}"#, Err("SIGNONE"));
+        check(r#"{"do":"signal","signal":"TERM","ranks":"3-1"}"#, Err("3-1"));
+        check(r#"{"do":"dance","version":2}"#, Err("version 2"));
+        check(r#"{"do":"daemon","program":"a\u0000b"}"#, Err("NUL"));
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_travels_as_bytes() {
+        let text = Text(OsString::from_vec(vec![b'a', 0xff]));
+        let json = serde_json::to_string(&text).unwrap();
+        assert_eq!(json, "[97,255]");
+        assert_eq!(serde_json::from_str::<Text>(&json).unwrap(), text);
+        assert_eq!(serde_json::to_string(&Text::from("ä")).unwrap(), "\"ä\"");
+    }
+
+    #[test]
+    fn every_request_reads_back() {
+        let order = DaemonOrder {
+            program: "/bin/d".into(),
+            args: vec!["a b".into()],
+            env: vec![("N".into(), "v=1".into())],
+            hosts: Some(vec!["n1".to_owned()]),
+            files: vec!["/f".into()],
+            binaries: vec!["/b".into()],
+            libraries: vec!["/l".into()],
+            directories: vec!["/d".into()],
+            forward: true,
+        };
+        let signal = Ask::Signal { signal: Signal::KILL, ranks: Some("1".parse().unwrap()) };
+        for ask in [Ask::Info, Ask::Release, signal, Ask::Kill, Ask::Wait, Ask::Events, Ask::Daemon(order)] {
+            let request = Request::new(ask, Some(Duration::from_secs(3)));
+            let line = serde_json::to_vec(&request).unwrap();
+            assert_eq!(parse_request(&line).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn answers_have_one_key() {
+        let json = |answer: &Answer<()>| serde_json::to_string(answer).unwrap();
+        assert_eq!(json(&Answer::Ok(())), r#"{"ok":null}"#);
+        let failure = Failure::new(Kind::Gone, "app is gone");
+        assert_eq!(
+            json(&Answer::Error(failure)),
+            r#"{"error":{"kind":"gone","message":"app is gone","hint":null}}"#
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! The user's runtime directory: one socket per live app, named after it.
+//!
+//! The directory is opened once and everything is done through that descriptor, by way of `/proc/self/fd`. So what was checked is what
+//! is used, whoever renames what, and the length of the directory's path does not matter to `sun_path`, which holds 107 bytes.
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::AppId;
+use gantry_shared::storage;
+use gantry_wlm::Host;
+
+use crate::error::{Error, Result};
+
+const SUFFIX: &str = ".sock";
+
+/// A socket that is not served yet has this suffix, and gets its name when it is.
+const NEW_SUFFIX: &str = ".new";
+
+/// A socket that was never served and is that old belonged to a process that died at the wrong moment.
+const STALE_NEW: Duration = Duration::from_secs(60);
+
+/// The runtime directory, checked to be private.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    path: PathBuf,
+    opened: Arc<File>,
+    uid: u32,
+}
+
+impl Registry {
+    /// Opens the runtime directory, which is made if it is not there: `asked`, else GANTRY_RUNTIME_DIR, else `gantry` in
+    /// XDG_RUNTIME_DIR (where that is a directory of this user), else `/tmp/gantry-runtime-UID`.
+    ///
+    /// # Errors
+    /// It cannot be made or opened; it is a symbolic link, another user's, or open to others.
+    pub fn open(asked: Option<&Path>, host: &dyn Host) -> Result<Self> {
+        let uid = host.uid();
+        let path = find_dir(asked, host, is_dir_of(uid));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => {
+                return Err(Error::io(format!("cannot make the runtime directory {}", path.display()), e));
+            }
+        }
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(&path);
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ELOOP | libc::ENOTDIR)) => {
+                return Err(unfit(&path, "is not a directory, or is a symbolic link"));
+            }
+            Err(e) => {
+                return Err(Error::io(format!("cannot open the runtime directory {}", path.display()), e));
+            }
+        };
+        let about =
+            opened.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
+        if about.uid() != uid {
+            return Err(unfit(&path, &format!("belongs to user {}, not to {uid}", about.uid())));
+        }
+        if about.mode() & 0o077 != 0 {
+            return Err(unfit(&path, &format!("is open to others (mode {:o})", about.mode() & 0o7777)));
+        }
+        Ok(Self { path, opened: Arc::new(opened), uid })
+    }
+
+    /// The directory's path, for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Path of an app's socket, for people: it may be too long to connect to.
+    pub fn socket_path(&self, app: AppId) -> PathBuf {
+        self.path.join(format!("{app}{SUFFIX}"))
+    }
+
+    /// The user whose apps are here.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Starts listening on an app's socket. It appears under its name only when it is served: who connects to it meanwhile would take it
+    /// for dead.
+    pub(crate) fn bind(&self, app: AppId) -> Result<UnixListener> {
+        let (new, served) =
+            (self.inside(&format!("{app}{NEW_SUFFIX}")), self.inside(&format!("{app}{SUFFIX}")));
+        let bind = || {
+            let listener = UnixListener::bind(&new)?;
+            std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
+            listener.set_nonblocking(true)?;
+            std::fs::rename(&new, &served)?;
+            Ok(listener)
+        };
+        bind().map_err(|e| Error::io(format!("cannot serve {}", self.socket_path(app).display()), e))
+    }
+
+    /// Takes an app's socket away.
+    pub(crate) fn remove(&self, app: AppId) {
+        match std::fs::remove_file(self.inside(&format!("{app}{SUFFIX}"))) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%app, error = %e, "cannot remove its socket")
+            }
+            _ => {}
+        }
+    }
+
+    /// Connects to an app's frontend; a socket that nobody serves is removed.
+    ///
+    /// # Errors
+    /// [`Error::UnknownApp`] when no frontend serves the app.
+    pub(crate) async fn connect(&self, app: AppId) -> Result<tokio::net::UnixStream> {
+        let stream = match tokio::net::UnixStream::connect(self.inside(&format!("{app}{SUFFIX}"))).await {
+            Ok(stream) => stream,
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                self.sweep(app);
+                return Err(Error::UnknownApp { app });
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => return Err(Error::UnknownApp { app }),
+            Err(e) => return Err(Error::io(format!("cannot reach app {app}"), e)),
+        };
+        match stream.peer_cred() {
+            Ok(peer) if peer.uid() == self.uid => Ok(stream),
+            Ok(peer) => Err(unfit(
+                &self.socket_path(app),
+                &format!("is served by user {}, not by {}", peer.uid(), self.uid),
+            )),
+            Err(e) => Err(Error::io(format!("cannot tell who serves app {app}"), e)),
+        }
+    }
+
+    /// The apps that have a socket here, in order of their names; whether anybody serves it shows when one connects.
+    pub(crate) fn apps(&self) -> Result<Vec<AppId>> {
+        let failed = |e| Error::io(format!("cannot list {}", self.path.display()), e);
+        let mut apps = Vec::new();
+        for entry in std::fs::read_dir(self.inside("")).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (app, new) = match parse_socket_name(&entry.file_name()) {
+                Some(named) => named,
+                None => continue,
+            };
+            match entry.metadata() {
+                Ok(about) if about.uid() == self.uid && about.file_type().is_socket() => {
+                    let age = about.modified().ok().and_then(|made| made.elapsed().ok());
+                    match new {
+                        false => apps.push(app),
+                        true if age.is_some_and(|age| age > STALE_NEW) => {
+                            drop(std::fs::remove_file(entry.path()))
+                        }
+                        true => {}
+                    }
+                }
+                // Not ours, not a socket, or gone meanwhile: left alone.
+                _ => {}
+            }
+        }
+        apps.sort_unstable();
+        Ok(apps)
+    }
+
+    /// Removes a socket that nobody serves, if it is ours.
+    fn sweep(&self, app: AppId) {
+        let path = self.inside(&format!("{app}{SUFFIX}"));
+        let ours = |about: std::fs::Metadata| about.uid() == self.uid && about.file_type().is_socket();
+        if std::fs::symlink_metadata(&path).is_ok_and(ours) {
+            tracing::debug!(%app, "nobody serves its socket: removed");
+            self.remove(app);
+        }
+    }
+
+    /// A path to an entry by way of the opened directory.
+    fn inside(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.opened.as_raw_fd()))
+    }
+}
+
+fn unfit(path: &Path, why: &str) -> Error {
+    let failure =
+        Failure::new(Kind::NoAccess, format!("the runtime directory is not safe: {} {why}", path.display()))
+            .with_hint(
+                "make it a directory of yours with mode 0700, or set GANTRY_RUNTIME_DIR to another one",
+            );
+    Error::Node { hosts: Vec::new(), failure }
+}
+
+fn is_dir_of(uid: u32) -> impl Fn(&Path) -> bool {
+    move |path| std::fs::metadata(path).is_ok_and(|about| about.is_dir() && about.uid() == uid)
+}
+
+/// Where the runtime directory is. `ours` tells whether a path is a directory of this user.
+fn find_dir(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool) -> PathBuf {
+    if let Some(asked) = asked {
+        return asked.to_owned();
+    }
+    if let Some(set) = host.env(storage::GANTRY_RUNTIME_DIR) {
+        return PathBuf::from(set);
+    }
+    match host.env("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        // The variable is often kept by programs that change the user: then it names a place that is not ours.
+        Some(base) if base.is_absolute() && ours(&base) => base.join("gantry"),
+        _ => PathBuf::from(format!("/tmp/gantry-runtime-{}", host.uid())),
+    }
+}
+
+/// The app whose socket has that name, and whether it is not served yet.
+fn parse_socket_name(name: &OsStr) -> Option<(AppId, bool)> {
+    let name = name.to_str()?;
+    let (app, new) = match (name.strip_suffix(SUFFIX), name.strip_suffix(NEW_SUFFIX)) {
+        (Some(app), _) => (app, false),
+        (None, Some(app)) => (app, true),
+        (None, None) => return None,
+    };
+    Some((app.parse().ok()?, new))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use gantry_wlm::host::Machine;
+
+    use super::*;
+
+    fn app(text: &str) -> AppId {
+        text.parse().unwrap()
+    }
+
+    fn open(path: &Path) -> Result<Registry> {
+        Registry::open(Some(path), &Machine)
+    }
+
+    #[test]
+    fn a_runtime_directory_is_made_private_and_kept() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("r");
+        open(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        open(&path).unwrap();
+    }
+
+    #[test]
+    fn an_unsafe_directory_is_refused_with_the_reason() {
+        let base = tempfile::tempdir().unwrap();
+        let check = |path: &Path, part: &str| {
+            let error = open(path).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        };
+        let (good, link, file) =
+            (base.path().join("good"), base.path().join("link"), base.path().join("file"));
+        std::fs::create_dir(&good).unwrap();
+        std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o755)).unwrap();
+        check(&good, "open to others (mode 755)");
+        std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o700)).unwrap();
+        open(&good).unwrap();
+        symlink(&good, &link).unwrap();
+        check(&link, "symbolic link");
+        std::fs::write(&file, "").unwrap();
+        check(&file, "not a directory");
+        check(&base.path().join("no/such"), "cannot make");
+    }
+
+    #[test]
+    fn socket_names() {
+        let check = |name: &str, expected: Option<(&str, bool)>| {
+            let expected = expected.map(|(id, new)| (app(id), new));
+            assert_eq!(parse_socket_name(OsStr::new(name)), expected, "{name}");
+        };
+        check("3kx9w0fz.sock", Some(("3kx9w0fz", false)));
+        check("3kx9w0fz.new", Some(("3kx9w0fz", true)));
+        check("3kx9w0fz", None);
+        check("../../x.sock", None);
+        check(".sock", None);
+        check("other", None);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_nobody_serves_is_swept_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        // Far longer than a socket's address may be.
+        let mut path = base.path().to_owned();
+        for _ in 0..4 {
+            path.push("d".repeat(60));
+            DirBuilder::new().mode(0o700).create(&path).unwrap();
+        }
+        let registry = open(&path).unwrap();
+        let (live, dead) = (app("aaaaaaaa"), app("bbbbbbbb"));
+        let _served = registry.bind(live).unwrap();
+        drop(registry.bind(dead).unwrap());
+        std::fs::write(path.join("cccccccc.sock"), "a file").unwrap();
+        assert_eq!(registry.apps().unwrap(), [live, dead]);
+        registry.connect(live).await.unwrap();
+        assert!(matches!(registry.connect(dead).await, Err(Error::UnknownApp { .. })));
+        assert_eq!(registry.apps().unwrap(), [live]);
+        assert!(matches!(registry.connect(app("cccccccc")).await, Err(Error::UnknownApp { .. })));
+        assert!(path.join("cccccccc.sock").exists());
+        registry.remove(live);
+        registry.remove(live);
+        assert_eq!(registry.apps().unwrap(), []);
+    }
+}

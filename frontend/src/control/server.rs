@@ -1,0 +1,302 @@
+//! The frontend's end of a control socket.
+//!
+//! It runs inside somebody else's program: it takes bounded memory and a bounded number of descriptors, and whatever a client does or
+//! fails to do, only its own connection suffers.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::AppId;
+use serde::Serialize;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::line::{self, Lines};
+use super::protocol::{Answer, Ask, DaemonNumber, MAX_REQUEST_BYTES, Request, parse_request};
+use super::registry::Registry;
+use super::target::{Feed, Target};
+use crate::AppHandle;
+use crate::error::{Error, Result};
+use crate::event::Event;
+
+/// How many clients an app has at most at a time.
+const MAX_CLIENTS: usize = 64;
+
+/// How long a client may leave an answer unread before it is given up. The forwarded output of a daemon has no such bound: there the
+/// daemon waits, as it does on a terminal that was stopped.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// How long a client may be connected without asking anything.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// The longest that a request may let us try.
+const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// How long answers that are being written have when the app is gone.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Pause after the system had no descriptor for a new client.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A control socket that is served until this is dropped or the app is gone. Dropping it removes the socket at once and cuts off no
+/// answer that is being written; [`ControlSocket::close`] also waits for those.
+#[derive(Debug)]
+pub struct ControlSocket {
+    app: AppId,
+    registry: Registry,
+    stop: watch::Sender<bool>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// Serves the socket of an app in the user's runtime directory. Must be called within a tokio runtime.
+///
+/// # Errors
+/// The socket cannot be made.
+pub fn serve(handle: AppHandle, registry: &Registry) -> Result<ControlSocket> {
+    let app = handle.id();
+    serve_target(app, Arc::new(handle), registry)
+}
+
+pub(super) fn serve_target(
+    app: AppId,
+    target: Arc<dyn Target>,
+    registry: &Registry,
+) -> Result<ControlSocket> {
+    let registry = registry.clone();
+    let failed = |e| Error::io(format!("cannot serve {}", registry.socket_path(app).display()), e);
+    let listener = UnixListener::from_std(registry.bind(app)?).map_err(failed)?;
+    let stop = watch::Sender::new(false);
+    let server = Server { app, registry: registry.clone(), target, stop: stop.clone() };
+    let task = Some(tokio::spawn(server.run(listener)));
+    Ok(ControlSocket { app, registry, stop, task })
+}
+
+impl ControlSocket {
+    /// Stops serving and waits, not long, until answers that are being written are out.
+    pub async fn close(mut self) {
+        self.stop.send_replace(true);
+        if let Some(task) = self.task.take() {
+            // It ends by itself; that it was cancelled with the runtime is no news for the caller.
+            drop(task.await);
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.registry.remove(self.app);
+    }
+}
+
+struct Server {
+    app: AppId,
+    registry: Registry,
+    target: Arc<dyn Target>,
+    stop: watch::Sender<bool>,
+}
+
+impl Server {
+    async fn run(self, listener: UnixListener) {
+        let mut life = self.target.events();
+        let mut stopped = self.stop.subscribe();
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => self.welcome(stream, &mut clients),
+                    Err(error) => {
+                        tracing::warn!(app = %self.app, %error, "cannot take a client");
+                        sleep(PAUSE).await;
+                    }
+                },
+                event = life.next() => if event.is_none() { break },
+                () = ordered(&mut stopped) => break,
+                Some(_) = clients.join_next() => {}
+            }
+        }
+        self.registry.remove(self.app);
+        drop(listener);
+        self.stop.send_replace(true);
+        let all_left = async { while clients.join_next().await.is_some() {} };
+        if timeout(LAST_ANSWERS, all_left).await.is_err() {
+            tracing::debug!(app = %self.app, "clients that take no answer are cut off");
+        }
+    }
+
+    fn welcome(&self, stream: UnixStream, clients: &mut JoinSet<()>) {
+        match stream.peer_cred() {
+            Ok(peer) if peer.uid() == self.registry.uid() => {}
+            Ok(peer) => {
+                return tracing::warn!(app = %self.app, uid = peer.uid(), "another user's client is refused");
+            }
+            Err(error) => {
+                return tracing::warn!(app = %self.app, %error, "a client without a name is refused");
+            }
+        }
+        if clients.len() >= MAX_CLIENTS {
+            let message = format!("app {} has {MAX_CLIENTS} clients already", self.app);
+            let refusal =
+                Answer::<()>::Error(Failure::new(Kind::NoAccess, message).with_hint("close some of them"));
+            // A fresh socket's buffer takes this small line at once or never.
+            let mut line = serde_json::to_vec(&refusal).unwrap_or_default();
+            line.push(b'\n');
+            drop(stream.try_write(&line));
+            return;
+        }
+        let connection = Connection::new(stream, Arc::clone(&self.target));
+        let stopped = self.stop.subscribe();
+        clients.spawn(async move {
+            if let Err(error) = connection.talk(stopped).await {
+                tracing::debug!(%error, "a client was given up");
+            }
+        });
+    }
+}
+
+/// Waits until the order to stop is given, or nobody is left to give it.
+async fn ordered(stopped: &mut watch::Receiver<bool>) {
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+struct Connection {
+    lines: Lines<OwnedReadHalf>,
+    to: OwnedWriteHalf,
+    target: Arc<dyn Target>,
+}
+
+impl Connection {
+    fn new(stream: UnixStream, target: Arc<dyn Target>) -> Self {
+        let (from, to) = stream.into_split();
+        Self { lines: Lines::new(from, MAX_REQUEST_BYTES), to, target }
+    }
+
+    /// Answers requests until the client leaves, or the app is gone and nothing is being asked.
+    async fn talk(mut self, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
+        let mut silent = SILENT;
+        loop {
+            let line = tokio::select! {
+                biased;
+                line = timeout(silent, self.lines.next()) => line,
+                () = ordered(&mut stopped) => return Ok(()),
+            };
+            let line = match line {
+                Err(_silent) => return Ok(()),
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(Some(line))) => line,
+                Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                    return self.refuse(Failure::new(Kind::Protocol, error.to_string())).await;
+                }
+                Ok(Err(error)) => return Err(error),
+            };
+            match parse_request(&line) {
+                Err(failure) => self.refuse(failure).await?,
+                Ok(request) => {
+                    silent = MAX_PATIENCE;
+                    if let Some(feed) = self.carry_out(request).await? {
+                        return self.follow(feed).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers a request; what is returned is to be followed until its end.
+    async fn carry_out(&mut self, request: Request) -> io::Result<Option<Following>> {
+        let patience = request.patience().min(MAX_PATIENCE);
+        let target = Arc::clone(&self.target);
+        match request.ask {
+            Ask::Info => self.answer(Ok(target.info())).await?,
+            Ask::Release => self.answer(target.release(patience).await).await?,
+            Ask::Signal { signal, ranks } => {
+                self.answer(target.signal(signal, ranks.as_ref(), patience).await).await?;
+            }
+            Ask::Kill => self.answer(target.kill(patience).await).await?,
+            Ask::Wait => {
+                let feed = target.events();
+                self.answer(Ok(())).await?;
+                return Ok(Some(Following { feed, only_the_end: true, slow: Some(SLOW) }));
+            }
+            Ask::Events => {
+                let feed = target.events();
+                self.answer(Ok(())).await?;
+                return Ok(Some(Following { feed, only_the_end: false, slow: Some(SLOW) }));
+            }
+            Ask::Daemon(order) => {
+                let slow = if order.forward { None } else { Some(SLOW) };
+                match target.start_daemon(order, patience).await {
+                    Ok((daemon, feed)) => {
+                        self.answer(Ok(DaemonNumber { daemon })).await?;
+                        return Ok(Some(Following { feed, only_the_end: false, slow }));
+                    }
+                    Err(error) => self.answer::<()>(Err(error)).await?,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends events until there are no more, or the client has left.
+    async fn follow(mut self, mut following: Following) -> io::Result<()> {
+        loop {
+            let event = tokio::select! {
+                event = following.feed.next() => event,
+                line = self.lines.next() => match line? {
+                    None => return Ok(()),
+                    Some(_) => {
+                        let why = "nothing more can be asked on a connection that follows events";
+                        return self.refuse(Failure::new(Kind::Protocol, why)).await;
+                    }
+                },
+            };
+            match event {
+                None => return Ok(()),
+                Some(event) => {
+                    let last = matches!(event, Event::Exited(_) | Event::Detached { .. });
+                    if last || !following.only_the_end {
+                        self.send(&event, following.slow).await?;
+                    }
+                    if last && following.only_the_end {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn answer<T: Serialize>(&mut self, result: Result<T>) -> io::Result<()> {
+        match result {
+            Ok(value) => self.send(&Answer::Ok(value), Some(SLOW)).await,
+            Err(error) => self.refuse(error.to_failure()).await,
+        }
+    }
+
+    async fn refuse(&mut self, failure: Failure) -> io::Result<()> {
+        self.send(&Answer::<()>::Error(failure), Some(SLOW)).await
+    }
+
+    async fn send(&mut self, value: &impl Serialize, slow: Option<Duration>) -> io::Result<()> {
+        let writing = line::write(&mut self.to, value);
+        match slow {
+            None => writing.await,
+            Some(slow) => {
+                timeout(slow, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+struct Following {
+    feed: Box<dyn Feed>,
+    /// Whether only the event that ends the app is wanted.
+    only_the_end: bool,
+    slow: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! The server against a stand-in app, through real sockets and the real client.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gantry_shared::id::{AppId, DaemonId, Pid};
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::control::client::{Client, list, resolve};
+use crate::control::protocol::DaemonOrder;
+use crate::event::{Ending, Exit};
+use crate::info::{AppInfo, AppState};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// An app that does as it is told.
+#[derive(Default)]
+struct Puppet {
+    signals: Mutex<Vec<(Signal, Option<RankSet>)>>,
+    followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
+    daemon_feed: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
+}
+
+fn id() -> AppId {
+    "3kx9w0fz".parse().unwrap()
+}
+
+fn exit() -> Exit {
+    Exit { app: id(), ranks: Vec::new(), code: 7 }
+}
+
+impl Puppet {
+    fn say(&self, event: &Event) {
+        self.followers.lock().unwrap().retain(|follower| follower.send(event.clone()).is_ok());
+    }
+
+    fn end(&self) {
+        self.say(&Event::Exited(exit()));
+        self.followers.lock().unwrap().clear();
+    }
+}
+
+struct Puppeteer(mpsc::UnboundedReceiver<Event>);
+
+#[async_trait]
+impl Feed for Puppeteer {
+    async fn next(&mut self) -> Option<Event> {
+        self.0.recv().await
+    }
+}
+
+#[async_trait]
+impl Target for Puppet {
+    fn info(&self) -> AppInfo {
+        AppInfo {
+            app: id(),
+            wlm: "none".to_owned(),
+            state: AppState::Held,
+            attached: false,
+            owner: Pid::new(1).unwrap(),
+            command: Vec::new(),
+            ranks: Vec::new(),
+            daemons: Vec::new(),
+            exit: None,
+        }
+    }
+
+    fn events(&self) -> Box<dyn Feed> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.followers.lock().unwrap().push(sender);
+        Box::new(Puppeteer(receiver))
+    }
+
+    async fn release(&self, _deadline: Duration) -> Result<()> {
+        Err(Error::invalid("the app is not held"))
+    }
+
+    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, _deadline: Duration) -> Result<()> {
+        self.signals.lock().unwrap().push((signal, ranks.cloned()));
+        Ok(())
+    }
+
+    async fn kill(&self, _deadline: Duration) -> Result<Exit> {
+        self.end();
+        Ok(exit())
+    }
+
+    async fn start_daemon(
+        &self,
+        _order: DaemonOrder,
+        _deadline: Duration,
+    ) -> Result<(DaemonId, Box<dyn Feed>)> {
+        let feed = self.daemon_feed.lock().unwrap().take().unwrap();
+        Ok((DaemonId(3), Box::new(Puppeteer(feed))))
+    }
+}
+
+struct Stage {
+    puppet: Arc<Puppet>,
+    registry: Registry,
+    socket: ControlSocket,
+    _dir: tempfile::TempDir,
+}
+
+fn stage() -> Stage {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::open(Some(&dir.path().join("r")), &gantry_wlm::host::Machine).unwrap();
+    let puppet = Arc::new(Puppet::default());
+    let socket = serve_target(id(), Arc::clone(&puppet) as Arc<dyn Target>, &registry).unwrap();
+    Stage { puppet, registry, socket, _dir: dir }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.expect("no answer in time")
+}
+
+/// Says `lines` and returns the first line of the answer.
+async fn raw(stage: &Stage, lines: &[u8]) -> String {
+    let mut stream = stage.registry.connect(id()).await.unwrap();
+    // The server may hang up within a line that is too long.
+    drop(stream.write_all(lines).await);
+    let mut answer = String::new();
+    within(BufReader::new(stream).read_line(&mut answer)).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn requests_one_after_the_other_on_one_connection() {
+    let stage = stage();
+    let mut client = Client::connect(&stage.registry, id()).await.unwrap();
+    assert_eq!(client.info(SOON).await.unwrap().state, AppState::Held);
+    let refused = client.release(SOON).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.to_string().as_str()), (Kind::Invalid, "the app is not held"));
+    let ranks: RankSet = "0-3,7".parse().unwrap();
+    client.signal(Signal::TERM, Some(&ranks), SOON).await.unwrap();
+    assert_eq!(*stage.puppet.signals.lock().unwrap(), [(Signal::TERM, Some(ranks))]);
+    assert_eq!(client.kill(SOON).await.unwrap(), exit());
+    client.gone(SOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_listing_shows_the_app_until_it_is_gone() {
+    let stage = stage();
+    let listing = list(&stage.registry, SOON).await.unwrap();
+    assert_eq!(listing.apps, [stage.puppet.info()]);
+    assert_eq!(resolve(&stage.registry, Some("3K")).await.unwrap(), id());
+    assert_eq!(resolve(&stage.registry, None).await.unwrap(), id());
+    stage.puppet.end();
+    within(stage.socket.close()).await;
+    assert_eq!(list(&stage.registry, SOON).await.unwrap(), Default::default());
+    assert_eq!(resolve(&stage.registry, None).await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_dropped_socket_is_gone_at_once() {
+    let stage = stage();
+    let path = stage.registry.socket_path(id());
+    assert!(path.exists());
+    drop(stage.socket);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_stopped_frontend_is_listed_as_silent() {
+    let stage = stage();
+    let other: AppId = "aaaaaaaa".parse().unwrap();
+    let _deaf = stage.registry.bind(other).unwrap();
+    let listing = list(&stage.registry, Duration::from_millis(200)).await.unwrap();
+    assert_eq!((listing.apps.len(), listing.silent), (1, vec![other]));
+}
+
+#[tokio::test]
+async fn who_waits_gets_the_end_and_who_follows_gets_everything() {
+    let stage = stage();
+    let mut follower = Client::connect(&stage.registry, id()).await.unwrap().events(SOON).await.unwrap();
+    let waiter = tokio::spawn(Client::connect(&stage.registry, id()).await.unwrap().wait());
+    // The server itself, the follower and the waiter.
+    within(async {
+        while stage.puppet.followers.lock().unwrap().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    stage.puppet.say(&Event::Released { app: id() });
+    stage.puppet.end();
+    assert_eq!(within(waiter).await.unwrap().unwrap(), exit());
+    assert_eq!(within(follower.next()).await.unwrap().unwrap(), Event::Released { app: id() });
+    assert_eq!(within(follower.next()).await.unwrap().unwrap(), Event::Exited(exit()));
+    assert!(within(follower.next()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_daemons_news_come_and_its_client_leaving_is_seen() {
+    let stage = stage();
+    let (news, feed) = mpsc::unbounded_channel();
+    *stage.puppet.daemon_feed.lock().unwrap() = Some(feed);
+    let client = Client::connect(&stage.registry, id()).await.unwrap();
+    let order = DaemonOrder { program: "d".into(), forward: true, ..Default::default() };
+    let (daemon, mut events) = client.daemon(order, SOON).await.unwrap();
+    assert_eq!(daemon, DaemonId(3));
+    let ended = Event::DaemonExited { app: id(), daemon, host: "h".to_owned(), status: Ending::default() };
+    news.send(ended.clone()).unwrap();
+    assert_eq!(within(events.next()).await.unwrap().unwrap(), ended);
+    drop(events);
+    within(news.closed()).await;
+}
+
+#[tokio::test]
+async fn garbage_is_answered_and_harms_nobody() {
+    let stage = stage();
+    for garbage in [
+        &b"garbage\n"[..],
+        b"\xff\xfe\n",
+        b"\n",
+        b"{\"do\":\"daemon\",\"program\":7}\n",
+        b"{\"version\":9}\n",
+    ] {
+        let answer = raw(&stage, garbage).await;
+        assert!(answer.starts_with(r#"{"error":{"kind":"protocol""#), "{answer}");
+    }
+    let deep = [&b"["[..]; 100_000].concat();
+    assert!(raw(&stage, &[&deep[..], b"\n"].concat()).await.contains("protocol"));
+    let mut stream = stage.registry.connect(id()).await.unwrap();
+    let long = vec![b'x'; MAX_REQUEST_BYTES + 2];
+    drop(stream.write_all(&long).await);
+    let mut answer = Vec::new();
+    // It hangs up: with bytes unread, which the system may tell as a reset.
+    drop(within(stream.read_to_end(&mut answer)).await);
+    assert_eq!(list(&stage.registry, SOON).await.unwrap().apps.len(), 1);
+}
+
+#[tokio::test]
+async fn the_client_too_many_is_told_and_a_place_becomes_free() {
+    let stage = stage();
+    let mut clients = Vec::new();
+    for _ in 0..MAX_CLIENTS {
+        let mut client = Client::connect(&stage.registry, id()).await.unwrap();
+        client.info(SOON).await.unwrap();
+        clients.push(client);
+    }
+    let mut one_more = Client::connect(&stage.registry, id()).await.unwrap();
+    let refused = one_more.info(SOON).await.unwrap_err();
+    assert!(matches!(refused.kind(), Kind::NoAccess | Kind::Lost), "{refused}");
+    drop(clients.pop());
+    within(async {
+        loop {
+            let mut client = Client::connect(&stage.registry, id()).await.unwrap();
+            if client.info(SOON).await.is_ok() {
+                return;
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,190 @@
+//! What the control server needs of an app, and how a live app does it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gantry_shared::id::DaemonId;
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+use gantry_shared::wire::message::DaemonOutput;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::protocol::DaemonOrder;
+use crate::error::Result;
+use crate::event::{Event, Exit};
+use crate::info::AppInfo;
+use crate::request::DaemonRequest;
+use crate::{AppHandle, Daemon, Events, OutputStream, Session};
+
+/// How long to wait for more output of a daemon that has ended: a child of it may keep the pipe open for ever.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long a session may take to go.
+const SESSION_END: Duration = Duration::from_secs(20);
+
+/// An app, as far as the server needs it.
+#[async_trait]
+pub(crate) trait Target: Send + Sync + 'static {
+    fn info(&self) -> AppInfo;
+    /// How it stands, then what happens; ends when the app is gone.
+    fn events(&self) -> Box<dyn Feed>;
+    async fn release(&self, deadline: Duration) -> Result<()>;
+    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()>;
+    async fn kill(&self, deadline: Duration) -> Result<Exit>;
+    /// What happens to the daemon, until it has ended everywhere. Dropping the feed ends a daemon whose output is forwarded.
+    async fn start_daemon(&self, order: DaemonOrder, deadline: Duration)
+    -> Result<(DaemonId, Box<dyn Feed>)>;
+}
+
+/// Events, one after the other. Nothing is lost when the future of `next` is dropped.
+#[async_trait]
+pub(crate) trait Feed: Send {
+    async fn next(&mut self) -> Option<Event>;
+}
+
+#[async_trait]
+impl Feed for Events {
+    async fn next(&mut self) -> Option<Event> {
+        Events::next(self).await
+    }
+}
+
+#[async_trait]
+impl Target for AppHandle {
+    fn info(&self) -> AppInfo {
+        AppHandle::info(self)
+    }
+
+    fn events(&self) -> Box<dyn Feed> {
+        Box::new(AppHandle::events(self))
+    }
+
+    async fn release(&self, deadline: Duration) -> Result<()> {
+        AppHandle::release(self, deadline).await
+    }
+
+    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()> {
+        AppHandle::signal(self, signal, ranks, deadline).await
+    }
+
+    async fn kill(&self, deadline: Duration) -> Result<Exit> {
+        AppHandle::kill(self, deadline).await
+    }
+
+    async fn start_daemon(
+        &self,
+        order: DaemonOrder,
+        deadline: Duration,
+    ) -> Result<(DaemonId, Box<dyn Feed>)> {
+        let forward = order.forward;
+        let mut request = DaemonRequest::new(order.program.0).args(order.args.into_iter().map(|arg| arg.0));
+        for (name, value) in order.env {
+            request = request.env(name.0, value.0);
+        }
+        if let Some(hosts) = &order.hosts {
+            request = request.nodes(self.nodes_by_hosts(hosts)?);
+        }
+        request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
+        let session = self.session(deadline).await?;
+        let mut manifest = session.manifest();
+        for path in order.files {
+            manifest.add_file(path.0)?;
+        }
+        for path in order.binaries {
+            manifest.add_binary(path.0)?;
+        }
+        for path in order.libraries {
+            manifest.add_library(path.0)?;
+        }
+        for path in order.directories {
+            manifest.add_lib_dir(path.0)?;
+        }
+        // Before the start, so that no news of the daemon is missed.
+        let events = AppHandle::events(self);
+        let daemon = Arc::new(manifest.exec_daemon(request, deadline).await?);
+        let (feed_lives, feed_gone) = oneshot::channel();
+        let feed = DaemonFeed {
+            daemon: daemon.id(),
+            starting: daemon.processes().len(),
+            running: daemon.processes().len(),
+            events,
+            output: daemon.take_output(),
+            _lives: feed_lives,
+        };
+        tokio::spawn(keep(session, daemon, forward.then_some(feed_gone)));
+        Ok((feed.daemon, Box::new(feed)))
+    }
+}
+
+/// Keeps a daemon's session until the daemon has ended, or nobody wants it any more.
+async fn keep(session: Session, daemon: Arc<Daemon>, unwanted: Option<oneshot::Receiver<()>>) {
+    match unwanted {
+        None => drop(daemon.wait().await),
+        Some(unwanted) => tokio::select! {
+            _ = daemon.wait() => {}
+            _ = unwanted => {}
+        },
+    }
+    if let Err(error) = session.destroy(SESSION_END).await {
+        tracing::debug!(daemon = %daemon.id(), %error, "its session did not go by order");
+    }
+}
+
+/// What happens to one daemon.
+struct DaemonFeed {
+    daemon: DaemonId,
+    /// On how many nodes its start has not been told. What it writes is told after that.
+    starting: usize,
+    /// On how many nodes its end has not been told.
+    running: usize,
+    events: Events,
+    output: Option<OutputStream>,
+    /// Dropped with the feed, which the session's keeper sees.
+    _lives: oneshot::Sender<()>,
+}
+
+#[async_trait]
+impl Feed for DaemonFeed {
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            tokio::select! {
+                // What it wrote comes before its end where both are there.
+                biased;
+                output = next_output(&mut self.output), if self.output.is_some() && self.starting == 0 => match output {
+                    Some(output) => return Some(Event::Output(output)),
+                    None => self.output = None,
+                },
+                event = self.events.next(), if self.running > 0 => match event {
+                    None => (self.starting, self.running) = (0, 0),
+                    Some(event) if daemon_of(&event) == Some(self.daemon) => {
+                        match event {
+                            Event::DaemonStarted { .. } => self.starting = self.starting.saturating_sub(1),
+                            _ => self.running = self.running.saturating_sub(1),
+                        }
+                        return Some(event);
+                    }
+                    Some(_) => {}
+                },
+                () = sleep(LAST_WORDS), if self.running == 0 && self.output.is_some() => self.output = None,
+                else => return None,
+            }
+        }
+    }
+}
+
+async fn next_output(output: &mut Option<OutputStream>) -> Option<crate::event::Output> {
+    match output {
+        Some(output) => output.next().await,
+        None => None,
+    }
+}
+
+/// The daemon that an event tells of.
+fn daemon_of(event: &Event) -> Option<DaemonId> {
+    match event {
+        Event::DaemonStarted { daemon, .. } | Event::DaemonExited { daemon, .. } => Some(*daemon),
+        _ => None,
+    }
+}

@@ -1,0 +1,114 @@
+//! Tool daemons: the tool's own program, one per node by default, started in a session.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_shared::id::{DaemonId, NodeId, Pid};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::signal::Signal;
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::message::{Answer, DaemonOutput, Order, StartDaemon, To};
+use tokio::time::Instant;
+
+use crate::app::OutputStream;
+use crate::app::core::{Core, lock};
+use crate::app::state::Happening;
+use crate::error::{Error, Result};
+
+/// A tool daemon on its nodes. It belongs to its session, not to this handle: dropping the handle does nothing to it.
+#[derive(Debug)]
+pub struct Daemon {
+    core: Arc<Core>,
+    id: DaemonId,
+    processes: Vec<(NodeId, Pid)>,
+    output: Mutex<Option<OutputStream>>,
+}
+
+/// A start whose end nobody has seen. When it is dropped like that, the daemon is to run nowhere.
+#[derive(Debug)]
+struct Start<'a> {
+    core: &'a Core,
+    id: DaemonId,
+    nodes: NodeSet,
+    over: bool,
+}
+
+impl Start<'_> {
+    fn succeeded(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            let kill = Order::SignalDaemon { daemon: self.id, signal: Signal::KILL };
+            self.core.overlay.tell(To::Nodes(self.nodes.clone()), kill);
+            self.core.outputs.forget(Some(self.id));
+        }
+    }
+}
+
+impl Daemon {
+    /// Starts it on all `nodes`, or on none.
+    pub(crate) async fn start(
+        core: &Arc<Core>,
+        nodes: NodeSet,
+        order: StartDaemon,
+        deadline: Instant,
+    ) -> Result<Self> {
+        let id = order.daemon;
+        // Two streams of every process. The sink stands before the first byte can come.
+        let ends = usize::try_from(nodes.len()).unwrap_or(usize::MAX).saturating_mul(2);
+        let output = (order.output == DaemonOutput::Forward).then(|| core.outputs.stream(Some(id), ends));
+        let start = Start { core, id, nodes, over: false };
+        let order = Order::StartDaemon(order);
+        let answers = core.ask(&start.nodes, order, "starting a daemon", deadline).await?;
+        let mut processes = Vec::with_capacity(answers.len());
+        for (node, answer) in answers {
+            match answer {
+                Answer::Daemon(pid) => processes.push((node, pid)),
+                other => return Err(Error::Protocol(format!("an agent answered {other:?} to a daemon"))),
+            }
+        }
+        processes.sort_unstable();
+        start.succeeded();
+        core.happened(Happening::DaemonThere(id, processes.clone()));
+        Ok(Self { core: Arc::clone(core), id, processes, output: Mutex::new(output) })
+    }
+
+    /// The daemon's number in its app.
+    pub fn id(&self) -> DaemonId {
+        self.id
+    }
+
+    /// Its processes, by node.
+    pub fn processes(&self) -> &[(NodeId, Pid)] {
+        &self.processes
+    }
+
+    /// What it writes, if it was started with [`DaemonOutput::Forward`] and nobody has taken it before.
+    pub fn take_output(&self) -> Option<OutputStream> {
+        lock(&self.output).take()
+    }
+
+    /// Waits until it has ended on every node, and says how. A node that is lost counts as [`ExitStatus::Unknown`].
+    pub async fn wait(&self) -> Vec<(NodeId, ExitStatus)> {
+        let ends = self.core.until(|state| state.daemon_ends(self.id)).await;
+        ends.unwrap_or_else(|| self.processes.iter().map(|(node, _)| (*node, ExitStatus::Unknown)).collect())
+    }
+
+    /// Sends a signal to it on every node where it runs.
+    ///
+    /// # Errors
+    /// The app has ended, or a node did not answer in time.
+    pub async fn signal(&self, signal: Signal, deadline: Duration) -> Result<()> {
+        let nodes: NodeSet = self.processes.iter().map(|(node, _)| *node).collect();
+        let nodes = nodes.intersection(&self.core.live_nodes());
+        let order = Order::SignalDaemon { daemon: self.id, signal };
+        self.core
+            .ask(&nodes, order, "sending a signal to a daemon", Instant::now() + deadline)
+            .await
+            .map(drop)
+    }
+}

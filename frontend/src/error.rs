@@ -1,0 +1,177 @@
+//! What can go wrong for a tool, sorted by what its author can do about it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::AppId;
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the frontend.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request makes no sense; nothing was done.
+    #[error("{message}")]
+    Invalid {
+        /// What is wrong with it.
+        message: String,
+        /// What to write instead.
+        hint: Option<String>,
+    },
+    /// The seam to the workload manager refused or failed.
+    #[error(transparent)]
+    Wlm(#[from] gantry_wlm::Error),
+    /// A node could not do what it was asked. Of several nodes the first one's reason is given.
+    #[error("{}{failure}", on_hosts(.hosts))]
+    Node {
+        /// The nodes' names; empty: this machine.
+        hosts: Vec<String>,
+        /// The first node's reason.
+        failure: Failure,
+    },
+    /// The deadline passed.
+    #[error("no answer within {} s while {phase}{}", .after.as_secs_f32(), missing_hosts(.missing))]
+    TimedOut {
+        /// What was being waited for.
+        phase: &'static str,
+        /// How long.
+        after: Duration,
+        /// Names of the nodes that had not answered.
+        missing: Vec<String>,
+    },
+    /// One of gantry's own executables is not where it should be.
+    #[error("{name} was not found")]
+    HelperMissing {
+        /// Its file name.
+        name: &'static str,
+        /// Where it was looked for.
+        tried: Vec<PathBuf>,
+    },
+    /// One of gantry's own executables is of another version, or does not run.
+    #[error("{program}: {reason}", program = .program.display())]
+    HelperUnfit {
+        /// The executable.
+        program: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nodes, or a helper, can no longer be reached.
+    #[error("lost {}: {reason}", .what.join(","))]
+    Lost {
+        /// Names of the nodes, or the helper's.
+        what: Vec<String>,
+        /// What was seen.
+        reason: String,
+    },
+    /// The owner of this handle has ended or was closed.
+    #[error("{what} is gone")]
+    Gone {
+        /// What the handle stood for.
+        what: String,
+    },
+    /// No live frontend of this user has such an app.
+    #[error("no app {app} of yours runs here")]
+    UnknownApp {
+        /// The app.
+        app: AppId,
+    },
+    /// Something of this machine failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The other side does not speak our language.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+impl Error {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid { message: message.into(), hint: None }
+    }
+
+    pub(crate) fn io(what: impl Into<String>, source: std::io::Error) -> Self {
+        Self::Io { what: what.into(), source }
+    }
+
+    /// The kind of error, as every layer of gantry sorts them.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Invalid { .. } => Kind::Invalid,
+            Self::Wlm(error) => error.kind(),
+            Self::Node { failure, .. } => failure.kind(),
+            Self::TimedOut { .. } => Kind::TimedOut,
+            Self::HelperMissing { .. } | Self::UnknownApp { .. } => Kind::NotFound,
+            Self::HelperUnfit { .. } => Kind::Unsupported,
+            Self::Lost { .. } => Kind::Lost,
+            Self::Gone { .. } => Kind::Gone,
+            Self::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => Kind::NotFound,
+                std::io::ErrorKind::PermissionDenied => Kind::NoAccess,
+                _ => Kind::LauncherFailed,
+            },
+            Self::Protocol(_) => Kind::Protocol,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Invalid { hint, .. } => hint.clone(),
+            Self::Wlm(error) => error.hint(),
+            Self::Node { failure, .. } => failure.hint().map(str::to_owned),
+            Self::HelperMissing { tried, .. } => {
+                let tried =
+                    tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+                Some(format!("looked for {tried}; set GANTRY_INSTALL_DIR to where gantry is installed"))
+            }
+            Self::HelperUnfit { .. } => Some("build or install all of gantry from one version".to_owned()),
+            Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
+            Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
+            Self::Io { source, .. } => hint_of(source).map(str::to_owned),
+            Self::TimedOut { .. } | Self::Lost { .. } | Self::Protocol(_) => None,
+        }
+    }
+
+    /// The error as it travels: kind, text and hint.
+    pub fn to_failure(&self) -> Failure {
+        let failure = Failure::new(self.kind(), self.to_string());
+        match self.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}
+
+fn hint_of(error: &std::io::Error) -> Option<&'static str> {
+    use std::io::ErrorKind as E;
+    match error.kind() {
+        E::NotFound | E::NotADirectory => Some("see that the path is right and that it is there"),
+        E::PermissionDenied => {
+            Some("see that its permissions, and those of the folders above it, let you use it")
+        }
+        E::IsADirectory => Some("name a file in it"),
+        _ => None,
+    }
+}
+
+fn on_hosts(hosts: &[String]) -> String {
+    match hosts {
+        [] => String::new(),
+        hosts => format!("on {}: ", gantry_shared::host_set::fold_hosts(hosts)),
+    }
+}
+
+fn missing_hosts(missing: &[String]) -> String {
+    match missing {
+        [] => String::new(),
+        missing => format!("; not heard from {}", gantry_shared::host_set::fold_hosts(missing)),
+    }
+}

@@ -1,0 +1,106 @@
+//! Where a tool begins: [`Frontend`] launches apps and attaches to them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Choice, JobRef, detect};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::error::Result;
+use crate::request::LaunchRequest;
+
+/// What a tool can choose once for all its apps. The default chooses nothing.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The workload manager's name. Default: GANTRY_WLM, CTI_WLM_IMPL, else what is detected.
+    pub wlm: Option<String>,
+    /// Directory for session storage on the nodes. Default: GANTRY_STAGE_DIR, TMPDIR, `/tmp`, `/var/tmp` of the node, the first that
+    /// is writable and not mounted noexec.
+    pub stage_base: Option<PathBuf>,
+    /// Most children of one agent in the tree. Default: [`DEFAULT_RADIX`].
+    pub radix: u32,
+    /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
+    pub runtime_dir: Option<PathBuf>,
+    /// Whether other commands of this user reach the apps through a control socket. Default: yes.
+    pub control: bool,
+}
+
+/// Most children of one agent, unless chosen otherwise: wide, because orders and answers are small.
+pub const DEFAULT_RADIX: u32 = 64;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { wlm: None, stage_base: None, radix: DEFAULT_RADIX, runtime_dir: None, control: true }
+    }
+}
+
+/// The beginning of everything. It holds choices only; apps live on their own.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use gantry_frontend::{Config, Frontend, LaunchRequest};
+///
+/// # async fn tool() -> gantry_frontend::Result<()> {
+/// let minute = Duration::from_secs(60);
+/// let frontend = Frontend::new(Config::default());
+/// let app = frontend.launch(LaunchRequest::new(["-n", "4", "./solver"]).hold(true), minute).await?;
+/// for rank in app.info().ranks {
+///     println!("rank {} is process {:?} on {}", rank.rank, rank.pid, rank.host);
+/// }
+/// app.release(minute).await?;
+/// let exit = app.wait().await?;
+/// app.close(minute).await?;
+/// assert_eq!(exit.code, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Frontend {
+    pub(crate) config: Config,
+}
+
+impl Frontend {
+    /// A frontend with these choices.
+    pub fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// The workload manager that will be used, and why.
+    ///
+    /// # Errors
+    /// The configuration or a variable names one that does not exist.
+    pub fn choice(&self) -> Result<Choice> {
+        Ok(gantry_wlm::choose(self.config.wlm.as_deref(), &Machine)?)
+    }
+
+    /// Launches an application. Waits until every rank is held, or runs.
+    ///
+    /// # Errors
+    /// Nothing is left running when it fails: see [`Error`](crate::Error) for what can go wrong.
+    pub async fn launch(&self, request: LaunchRequest, deadline: Duration) -> Result<App> {
+        self.launch_until(request, Instant::now() + deadline).await
+    }
+
+    /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.
+    ///
+    /// `target` is in the words of the workload manager; for this machine the pid of a launcher, or the ranks' pids in order with commas
+    /// between. `NAME:` before it chooses the workload manager of that name.
+    ///
+    /// # Errors
+    /// There is no such thing, or it belongs to somebody else.
+    pub async fn attach(&self, target: &str, deadline: Duration) -> Result<App> {
+        let (wlm, job) = match target.split_once(':') {
+            Some((name, rest)) => (detect::find(name)?, rest),
+            None => (self.choice()?.wlm, target),
+        };
+        self.attach_until(wlm, &JobRef(job.to_owned()), Instant::now() + deadline).await
+    }
+}
+
+/// An argument list as people read it.
+pub(crate) fn show_args(args: &[OsString]) -> Vec<String> {
+    args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
+}

@@ -1,0 +1,14 @@
+//! The guard: one small helper per app on the login side that outlives a killed tool to clean up after it.
+//!
+//! The frontend library lives in somebody else's program: it may have no children, no signal handlers and no say in how that program
+//! ends. Whatever needs those is done by the guard, which the kernel tells of the tool's end by closing a socket.
+//!
+//! - [`protocol`]: what tool and guard say to each other.
+//! - [`policy`]: what the guard decides, as a pure state machine.
+//! - [`serve`]: the guard's process.
+//! - `client`: the tool's end.
+
+pub(crate) mod client;
+pub mod policy;
+pub mod protocol;
+pub mod serve;

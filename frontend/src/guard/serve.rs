@@ -1,0 +1,370 @@
+//! The guard's process: one loop over the tool's socket and its children's ends, and the hands of [`Policy`].
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::frame::{self, FrameBuffer};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::policy::{Event, Policy, Response};
+use super::protocol::{FromGuard, StartAgent};
+
+/// How much of an agent's standard error is kept.
+const LAST_WORDS_BYTES: usize = 4096;
+
+/// How long a write to the tool may take before the tool counts as gone.
+const WRITE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a sweep of dead agents' storage may take: everything else waits for it.
+const SWEEP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Rounds of killing what dead agents left behind before the guard leaves all the same.
+const LAST_ROUNDS: u32 = 50;
+
+/// Guards until nothing is left to guard. `socket` is the tool's end of the pair's other side.
+///
+/// # Errors
+/// The machinery itself could not be set up; nothing has been started then.
+pub fn serve(socket: UnixStream) -> io::Result<()> {
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGCHLD);
+    signals.thread_block()?;
+    let children_ended = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    socket.set_write_timeout(Some(WRITE_DEADLINE))?;
+    // Children that the tool has forked keep its descriptors open: its end is not always the socket's.
+    let tool_process = getsockopt(&socket, PeerCredentials).ok().and_then(|it| Pid::new(it.pid()));
+    let tool_process = tool_process.and_then(|pid| gantry_wlm::host::open_pidfd(pid).ok());
+    let mut guard = Guard {
+        tool: Some(socket),
+        tool_process,
+        incoming: FrameBuffer::new(),
+        children_ended,
+        policy: Policy::default(),
+        agents: HashMap::new(),
+    };
+    let pid = Pid::new(nix::unistd::getpid().as_raw()).ok_or(io::ErrorKind::InvalidData)?;
+    guard.tell(&FromGuard::Hello { release: env!("CARGO_PKG_VERSION").to_owned(), pid });
+    while guard.turn()? {}
+    Ok(())
+}
+
+struct Guard {
+    tool: Option<UnixStream>,
+    /// Readable when the tool has ended.
+    tool_process: Option<OwnedFd>,
+    incoming: FrameBuffer,
+    children_ended: SignalFd,
+    policy: Policy,
+    agents: HashMap<Pid, Child>,
+}
+
+impl Guard {
+    /// Waits for something to happen and deals with it. False: the guard may go.
+    fn turn(&mut self) -> io::Result<bool> {
+        let [child_ready, tool_ready, tool_ended] = self.wait()?;
+        let mut events = Vec::new();
+        if child_ready {
+            while self.children_ended.read_signal()?.is_some() {}
+            self.take_ended(&mut events);
+        }
+        if tool_ready {
+            self.hear(&mut events);
+        }
+        if tool_ended {
+            self.hear_last(&mut events);
+        }
+        events.push(Event::Tick);
+        let mut stay = true;
+        for event in events {
+            stay &= self.decide(event);
+        }
+        Ok(stay)
+    }
+
+    /// Whether children have ended, the tool has said something, the tool has ended.
+    fn wait(&self) -> io::Result<[bool; 3]> {
+        let timeout = self.policy.deadline().map_or(PollTimeout::NONE, |until| {
+            let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        let mut fds = vec![PollFd::new(self.children_ended.as_fd(), PollFlags::POLLIN)];
+        if let Some(tool) = &self.tool {
+            fds.push(PollFd::new(tool.as_fd(), PollFlags::POLLIN));
+            fds.extend(self.tool_process.iter().map(|tool| PollFd::new(tool.as_fd(), PollFlags::POLLIN)));
+        }
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let ready = |fd: Option<&PollFd<'_>>| fd.and_then(PollFd::any).unwrap_or(false);
+        Ok([ready(fds.first()), ready(fds.get(1)), ready(fds.get(2))])
+    }
+
+    /// Reads what the tool says. A frame that makes no sense is an end like any other.
+    fn hear(&mut self, events: &mut Vec<Event>) {
+        let Some(tool) = &mut self.tool else { return };
+        let mut bytes = [0; 16 * 1024];
+        let gone = match tool.read(&mut bytes) {
+            Ok(0) => true,
+            Ok(n) if self.incoming.push(&bytes[..n]).is_ok() => loop {
+                match self.incoming.next_message() {
+                    Ok(Some(message)) => events.push(Event::Said(message)),
+                    Ok(None) => break false,
+                    Err(_) => break true,
+                }
+            },
+            Ok(_) => true,
+            Err(e) => e.kind() != io::ErrorKind::Interrupted,
+        };
+        if gone {
+            self.tool = None;
+            events.push(Event::ToolGone);
+        }
+    }
+
+    /// The tool has ended: takes what it has said before.
+    fn hear_last(&mut self, events: &mut Vec<Event>) {
+        while let Some(tool) = &self.tool {
+            if tool.set_nonblocking(true).is_err() {
+                self.tool = None;
+                events.push(Event::ToolGone);
+                return;
+            }
+            // That there is no more counts as the end.
+            self.hear(events);
+        }
+    }
+
+    /// Collects agents that ended, and orphans of dead agents.
+    fn take_ended(&mut self, events: &mut Vec<Event>) {
+        let mut ended = Vec::new();
+        for (pid, child) in &mut self.agents {
+            if let Ok(Some(status)) = child.try_wait() {
+                use std::os::unix::process::ExitStatusExt;
+                ended.push((*pid, ExitStatus::from_wait_status(status.into_raw())));
+            }
+        }
+        for (pid, status) in ended {
+            let words = self.agents.remove(&pid).map(last_words).unwrap_or_default();
+            events.push(Event::ChildEnded(pid, status, words));
+        }
+        for pid in self.orphans() {
+            reap(pid);
+        }
+    }
+
+    fn decide(&mut self, event: Event) -> bool {
+        let mut stay = true;
+        for response in self.policy.handle(event, Instant::now()) {
+            match response {
+                Response::Start(agent) => stay &= self.start(agent),
+                Response::Tell(message) => self.tell(&message),
+                Response::AskToGo(pids) => pids.into_iter().for_each(ask_to_go),
+                Response::Kill(pids) => pids.into_iter().for_each(kill_group),
+                Response::KillOrphans => self.kill_orphans(),
+                Response::RemoveSocket(socket) => remove_socket(Path::new(&socket)),
+                Response::Sweep(program, base) => sweep(&program, base.as_deref()),
+                Response::Leave => stay = false,
+            }
+        }
+        stay
+    }
+
+    fn start(&mut self, order: StartAgent) -> bool {
+        let id = order.id;
+        match start_agent(&order) {
+            Ok(child) => match i32::try_from(child.id()).ok().and_then(Pid::new) {
+                Some(pid) => {
+                    self.agents.insert(pid, child);
+                    self.decide(Event::Started(id, pid))
+                }
+                None => true,
+            },
+            Err(error) => {
+                let kind = match error.kind() {
+                    io::ErrorKind::NotFound => Kind::NotFound,
+                    io::ErrorKind::PermissionDenied => Kind::NoAccess,
+                    _ => Kind::LauncherFailed,
+                };
+                let program = order.program.to_string_lossy();
+                let failure = Failure::new(kind, format!("cannot start the agent {program}: {error}"))
+                    .with_hint("see that all of gantry is installed and may be executed");
+                self.tell(&FromGuard::NotStarted { id, failure });
+                true
+            }
+        }
+    }
+
+    fn tell(&mut self, message: &FromGuard) {
+        let Some(tool) = &mut self.tool else { return };
+        let sent = frame::encode(message).map_err(io::Error::other).and_then(|bytes| tool.write_all(&bytes));
+        if sent.is_err() {
+            // The tool is gone or deaf; reading the socket's end makes that official.
+            drop(tool.shutdown(std::net::Shutdown::Both));
+        }
+    }
+
+    /// Our children that are no agents: the guard is a subreaper, so these are what a dead agent has left behind.
+    fn orphans(&self) -> Vec<Pid> {
+        let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        children
+            .split_whitespace()
+            .filter_map(|pid| Pid::new(pid.parse().ok()?))
+            .filter(|pid| !self.agents.contains_key(pid))
+            .collect()
+    }
+
+    /// Kills orphans, and theirs as they come up, until none is left.
+    fn kill_orphans(&self) {
+        for _ in 0..LAST_ROUNDS {
+            let orphans = self.orphans();
+            if orphans.is_empty() {
+                return;
+            }
+            for pid in &orphans {
+                // It may have ended by itself meanwhile.
+                kill(raw(*pid), Signal::SIGKILL).ok();
+            }
+            for pid in orphans {
+                // A killed process ends at once, unless the kernel holds it in a system call: then it is left to init.
+                if waits_in_vain(pid) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn raw(pid: Pid) -> nix::unistd::Pid {
+    nix::unistd::Pid::from_raw(pid.get())
+}
+
+fn ask_to_go(pid: Pid) {
+    // An agent is waited for by us alone, so as long as we know it the pid is its own.
+    kill(raw(pid), Signal::SIGTERM).ok();
+}
+
+fn kill_group(pid: Pid) {
+    // It may have ended by itself meanwhile.
+    killpg(raw(pid), Signal::SIGKILL).ok();
+}
+
+fn reap(pid: Pid) {
+    // Not ended yet, or not ours any more: both are fine.
+    waitpid(raw(pid), Some(WaitPidFlag::WNOHANG)).ok();
+}
+
+/// Waits for a killed child, a second at most. The poll is on the child's pidfd, so nothing sleeps longer than needed.
+fn waits_in_vain(pid: Pid) -> bool {
+    let ended = || !matches!(waitpid(raw(pid), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
+    if ended() {
+        return false;
+    }
+    let second = PollTimeout::from(1000u16);
+    if let Ok(fd) = gantry_wlm::host::open_pidfd(pid) {
+        let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, second).ok();
+    }
+    !ended()
+}
+
+fn start_agent(order: &StartAgent) -> io::Result<Child> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the guard is the one place that starts long-lived processes"
+    )]
+    let mut command = Command::new(&order.program);
+    command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let written = match child.stdin.take() {
+        Some(mut stdin) => stdin.write_all(&order.ticket.0),
+        None => Err(io::ErrorKind::BrokenPipe.into()),
+    };
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        drop(child.kill());
+        drop(child.wait());
+        return Err(error);
+    }
+    // An agent that closed its input early says why on standard error and by its exit.
+    Ok(child)
+}
+
+/// What is in the pipe of an agent that has ended; it is not waited for.
+fn last_words(child: Child) -> String {
+    let Some(stderr) = child.stderr else { return String::new() };
+    let mut pipe = std::fs::File::from(OwnedFd::from(stderr));
+    let mut bytes = vec![0; 64 * 1024];
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    let ready = poll(&mut fds, PollTimeout::ZERO).unwrap_or(0) > 0;
+    let length = if ready { pipe.read(&mut bytes).unwrap_or(0) } else { 0 };
+    let text = &bytes[..length];
+    String::from_utf8_lossy(&text[text.len().saturating_sub(LAST_WORDS_BYTES)..]).trim().to_owned()
+}
+
+/// Removes a socket that a killed tool has left. One that ended properly has removed it itself.
+fn remove_socket(path: &Path) {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path).ok();
+    }
+}
+
+/// Removes the storage of agents that died without a chance to do it.
+fn sweep(program: &std::ffi::OsStr, base: Option<&std::ffi::OsStr>) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the guard is the one place that starts long-lived processes"
+    )]
+    let mut command = Command::new(program);
+    command.arg("sweep").args(base).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // When it cannot be swept now, the user's next agent on this machine does it.
+    let Ok(mut child) = command.spawn() else { return };
+    let ended = i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::new)
+        .and_then(|pid| gantry_wlm::host::open_pidfd(pid).ok());
+    if let Some(ended) = ended {
+        let limit = PollTimeout::try_from(SWEEP_DEADLINE).unwrap_or(PollTimeout::MAX);
+        poll(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], limit).ok();
+        // It has ended, or hangs on its disk and must not keep us. One that cannot even be killed is reaped as an orphan.
+        if !matches!(child.try_wait(), Ok(Some(_))) {
+            child.kill().ok();
+            child.try_wait().ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_sweep_that_hangs_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("agent");
+        std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+        let started = Instant::now();
+        sweep(program.as_os_str(), None);
+        assert!(started.elapsed() < 4 * SWEEP_DEADLINE);
+    }
+}

@@ -1,0 +1,60 @@
+//! What is known of an app at one moment, as `gantry ps` shows it.
+
+use gantry_shared::id::{AppId, DaemonId, Pid};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Ending, Exit, RankInfo};
+
+/// An app at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppInfo {
+    /// The app.
+    pub app: AppId,
+    /// The WLM's name.
+    pub wlm: String,
+    /// Where the app stands.
+    pub state: AppState,
+    /// Whether it was attached to; otherwise it was launched.
+    pub attached: bool,
+    /// The process that owns it.
+    pub owner: Pid,
+    /// The launch's arguments, or what was attached to; for people, not to be parsed.
+    pub command: Vec<String>,
+    /// Every rank.
+    pub ranks: Vec<RankInfo>,
+    /// Every tool daemon that was started.
+    pub daemons: Vec<DaemonInfo>,
+    /// Its end, when it has ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit: Option<Exit>,
+}
+
+/// A tool daemon's process on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonInfo {
+    /// The daemon's number in the app.
+    pub daemon: DaemonId,
+    /// Its node.
+    pub host: String,
+    /// Its process.
+    pub pid: Pid,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// How it ended, when it did.
+    #[serde(flatten)]
+    pub ending: Ending,
+}
+
+/// Where an app stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppState {
+    /// Ordered, not all ranks are there.
+    Starting,
+    /// Every rank is stopped before its first instruction.
+    Held,
+    /// It runs.
+    Running,
+    /// Every rank has ended or is lost.
+    Ended,
+}

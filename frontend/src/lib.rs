@@ -1,0 +1,41 @@
+//! For tools on the login side: launch parallel applications held at their first instruction, attach to running ones, start tool daemons
+//! beside their ranks.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | [`frontend`] | [`Frontend`]: where a tool begins |
+//! | [`request`] | [`LaunchRequest`], [`DaemonRequest`]: what a tool asks for |
+//! | [`app`] | [`App`], its owner; [`AppHandle`], everybody else's view |
+//! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, what is put there, what is started there |
+//! | [`event`], [`info`] | what happens, and what is known at one moment |
+//! | [`control`] | the socket through which other commands of this user reach an app |
+//! | [`measure`] | how fast the way to the nodes is |
+//! | [`error`], [`helpers`] | what goes wrong; where gantry's own executables are |
+//! | [`guard`] | the helper that outlives a killed tool |
+//!
+//! The API is asynchronous and runs on the caller's tokio runtime. Everything that may wait takes a deadline. The library installs no
+//! signal handler, waits for no child that is not its own, and never changes the environment or the directory of the process.
+
+pub mod app;
+pub mod control;
+pub mod daemon;
+pub mod error;
+pub mod event;
+pub mod frontend;
+pub mod guard;
+pub mod helpers;
+pub mod info;
+pub mod manifest;
+pub mod measure;
+mod overlay;
+pub mod request;
+pub mod session;
+
+pub use app::{App, AppHandle, Events, OutputStream};
+pub use daemon::Daemon;
+pub use error::{Error, Result};
+pub use event::Event;
+pub use frontend::{Config, Frontend};
+pub use manifest::Manifest;
+pub use request::{DaemonRequest, Input, LaunchRequest, OutputTo};
+pub use session::Session;

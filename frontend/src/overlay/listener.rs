@@ -1,0 +1,81 @@
+//! Where agents report.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+
+use gantry_shared::id::AppId;
+use gantry_shared::secret::Secret;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::assembly::Assembly;
+use super::{Overlay, OverlayEvent};
+use crate::error::{Error, Result};
+
+/// Who can dial the frontend.
+#[derive(Debug, Clone, Copy)]
+enum Exposure {
+    /// Processes of this machine.
+    Loopback,
+}
+
+/// Agents of other machines need an address of the network; there is no such WLM yet.
+const EXPOSURE: Exposure = Exposure::Loopback;
+
+/// The frontend's ear, until all agents have reported.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    app: AppId,
+    secret: Secret,
+    radix: NonZeroU32,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Starts listening, for agents of `app` that know its secret.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a radix of 0, [`Error::Io`] when there is no port.
+    pub(crate) async fn bind(app: AppId, secret: Secret, radix: u32) -> Result<Self> {
+        let Some(radix) = NonZeroU32::new(radix) else {
+            return Err(Error::invalid("a tree of agents needs a radix of 1 at least"));
+        };
+        let ip = match EXPOSURE {
+            Exposure::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        let cannot = |e| Error::io("cannot listen for agents", e);
+        let listener = TcpListener::bind((ip, 0)).await.map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        Ok(Self { app, secret, radix, listener, address })
+    }
+
+    /// Where agents can dial.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        vec![self.address]
+    }
+
+    /// Waits until one agent for each of `hosts` has reported and hangs in the tree. Node numbers are indices into `hosts`. When it fails, or
+    /// is dropped, all links are cut.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] names the hosts that are missing; [`Error::Lost`] those whose agent died when it had its place.
+    pub(crate) async fn assemble(
+        self,
+        hosts: &[String],
+        deadline: Instant,
+    ) -> Result<(Overlay, mpsc::UnboundedReceiver<OverlayEvent>)> {
+        let started = Instant::now();
+        let mut assembly = Assembly::new(self.app, self.secret, self.radix, hosts)?;
+        match timeout_at(deadline, assembly.run(self.listener)).await {
+            Ok(assembled) => assembled?,
+            Err(_late) => {
+                let after = deadline.saturating_duration_since(started);
+                let (phase, missing) = assembly.find_missing();
+                return Err(Error::TimedOut { phase, after, missing });
+            }
+        }
+        assembly.finish()
+    }
+}

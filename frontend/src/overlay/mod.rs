@@ -1,0 +1,39 @@
+//! The root of the tree of links between the frontend and its agents.
+//!
+//! [`Listener`] waits until every agent has reported and hangs in the tree. [`Overlay`] carries orders down and brings answers back,
+//! and [`OverlayEvent`]s are what happens unasked. The shape of the tree and the language spoken on it are the wire's
+//! ([`gantry_shared::wire`]); which node is asked for what, and what its answer means, is the app's.
+//!
+//! Everything that arrives goes through one task in the order of its arrival, so what a node reported before it
+//! answered is in the event channel before the answer is given to whoever asked.
+
+mod assembly;
+mod bulk;
+mod link;
+mod listener;
+mod requests;
+mod root;
+
+use gantry_shared::id::NodeId;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::Notice;
+
+pub(crate) use self::listener::Listener;
+pub(crate) use self::root::Overlay;
+
+/// What happens on the overlay without being asked for.
+#[derive(Debug)]
+pub(crate) enum OverlayEvent {
+    /// An agent reports something.
+    Notice(NodeId, Notice),
+    /// Nodes that can no longer be reached. Each node is named once.
+    Lost {
+        /// Which.
+        nodes: NodeSet,
+        /// What was seen.
+        reason: String,
+    },
+}
+
+#[cfg(test)]
+mod tests;

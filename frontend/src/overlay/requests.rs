@@ -1,0 +1,192 @@
+//! Which orders are on their way, and which nodes still owe an answer. Pure: it is told what arrives, and waits for nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gantry_shared::error::Failure;
+use gantry_shared::id::{NodeId, RequestId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::Answer;
+use tokio::sync::oneshot;
+
+/// What a node says to an order.
+pub(crate) type Reply = Result<Answer, Failure>;
+
+/// What became of a request: every node has answered or is lost.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    /// Answers by node number.
+    pub(super) answers: Vec<(NodeId, Reply)>,
+    /// Nodes that were lost before they answered.
+    pub(super) lost: Vec<NodeId>,
+    /// Why the last of them was.
+    pub(super) reason: String,
+}
+
+/// All requests that somebody waits for.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    last: u64,
+    pending: HashMap<RequestId, Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    slots: BTreeMap<NodeId, Slot>,
+    owed: usize,
+    reason: String,
+    done: oneshot::Sender<Settled>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Owed,
+    Answered(Reply),
+    Lost,
+}
+
+impl Requests {
+    /// A number that no other request has.
+    pub(super) fn new_id(&mut self) -> RequestId {
+        self.last += 1;
+        RequestId(self.last)
+    }
+
+    /// From now on these nodes owe an answer. `wanted` has a node at least.
+    pub(super) fn open(&mut self, request: RequestId, wanted: &NodeSet) -> oneshot::Receiver<Settled> {
+        let (done, settled) = oneshot::channel();
+        let slots: BTreeMap<_, _> = wanted.iter().map(|node| (node, Slot::Owed)).collect();
+        let owed = slots.len();
+        self.pending.insert(request, Pending { slots, owed, reason: String::new(), done });
+        settled
+    }
+
+    /// A node's answer. One that nobody waits for is no error: its request may have been given up.
+    pub(super) fn answer(&mut self, request: RequestId, node: NodeId, reply: Reply) {
+        let Some(pending) = self.pending.get_mut(&request) else {
+            tracing::debug!(%request, %node, "an answer that nobody waits for");
+            return;
+        };
+        match pending.slots.get_mut(&node) {
+            Some(slot @ Slot::Owed) => {
+                *slot = Slot::Answered(reply);
+                pending.owed -= 1;
+            }
+            Some(_) => tracing::debug!(%request, %node, "a second answer"),
+            None => tracing::debug!(%request, %node, "an answer of a node that was not asked"),
+        }
+        if pending.owed == 0 {
+            self.settle(request);
+        }
+    }
+
+    /// These nodes answer nothing any more.
+    pub(super) fn lose(&mut self, nodes: &NodeSet, reason: &str) {
+        let mut settled = Vec::new();
+        for (request, pending) in &mut self.pending {
+            for (node, slot) in &mut pending.slots {
+                if matches!(slot, Slot::Owed) && nodes.contains(*node) {
+                    *slot = Slot::Lost;
+                    pending.owed -= 1;
+                    reason.clone_into(&mut pending.reason);
+                }
+            }
+            if pending.owed == 0 {
+                settled.push(*request);
+            }
+        }
+        for request in settled {
+            self.settle(request);
+        }
+    }
+
+    /// Gives up a request: who still owed an answer.
+    pub(super) fn forget(&mut self, request: RequestId) -> Vec<NodeId> {
+        let slots = self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default();
+        slots.into_iter().filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| node).collect()
+    }
+
+    /// Nobody will answer anything any more.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    fn settle(&mut self, request: RequestId) {
+        let Some(pending) = self.pending.remove(&request) else { return };
+        let mut settled = Settled { reason: pending.reason, ..Settled::default() };
+        for (node, slot) in pending.slots {
+            match slot {
+                Slot::Answered(reply) => settled.answers.push((node, reply)),
+                Slot::Lost | Slot::Owed => settled.lost.push(node),
+            }
+        }
+        // Who asked may have stopped waiting this moment.
+        drop(pending.done.send(settled));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::error::Kind;
+
+    use super::*;
+
+    fn nodes(text: &str) -> NodeSet {
+        text.parse().unwrap()
+    }
+
+    fn open(requests: &mut Requests, text: &str) -> (RequestId, oneshot::Receiver<Settled>) {
+        let request = requests.new_id();
+        (request, requests.open(request, &nodes(text)))
+    }
+
+    #[test]
+    fn a_request_settles_with_the_last_answer_in_node_order() {
+        let mut requests = Requests::default();
+        let (request, mut settled) = open(&mut requests, "1-3");
+        requests.answer(request, NodeId(3), Ok(Answer::Done));
+        requests.answer(request, NodeId(1), Err(Failure::new(Kind::NoAccess, "no")));
+        assert!(settled.try_recv().is_err());
+        requests.answer(request, NodeId(2), Ok(Answer::Done));
+        let settled = settled.try_recv().unwrap();
+        let order: Vec<_> = settled.answers.iter().map(|(node, reply)| (node.0, reply.is_ok())).collect();
+        assert_eq!((order, settled.lost), (vec![(1, false), (2, true), (3, true)], vec![]));
+        assert!(requests.is_empty());
+    }
+
+    #[test]
+    fn second_and_foreign_answers_change_nothing() {
+        let mut requests = Requests::default();
+        let (request, mut settled) = open(&mut requests, "0,2");
+        let (other, mut other_settled) = open(&mut requests, "1");
+        requests.answer(request, NodeId(0), Ok(Answer::Done));
+        requests.answer(request, NodeId(0), Err(Failure::new(Kind::Gone, "twice")));
+        requests.answer(request, NodeId(1), Ok(Answer::Done));
+        requests.answer(RequestId(99), NodeId(2), Ok(Answer::Done));
+        assert!(settled.try_recv().is_err() && other_settled.try_recv().is_err());
+        requests.answer(request, NodeId(2), Ok(Answer::Done));
+        assert!(settled.try_recv().unwrap().answers.iter().all(|(_, reply)| reply.is_ok()));
+        assert_eq!(requests.forget(other), [NodeId(1)]);
+        assert_eq!(requests.forget(other), []);
+    }
+
+    #[test]
+    fn lost_nodes_owe_nothing_and_what_they_answered_before_stays() {
+        let mut requests = Requests::default();
+        let (request, mut settled) = open(&mut requests, "0-3");
+        let (_, mut only_lost) = open(&mut requests, "2");
+        requests.answer(request, NodeId(1), Ok(Answer::Done));
+        requests.lose(&nodes("1-2"), "cut");
+        let only_lost = only_lost.try_recv().unwrap();
+        assert_eq!((only_lost.lost, only_lost.reason.as_str()), (vec![NodeId(2)], "cut"));
+        requests.answer(request, NodeId(2), Ok(Answer::Done));
+        requests.answer(request, NodeId(0), Ok(Answer::Done));
+        requests.answer(request, NodeId(3), Ok(Answer::Done));
+        let settled = settled.try_recv().unwrap();
+        assert_eq!((settled.answers.len(), settled.lost), (3, vec![NodeId(2)]));
+    }
+}

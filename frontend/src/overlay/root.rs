@@ -1,0 +1,389 @@
+//! The overlay in use: orders go down, answers and notices come up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_shared::id::{NodeId, RequestId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::message::{Down, Notice, Order, To, Up};
+use gantry_shared::wire::queue::LinkQueue;
+use gantry_shared::wire::tree::Tree;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::OverlayEvent;
+use super::link::{Arrival, News};
+use super::requests::{Reply, Requests, Settled};
+use crate::app::core::lock;
+use crate::error::{Error, Result};
+
+/// How long agents have to answer the goodbye.
+const GOODBYE_TIME: Duration = Duration::from_secs(5);
+
+/// The way to all agents of an app. Clones are the same overlay; when the last one is dropped without [`Overlay::close`], all links
+/// are cut, and agents take that for the frontend's death.
+#[derive(Clone, Debug)]
+pub(crate) struct Overlay {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: Arc<Mutex<Root>>,
+    secret: Secret,
+    /// How many links are open.
+    open: watch::Receiver<usize>,
+    /// Dropping them ends them.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Overlay {
+    /// Starts handling what arrives.
+    pub(super) fn start(
+        root: Root,
+        secret: Secret,
+        mut tasks: JoinSet<()>,
+        mut arrivals: mpsc::Receiver<Arrival>,
+    ) -> Self {
+        let open = root.open.subscribe();
+        let root = Arc::new(Mutex::new(root));
+        let handled = Arc::clone(&root);
+        tasks.spawn(async move {
+            while let Some(arrival) = arrivals.recv().await {
+                lock(&handled).handle(arrival);
+            }
+        });
+        Self { inner: Arc::new(Inner { root, secret, open, tasks: Mutex::new(tasks) }) }
+    }
+
+    /// An order, and the answers of every node that it is for, by node number. [`To::All`] is every node that can be reached now.
+    ///
+    /// Waits until each of them has answered or is lost, so that nothing is under way any more when it fails with
+    /// [`Error::Lost`]. May be dropped at any time: answers that come later are ignored.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] names the nodes that were lost meanwhile; or had been before, in which case nobody got the order.
+    /// [`Error::TimedOut`] names those that have not answered, [`Error::Gone`] after [`Overlay::close`], [`Error::Invalid`] for an order that is too
+    /// large to send or a node that does not exist.
+    pub(crate) async fn request(
+        &self,
+        to: To,
+        order: Order,
+        phase: &'static str,
+        deadline: Instant,
+    ) -> Result<Vec<(NodeId, Reply)>> {
+        let started = Instant::now();
+        self.ask(to, order)?.settled(phase, started, deadline).await
+    }
+
+    /// Sends an order whose answers are collected from now on.
+    pub(super) fn ask(&self, to: To, order: Order) -> Result<Asked> {
+        let (request, wanted) = {
+            let mut root = lock(&self.inner.root);
+            (root.requests.new_id(), root.find_wanted(&to)?)
+        };
+        // Outside the lock: orders may be large.
+        let body = encode(&Down { request: Some(request), to, order })?;
+        let mut root = lock(&self.inner.root);
+        // A node that was lost since then is told of here as well.
+        root.check_reachable(&wanted)?;
+        let settled = match wanted.is_empty() {
+            true => None,
+            false => Some(root.requests.open(request, &wanted)),
+        };
+        root.send(&wanted, &body);
+        Ok(Asked { root: Arc::clone(&self.inner.root), request, settled })
+    }
+
+    /// An order that is not answered. Never waits; nodes that cannot be reached do not get it.
+    pub(crate) fn tell(&self, to: To, order: Order) {
+        let wanted = lock(&self.inner.root).find_reachable(&to);
+        match encode(&Down { request: None, to, order }) {
+            Ok(body) => lock(&self.inner.root).send(&wanted, &body),
+            Err(error) => tracing::warn!(%error, "an order was not sent"),
+        }
+    }
+
+    /// Says goodbye to all agents and waits for theirs, 5 s at most; who has not answered by then is cut off. Requests that are under way fail.
+    pub(crate) async fn close(&self) {
+        lock(&self.inner.root).say_goodbye();
+        let mut open = self.inner.open.clone();
+        if timeout(GOODBYE_TIME, open.wait_for(|open| *open == 0)).await.is_err() {
+            tracing::warn!("agents did not answer the goodbye in time");
+        }
+        lock(&self.inner.root).end();
+        let tasks = std::mem::take(&mut *lock(&self.inner.tasks));
+        drop(tasks);
+    }
+
+    /// For sealing bulk data.
+    pub(super) fn secret(&self) -> &Secret {
+        &self.inner.secret
+    }
+
+    /// The queues of the links by which `to` is reached.
+    pub(super) fn find_links(&self, to: &To) -> Vec<LinkQueue> {
+        let root = lock(&self.inner.root);
+        let wanted = root.find_reachable(to);
+        root.find_links(&wanted).cloned().collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_no_requests(&self) -> bool {
+        lock(&self.inner.root).requests.is_empty()
+    }
+}
+
+fn encode(down: &Down) -> Result<Arc<[u8]>> {
+    let body =
+        frame::encode_body(down).map_err(|e| Error::invalid(format!("the order cannot be sent: {e}")))?;
+    Ok(body.into())
+}
+
+/// A request that is under way. Dropping it forgets it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    root: Arc<Mutex<Root>>,
+    request: RequestId,
+    /// None: nobody was asked.
+    settled: Option<oneshot::Receiver<Settled>>,
+}
+
+impl Asked {
+    pub(super) async fn settled(
+        mut self,
+        phase: &'static str,
+        started: Instant,
+        deadline: Instant,
+    ) -> Result<Vec<(NodeId, Reply)>> {
+        let Some(settled) = self.settled.as_mut() else { return Ok(Vec::new()) };
+        match timeout_at(deadline, settled).await {
+            Ok(Ok(settled)) if settled.lost.is_empty() => Ok(settled.answers),
+            Ok(Ok(Settled { lost, reason, .. })) => {
+                Err(Error::Lost { what: lock(&self.root).find_hosts(lost), reason })
+            }
+            Ok(Err(_closed)) => Err(gone()),
+            Err(_late) => {
+                let mut root = lock(&self.root);
+                let missing = root.requests.forget(self.request);
+                let after = deadline.saturating_duration_since(started);
+                Err(Error::TimedOut { phase, after, missing: root.find_hosts(missing) })
+            }
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        lock(&self.root).requests.forget(self.request);
+    }
+}
+
+fn gone() -> Error {
+    Error::Gone { what: "the way to the agents".to_owned() }
+}
+
+/// What the root knows. Nothing in here waits.
+#[derive(Debug)]
+pub(super) struct Root {
+    tree: Tree,
+    hosts: Vec<String>,
+    /// The links of the root's own children.
+    links: BTreeMap<NodeId, LinkQueue>,
+    /// Nodes that cannot be reached any more.
+    away: NodeSet,
+    /// Nodes that hang in the tree.
+    joined: NodeSet,
+    requests: Requests,
+    events: Option<mpsc::UnboundedSender<OverlayEvent>>,
+    open: watch::Sender<usize>,
+    closing: bool,
+}
+
+impl Root {
+    /// A root whose own children are linked already.
+    pub(super) fn new(
+        tree: Tree,
+        hosts: Vec<String>,
+        links: BTreeMap<NodeId, LinkQueue>,
+        events: mpsc::UnboundedSender<OverlayEvent>,
+    ) -> Self {
+        Self {
+            tree,
+            hosts,
+            joined: links.keys().copied().collect(),
+            open: watch::Sender::new(links.len()),
+            links,
+            away: NodeSet::default(),
+            requests: Requests::default(),
+            events: Some(events),
+            closing: false,
+        }
+    }
+
+    /// Takes note of what came on the link of one of the root's own children.
+    pub(super) fn handle(&mut self, Arrival { node: link, news }: Arrival) {
+        match news {
+            News::Up(Up::Answers { request, answers }) => {
+                for (node, reply) in answers {
+                    if self.is_behind(link, node) {
+                        self.requests.answer(request, node, reply);
+                    }
+                }
+            }
+            News::Up(Up::Notice { node, notice }) => {
+                if self.is_behind(link, node) {
+                    self.take_notice(node, notice);
+                }
+            }
+            News::Ended { orderly, reason } => {
+                // An agent that has a parent closed the link on which it had reported. That may be seen late, and is no end of anything.
+                let Some(queue) = self.links.remove(&link) else { return };
+                if orderly {
+                    // The agent waits for our goodbye, so that it knows that its own was read.
+                    queue.close();
+                }
+                let behind = self.find_subtree(link);
+                self.lose(&behind, reason, orderly || self.closing);
+                self.open.send_replace(self.links.len());
+            }
+        }
+    }
+
+    /// Nodes that do not yet hang in the tree.
+    pub(super) fn find_unjoined(&self) -> NodeSet {
+        NodeSet::first_n(self.tree.nodes()).difference(&self.joined)
+    }
+
+    /// Nodes that cannot be reached any more.
+    pub(super) fn away(&self) -> &NodeSet {
+        &self.away
+    }
+
+    /// Names of nodes, each once.
+    pub(super) fn find_hosts(&self, nodes: impl IntoIterator<Item = NodeId>) -> Vec<String> {
+        let mut hosts: Vec<String> =
+            nodes.into_iter().filter_map(|node| self.hosts.get(node.index()).cloned()).collect();
+        hosts.dedup();
+        hosts
+    }
+
+    fn take_notice(&mut self, node: NodeId, notice: Notice) {
+        match notice {
+            Notice::ChildJoined { child } if self.tree.parent(child.0) == Some(node.0) => {
+                self.joined.insert(child);
+            }
+            Notice::ChildJoined { child } => tracing::debug!(%node, %child, "a child of another parent"),
+            Notice::NodesLost { nodes, reason } => {
+                // An agent is only believed about those below it.
+                let below = nodes.intersection(&self.find_subtree(node));
+                self.lose(&below, reason, false);
+            }
+            notice => self.publish(OverlayEvent::Notice(node, notice)),
+        }
+    }
+
+    /// The event comes before the requests fail, so that who waits for a request finds the event when it does.
+    fn lose(&mut self, nodes: &NodeSet, reason: String, silently: bool) {
+        let nodes = nodes.difference(&self.away);
+        if nodes.is_empty() {
+            return;
+        }
+        self.away = self.away.union(&nodes);
+        if !silently {
+            self.publish(OverlayEvent::Lost { nodes: nodes.clone(), reason: reason.clone() });
+        }
+        self.requests.lose(&nodes, &reason);
+    }
+
+    fn publish(&self, event: OverlayEvent) {
+        if let Some(events) = &self.events {
+            // Whoever listened may have had enough.
+            drop(events.send(event));
+        }
+    }
+
+    fn is_behind(&self, link: NodeId, node: NodeId) -> bool {
+        let behind = self.tree.next_hop(None, node.0) == Some(link.0);
+        if !behind {
+            tracing::debug!(%link, %node, "an agent speaks for a node that is not behind it");
+        }
+        behind
+    }
+
+    fn find_subtree(&self, node: NodeId) -> NodeSet {
+        let mut nodes = NodeSet::default();
+        for level in self.tree.subtree(node.0) {
+            nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
+        }
+        nodes
+    }
+
+    fn find_wanted(&self, to: &To) -> Result<NodeSet> {
+        if self.closing {
+            return Err(gone());
+        }
+        let To::Nodes(nodes) = to else { return Ok(self.find_reachable(to)) };
+        let strange = nodes.difference(&NodeSet::first_n(self.tree.nodes()));
+        if let Some(node) = strange.first() {
+            return Err(Error::invalid(format!(
+                "there is no node {node}: the app has {}",
+                self.tree.nodes()
+            )));
+        }
+        self.check_reachable(nodes)?;
+        Ok(nodes.clone())
+    }
+
+    fn check_reachable(&self, nodes: &NodeSet) -> Result<()> {
+        if self.closing {
+            return Err(gone());
+        }
+        let lost = nodes.intersection(&self.away);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Lost { what: self.find_hosts(lost.iter()), reason: "the link to it is gone".to_owned() })
+    }
+
+    fn find_reachable(&self, to: &To) -> NodeSet {
+        let nodes = match to {
+            To::All => NodeSet::first_n(self.tree.nodes()),
+            To::Nodes(nodes) => nodes.clone(),
+        };
+        nodes.difference(&self.away)
+    }
+
+    fn find_links(&self, wanted: &NodeSet) -> impl Iterator<Item = &LinkQueue> {
+        let links = self.links.iter();
+        links.filter(|(node, _)| !self.find_subtree(**node).is_disjoint(wanted)).map(|(_, link)| link)
+    }
+
+    fn send(&self, wanted: &NodeSet, body: &Arc<[u8]>) {
+        if !self.closing {
+            for link in self.find_links(wanted) {
+                link.send(Arc::clone(body));
+            }
+        }
+    }
+
+    fn say_goodbye(&mut self) {
+        if !std::mem::replace(&mut self.closing, true) {
+            for link in self.links.values() {
+                link.close();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.closing = true;
+        self.links.clear();
+        self.requests.clear();
+        self.events = None;
+        self.open.send_replace(0);
+    }
+}

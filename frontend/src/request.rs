@@ -1,0 +1,196 @@
+//! What a tool asks of gantry: a launch, with its surroundings, and a daemon.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::DaemonOutput;
+
+use crate::error::{Error, Result};
+
+/// An application to launch.
+///
+/// ```
+/// use gantry_frontend::LaunchRequest;
+/// let request = LaunchRequest::new(["-n", "4", "./solver", "--steps", "10"]).hold(true).env("OMP_NUM_THREADS", "2");
+/// ```
+#[derive(Debug, Default)]
+pub struct LaunchRequest {
+    pub(crate) args: Vec<OsString>,
+    pub(crate) hold: bool,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) stdin: Input,
+    pub(crate) output: OutputTo,
+}
+
+impl LaunchRequest {
+    /// `args` is exactly what one would give the launcher: its options, the program, the program's arguments.
+    pub fn new<A: Into<OsString>>(args: impl IntoIterator<Item = A>) -> Self {
+        Self { args: args.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Stop every rank before its first instruction until [`AppHandle::release`](crate::AppHandle::release). Default: no.
+    pub fn hold(mut self, hold: bool) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// Sets a variable in the ranks' environment, which is otherwise this process's own at the time of the launch.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets a variable from a string `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// There is no `=`, or nothing before it.
+    pub fn env_string(self, string: impl AsRef<OsStr>) -> Result<Self> {
+        let (name, value) = parse_env_string(string.as_ref())?;
+        Ok(self.env(name, value))
+    }
+
+    /// Directory in which ranks start. Default: this process's own at the time of the launch.
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// What rank 0 reads on its standard input; other ranks read nothing. Default: nothing.
+    pub fn stdin(mut self, stdin: Input) -> Self {
+        self.stdin = stdin;
+        self
+    }
+
+    /// Where the ranks' standard output and error go. Default: nowhere.
+    pub fn output(mut self, output: OutputTo) -> Self {
+        self.output = output;
+        self
+    }
+}
+
+/// What rank 0 reads on its standard input.
+#[derive(Debug, Default)]
+pub enum Input {
+    /// Nothing: `/dev/null`.
+    #[default]
+    Null,
+    /// A file's content.
+    File(PathBuf),
+    /// What is read from this descriptor. It is read only as fast as the rank takes it.
+    Fd(OwnedFd),
+}
+
+/// Where output goes.
+#[derive(Debug, Default)]
+pub enum OutputTo {
+    /// Nowhere.
+    #[default]
+    Null,
+    /// Written to these descriptors, whole pieces at a time. Blocking writes happen on a thread of their own.
+    Fds {
+        /// Gets standard output.
+        stdout: OwnedFd,
+        /// Gets standard error.
+        stderr: OwnedFd,
+    },
+    /// To the tool, by [`AppHandle::take_output`](crate::AppHandle::take_output). A tool that takes it and does not read it stops the writers.
+    Stream,
+}
+
+/// A tool daemon to start.
+#[derive(Debug, Clone)]
+pub struct DaemonRequest {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) nodes: Option<NodeSet>,
+    pub(crate) output: DaemonOutput,
+}
+
+impl DaemonRequest {
+    /// `program`: a path, or a name that is looked up in PATH on this machine. It is made available in the session's `bin`.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            nodes: None,
+            output: DaemonOutput::Drop,
+        }
+    }
+
+    /// Adds arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable in the daemon's environment, which is otherwise this process's own with the session's paths in front.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts it only on these nodes. Default: one on every node.
+    pub fn nodes(mut self, nodes: NodeSet) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Where its output goes. Default: nowhere.
+    pub fn output(mut self, output: DaemonOutput) -> Self {
+        self.output = output;
+        self
+    }
+}
+
+/// Splits `NAME=VALUE`.
+///
+/// # Errors
+/// There is no `=`, or nothing before it.
+pub fn parse_env_string(string: &OsStr) -> Result<(OsString, OsString)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = string.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) if at > 0 => {
+            Ok((OsStr::from_bytes(&bytes[..at]).to_owned(), OsStr::from_bytes(&bytes[at + 1..]).to_owned()))
+        }
+        _ => Err(Error::Invalid {
+            message: format!("bad environment string '{}'", string.to_string_lossy()),
+            hint: Some("write NAME=VALUE".to_owned()),
+        }),
+    }
+}
+
+/// `changes` applied to `base`: a variable that is there already is replaced, the last one wins.
+pub(crate) fn merge_env(
+    base: Vec<(OsString, OsString)>,
+    changes: &[(OsString, OsString)],
+) -> Vec<(OsString, OsString)> {
+    let mut merged: std::collections::BTreeMap<OsString, OsString> = base.into_iter().collect();
+    merged.extend(changes.iter().cloned());
+    merged.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_strings() {
+        let check = |text: &str, expected: Option<(&str, &str)>| {
+            let got = parse_env_string(OsStr::new(text)).ok();
+            assert_eq!(got, expected.map(|(n, v)| (n.into(), v.into())), "{text:?}");
+        };
+        check("A=b", Some(("A", "b")));
+        check("A=", Some(("A", "")));
+        check("A=b=c", Some(("A", "b=c")));
+        check("", None);
+        check("=", None);
+        check("=x", None);
+        check("A", None);
+    }
+}

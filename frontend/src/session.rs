@@ -1,0 +1,137 @@
+//! Sessions: a unique, private storage place on every node of an app, cleaned up for sure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_shared::id::{NodeId, SessionId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::storage::SessionDirs;
+use gantry_shared::wire::message::{Answer, Order, Place, To};
+use tokio::time::Instant;
+
+use crate::app::DAEMON_GRACE;
+use crate::app::core::Core;
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+
+/// A storage place on every node of an app. It owns its manifests and the daemons that were started with them.
+///
+/// [`Session::destroy`] ends its daemons, removes its storage and waits for both. Dropping a session starts that and does not wait.
+/// The app's end takes all its sessions along.
+#[derive(Debug)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+/// What a session shares with its manifests.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
+    pub(crate) id: SessionId,
+    /// The nodes that have it.
+    pub(crate) nodes: NodeSet,
+    /// What manifests have put where, and from where, to tell a repetition from a clash.
+    pub(crate) sent: Mutex<HashMap<(Place, OsString), PathBuf>>,
+    roots: BTreeMap<NodeId, SessionDirs>,
+    alive: AtomicBool,
+}
+
+impl Session {
+    pub(crate) async fn open(core: &Arc<Core>, deadline: Instant) -> Result<Self> {
+        let id = core.new_session();
+        let nodes = core.live_nodes();
+        // Owned from the first moment: what some nodes have made is removed when others fail.
+        let mut inner = Inner {
+            core: Arc::clone(core),
+            id,
+            nodes: nodes.clone(),
+            sent: Mutex::default(),
+            roots: BTreeMap::new(),
+            alive: AtomicBool::new(true),
+        };
+        let answers =
+            core.ask(&nodes, Order::OpenSession { session: id }, "opening a session", deadline).await;
+        for (node, answer) in answers? {
+            match answer {
+                Answer::Session(root) => drop(inner.roots.insert(node, SessionDirs::new(root))),
+                other => return Err(Error::Protocol(format!("an agent answered {other:?} to a session"))),
+            }
+        }
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The session's number in its app.
+    pub fn id(&self) -> SessionId {
+        self.inner.id
+    }
+
+    /// Its directories on a node; none for a node that the app does not have.
+    pub fn dirs(&self, node: NodeId) -> Option<&SessionDirs> {
+        self.inner.roots.get(&node)
+    }
+
+    /// An empty manifest.
+    pub fn manifest(&self) -> Manifest {
+        Manifest::new(Arc::clone(&self.inner))
+    }
+
+    /// Ends the session's daemons (SIGTERM, ten seconds later SIGKILL), removes its storage from every node, and waits for both.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the app has ended, which has removed the session already.
+    pub async fn destroy(self, deadline: Duration) -> Result<()> {
+        self.inner.check_alive()?;
+        self.inner.alive.store(false, Ordering::SeqCst);
+        let order = Order::CloseSession { session: self.inner.id, grace: DAEMON_GRACE };
+        let nodes = self.inner.live_nodes();
+        let deadline = Instant::now() + deadline;
+        let destroyed = self.inner.core.ask(&nodes, order.clone(), "destroying a session", deadline).await;
+        if let Err(Error::Lost { .. }) = destroyed {
+            // With one node out of reach the others may not have been asked. Those that have been know nothing of it any more.
+            self.inner.core.overlay.tell(To::Nodes(nodes), order);
+        }
+        destroyed.map(drop)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.inner.forget();
+    }
+}
+
+impl Drop for Inner {
+    /// Also of one whose opening nobody waited for, or that is not open everywhere.
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+impl Inner {
+    /// Refuses when the session was destroyed or its app is over.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        self.core.check_alive()?;
+        if self.alive.load(Ordering::SeqCst) {
+            Ok(())
+        } else {
+            Err(Error::Gone { what: format!("session {} of app {}", self.id, self.core.app) })
+        }
+    }
+
+    /// The nodes that have it and can be reached.
+    pub(crate) fn live_nodes(&self) -> NodeSet {
+        self.nodes.intersection(&self.core.live_nodes())
+    }
+
+    /// Has the nodes remove it, once, without waiting.
+    fn forget(&self) {
+        if self.alive.swap(false, Ordering::SeqCst) && self.core.check_alive().is_ok() {
+            let order = Order::CloseSession { session: self.id, grace: DAEMON_GRACE };
+            self.core.overlay.tell(To::Nodes(self.nodes.clone()), order);
+        }
+    }
+}
