@@ -1,0 +1,395 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+
+use crate::exit;
+use crate::view::Talk;
+
+/// Launch parallel applications behind a startup barrier and start tools next to their ranks.
+#[derive(Debug, Parser)]
+#[command(name = "gantry", version, after_help = exit::HELP, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Say what is being done, on standard error; twice: everything. GANTRY_LOG chooses more finely.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Print JSON on standard output: one event per line; listings are one object or array. Errors are events too.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// This is the frontend process that `--background` starts; standard input is a socket to who started it.
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) background_in: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Launch(Launch),
+    Attach(Attach),
+    Ps(Ps),
+    Release(Release),
+    Kill(Kill),
+    Wait(Wait),
+    Daemon(Daemon),
+    Wlm(Wlm),
+    Doctor(Doctor),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Launch an app, hold it if asked, start tool daemons beside its ranks, and stay until it ends.
+///
+/// Ctrl-C tells how many ranks run; once more ends them all. Input goes to rank 0. Ranks' output is passed through; each line of a
+/// daemon's output begins with '[daemon NUMBER HOST] '. On a terminal a table below the output shows where the ranks are and what they do;
+/// NO_COLOR or TERM=dumb has it printed once instead.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry launch -- -n 4 ./app input.dat
+      Run four ranks and exit with the app's code.
+  gantry launch --hold -- -n 4 ./app
+      Stop every rank before its first instruction, show where they are, wait for Enter or 'gantry release'.
+  gantry launch --daemon './my-tool --all' --file tool.conf -- -n 4 ./app
+      Start a tool daemon on every node before the app begins.
+  gantry launch --hold-for-daemons --daemon 'ps -o pid,stat,args -C app' -- -n 4 ./app
+      Let a daemon look at the held ranks, and release them when it has ended.
+  id=$(gantry launch --hold --background -- -n 4 ./app); gantry release $id; gantry wait $id
+      Leave it in the background.")]
+pub(crate) struct Launch {
+    /// Hold every rank before its first instruction, until Enter or 'gantry release'.
+    #[arg(long)]
+    pub(crate) hold: bool,
+
+    /// Hold all ranks until every daemon of --daemon has ended, then release them.
+    #[arg(long, requires = "daemon", conflicts_with = "hold")]
+    pub(crate) hold_for_daemons: bool,
+    /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
+    #[arg(long, value_name = "WLM")]
+    pub(crate) wlm: Option<String>,
+    #[command(flatten)]
+    pub(crate) daemons: Daemons,
+    /// Set a variable in the ranks' environment.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<OsString>,
+    /// Directory in which ranks start. Default: this one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// What rank 0 reads. Default: standard input; in the background nothing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Begin each line of a rank's output with 'RANK: '.
+    #[arg(long)]
+    pub(crate) label: bool,
+    #[command(flatten)]
+    pub(crate) stay: Stay,
+    /// Exactly what one would give the launcher: its options, the program, the program's arguments.
+    #[arg(last = true, required = true, value_name = "LAUNCHER ARGUMENTS")]
+    pub(crate) launcher_args: Vec<OsString>,
+}
+
+/// Attach to something that runs already, and stay until it ends.
+///
+/// The processes are not stopped. Ctrl-C lets go of them: tool daemons end, the processes are left as they were found.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry attach 4711
+      Look after the ranks of the launcher with that pid.
+  gantry attach 4711,4712 --daemon './my-tool'
+      These processes are the ranks; start a tool daemon beside them.")]
+pub(crate) struct Attach {
+    /// A job or process in the words of the workload manager, such as a launcher's pid, or ranks' pids with commas between.
+    pub(crate) target: String,
+    /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
+    #[arg(long, value_name = "WLM")]
+    pub(crate) wlm: Option<String>,
+    #[command(flatten)]
+    pub(crate) daemons: Daemons,
+    #[command(flatten)]
+    pub(crate) stay: Stay,
+}
+
+/// Tool daemons that start with the app, all in one session.
+#[derive(Debug, Args)]
+pub(crate) struct Daemons {
+    /// A tool daemon to start on every node. Split into words as a shell does; nothing is expanded. May be repeated.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) daemon: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) files: Files,
+}
+
+/// What is made available to daemons.
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    /// A file for the daemons' session directory. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// A program for the session's bin, which is first in PATH. May be repeated.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) bin: Vec<PathBuf>,
+    /// A library for the session's lib, which is first in LD_LIBRARY_PATH. May be repeated.
+    #[arg(long, value_name = "LIBRARY")]
+    pub(crate) lib: Vec<PathBuf>,
+    /// A directory for the session's lib, with all that is in it. May be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Vec<PathBuf>,
+}
+
+/// How the frontend lives.
+#[derive(Debug, Args)]
+pub(crate) struct Stay {
+    /// Directory on the nodes for what daemons need. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that will do.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) stage_dir: Option<PathBuf>,
+    /// How long starting may take.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds)]
+    pub(crate) timeout: Duration,
+    /// Print the app's id and return; a frontend process stays with the app until it ends.
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// Show no table and no notes; failures are told.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Where output, and what --verbose says, goes when in the background; added to what is there. Default: nowhere.
+    #[arg(long, value_name = "FILE", requires = "background")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+impl Stay {
+    /// What is shown besides output.
+    pub(crate) fn talk(&self, json: bool) -> Talk {
+        match (json, self.quiet) {
+            (true, _) => Talk::Json,
+            (false, true) => Talk::Quiet,
+            (false, false) => Talk::All,
+        }
+    }
+}
+
+/// List all live apps of yours, whichever tool they belong to.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry ps
+  gantry ps --json
+      An array; every app with its state, ranks and daemons.")]
+pub(crate) struct Ps {}
+
+/// Let the ranks of a held app go.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry release 3kx9
+      The beginning of an id is enough.
+  gantry release
+      When there is only one app.")]
+pub(crate) struct Release {
+    /// The app: its id, or enough of the beginning. May be left out when there is only one.
+    pub(crate) app: Option<String>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+}
+
+/// Send a signal to ranks; by default SIGKILL to all of them, and wait for their end.
+///
+/// A held rank takes no other signal than SIGKILL.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry kill 3kx9
+  gantry kill 3kx9 -s USR1 --ranks 0-3,7")]
+pub(crate) struct Kill {
+    /// The app: its id, or enough of the beginning.
+    pub(crate) app: String,
+    /// The signal, by name or number.
+    #[arg(short, long, default_value = "KILL")]
+    pub(crate) signal: Signal,
+    /// Only these ranks, such as 0-3,7.
+    #[arg(long, value_name = "RANKS")]
+    pub(crate) ranks: Option<RankSet>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+}
+
+/// Wait for an app's end and exit with its code.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry wait 3kx9
+  gantry wait
+      When there is only one app.")]
+pub(crate) struct Wait {
+    /// The app: its id, or enough of the beginning. May be left out when there is only one.
+    pub(crate) app: Option<String>,
+}
+
+/// Start a tool daemon beside the ranks of a live app, and stay until it has ended on all nodes.
+///
+/// Each line of its output begins with '[daemon NUMBER HOST] '. Ctrl-C ends the daemon. The exit code is the highest of its processes'.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry daemon 3kx9 -- ./my-tool --all
+  gantry daemon 3kx9 --file tool.conf --nodes 'n[1-4]' -- ./my-tool
+  gantry daemon 3kx9 --background -- ./my-tool
+      Goes on without this command, until it ends or the app does.")]
+pub(crate) struct Daemon {
+    /// The app: its id, or enough of the beginning.
+    pub(crate) app: String,
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Set a variable in the daemon's environment.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<OsString>,
+    /// Only on these nodes of the app, such as 'n[1-4],login'.
+    #[arg(long, value_name = "HOSTS")]
+    pub(crate) nodes: Option<String>,
+    /// Print the daemon's number and return; its output is dropped.
+    #[arg(long)]
+    pub(crate) background: bool,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    /// The daemon's program and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How long a request may take.
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// How long it may take.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// Show which workload manager is used and why, and what was found of the others.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry wlm
+  GANTRY_WLM=NAME gantry wlm
+      The variable decides before anything that is detected.")]
+pub(crate) struct Wlm {
+    /// Choose this one.
+    #[arg(long, value_name = "WLM")]
+    pub(crate) wlm: Option<String>,
+}
+
+/// Check whether this machine lets gantry work, and name the knob to turn where it does not.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry doctor
+  gantry doctor --json
+      An array of checks; the exit code is 1 when one of them fails.")]
+pub(crate) struct Doctor {
+    /// Directory to check for what daemons need. Default: as 'gantry launch' chooses.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) stage_dir: Option<PathBuf>,
+}
+
+/// Print a completion script for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry completions bash > ~/.local/share/bash-completion/completions/gantry")]
+pub(crate) struct Completions {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry man | man -l -
+      The overview.
+  gantry man /usr/local/share/man/man1
+      All pages, one per command.")]
+pub(crate) struct Man {
+    /// Where to write all pages. Default: print the overview.
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// The longest time that can be asked for: more than anybody waits, and small enough to be added to any clock.
+const MAX_SECONDS: f64 = 10_000_000.0;
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(MAX_SECONDS))),
+        _ => Err("not a number of seconds greater than 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_none_names_a_workload_manager() {
+        let names: Vec<String> = gantry_wlm::WLMS.iter().map(|wlm| wlm.name().to_lowercase()).collect();
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            assert!(
+                help.contains("Examples:\n  gantry ") || help.contains("Examples:\n  id=$(gantry"),
+                "{help}"
+            );
+            let named = names.iter().find(|name| help.to_lowercase().contains(*name));
+            assert_eq!(named, None, "{help}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_dashes_is_untouched() {
+        let cli = Cli::try_parse_from([
+            "gantry", "launch", "--hold", "--", "-n", "4", "./app", "--hold", "--", "-v",
+        ]);
+        let Command::Launch(launch) = cli.unwrap().command else { panic!("not a launch") };
+        assert_eq!(launch.launcher_args, ["-n", "4", "./app", "--hold", "--", "-v"]);
+    }
+
+    #[test]
+    fn usage_mistakes_are_refused() {
+        for line in [
+            "",
+            "launch",
+            "launch ./app",
+            "kill",
+            "kill x -s NONE",
+            "kill x --ranks 3-1",
+            "launch --timeout 0 -- a",
+        ] {
+            let line = ["gantry"].into_iter().chain(line.split_whitespace());
+            assert!(Cli::try_parse_from(line.clone()).is_err(), "{:?}", line.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn seconds() {
+        let check = |text, expected: Option<u64>| {
+            assert_eq!(parse_seconds(text).ok().map(|it| it.as_millis()), expected.map(u128::from))
+        };
+        check("1.5", Some(1500));
+        check("inf", Some(10_000_000_000));
+        for bad in ["0", "-1", "NaN", "x", ""] {
+            check(bad, None);
+        }
+    }
+}

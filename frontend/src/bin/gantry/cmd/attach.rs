@@ -1,0 +1,31 @@
+//! `gantry attach`.
+
+use std::sync::Arc;
+
+use super::interrupts::Interrupts;
+use super::launch::frontend;
+use super::stay::{Plan, stay};
+use crate::args::Attach;
+use crate::exit::{Fault, Outcome};
+use crate::view::Screen;
+
+pub(super) async fn run(args: Attach, json: bool) -> Outcome {
+    let screen = Screen::terminal(args.stay.talk(json), false).map_err(|e| Fault::io("cannot start", &e))?;
+    let screen = Arc::new(screen);
+    let outcome = attach(args, Arc::clone(&screen)).await;
+    screen.finish().await;
+    outcome
+}
+
+/// Attaches and stays until the processes end or Ctrl-C lets go of them.
+pub(super) async fn attach(args: Attach, screen: Arc<Screen>) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
+    plan.attached = true;
+    let frontend = frontend(args.wlm, &args.stay);
+    let app = tokio::select! {
+        app = frontend.attach(&args.target, args.stay.timeout) => app?,
+        interrupt = interrupts.next() => return Ok(interrupt.code(true)),
+    };
+    stay(app, plan, screen, &mut interrupts).await
+}

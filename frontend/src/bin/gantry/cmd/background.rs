@@ -1,0 +1,117 @@
+//! `--background`: a frontend process of its own stays with the app.
+//!
+//! It is this program again, with the same arguments and one hidden one. Its standard input is a socket to who started it, on which it
+//! tells, one JSON value per line, the events of the start and then `{"ok":ID}` or `{"error":...}`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use gantry_frontend::control::protocol::Answer;
+use gantry_frontend::{Input, OutputTo};
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::AppId;
+use gantry_wlm::Host;
+use gantry_wlm::host::{Machine, spawn_orphan};
+
+use super::launch::Surroundings;
+use super::{attach, block_on, launch, say};
+use crate::args::{Command, Launch};
+use crate::exit::{self, Fault, Outcome};
+use crate::view::Screen;
+
+/// Starts the process and waits until the app is there.
+pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
+    if let Some(output) = output {
+        // A mistake is better told now than when the app is there.
+        open_output(output)?;
+    }
+    let failed = |e: io::Error| Fault::io("cannot start a frontend process", &e);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let program = Machine.read_link(Path::new("/proc/self/exe")).map_err(failed)?;
+    let dir = Machine.current_dir().map_err(failed)?;
+    let mut args = vec!["--background-in".into(), dir.into_os_string()];
+    args.extend(std::env::args_os().skip(1));
+    spawn_orphan(&program, &args, theirs.into()).map_err(failed)?;
+    for line in BufReader::new(ours).lines() {
+        let line = line.map_err(failed)?;
+        match serde_json::from_str(&line) {
+            Ok(Answer::Ok::<AppId>(app)) => {
+                if !json {
+                    say(&format!("{app}\n"))?;
+                }
+                return Ok(exit::SUCCESS);
+            }
+            Ok(Answer::Error(failure)) => return Err(Fault(failure)),
+            // An event.
+            Err(_) if json => say(&(line + "\n"))?,
+            Err(_) => {}
+        }
+    }
+    Err(Fault(Failure::new(Kind::Lost, "the frontend process ended before the app was there")))
+}
+
+/// Is that process: stays until the app ends.
+pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
+    let failed = |e: io::Error| Fault::io("cannot start in the background", &e);
+    let report = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    if report.local_addr().is_err() {
+        return Err(Fault::invalid("--background-in is not for people", "use --background"));
+    }
+    // Who started us sees the end of the report only when no other descriptor of it is left.
+    let nothing = File::open("/dev/null").map_err(failed)?;
+    nix::unistd::dup2_stdin(&nothing).map_err(|e| failed(e.into()))?;
+    enter(dir).map_err(failed)?;
+    let stay = match &command {
+        Command::Launch(args) => &args.stay,
+        Command::Attach(args) => &args.stay,
+        _ => return Err(Fault::invalid("nothing to do in the background", "use --background")),
+    };
+    let files = stay.output.as_deref().map(open_twice).transpose()?;
+    let screen: Arc<Screen> = Screen::background(Box::new(report), files).into();
+    block_on(async {
+        let outcome = match command {
+            Command::Launch(args) => launch_here(args, Arc::clone(&screen)).await,
+            Command::Attach(args) => attach::attach(args, Arc::clone(&screen)).await,
+            _ => return Ok(exit::USAGE),
+        };
+        if let Err(Fault(failure)) = &outcome {
+            screen.not_started(failure);
+        }
+        screen.finish().await;
+        outcome
+    })
+}
+
+async fn launch_here(args: Launch, screen: Arc<Screen>) -> Outcome {
+    let output = match &args.stay.output {
+        Some(_) if args.label => OutputTo::Stream,
+        Some(path) => {
+            let [stdout, stderr] = open_twice(path)?;
+            OutputTo::Fds { stdout: stdout.into(), stderr: stderr.into() }
+        }
+        None => OutputTo::Null,
+    };
+    let stdin = args.input.clone().map_or(Input::Null, Input::File);
+    launch::launch(args, Surroundings { stdin, enter: None, output, screen }).await
+}
+
+fn enter(dir: &Path) -> io::Result<()> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is our own process, and has just begun: relative paths mean what they say"
+    )]
+    std::env::set_current_dir(dir)
+}
+
+fn open_output(path: &Path) -> Result<File, Fault> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|e| Fault::io(&format!("cannot write to {}", path.display()), &e))
+}
+
+fn open_twice(path: &Path) -> Result<[File; 2], Fault> {
+    Ok([open_output(path)?, open_output(path)?])
+}

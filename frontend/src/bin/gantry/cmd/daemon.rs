@@ -1,0 +1,121 @@
+//! `gantry daemon`.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use gantry_frontend::control::{Client, DaemonOrder, RemoteEvents, Text};
+use gantry_frontend::{Event, request::parse_env_string};
+use gantry_shared::host_set::parse_host_list;
+use gantry_shared::id::DaemonId;
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+use nix::unistd::{AccessFlags, access};
+
+use super::{absolute, reach, say};
+use crate::args::Daemon;
+use crate::exit::{self, Fault, Outcome};
+use crate::view::{Screen, Talk, json};
+
+pub(super) async fn run(args: Daemon, json: bool) -> Outcome {
+    let order = build_order(&args)?;
+    let mut client = reach(Some(&args.app)).await?;
+    if args.background {
+        let (info, timeout) = (reach(Some(client.app().as_str())).await?, args.patience.timeout);
+        let (daemon, _events) = client.daemon(order, timeout).await?;
+        return tell_started(info, daemon, &args, json).await;
+    }
+    // The daemon ends with this connection, so a signal that ends us ends it too.
+    let app = client.info(args.patience.timeout).await?.app;
+    tracing::debug!(%app, "starting a daemon");
+    let (_, events) = client.daemon(order, args.patience.timeout).await?;
+    follow(events, json).await
+}
+
+/// Prints what it writes until it has ended everywhere.
+async fn follow(events: RemoteEvents, json: bool) -> Outcome {
+    let talk = if json { Talk::Json } else { Talk::All };
+    let screen = Screen::terminal(talk, true).map_err(|e| Fault::io("cannot pass output on", &e))?;
+    let outcome = print(events, &screen).await;
+    screen.flush();
+    screen.finish().await;
+    outcome
+}
+
+async fn print(mut events: RemoteEvents, screen: &Screen) -> Outcome {
+    let mut code = exit::SUCCESS;
+    while let Some(event) = events.next().await {
+        match event? {
+            Event::Output(output) => screen.output(&output).await,
+            event => {
+                if let Event::DaemonExited { status, .. } = &event {
+                    code = code.max(exit::of_ending(status));
+                }
+                screen.event(&event);
+            }
+        }
+    }
+    Ok(code)
+}
+
+async fn tell_started(mut client: Client, daemon: DaemonId, args: &Daemon, json: bool) -> Outcome {
+    if !json {
+        say(&format!("{daemon}\n"))?;
+        return Ok(exit::SUCCESS);
+    }
+    let info = client.info(args.patience.timeout).await?;
+    for it in info.daemons.into_iter().filter(|it| it.daemon == daemon) {
+        say(&json::line(&Event::DaemonStarted { app: info.app, daemon, host: it.host, pid: it.pid }))?;
+    }
+    Ok(exit::SUCCESS)
+}
+
+/// The order, in words that mean the same to the app's frontend, which is in another directory and has another PATH.
+fn build_order(args: &Daemon) -> Result<DaemonOrder, Fault> {
+    let (program, rest) =
+        args.command.split_first().ok_or_else(|| Fault::invalid("no command", "name a program"))?;
+    let env = args.env.iter().map(|variable| {
+        let (name, value) = parse_env_string(variable)?;
+        Ok((name.into(), value.into()))
+    });
+    let hosts = args.nodes.as_deref().map(|list| {
+        parse_host_list(list)
+            .map_err(|e| Fault::invalid(format!("bad list of nodes '{list}': {e}"), "write n[1-4],login"))
+    });
+    Ok(DaemonOrder {
+        program: find_program(program)?,
+        args: rest.iter().map(Into::into).collect(),
+        env: env.collect::<Result<_, Fault>>()?,
+        hosts: hosts.transpose()?,
+        files: all_absolute(&args.files.file)?,
+        binaries: args
+            .files
+            .bin
+            .iter()
+            .map(|path| find_program(path.as_os_str()))
+            .collect::<Result<_, _>>()?,
+        libraries: all_absolute(&args.files.lib)?,
+        directories: all_absolute(&args.files.dir)?,
+        forward: !args.background,
+    })
+}
+
+fn all_absolute(paths: &[PathBuf]) -> Result<Vec<Text>, Fault> {
+    paths.iter().map(|path| Ok(absolute(path)?.into())).collect()
+}
+
+/// A program by its absolute path, looked up in PATH if it is a bare name. One that is not found stays as it is: the frontend refuses it
+/// with all reasons.
+fn find_program(program: &OsStr) -> Result<Text, Fault> {
+    let path = Path::new(program);
+    if path.components().count() > 1 || path.is_absolute() {
+        return Ok(absolute(path)?.into());
+    }
+    let folders = Machine.env("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders)
+        .map(|folder| folder.join(path))
+        .find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok());
+    Ok(match found {
+        Some(found) => absolute(&found)?.into(),
+        None => program.into(),
+    })
+}

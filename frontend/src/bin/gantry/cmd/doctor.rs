@@ -1,0 +1,316 @@
+//! `gantry doctor`: whether this machine lets gantry work, and which knob to turn where it does not.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gantry_frontend::control::Registry;
+use gantry_frontend::helpers::{AGENT, GUARD, find_helper};
+use gantry_frontend::info::AppState;
+use gantry_frontend::{Config, Error, Frontend, LaunchRequest};
+use gantry_shared::storage::GANTRY_STAGE_DIR;
+use gantry_wlm::Host;
+use gantry_wlm::host::{Machine, run as run_program};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::mkdtemp;
+use serde::Serialize;
+
+use super::say;
+use crate::args::Doctor;
+use crate::exit::{self, Outcome};
+use crate::view::json;
+
+/// How long a helper may take to say its version.
+const VERSION_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long holding a program that does nothing may take, and letting go of it again.
+const HOLD_DEADLINE: Duration = Duration::from_secs(15);
+
+/// The oldest kernel with everything that is needed: `pidfd_open`.
+const OLDEST_KERNEL: (u32, u32) = (5, 3);
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Check {
+    check: &'static str,
+    result: Verdict,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
+    let checks = [
+        check_kernel(&read("/proc/sys/kernel/osrelease")),
+        check_ptrace(&read("/proc/sys/kernel/yama/ptrace_scope"), Machine.uid()),
+        check_seccomp(&read("/proc/self/status")),
+        check_stage(args.stage_dir.as_deref()),
+        check_runtime(),
+        check_helper(GUARD),
+        check_helper(AGENT),
+        check_wlm(),
+        check_hold(args.stage_dir.clone()).await,
+    ];
+    let text = match json {
+        true => json::line(&checks),
+        false => checks.iter().map(for_people).collect(),
+    };
+    say(&text)?;
+    Ok(if checks.iter().any(|check| check.result == Verdict::Fail) { exit::UNFIT } else { exit::SUCCESS })
+}
+
+fn for_people(check: &Check) -> String {
+    let verdict = match check.result {
+        Verdict::Ok => "ok",
+        Verdict::Warn => "warn",
+        Verdict::Fail => "fail",
+    };
+    let remedy = check.remedy.iter().map(|remedy| format!("      {remedy}\n")).collect::<String>();
+    format!("{verdict:4}  {}: {}\n{remedy}", check.check, check.found)
+}
+
+/// A file's text; empty when it cannot be read.
+fn read(path: &str) -> String {
+    Machine
+        .read(Path::new(path))
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+fn verdict(check: &'static str, result: Verdict, found: impl Into<String>, remedy: Option<&str>) -> Check {
+    Check { check, result, found: found.into(), remedy: remedy.map(str::to_owned) }
+}
+
+fn from_error(check: &'static str, error: &Error) -> Check {
+    verdict(check, Verdict::Fail, error.to_string(), error.hint().as_deref())
+}
+
+fn check_kernel(release: &str) -> Check {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
+    let version = numbers.next().flatten().zip(numbers.next().flatten());
+    let release = release.trim();
+    match version {
+        Some(version) if version >= OLDEST_KERNEL => verdict("kernel", Verdict::Ok, release, None),
+        Some(_) => {
+            let remedy = "use a kernel of version 5.3 or later: pidfd_open is needed";
+            verdict("kernel", Verdict::Fail, release, Some(remedy))
+        }
+        None => verdict("kernel", Verdict::Warn, format!("version unknown: '{release}'"), None),
+    }
+}
+
+/// Ranks allow their agent to trace them, which is what scope 1 asks for.
+fn check_ptrace(scope: &str, uid: u32) -> Check {
+    let knob = Some("as root: sysctl kernel.yama.ptrace_scope=1");
+    match (scope.trim(), uid) {
+        ("", _) => verdict("ptrace", Verdict::Ok, "not restricted", None),
+        (scope @ ("0" | "1"), _) | (scope @ "2", 0) => {
+            verdict("ptrace", Verdict::Ok, format!("kernel.yama.ptrace_scope is {scope}"), None)
+        }
+        ("2", _) => {
+            verdict("ptrace", Verdict::Fail, "kernel.yama.ptrace_scope is 2: for administrators only", knob)
+        }
+        ("3", _) => {
+            let knob = "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and restart: 3 cannot be undone while the system runs";
+            verdict("ptrace", Verdict::Fail, "kernel.yama.ptrace_scope is 3: forbidden to all", Some(knob))
+        }
+        (other, _) => verdict("ptrace", Verdict::Warn, format!("kernel.yama.ptrace_scope is {other}"), knob),
+    }
+}
+
+fn check_seccomp(status: &str) -> Check {
+    match status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim) {
+        Some("1") => verdict("seccomp", Verdict::Fail, "strict: hardly any system call is allowed", None),
+        Some("2") => {
+            let knob = "if holding fails: start the container with --cap-add=SYS_PTRACE or --security-opt seccomp=unconfined";
+            verdict(
+                "seccomp",
+                Verdict::Warn,
+                "a filter is on, as in containers; it may forbid ptrace",
+                Some(knob),
+            )
+        }
+        _ => verdict("seccomp", Verdict::Ok, "no filter", None),
+    }
+}
+
+/// As agents look for a place on their nodes; this machine stands for them.
+fn check_stage(asked: Option<&Path>) -> Check {
+    let by_variable = |name: &str| Machine.env(name).map(PathBuf::from);
+    let candidates = match asked.map(Path::to_owned).or_else(|| by_variable(GANTRY_STAGE_DIR)) {
+        // What was asked for is used or refused.
+        Some(asked) => vec![asked],
+        None => by_variable("TMPDIR").into_iter().chain(["/tmp".into(), "/var/tmp".into()]).collect(),
+    };
+    let mut reasons = Vec::new();
+    for path in candidates {
+        match why_no_stage(&path) {
+            None => return verdict("stage directory", Verdict::Ok, path.display().to_string(), None),
+            Some(reason) => reasons.push(format!("{}: {reason}", path.display())),
+        }
+    }
+    let knob = Some("set GANTRY_STAGE_DIR to a writable directory that is not mounted noexec");
+    verdict("stage directory", Verdict::Fail, reasons.join("; "), knob)
+}
+
+fn why_no_stage(path: &Path) -> Option<String> {
+    if !path.is_dir() {
+        return Some("not a directory".to_owned());
+    }
+    // Only trying tells: permissions, quotas and read-only mounts have many faces.
+    match mkdtemp(&path.join("gantry-doctor-XXXXXX")) {
+        Ok(made) => drop(std::fs::remove_dir(made)),
+        Err(error) => return Some(format!("not writable ({})", error.desc())),
+    }
+    match statvfs(path) {
+        Ok(system) if system.flags().contains(FsFlags::ST_NOEXEC) => Some("mounted noexec".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(error.desc().to_owned()),
+    }
+}
+
+fn check_runtime() -> Check {
+    match Registry::open(None, &Machine) {
+        Ok(registry) => {
+            verdict("runtime directory", Verdict::Ok, registry.path().display().to_string(), None)
+        }
+        Err(error) => from_error("runtime directory", &error),
+    }
+}
+
+fn check_helper(name: &'static str) -> Check {
+    let path = match find_helper(name, &Machine) {
+        Ok(path) => path,
+        Err(error) => return from_error(name, &error),
+    };
+    match run_program(&path, &["--version"], VERSION_DEADLINE) {
+        Ok((status, said)) if status.success() => {
+            judge_version(name, &path, String::from_utf8_lossy(&said).trim())
+        }
+        Ok((status, _)) => unfit(name, &path, &format!("does not run: {status}")),
+        Err(error) => unfit(name, &path, &format!("does not run: {error}")),
+    }
+}
+
+fn judge_version(name: &'static str, path: &Path, said: &str) -> Check {
+    match said.strip_prefix(name).map(str::trim) {
+        Some(version) if version == env!("CARGO_PKG_VERSION") => {
+            verdict(name, Verdict::Ok, format!("{} {version}", path.display()), None)
+        }
+        Some(version) => {
+            unfit(name, path, &format!("version {version}, this is {}", env!("CARGO_PKG_VERSION")))
+        }
+        None => unfit(name, path, &format!("says '{said}' for its version")),
+    }
+}
+
+fn unfit(name: &'static str, path: &Path, why: &str) -> Check {
+    let remedy = Some("build or install all of gantry from one version");
+    verdict(name, Verdict::Fail, format!("{}: {why}", path.display()), remedy)
+}
+
+fn check_wlm() -> Check {
+    match Frontend::new(Config::default()).choice() {
+        Ok(choice) => verdict(
+            "workload manager",
+            Verdict::Ok,
+            format!("{}, because {}", choice.wlm.name(), choice.why.0),
+            None,
+        ),
+        Err(error) => from_error("workload manager", &error),
+    }
+}
+
+/// All of it once: what the other checks do not think of shows here.
+async fn check_hold(stage_base: Option<PathBuf>) -> Check {
+    match hold_once(stage_base).await {
+        Ok(found) => verdict("hold", Verdict::Ok, found, None),
+        Err(error) => from_error("hold", &error),
+    }
+}
+
+/// Holds a program that does nothing, releases it and sees it end. Nothing is left of it in any case.
+async fn hold_once(stage_base: Option<PathBuf>) -> Result<String, Error> {
+    let frontend = Frontend::new(Config { stage_base, control: false, ..Config::default() });
+    let begun = Instant::now();
+    let app = frontend.launch(LaunchRequest::new(["-n", "1", "/bin/true"]).hold(true), HOLD_DEADLINE).await?;
+    let (held, took) = (app.state() == AppState::Held, begun.elapsed());
+    let ended = async {
+        app.session(HOLD_DEADLINE).await?.destroy(HOLD_DEADLINE).await?;
+        app.release(HOLD_DEADLINE).await?;
+        let exit = tokio::time::timeout(HOLD_DEADLINE, app.wait()).await;
+        exit.map_err(|_| Error::TimedOut {
+            phase: "waiting for a released rank to end",
+            after: HOLD_DEADLINE,
+            missing: Vec::new(),
+        })?
+    };
+    let exit = ended.await;
+    // What is told is the first failure.
+    let closed = app.close(HOLD_DEADLINE).await;
+    let code = exit?.code;
+    closed?;
+    match (held, code) {
+        (true, 0) => Ok(format!("/bin/true was held after {} ms and released", took.as_millis())),
+        (held, code) => Err(Error::Protocol(format!("/bin/true: held is {held}, its exit code {code}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels() {
+        let check = |release, expected| assert_eq!(check_kernel(release).result, expected, "{release}");
+        check("6.8.0-41-generic\n", Verdict::Ok);
+        check("5.3", Verdict::Ok);
+        check("5.2.9", Verdict::Fail);
+        check("3.10.0-1160.el7", Verdict::Fail);
+        check("?", Verdict::Warn);
+    }
+
+    #[test]
+    fn ptrace_scopes_name_the_knob() {
+        let check = |scope, uid, expected| {
+            let check = check_ptrace(scope, uid);
+            assert_eq!(check.result, expected, "{scope} {uid}");
+            assert_eq!(check.remedy.is_some(), expected != Verdict::Ok);
+        };
+        check("", 1000, Verdict::Ok);
+        check("0\n", 1000, Verdict::Ok);
+        check("1\n", 1000, Verdict::Ok);
+        check("2\n", 0, Verdict::Ok);
+        check("2\n", 1000, Verdict::Fail);
+        check("3\n", 0, Verdict::Fail);
+        check("9\n", 0, Verdict::Warn);
+    }
+
+    #[test]
+    fn seccomp_and_stage_directories() {
+        assert_eq!(check_seccomp("Name:\tx\nSeccomp:\t2\n").result, Verdict::Warn);
+        assert_eq!(check_seccomp("Name:\tx\nSeccomp:\t0\n").result, Verdict::Ok);
+        let missing = check_stage(Some(Path::new("/no/such/place")));
+        assert_eq!(
+            (missing.result, missing.found.as_str()),
+            (Verdict::Fail, "/no/such/place: not a directory")
+        );
+        assert_eq!(check_stage(Some(Path::new("/proc"))).result, Verdict::Fail);
+        assert_eq!(why_no_stage(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[test]
+    fn versions_must_be_ours() {
+        let check =
+            |said: &str, expected| assert_eq!(judge_version(AGENT, Path::new("/a"), said).result, expected);
+        check(&format!("{AGENT} {}", env!("CARGO_PKG_VERSION")), Verdict::Ok);
+        check(&format!("{AGENT} 0.0.0"), Verdict::Fail);
+        check("hello", Verdict::Fail);
+    }
+}

@@ -1,0 +1,72 @@
+//! `gantry launch`.
+
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use gantry_frontend::{Config, Frontend, Input, LaunchRequest, OutputTo};
+
+use super::input::{self, Enter};
+use super::interrupts::Interrupts;
+use super::stay::{Plan, stay};
+use crate::args::{Launch, Stay};
+use crate::exit::{Fault, Outcome};
+use crate::view::Screen;
+
+pub(super) async fn run(args: Launch, json: bool) -> Outcome {
+    let (stdin, enter) = input::choose(args.input.as_deref(), args.hold)?;
+    let failed = |e| Fault::io("cannot pass output on", &e);
+    // On a terminal output makes its way around the table.
+    let on_terminal = io::stdout().is_terminal() || io::stderr().is_terminal();
+    let output = match json || args.label || on_terminal {
+        true => OutputTo::Stream,
+        false => pass_through().map_err(failed)?,
+    };
+    let screen = Arc::new(Screen::terminal(args.stay.talk(json), args.label).map_err(failed)?);
+    let outcome = launch(args, Surroundings { stdin, enter, output, screen: Arc::clone(&screen) }).await;
+    screen.finish().await;
+    outcome
+}
+
+fn pass_through() -> io::Result<OutputTo> {
+    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+    Ok(OutputTo::Fds { stdout, stderr: io::stderr().as_fd().try_clone_to_owned()? })
+}
+
+/// What a launch is connected to.
+pub(super) struct Surroundings {
+    pub(super) stdin: Input,
+    pub(super) enter: Option<Enter>,
+    pub(super) output: OutputTo,
+    pub(super) screen: Arc<Screen>,
+}
+
+/// Launches and stays until the app ends.
+pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
+    plan.hold = args.hold || args.hold_for_daemons;
+    plan.for_daemons = args.hold_for_daemons;
+    plan.enter = around.enter;
+    // Daemons start before the app begins.
+    let hold = plan.hold || !plan.daemons.is_empty();
+    let mut request =
+        LaunchRequest::new(args.launcher_args).hold(hold).stdin(around.stdin).output(around.output);
+    for variable in &args.env {
+        request = request.env_string(variable)?;
+    }
+    if let Some(cwd) = args.cwd {
+        request = request.cwd(cwd);
+    }
+    let frontend = frontend(args.wlm, &args.stay);
+    tracing::debug!(hold, "launching");
+    let app = tokio::select! {
+        app = frontend.launch(request, args.stay.timeout) => app?,
+        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+    };
+    stay(app, plan, around.screen, &mut interrupts).await
+}
+
+pub(super) fn frontend(wlm: Option<String>, stay: &Stay) -> Frontend {
+    Frontend::new(Config { wlm, stage_base: stay.stage_dir.clone(), ..Config::default() })
+}

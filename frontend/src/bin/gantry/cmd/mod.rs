@@ -1,0 +1,105 @@
+//! One file per command, and what they share.
+
+mod attach;
+mod background;
+mod completions;
+mod daemon;
+mod doctor;
+mod input;
+mod interrupts;
+mod kill;
+mod launch;
+mod man;
+mod ps;
+mod release;
+mod stay;
+mod wait;
+mod wlm;
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_frontend::control::{Client, Registry, resolve};
+use gantry_wlm::host::Machine;
+
+use crate::args::{Cli, Command};
+use crate::exit::{self, Fault, Outcome};
+use crate::view;
+
+/// Carries out a command and tells why when it fails. Returns the exit code.
+pub(crate) fn run(cli: Cli) -> u8 {
+    let json = cli.json;
+    match carry_out(cli) {
+        Ok(code) => code,
+        Err(Fault(failure)) => {
+            view::tell_failure(&failure, json);
+            exit::of_kind(failure.kind())
+        }
+    }
+}
+
+fn carry_out(cli: Cli) -> Outcome {
+    let json = cli.json;
+    if let Some(dir) = &cli.background_in {
+        return background::serve(&dir.clone(), cli.command);
+    }
+    match cli.command {
+        Command::Launch(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
+        Command::Attach(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
+        Command::Launch(args) => block_on(launch::run(args, json)),
+        Command::Attach(args) => block_on(attach::run(args, json)),
+        Command::Ps(_) => block_on(ps::run(json)),
+        Command::Release(args) => block_on(release::run(args, json)),
+        Command::Kill(args) => block_on(kill::run(args, json)),
+        Command::Wait(args) => block_on(wait::run(args, json)),
+        Command::Daemon(args) => block_on(daemon::run(args, json)),
+        Command::Wlm(args) => wlm::run(args, json),
+        Command::Doctor(args) => block_on(doctor::run(&args, json)),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(args),
+    }
+}
+
+/// How many threads carry the tasks: writing to a terminal that was stopped blocks one of them.
+const THREADS: usize = 4;
+
+fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = runtime.map_err(|e| Fault::io("cannot start", &e))?;
+    let outcome = runtime.block_on(command);
+    // A thread that still writes to a stopped terminal must not keep us.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A connection to the frontend of the app that is meant by `name`.
+async fn reach(name: Option<&str>) -> Result<Client, Fault> {
+    let registry = Registry::open(None, &Machine)?;
+    let app = resolve(&registry, name).await?;
+    Ok(Client::connect(&registry, app).await?)
+}
+
+/// Prints what a command has to say.
+fn say(text: &str) -> Result<(), Fault> {
+    view::print(text).map_err(|e| Fault::io("cannot write to standard output", &e))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Fault> {
+    std::path::absolute(path).map_err(|e| Fault::io(&format!("bad path '{}'", path.display()), &e))
+}
+
+/// Where the logs of a frontend process in the background go: to the ranks' output, if that goes to a file.
+pub(crate) fn open_log(cli: &Cli) -> Option<File> {
+    let stay = match &cli.command {
+        Command::Launch(args) => &args.stay,
+        Command::Attach(args) => &args.stay,
+        _ => return None,
+    };
+    let path = cli.background_in.as_ref()?.join(stay.output.as_ref()?);
+    // Who started us has opened it before.
+    OpenOptions::new().create(true).append(true).open(path).ok()
+}
+
+/// How long ending everything may take: the daemons' grace, and some.
+const END: Duration = Duration::from_secs(30);

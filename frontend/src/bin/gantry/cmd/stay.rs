@@ -1,0 +1,447 @@
+//! Stays with an app until it ends: starts its daemons, prints what happens, and takes Enter and signals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_frontend::event::{Ending, Event, Exit, RankInfo, StateName};
+use gantry_frontend::info::AppState;
+use gantry_frontend::{App, AppHandle, DaemonRequest, Events, OutputStream, Session};
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Rank;
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::wire::message::DaemonOutput;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::END;
+use super::input::Enter;
+use super::interrupts::{Interrupt, Interrupts};
+use crate::args::Daemons;
+use crate::exit::{self, Fault, Outcome};
+use crate::view::{self, Screen, table};
+use crate::words::split_words;
+
+/// How long last output may take to be passed on when everything has ended. What stands still on a terminal may be wanted yet.
+const LAST_OUTPUT: Duration = Duration::from_secs(10);
+
+/// An app that nobody wants to see held has a table only when it runs longer than that.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// So many ranks that ended badly are told one by one.
+const MAX_TOLD: u64 = 10;
+
+/// What is to be done with an app.
+pub(super) struct Plan {
+    /// Programs and arguments of its daemons.
+    pub(super) daemons: Vec<DaemonRequest>,
+    /// What is made available to them.
+    pub(super) files: crate::args::Files,
+    /// It is held until somebody releases it; otherwise it is released when its daemons run.
+    pub(super) hold: bool,
+    /// It is released when its daemons have ended.
+    pub(super) for_daemons: bool,
+    /// Ctrl-C lets go of it instead of ending it.
+    pub(super) attached: bool,
+    /// How long starting daemons and releasing may take.
+    pub(super) deadline: Duration,
+    /// Enter releases it.
+    pub(super) enter: Option<Enter>,
+}
+
+impl Plan {
+    /// Nothing but what the command line says of daemons.
+    pub(super) fn new(daemons: Daemons, deadline: Duration) -> Result<Self, Fault> {
+        let requests = daemons.daemon.iter().map(|command| {
+            let words = split_words(command).map_err(|why| {
+                Fault::invalid(
+                    format!("bad daemon '{}': {why}", command.display()),
+                    "quote it as for a shell",
+                )
+            })?;
+            let mut words = words.into_iter();
+            let program = words.next().ok_or_else(|| Fault::invalid("an empty daemon", "name a program"))?;
+            Ok(DaemonRequest::new(program).args(words).output(DaemonOutput::Forward))
+        });
+        let requests = requests.collect::<Result<Vec<_>, Fault>>()?;
+        let files = daemons.files;
+        let some = [&files.file, &files.bin, &files.lib, &files.dir].iter().any(|paths| !paths.is_empty());
+        if requests.is_empty() && some {
+            return Err(Fault::invalid(
+                "files for no daemon",
+                "name the daemon that needs them with --daemon",
+            ));
+        }
+        Ok(Self {
+            daemons: requests,
+            files,
+            hold: false,
+            for_daemons: false,
+            attached: false,
+            deadline,
+            enter: None,
+        })
+    }
+
+    /// How long the live table waits.
+    fn delay(&self) -> Duration {
+        if self.hold || self.attached { Duration::ZERO } else { SHORT }
+    }
+}
+
+/// Stays until the app has ended and nothing of it is left.
+pub(super) async fn stay(
+    app: App,
+    mut plan: Plan,
+    screen: Arc<Screen>,
+    interrupts: &mut Interrupts,
+) -> Outcome {
+    let teller = Teller {
+        screen: Arc::clone(&screen),
+        hold: plan.hold,
+        live: screen.watch((*app).clone(), plan.hold || plan.attached, plan.delay()),
+        exit: None,
+        told: RankSet::new(),
+        ending: false,
+    };
+    let mut staying = Staying { events: app.events(), app, teller, printers: JoinSet::new() };
+    let mut patience = Patience {
+        app: (*staying.app).clone(),
+        screen: Arc::clone(&screen),
+        attached: plan.attached,
+        asked: false,
+    };
+    let started = {
+        let start = staying.start(&mut plan);
+        tokio::pin!(start);
+        tokio::select! {
+            started = &mut start => Ok(started),
+            interrupt = patience.next(interrupts) => Err(interrupt),
+        }
+    };
+    let started = match started {
+        Ok(started) => started,
+        Err(interrupt) => {
+            staying.end(interrupts).await;
+            return Ok(interrupt.code(plan.attached));
+        }
+    };
+    // The daemons' session lives as long as the app does.
+    let _session = match started {
+        Ok(session) => session,
+        Err(fault) => {
+            staying.end(interrupts).await;
+            return Err(fault);
+        }
+    };
+    if !screen.started(staying.app.id()).await {
+        // Whoever asked for it has gone without knowing its name.
+        staying.end(interrupts).await;
+        return Ok(exit::of_signal(libc::SIGHUP));
+    }
+    let ended_by = staying.follow(&mut plan, &mut patience, interrupts).await;
+    let exit = match ended_by {
+        Some(_) => staying.end(interrupts).await,
+        None => staying.close(interrupts).await,
+    };
+    match (ended_by, exit) {
+        (Some(interrupt), _) => Ok(interrupt.code(plan.attached)),
+        (None, Some(exit)) => Ok(exit::of_app(exit.code)),
+        (None, None) => Err(Fault(Failure::new(Kind::Lost, "the app's end was not seen"))),
+    }
+}
+
+struct Staying {
+    app: App,
+    events: Events,
+    teller: Teller,
+    printers: JoinSet<()>,
+}
+
+impl Staying {
+    /// Tells how the app stands, starts its daemons, and lets it go if it was held for them only.
+    async fn start(&mut self, plan: &mut Plan) -> Result<Option<Session>, Fault> {
+        if let Some(event) = self.events.next().await {
+            self.teller.tell(event);
+        }
+        let ranks = self.app.take_output();
+        self.print(ranks);
+        let session = match plan.daemons.is_empty() {
+            true => None,
+            false => Some(self.start_daemons(plan).await?),
+        };
+        if !plan.hold && !plan.attached && session.is_some() {
+            self.app.release(plan.deadline).await?;
+        }
+        // What has happened by now belongs to the start.
+        self.tell_news().await;
+        if plan.for_daemons {
+            self.teller.screen.note("held until its daemons have ended");
+            self.release_after_daemons(plan).await;
+        } else if plan.hold && self.app.state() == AppState::Held {
+            let enter = if plan.enter.is_some() { "press Enter to release, or" } else { "to release" };
+            self.teller.screen.note(&format!("held: {enter}: gantry release {}", self.app.id()));
+        }
+        Ok(session)
+    }
+
+    /// Tells what has happened by now, and waits for nothing.
+    async fn tell_news(&mut self) {
+        while let Ok(Some(event)) = timeout(Duration::ZERO, self.events.next()).await {
+            self.teller.tell(event);
+        }
+    }
+
+    /// Releases the app if it is held still and none of its daemons runs any more.
+    async fn release_after_daemons(&self, plan: &Plan) {
+        let info = self.app.info();
+        if info.state == AppState::Held
+            && info.daemons.iter().all(|daemon| daemon.ended)
+            && let Err(error) = self.app.release(plan.deadline).await
+        {
+            self.teller.screen.failure(&error.to_failure());
+        }
+    }
+
+    async fn start_daemons(&mut self, plan: &mut Plan) -> Result<Session, Fault> {
+        let session = self.app.session(plan.deadline).await?;
+        let mut manifest = session.manifest();
+        for path in &plan.files.file {
+            manifest.add_file(path)?;
+        }
+        for path in &plan.files.bin {
+            manifest.add_binary(path)?;
+        }
+        for path in &plan.files.lib {
+            manifest.add_library(path)?;
+        }
+        for path in &plan.files.dir {
+            manifest.add_lib_dir(path)?;
+        }
+        for request in plan.daemons.drain(..) {
+            let daemon = manifest.exec_daemon(request, plan.deadline).await?;
+            // That it runs is told before anything that it writes.
+            self.tell_news().await;
+            self.print(daemon.take_output());
+            manifest = session.manifest();
+        }
+        Ok(session)
+    }
+
+    /// Prints what is written, on a task of its own, so that a slow reader of one stream stops nothing else.
+    fn print(&mut self, stream: Option<OutputStream>) {
+        if let Some(mut stream) = stream {
+            let screen = Arc::clone(&self.teller.screen);
+            self.printers.spawn(async move {
+                while let Some(output) = stream.next().await {
+                    screen.output(&output).await;
+                }
+            });
+        }
+    }
+
+    /// Until the app is gone, or is to be let go. Returns the interrupt that ended it.
+    async fn follow(
+        &mut self,
+        plan: &mut Plan,
+        patience: &mut Patience,
+        interrupts: &mut Interrupts,
+    ) -> Option<Interrupt> {
+        loop {
+            tokio::select! {
+                event = self.events.next() => match event {
+                    Some(event) => {
+                        let of_daemon = matches!(event, Event::DaemonExited { .. });
+                        if let (Event::Released { .. }, Some(enter)) = (&event, &plan.enter) {
+                            enter.released();
+                        }
+                        self.teller.tell(event);
+                        if plan.for_daemons && of_daemon {
+                            self.release_after_daemons(plan).await;
+                        }
+                    }
+                    None => return None,
+                },
+                () = pressed(&mut plan.enter) => {
+                    if let Err(error) = self.app.release(plan.deadline).await {
+                        self.teller.screen.failure(&error.to_failure());
+                    }
+                }
+                interrupt = patience.next(interrupts) => return Some(interrupt),
+            }
+        }
+    }
+
+    /// As `close`, of an app that has not ended by itself.
+    async fn end(mut self, interrupts: &mut Interrupts) -> Option<Exit> {
+        self.teller.ending = true;
+        self.close(interrupts).await
+    }
+
+    /// Ends what is ours, waits until nothing is left, and prints what comes meanwhile. A further signal skips the wait: the guard and
+    /// the agents go on.
+    async fn close(self, interrupts: &mut Interrupts) -> Option<Exit> {
+        let Self { app, mut events, mut teller, mut printers } = self;
+        let ending = async {
+            let tell_all = async {
+                while let Some(event) = events.next().await {
+                    teller.tell(event);
+                }
+            };
+            let (closed, ()) = tokio::join!(app.close(END), tell_all);
+            let all_printed = async { while printers.join_next().await.is_some() {} };
+            // Somebody may hold on to an output for ever.
+            drop(timeout(LAST_OUTPUT, all_printed).await);
+            closed
+        };
+        tokio::select! {
+            closed = ending => if let Err(error) = closed {
+                teller.screen.failure(&error.to_failure());
+            },
+            _ = interrupts.next() => teller.screen.hurry(),
+        }
+        teller.screen.flush();
+        teller.finish()
+    }
+}
+
+/// Ctrl-C ends an app that we launched at the second time only.
+struct Patience {
+    app: AppHandle,
+    screen: Arc<Screen>,
+    attached: bool,
+    asked: bool,
+}
+
+impl Patience {
+    /// Waits for an interrupt that is meant; may be cancelled without loss.
+    async fn next(&mut self, interrupts: &mut Interrupts) -> Interrupt {
+        loop {
+            let interrupt = interrupts.next().await;
+            if interrupt != Interrupt::Ask || self.asked || self.attached {
+                return interrupt;
+            }
+            self.asked = true;
+            let running = self.app.info().ranks.iter().filter(|rank| lives(rank)).count();
+            let ranks = if running == 1 { "rank runs" } else { "ranks run" };
+            self.screen.insist(&format!("{running} {ranks}; Ctrl-C once more ends all"));
+        }
+    }
+}
+
+async fn pressed(enter: &mut Option<Enter>) {
+    match enter {
+        Some(enter) => enter.pressed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn lives(rank: &RankInfo) -> bool {
+    matches!(rank.state, StateName::Starting | StateName::Held | StateName::Running)
+}
+
+/// Tells people and scripts what happens.
+struct Teller {
+    screen: Arc<Screen>,
+    /// The ranks' table is wanted.
+    hold: bool,
+    /// It is there, and looks after itself.
+    live: bool,
+    exit: Option<Exit>,
+    /// Ranks whose bad end was told.
+    told: RankSet,
+    /// We end it ourselves: that ranks end badly is no news.
+    ending: bool,
+}
+
+impl Teller {
+    fn tell(&mut self, event: Event) {
+        self.screen.changed();
+        log(&event);
+        if let Event::Exited(exit) = event {
+            // The last line, when all output is out.
+            self.exit = Some(exit);
+            return;
+        }
+        self.screen.event(&event);
+        self.tell_people(&event);
+    }
+
+    fn tell_people(&mut self, event: &Event) {
+        match event {
+            Event::Held { ranks, .. } if self.hold => self.show(ranks),
+            Event::Attached { ranks, .. } => self.show(ranks),
+            Event::Released { .. } if self.hold => self.screen.note("released"),
+            Event::RankExited { rank, status, .. } => self.tell_end(*rank, status),
+            Event::DaemonExited { daemon, host, status, .. } if !is_success(status) => {
+                self.screen.note(&format!("daemon {daemon} on {host}: {}", describe(status)));
+            }
+            Event::NodesLost { hosts, reason, .. } => {
+                self.screen.note(&format!("lost {}: {reason}", gantry_shared::host_set::fold_hosts(hosts)));
+            }
+            Event::Detached { .. } => self.screen.note("the app goes on by itself"),
+            Event::Error { kind, message, hint, .. } => {
+                let failure = Failure::new(*kind, message);
+                self.screen.failure(&match hint {
+                    Some(hint) => failure.with_hint(hint),
+                    None => failure,
+                });
+            }
+            // The launcher's own users know that their app runs; what is not listed here needs no word.
+            _ => {}
+        }
+    }
+
+    fn show(&self, ranks: &[RankInfo]) {
+        if self.live {
+            return;
+        }
+        self.screen.show(&table::build_rank_table(ranks, view::colours(&std::io::stderr())));
+    }
+
+    /// A rank that ended badly; the first few only, thousands would say nothing more.
+    fn tell_end(&mut self, rank: Rank, status: &Ending) {
+        if self.ending || is_success(status) || self.told.contains(rank) {
+            return;
+        }
+        if self.told.len() < MAX_TOLD {
+            self.screen.note(&format!("rank {rank}: {}", describe(status)));
+        }
+        self.told.insert(rank);
+    }
+
+    fn finish(mut self) -> Option<Exit> {
+        let exit = self.exit.take()?;
+        // Ranks that ended before we listened have no event of their own.
+        for rank in &exit.ranks {
+            self.tell_end(rank.rank, &rank.status);
+        }
+        if self.told.len() > MAX_TOLD {
+            self.screen.note(&format!("{} ranks ended badly: {}", self.told.len(), self.told));
+        }
+        self.screen.event(&Event::Exited(exit.clone()));
+        Some(exit)
+    }
+}
+
+/// What happens, for who asked to hear of it; ranks by their number only, which may be a million.
+fn log(event: &Event) {
+    match event {
+        Event::Held { app, ranks, .. } => tracing::debug!(%app, ranks = ranks.len(), "held"),
+        Event::Started { app, ranks, .. } => tracing::debug!(%app, ranks = ranks.len(), "started"),
+        Event::Attached { app, ranks, .. } => tracing::debug!(%app, ranks = ranks.len(), "attached"),
+        Event::Exited(exit) => tracing::debug!(app = %exit.app, code = exit.code, "exited"),
+        event => tracing::debug!(?event),
+    }
+}
+
+fn is_success(status: &Ending) -> bool {
+    status.code == Some(0)
+}
+
+fn describe(status: &Ending) -> String {
+    match (status.code, status.signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by {signal}"),
+        (None, None) => "ended, nobody knows how".to_owned(),
+    }
+}

@@ -1,0 +1,165 @@
+//! The exit codes of `gantry`. They are part of its interface.
+
+use gantry_frontend::event::Ending;
+use gantry_shared::error::{Failure, Kind};
+
+/// All went well.
+pub(crate) const SUCCESS: u8 = 0;
+/// `gantry doctor` found something that fails.
+pub(crate) const UNFIT: u8 = 1;
+/// The command line makes no sense.
+pub(crate) const USAGE: u8 = 2;
+/// What was asked makes no sense.
+pub(crate) const INVALID: u8 = 64;
+/// A program, file, node, process or app is not there.
+pub(crate) const NOT_FOUND: u8 = 65;
+/// It is there and may not be used.
+pub(crate) const NO_ACCESS: u8 = 66;
+/// It was not done in time.
+pub(crate) const TIMED_OUT: u8 = 67;
+/// The launcher, or a program that gantry needs, failed.
+pub(crate) const LAUNCHER_FAILED: u8 = 68;
+/// This system cannot do it.
+pub(crate) const UNSUPPORTED: u8 = 69;
+/// The other side does not speak as it should.
+pub(crate) const PROTOCOL: u8 = 70;
+/// A node, or a process of gantry, is gone.
+pub(crate) const LOST: u8 = 71;
+/// What was asked about has ended.
+pub(crate) const GONE: u8 = 72;
+/// An error of a kind that has no code of its own.
+pub(crate) const OTHER: u8 = 79;
+/// Added to the number of the signal that ended an app, a daemon, or gantry.
+pub(crate) const SIGNAL: u8 = 128;
+
+/// The table for `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  'launch', 'attach' and 'wait' pass on the app's own code: the highest of its ranks,
+  128 + N for a rank that signal N ended. 'daemon' does the same for its processes.
+  Gantry's own:
+    0  done
+    1  'doctor' found something that fails
+    2  the command line makes no sense
+   64  what was asked makes no sense
+   65  a program, file, node, process or app was not found
+   66  it may not be used
+   67  not done in time
+   68  the launcher, or a program that gantry needs, failed
+   69  this system cannot do it
+   70  the other side does not speak as it should
+   71  a node, or a process of gantry, was lost
+   72  what was asked about has ended
+   79  any other error
+  130  Ctrl-C ended all; 129, 143: so did SIGHUP, SIGTERM";
+
+/// The code for a failure of gantry itself.
+pub(crate) fn of_kind(kind: Kind) -> u8 {
+    match kind {
+        Kind::Invalid => INVALID,
+        Kind::NotFound => NOT_FOUND,
+        Kind::NoAccess => NO_ACCESS,
+        Kind::TimedOut => TIMED_OUT,
+        Kind::LauncherFailed => LAUNCHER_FAILED,
+        Kind::Unsupported => UNSUPPORTED,
+        Kind::Protocol => PROTOCOL,
+        Kind::Lost => LOST,
+        Kind::Gone => GONE,
+        // The enum may grow in another crate; the test below lists all that there are.
+        _ => OTHER,
+    }
+}
+
+/// The code of an app: what does not fit into a process's code was a failure and stays one.
+pub(crate) fn of_app(code: i32) -> u8 {
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The code of one process, as a shell shows it. What nobody knows did not end well.
+pub(crate) fn of_ending(ending: &Ending) -> u8 {
+    match (ending.code, ending.signal) {
+        (Some(code), _) => of_app(code),
+        (None, Some(signal)) => of_signal(signal.number()),
+        (None, None) => 1,
+    }
+}
+
+/// The code of a process that a signal ended.
+pub(crate) fn of_signal(number: i32) -> u8 {
+    u8::try_from(number).map_or(u8::MAX, |number| SIGNAL.saturating_add(number))
+}
+
+/// Why a command fails.
+#[derive(Debug)]
+pub(crate) struct Fault(pub(crate) Failure);
+
+impl From<gantry_frontend::Error> for Fault {
+    fn from(error: gantry_frontend::Error) -> Self {
+        Self(error.to_failure())
+    }
+}
+
+impl From<gantry_wlm::Error> for Fault {
+    fn from(error: gantry_wlm::Error) -> Self {
+        gantry_frontend::Error::from(error).into()
+    }
+}
+
+impl Fault {
+    /// Something of this machine failed.
+    pub(crate) fn io(what: &str, error: &std::io::Error) -> Self {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => Kind::NotFound,
+            std::io::ErrorKind::PermissionDenied => Kind::NoAccess,
+            _ => Kind::LauncherFailed,
+        };
+        Self(Failure::new(kind, format!("{what}: {error}")))
+    }
+
+    /// What was asked makes no sense.
+    pub(crate) fn invalid(message: impl Into<String>, hint: &str) -> Self {
+        Self(Failure::new(Kind::Invalid, message).with_hint(hint))
+    }
+}
+
+/// What a command comes to: its exit code, or why it fails.
+pub(crate) type Outcome = Result<u8, Fault>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_code_of_its_own_that_help_lists() {
+        let kinds = [
+            Kind::Invalid,
+            Kind::NotFound,
+            Kind::NoAccess,
+            Kind::TimedOut,
+            Kind::LauncherFailed,
+            Kind::Unsupported,
+            Kind::Protocol,
+            Kind::Lost,
+            Kind::Gone,
+        ];
+        let codes: std::collections::BTreeSet<u8> = kinds.into_iter().map(of_kind).collect();
+        assert_eq!(codes.len(), kinds.len());
+        assert!(!codes.contains(&OTHER));
+        for code in codes.into_iter().chain([SUCCESS, UNFIT, USAGE, OTHER]) {
+            assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
+        }
+    }
+
+    #[test]
+    fn no_failure_reads_as_success() {
+        let check = |code, signal: Option<&str>, expected| {
+            let ending = Ending { code, signal: signal.map(|signal| signal.parse().unwrap()) };
+            assert_eq!(of_ending(&ending), expected);
+        };
+        check(Some(0), None, 0);
+        check(Some(256), None, 255);
+        check(None, Some("KILL"), 137);
+        check(None, None, 1);
+        assert_eq!(of_app(-1), 255);
+    }
+}

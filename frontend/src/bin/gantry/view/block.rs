@@ -1,0 +1,123 @@
+//! A few lines that stand below everything else on a terminal, and make room for it.
+//!
+//! The cursor stays where the next output goes, above the block: to hide the block is to clear what is below the cursor. So nobody needs
+//! to know where the cursor is, and whatever else moves it (an echo of what is typed, a new size, a shell's prompt) spoils one drawing
+//! and nothing that was written. The block is shown only when the output is at the beginning of a line: an open line stays as its writer
+//! made it, also where it just fills the terminal's last column.
+
+/// Clear from the cursor to the end of the screen.
+const CLEAR_BELOW: &[u8] = b"\x1b[J";
+/// One line down in the same column; at the bottom the screen scrolls.
+const DOWN: &[u8] = b"\x1bD";
+/// Remember the cursor and its colours; then plain letters, and lines that are cut instead of wrapped.
+const BEGIN: &[u8] = b"\x1b7\x1b[m\x1b[?7l";
+/// The opposite of it.
+const END: &[u8] = b"\x1b[?7h\x1b8";
+
+/// The block and what it has to know of the terminal.
+#[derive(Debug)]
+pub(super) struct Block {
+    lines: Vec<String>,
+    shown: bool,
+    /// The last thing that was written ended its line.
+    line_start: bool,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { lines: Vec::new(), shown: false, line_start: true }
+    }
+}
+
+impl Block {
+    /// What somebody else wrote goes onto the page as it is.
+    pub(super) fn pass(&mut self, page: &mut Vec<u8>, bytes: &[u8]) {
+        self.hide(page);
+        page.extend_from_slice(bytes);
+        if let Some(last) = bytes.last() {
+            self.line_start = *last == b'\n';
+        }
+    }
+
+    /// Whole lines of our own go onto the page, not into somebody's open line.
+    pub(super) fn add_lines(&mut self, page: &mut Vec<u8>, bytes: &[u8]) {
+        self.hide(page);
+        if !self.line_start && !bytes.is_empty() {
+            page.push(b'\n');
+        }
+        self.pass(page, bytes);
+    }
+
+    /// Other lines from now on.
+    pub(super) fn change(&mut self, page: &mut Vec<u8>, lines: Vec<String>) {
+        if lines != self.lines {
+            self.hide(page);
+            self.lines = lines;
+        }
+    }
+
+    /// Makes sure that it does not stand on the screen.
+    pub(super) fn hide(&mut self, page: &mut Vec<u8>) {
+        if std::mem::take(&mut self.shown) {
+            page.extend_from_slice(CLEAR_BELOW);
+        }
+    }
+
+    /// Makes sure that it stands on the screen, which has `rows`, if it can now.
+    pub(super) fn show(&mut self, page: &mut Vec<u8>, rows: usize) {
+        let count = self.lines.len().min(rows.saturating_sub(1));
+        if self.shown || !self.line_start || count == 0 {
+            return;
+        }
+        // Room first: what scrolls while the cursor is remembered would put it on the wrong line.
+        (0..count).for_each(|_| page.extend_from_slice(DOWN));
+        page.extend_from_slice(format!("\x1b[{count}A").as_bytes());
+        page.extend_from_slice(BEGIN);
+        for line in &self.lines[..count] {
+            page.extend_from_slice(b"\r\n");
+            page.extend_from_slice(line.as_bytes());
+        }
+        page.extend_from_slice(END);
+        self.shown = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AB: &str = "\x1bD\x1bD\x1b[2A\x1b7\x1b[m\x1b[?7l\r\na\r\nb\x1b[?7h\x1b8";
+
+    /// A block of two lines after `steps`, and what was written from the last step on.
+    fn check(steps: &[fn(&mut Block, &mut Vec<u8>)], expected: &str) {
+        let mut block = Block::default();
+        block.change(&mut Vec::new(), vec!["a".to_owned(), "b".to_owned()]);
+        let mut page = Vec::new();
+        for step in steps {
+            page.clear();
+            step(&mut block, &mut page);
+        }
+        assert_eq!(String::from_utf8(page).unwrap(), expected);
+    }
+
+    #[test]
+    fn it_makes_room_for_what_is_written_and_comes_back_at_the_end_of_a_line() {
+        let show: fn(&mut Block, &mut Vec<u8>) = |block, page| block.show(page, 24);
+        check(&[show], AB);
+        check(&[show, show], "");
+        check(&[show, |block, page| block.pass(page, b"x\n")], "\x1b[Jx\n");
+        check(&[show, |block, page| block.pass(page, b"x\n"), show], AB);
+        check(&[show, |block, page| block.pass(page, b"x"), show], "");
+        check(&[|block, page| block.pass(page, b"x"), |block, page| block.add_lines(page, b"y\n")], "\ny\n");
+        check(&[|block, page| block.pass(page, b"x"), |block, page| block.add_lines(page, b"y\n"), show], AB);
+        check(&[show, |block, page| block.hide(page)], "\x1b[J");
+        check(&[show, |block, page| block.change(page, vec!["a".to_owned(), "b".to_owned()])], "");
+        check(&[show, |block, page| block.change(page, Vec::new()), show], "");
+    }
+
+    #[test]
+    fn it_leaves_a_line_of_a_low_terminal_free() {
+        check(&[|block, page| block.show(page, 2)], "\x1bD\x1b[1A\x1b7\x1b[m\x1b[?7l\r\na\x1b[?7h\x1b8");
+        check(&[|block, page| block.show(page, 1)], "");
+    }
+}

@@ -1,0 +1,268 @@
+//! What a command that stays with an app shows.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gantry_frontend::AppHandle;
+use gantry_frontend::control::protocol::Answer;
+use gantry_frontend::event::{Event, Output};
+use gantry_shared::error::Failure;
+use gantry_shared::id::AppId;
+use gantry_shared::wire::message::Stream;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::json;
+use super::label::Labels;
+use super::writer::{Ink, Patient, Pen, Target, Watch, start};
+use super::{colours, describe_failure, has_sequences};
+
+/// How long whoever reads what we write may take for the last of it: long enough to see that a terminal stands still and to let it go on.
+const LAST_WRITE: Duration = Duration::from_secs(10);
+
+/// The same, when somebody has asked twice to end.
+const HURRIED: Duration = Duration::from_millis(200);
+
+/// What is shown besides output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// Notes, and a live table on a terminal.
+    All,
+    /// Failures only.
+    Quiet,
+    /// Events for scripts.
+    Json,
+}
+
+/// Where everything goes that a command shows. Nothing here waits for who reads it, but passing output on and the end.
+pub(crate) struct Screen {
+    /// Gets events as JSON.
+    events: Option<Pen>,
+    /// Gets what is written to standard output, with its label.
+    out: Option<Pen>,
+    /// Gets what is written to standard error, with its label.
+    err: Option<Pen>,
+    /// Gets what is said to people.
+    talk: Option<Pen>,
+    labels: Mutex<Labels>,
+    /// What ranks write is passed on as it is.
+    pass_ranks: bool,
+    /// Notes are wanted.
+    chatty: bool,
+    /// A live table is wanted.
+    live: bool,
+    /// Whether somebody waits to hear that the app is there.
+    reports: bool,
+    hurried: AtomicBool,
+}
+
+impl Screen {
+    /// Standard output and error; with JSON, events on standard output. Ranks' output has labels if `label`.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn terminal(talk: Talk, label: bool) -> io::Result<Self> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let terminal = match stderr.is_terminal() {
+            true => Some(copy(&stderr)?),
+            false => None,
+        };
+        let is_live = terminal.is_some() && talk == Talk::All && has_cursor();
+        let mut targets = vec![Box::new(Patient(copy(&stderr)?)) as Target];
+        let shared = terminal.is_some() && stdout.is_terminal();
+        let alone = match shared {
+            true => {
+                targets.push(Box::new(Patient(copy(&stdout)?)));
+                None
+            }
+            // Who reads standard output slowly must not keep us from talking.
+            false => start(vec![Box::new(Patient(copy(&stdout)?))], None).pop(),
+        };
+        let mut pens = start(targets, terminal).into_iter();
+        let err = pens.next();
+        let out = alone.or_else(|| pens.next());
+        let empty = Self::empty();
+        Ok(match talk {
+            Talk::Json => Self { events: out, talk: err, ..empty },
+            _ => Self {
+                out,
+                talk: err.clone(),
+                err,
+                pass_ranks: !label,
+                chatty: talk == Talk::All,
+                live: is_live,
+                ..empty
+            },
+        })
+    }
+
+    /// Events go to who started us, output to a file if there is one, and nobody is there to talk to.
+    pub(crate) fn background(events: Target, output: Option<[File; 2]>) -> Self {
+        let mut targets = vec![events];
+        targets.extend(output.into_iter().flatten().map(|file| Box::new(file) as Target));
+        let mut pens = start(targets, None).into_iter();
+        Self { events: pens.next(), out: pens.next(), err: pens.next(), reports: true, ..Self::empty() }
+    }
+
+    fn empty() -> Self {
+        Self {
+            events: None,
+            out: None,
+            err: None,
+            talk: None,
+            labels: Mutex::default(),
+            pass_ranks: false,
+            chatty: false,
+            live: false,
+            reports: false,
+            hurried: AtomicBool::new(false),
+        }
+    }
+
+    /// An event as JSON, where that is wanted.
+    pub(crate) fn event(&self, event: &Event) {
+        if let Some(events) = &self.events {
+            events.write(Ink::Lines, json::line(event).into_bytes());
+        }
+    }
+
+    /// The app is there, with all that was to be started with it. In the background, who started us is told so and hears no more.
+    /// False when nobody was there to be told.
+    pub(crate) async fn started(&self, app: AppId) -> bool {
+        match &self.events {
+            Some(events) if self.reports => {
+                events.write_last(json::line(&Answer::Ok(app)).into_bytes()).await
+            }
+            _ => true,
+        }
+    }
+
+    /// It cannot be started. In the background, who started us is told.
+    pub(crate) fn not_started(&self, failure: &Failure) {
+        if let Some(events) = &self.events {
+            events.write(Ink::Lines, json::line(&Answer::<()>::Error(failure.clone())).into_bytes());
+        }
+    }
+
+    /// What a rank or a daemon wrote: as it is, by whole lines with their label, or as an event. Waits while too much of it is unread.
+    pub(crate) async fn output(&self, output: &Output) {
+        let pen = match output.stream {
+            Stream::Stdout => &self.out,
+            Stream::Stderr => &self.err,
+        };
+        match (pen, &self.events) {
+            (Some(pen), _) if self.pass_ranks && output.rank.is_some() => {
+                pen.write_much(Ink::Passed, output.data.0.clone()).await;
+            }
+            (Some(pen), _) => {
+                let lines = self.labels().push(output);
+                pen.write_much(Ink::Labelled, lines).await;
+            }
+            (None, Some(events)) => {
+                let line = json::line(&Event::Output(output.clone()));
+                events.write_much(Ink::Lines, line.into_bytes()).await;
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Lines that have no end yet, at the end of everything.
+    pub(crate) fn flush(&self) {
+        let (out, err) = self.labels().finish();
+        for (pen, lines) in [(&self.out, out), (&self.err, err)] {
+            if let Some(pen) = pen {
+                pen.write(Ink::Lines, lines);
+            }
+        }
+    }
+
+    /// Shows how an app stands in a live table, where there can be one. False: there can be none.
+    pub(crate) fn watch(&self, app: AppHandle, keep: bool, delay: Duration) -> bool {
+        let Some(pen) = self.talk.clone().filter(|_| self.live) else { return false };
+        pen.watch(Watch { app, keep, delay, bold: colours(&io::stderr()) });
+        // Without it the table has the right size from the next event on.
+        if let Ok(mut resized) = signal(SignalKind::window_change()) {
+            tokio::spawn(async move {
+                while resized.recv().await.is_some() {
+                    pen.changed();
+                }
+            });
+        }
+        true
+    }
+
+    /// Something has happened to the app.
+    pub(crate) fn changed(&self) {
+        if let Some(pen) = self.talk.as_ref().filter(|_| self.live) {
+            pen.changed();
+        }
+    }
+
+    /// A word to people.
+    pub(crate) fn note(&self, text: &str) {
+        if self.chatty {
+            self.say(&format!("gantry: {text}\n"));
+        }
+    }
+
+    /// A word to whoever pressed a key, also while standard output carries JSON.
+    pub(crate) fn insist(&self, text: &str) {
+        self.say(&format!("gantry: {text}\n"));
+    }
+
+    /// A table for people.
+    pub(crate) fn show(&self, text: &str) {
+        if self.chatty {
+            self.say(text);
+        }
+    }
+
+    /// A failure that does not end the command.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        // With JSON it is an event.
+        if self.events.is_none() {
+            self.say(&describe_failure(failure));
+        }
+    }
+
+    /// Nobody wants to wait for the last of what is written.
+    pub(crate) fn hurry(&self) {
+        self.hurried.store(true, Ordering::SeqCst);
+    }
+
+    /// The end: waits until everything is written, for as long as is good.
+    pub(crate) async fn finish(&self) {
+        let patience = if self.hurried.load(Ordering::SeqCst) { HURRIED } else { LAST_WRITE };
+        let all = async {
+            for pen in [&self.talk, &self.out, &self.err, &self.events].into_iter().flatten() {
+                pen.finish().await;
+            }
+        };
+        // What is not read by then is lost, as with any program that is killed.
+        drop(tokio::time::timeout(patience, all).await);
+    }
+
+    fn say(&self, text: &str) {
+        if let Some(talk) = &self.talk {
+            talk.write(Ink::Lines, text.as_bytes().to_vec());
+        }
+    }
+
+    fn labels(&self) -> std::sync::MutexGuard<'_, Labels> {
+        self.labels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether lines can be drawn anew, and nobody has asked for plain ones. Logs go to the same place by a way of their own.
+fn has_cursor() -> bool {
+    let logs = tracing::level_filters::LevelFilter::current() != tracing::level_filters::LevelFilter::OFF;
+    has_sequences() && !logs
+}
+
+/// A descriptor of our own for the same place.
+fn copy(of: impl AsFd) -> io::Result<File> {
+    Ok(of.as_fd().try_clone_to_owned()?.into())
+}

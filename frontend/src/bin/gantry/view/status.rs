@@ -1,0 +1,291 @@
+//! The lines of the live table: how the app stands, and where its ranks are, in the room that there is.
+
+use std::collections::BTreeMap;
+
+use gantry_frontend::event::{RankInfo, StateName};
+use gantry_frontend::info::AppInfo;
+use gantry_shared::host_set::fold_hosts;
+use gantry_shared::rank_set::RankSet;
+
+use super::table::{MAX_ROWS, build_table, one_rank};
+
+/// The longest cell, in characters.
+const MAX_CELL: usize = 32;
+
+/// Rows of the terminal that the table leaves to others: the cursor's own, and a few lines of what was written.
+const OTHERS: usize = 4;
+
+/// The room on a terminal, in characters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+}
+
+/// One line of counts, and unless it is to be `brief` a table: a row for each rank if there are few, else for each node, else for each
+/// state.
+pub(super) fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
+    let mut lines = vec![build_summary(info)];
+    // The summary and the headings.
+    let rows = room.rows.saturating_sub(OTHERS + 2).min(MAX_ROWS);
+    if !brief && rows > 0 {
+        lines.extend(build_rows(info, rows).lines().map(str::to_owned));
+        lines.truncate(2 + rows);
+    }
+    for line in &mut lines {
+        *line = cut(line, room.columns);
+    }
+    if let (true, Some(heading)) = (bold, lines.get_mut(1)) {
+        *heading = format!("\x1b[1m{heading}\x1b[m");
+    }
+    lines
+}
+
+fn build_rows(info: &AppInfo, rows: usize) -> String {
+    if info.ranks.len() <= rows {
+        let ranks: Vec<_> = info.ranks.iter().map(|rank| clean(one_rank(rank))).collect();
+        return build_table(&["RANK", "HOST", "PID", "STATE", "EXE"], &ranks, false);
+    }
+    let by_node = fold_by_node(info);
+    if by_node.len() <= rows {
+        return build_table(&["HOST", "RANKS", "STATE", "DAEMONS"], &by_node, false);
+    }
+    build_table(&["STATE", "RANKS", "HOSTS"], &fold_by_state(info), false)
+}
+
+/// Such as `3kx9w0fz: 4 ranks on 1 node: 3 held, 1 exited; daemons: 1 on n1`.
+fn build_summary(info: &AppInfo) -> String {
+    let mut states: BTreeMap<_, usize> = BTreeMap::new();
+    let mut hosts: Vec<&str> = Vec::new();
+    for rank in &info.ranks {
+        *states.entry(order(rank.state)).or_default() += 1;
+        if hosts.last() != Some(&rank.host.as_str()) {
+            hosts.push(&rank.host);
+        }
+    }
+    hosts.sort_unstable();
+    hosts.dedup();
+    let states: Vec<_> = states.into_iter().map(|((_, name), count)| format!("{count} {name}")).collect();
+    let ranks = if info.ranks.len() == 1 { "rank" } else { "ranks" };
+    let nodes = if hosts.len() == 1 { "node" } else { "nodes" };
+    let mut line = format!(
+        "{}: {} {ranks} on {} {nodes}: {}",
+        info.app,
+        info.ranks.len(),
+        hosts.len(),
+        states.join(", ")
+    );
+    let mut by_count: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for (host, count) in daemons(info) {
+        by_count.entry(count).or_default().push(host);
+    }
+    if !by_count.is_empty() {
+        let counts = by_count.iter().map(|(count, hosts)| format!("{count} on {}", fold_hosts(hosts)));
+        line += &format!("; daemons: {}", counts.collect::<Vec<_>>().join(", "));
+    }
+    line
+}
+
+/// How many tool daemons run on each node that has some.
+fn daemons(info: &AppInfo) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for daemon in info.daemons.iter().filter(|daemon| !daemon.ended) {
+        *counts.entry(daemon.host.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+fn fold_by_node(info: &AppInfo) -> Vec<Vec<String>> {
+    let mut nodes: BTreeMap<&str, BTreeMap<_, RankSet>> = BTreeMap::new();
+    for rank in &info.ranks {
+        nodes.entry(&rank.host).or_default().entry(order(rank.state)).or_default().insert(rank.rank);
+    }
+    let first = |states: &BTreeMap<_, RankSet>| states.values().filter_map(RankSet::first).min();
+    let mut nodes: Vec<_> = nodes.into_iter().collect();
+    nodes.sort_by_key(|(_, states)| first(states));
+    let daemons = daemons(info);
+    let row = |(host, states): (&str, BTreeMap<(u8, &str), RankSet>)| {
+        let count: u64 = states.values().map(RankSet::len).sum();
+        let states: Vec<_> = states.iter().map(|((_, name), ranks)| format!("{name} {ranks}")).collect();
+        let daemons = daemons.get(host).copied().unwrap_or(0);
+        clean(vec![host.to_owned(), count.to_string(), states.join("; "), daemons.to_string()])
+    };
+    nodes.into_iter().map(row).collect()
+}
+
+fn fold_by_state(info: &AppInfo) -> Vec<Vec<String>> {
+    let mut states: BTreeMap<_, (RankSet, Vec<&str>)> = BTreeMap::new();
+    for rank in &info.ranks {
+        let (ranks, hosts) = states.entry(order(rank.state)).or_default();
+        ranks.insert(rank.rank);
+        if hosts.last() != Some(&rank.host.as_str()) {
+            hosts.push(&rank.host);
+        }
+    }
+    let row = |((_, name), (ranks, mut hosts)): ((u8, &str), (RankSet, Vec<&str>))| {
+        hosts.sort_unstable();
+        hosts.dedup();
+        clean(vec![format!("{name} {ranks}"), ranks.len().to_string(), fold_hosts(&hosts)])
+    };
+    states.into_iter().map(row).collect()
+}
+
+/// A state's name, behind its place in lists.
+fn order(state: StateName) -> (u8, &'static str) {
+    match state {
+        StateName::Starting => (0, "starting"),
+        StateName::Held => (1, "held"),
+        StateName::Running => (2, "running"),
+        StateName::Exited => (3, "exited"),
+        StateName::Lost => (4, "lost"),
+    }
+}
+
+fn clean(cells: Vec<String>) -> Vec<String> {
+    cells.into_iter().map(|cell| cut(&cell, MAX_CELL)).collect()
+}
+
+/// At most that many characters, none of which moves a cursor.
+fn cut(text: &str, most: usize) -> String {
+    let mut letters = text.chars().map(|letter| if letter.is_control() { '?' } else { letter });
+    let mut kept: String = letters.by_ref().take(most).collect();
+    if letters.next().is_some() {
+        kept = kept.chars().take(most.saturating_sub(2)).collect();
+        kept.extend(std::iter::repeat_n('.', most.min(2)));
+    }
+    kept
+}
+
+/// Whether somebody may want to see each rank: a held app is looked at, one that runs and writes is read.
+pub(super) fn is_held(info: &AppInfo) -> bool {
+    info.ranks.iter().any(|rank: &RankInfo| rank.state == StateName::Held)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_frontend::event::Ending;
+    use gantry_frontend::info::{AppState, DaemonInfo};
+    use gantry_shared::id::{DaemonId, Pid, Rank};
+
+    use super::*;
+
+    fn app(ranks: u32, per_node: u32) -> AppInfo {
+        let rank = |number: u32| RankInfo {
+            rank: Rank(number),
+            host: format!("n{}", 1 + number / per_node),
+            pid: Pid::new(1000 + i32::try_from(number).unwrap()),
+            exe: "/app".to_owned(),
+            state: StateName::Held,
+            ending: Ending::default(),
+        };
+        AppInfo {
+            app: "abcdefgh".parse().unwrap(),
+            wlm: "w".to_owned(),
+            state: AppState::Held,
+            attached: false,
+            owner: Pid::new(1).unwrap(),
+            command: Vec::new(),
+            ranks: (0..ranks).map(rank).collect(),
+            daemons: Vec::new(),
+            exit: None,
+        }
+    }
+
+    fn daemon(app: &mut AppInfo, host: &str, ended: bool) {
+        let pid = Pid::new(1).unwrap();
+        let ending = Ending::default();
+        app.daemons.push(DaemonInfo { daemon: DaemonId(1), host: host.to_owned(), pid, ended, ending });
+    }
+
+    fn check(info: &AppInfo, columns: usize, rows: usize, expected: &[&str]) {
+        assert_eq!(build_status(info, Room { columns, rows }, false, false), expected);
+    }
+
+    #[test]
+    fn few_ranks_have_a_row_each_and_states_are_counted() {
+        let mut info = app(2, 2);
+        info.ranks[1].state = StateName::Exited;
+        info.ranks[1].ending.code = Some(3);
+        daemon(&mut info, "n1", false);
+        daemon(&mut info, "n1", true);
+        let summary = "abcdefgh: 2 ranks on 1 node: 1 held, 1 exited; daemons: 1 on n1";
+        let rows = [
+            "RANK  HOST  PID   STATE   EXE",
+            "0     n1    1000  held    /app",
+            "1     n1    1001  exit 3  /app",
+        ];
+        check(&info, 80, 24, &[&[summary], &rows[..]].concat());
+        assert_eq!(build_status(&info, Room { columns: 80, rows: 24 }, true, true), [summary]);
+        assert!(
+            build_status(&info, Room { columns: 80, rows: 24 }, false, true)[1].starts_with("\x1b[1mRANK")
+        );
+    }
+
+    #[test]
+    fn many_ranks_have_a_row_for_each_node_with_its_daemons() {
+        let mut info = app(64, 32);
+        info.ranks[3].state = StateName::Running;
+        daemon(&mut info, "n2", false);
+        daemon(&mut info, "n2", false);
+        check(
+            &info,
+            80,
+            24,
+            &[
+                "abcdefgh: 64 ranks on 2 nodes: 63 held, 1 running; daemons: 2 on n2",
+                "HOST  RANKS  STATE                     DAEMONS",
+                "n1    32     held 0-2,4-31; running 3  0",
+                "n2    32     held 32-63                2",
+            ],
+        );
+        // No rank is listed where the terminal is too low for all of them.
+        check(
+            &app(4, 4),
+            80,
+            9,
+            &[
+                "abcdefgh: 4 ranks on 1 node: 4 held",
+                "HOST  RANKS  STATE     DAEMONS",
+                "n1    4      held 0-3  0",
+            ],
+        );
+    }
+
+    #[test]
+    fn many_nodes_have_a_row_for_each_state() {
+        let mut info = app(64, 1);
+        info.ranks[63].state = StateName::Lost;
+        check(
+            &info,
+            80,
+            24,
+            &[
+                "abcdefgh: 64 ranks on 64 nodes: 63 held, 1 lost",
+                "STATE      RANKS  HOSTS",
+                "held 0-62  63     n[1-63]",
+                "lost 63    1      n64",
+            ],
+        );
+    }
+
+    #[test]
+    fn it_fits_into_any_terminal() {
+        let mut info = app(100, 3);
+        info.ranks[0].exe = format!("/{}\x1b[2J\n", "x".repeat(300));
+        info.ranks.iter_mut().step_by(2).for_each(|rank| rank.state = StateName::Running);
+        for (columns, rows) in [(1, 1), (2, 6), (10, 7), (40, 8), (80, 24), (300, 100)] {
+            for ranks in [1, 7, 100] {
+                let info = AppInfo { ranks: info.ranks[..ranks].to_vec(), ..info.clone() };
+                let lines = build_status(&info, Room { columns, rows }, false, false);
+                assert!(lines.len() <= (rows - 1).max(1), "{columns}x{rows}: {lines:?}");
+                assert!(
+                    lines.iter().all(|line| line.chars().count() <= columns),
+                    "{columns}x{rows}: {lines:?}"
+                );
+                assert!(!lines.concat().contains(char::is_control));
+            }
+        }
+        assert_eq!(cut("abcdef", 5), "abc..");
+        assert_eq!((cut("abcde", 5).as_str(), cut("ab", 1).as_str()), ("abcde", "."));
+    }
+}

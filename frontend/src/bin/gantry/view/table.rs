@@ -1,0 +1,165 @@
+//! Tables for people.
+
+use std::collections::BTreeMap;
+
+use gantry_frontend::event::{RankInfo, StateName};
+use gantry_frontend::info::{AppInfo, AppState};
+use gantry_shared::host_set::fold_hosts;
+use gantry_shared::rank_set::RankSet;
+
+/// Ranks are shown one by one up to this number of rows, then folded.
+pub(super) const MAX_ROWS: usize = 20;
+
+/// Rows under headings; columns as wide as their widest cell. A `bold` heading is for terminals.
+pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([headings[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let heading = line(&mut headings.iter().copied());
+    let mut table = if bold { format!("\x1b[1m{heading}\x1b[0m\n") } else { heading + "\n" };
+    for row in rows {
+        table.push_str(&line(&mut row.iter().map(String::as_str)));
+        table.push('\n');
+    }
+    table
+}
+
+/// Where the ranks are and what they do. Many are folded: by node, then by what they have in common.
+pub(crate) fn build_rank_table(ranks: &[RankInfo], bold: bool) -> String {
+    if ranks.len() <= MAX_ROWS {
+        let rows: Vec<Vec<String>> = ranks.iter().map(one_rank).collect();
+        return build_table(&["RANK", "HOST", "PID", "STATE", "EXE"], &rows, bold);
+    }
+    let headings = ["RANKS", "COUNT", "HOST", "STATE", "EXE"];
+    let by_host = fold(ranks, |rank| (vec![rank.host.clone()], state(rank), rank.exe.clone()));
+    if by_host.len() <= MAX_ROWS {
+        return build_table(&headings, &by_host, bold);
+    }
+    build_table(&headings, &fold(ranks, |rank| (Vec::new(), state(rank), rank.exe.clone())), bold)
+}
+
+pub(super) fn one_rank(rank: &RankInfo) -> Vec<String> {
+    let pid = rank.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    vec![rank.rank.to_string(), rank.host.clone(), pid, state(rank), rank.exe.clone()]
+}
+
+fn fold(ranks: &[RankInfo], key: impl Fn(&RankInfo) -> (Vec<String>, String, String)) -> Vec<Vec<String>> {
+    let mut groups: BTreeMap<_, (RankSet, Vec<String>)> = BTreeMap::new();
+    for rank in ranks {
+        let (set, hosts) = groups.entry(key(rank)).or_default();
+        set.insert(rank.rank);
+        if hosts.last() != Some(&rank.host) {
+            hosts.push(rank.host.clone());
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, (set, _))| set.first().map(|rank| rank.0));
+    let row = |((_, state, exe), (set, mut hosts)): ((_, String, String), (RankSet, Vec<String>))| {
+        hosts.sort_unstable();
+        hosts.dedup();
+        vec![set.to_string(), set.len().to_string(), fold_hosts(&hosts), state, exe]
+    };
+    groups.into_iter().map(row).collect()
+}
+
+fn state(rank: &RankInfo) -> String {
+    match (rank.state, rank.ending.code, rank.ending.signal) {
+        (StateName::Exited, Some(code), _) => format!("exit {code}"),
+        (StateName::Exited, None, Some(signal)) => signal.to_string(),
+        (StateName::Exited, None, None) => "ended".to_owned(),
+        (StateName::Starting, ..) => "starting".to_owned(),
+        (StateName::Held, ..) => "held".to_owned(),
+        (StateName::Running, ..) => "running".to_owned(),
+        (StateName::Lost, ..) => "lost".to_owned(),
+    }
+}
+
+/// All apps of the user.
+pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> String {
+    let row = |app: &AppInfo| {
+        let mut hosts: Vec<&str> = app.ranks.iter().map(|rank| rank.host.as_str()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let daemons = app.daemons.iter().filter(|daemon| !daemon.ended).count();
+        vec![
+            app.app.to_string(),
+            app.wlm.clone(),
+            app_state(app).to_owned(),
+            app.ranks.len().to_string(),
+            fold_hosts(&hosts),
+            daemons.to_string(),
+            app.owner.to_string(),
+            app.command.join(" "),
+        ]
+    };
+    let rows: Vec<_> = apps.iter().map(row).collect();
+    build_table(&["APP", "WLM", "STATE", "RANKS", "HOSTS", "DAEMONS", "OWNER", "COMMAND"], &rows, bold)
+}
+
+fn app_state(app: &AppInfo) -> &'static str {
+    match (app.state, app.attached) {
+        (AppState::Starting, _) => "starting",
+        (AppState::Held, _) => "held",
+        (AppState::Running, false) => "running",
+        (AppState::Running, true) => "attached",
+        (AppState::Ended, _) => "ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_frontend::event::Ending;
+    use gantry_shared::id::{Pid, Rank};
+
+    use super::*;
+
+    fn rank(number: u32, host: &str, state: StateName) -> RankInfo {
+        RankInfo {
+            rank: Rank(number),
+            host: host.to_owned(),
+            pid: Pid::new(1000 + i32::try_from(number).unwrap()),
+            exe: "/app".to_owned(),
+            state,
+            ending: Ending::default(),
+        }
+    }
+
+    #[test]
+    fn few_ranks_one_by_one() {
+        let ranks = [rank(0, "a", StateName::Held), rank(1, "long-name", StateName::Running)];
+        let expected = "\
+RANK  HOST       PID   STATE    EXE
+0     a          1000  held     /app
+1     long-name  1001  running  /app
+";
+        assert_eq!(build_rank_table(&ranks, false), expected);
+        assert!(build_rank_table(&ranks, true).starts_with("\x1b[1mRANK"));
+    }
+
+    #[test]
+    fn many_ranks_by_node_and_very_many_by_what_they_share() {
+        let mut ranks: Vec<_> =
+            (0..64).map(|n| rank(n, if n < 32 { "n1" } else { "n2" }, StateName::Held)).collect();
+        ranks[3].state = StateName::Running;
+        let expected = "\
+RANKS     COUNT  HOST  STATE    EXE
+0-2,4-31  31     n1    held     /app
+3         1      n1    running  /app
+32-63     32     n2    held     /app
+";
+        assert_eq!(build_rank_table(&ranks, false), expected);
+        let ranks: Vec<_> = (0..64).map(|n| rank(n, &format!("n{}", 100 + n), StateName::Held)).collect();
+        let expected = "\
+RANKS  COUNT  HOST         STATE  EXE
+0-63   64     n[100-163]  held   /app
+";
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeezed(&build_rank_table(&ranks, false)), squeezed(expected));
+    }
+}

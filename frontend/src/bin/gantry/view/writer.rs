@@ -1,0 +1,340 @@
+//! The thread that writes: to a terminal, a pipe, a file.
+//!
+//! Any of them may take nothing for as long as it likes (Ctrl-S, a pager). So nobody else writes there, and nobody waits for this thread
+//! without a bound; only who passes on output waits for room, so that a slow reader slows the writers down. One thread serves all that
+//! ends on the same terminal, and so no two of them write at once: it is here that the live table makes room for output.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use gantry_frontend::AppHandle;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{getpgrp, tcgetpgrp};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::block::Block;
+use super::status::{Room, build_status, is_held};
+use super::sys::window_size;
+
+/// Most bytes of output that wait to be written; who has more waits.
+const ROOM_BYTES: u32 = 256 * 1024;
+
+/// So much is written at once, where it is there.
+const PAGE_BYTES: usize = 64 * 1024;
+
+/// The table is not made anew more often than that.
+const CALM: Duration = Duration::from_millis(100);
+
+/// What a terminal that knows no size is taken for.
+const USUAL_SIZE: (usize, usize) = (80, 24);
+
+/// Something that can be written to.
+pub(super) type Target = Box<dyn Write + Send>;
+
+/// What is written, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ink {
+    /// Bytes of somebody else's, exactly as they are.
+    Passed,
+    /// Whole lines of somebody else's.
+    Labelled,
+    /// Whole lines of our own.
+    Lines,
+}
+
+enum Message {
+    Write {
+        sink: usize,
+        ink: Ink,
+        bytes: Vec<u8>,
+        room: Option<OwnedSemaphorePermit>,
+    },
+    /// Writes, closes the sink and tells whether that went well.
+    Last {
+        sink: usize,
+        bytes: Vec<u8>,
+        done: oneshot::Sender<bool>,
+    },
+    Watch(Box<Watch>),
+    Changed,
+    /// The table ends here; tells when everything is written.
+    Finish(oneshot::Sender<bool>),
+}
+
+/// An app to be shown in a live table.
+pub(super) struct Watch {
+    pub(super) app: AppHandle,
+    /// Its last state stays on the screen.
+    pub(super) keep: bool,
+    /// The table comes after that time: who runs a short program wants to see the program only.
+    pub(super) delay: Duration,
+    /// Headings may be bold.
+    pub(super) bold: bool,
+}
+
+/// Has something written by the thread. Everything that comes through the pens of one thread is written in order.
+#[derive(Clone)]
+pub(super) struct Pen {
+    sink: usize,
+    to: Sender<Message>,
+    room: Arc<Semaphore>,
+    changed: Arc<AtomicBool>,
+}
+
+impl Pen {
+    /// Writes without waiting: for what is little.
+    pub(super) fn write(&self, ink: Ink, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.send(Message::Write { sink: self.sink, ink, bytes, room: None });
+        }
+    }
+
+    /// Waits for room, and writes.
+    pub(super) async fn write_much(&self, ink: Ink, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(ROOM_BYTES);
+            // Nobody closes the semaphore: there is room some time.
+            let room = Arc::clone(&self.room).acquire_many_owned(length).await.ok();
+            self.send(Message::Write { sink: self.sink, ink, bytes, room });
+        }
+    }
+
+    /// Writes and closes. False when it could not be written.
+    pub(super) async fn write_last(&self, bytes: Vec<u8>) -> bool {
+        let (done, written) = oneshot::channel();
+        self.send(Message::Last { sink: self.sink, bytes, done });
+        written.await.unwrap_or(false)
+    }
+
+    /// Shows an app in a live table.
+    pub(super) fn watch(&self, watch: Watch) {
+        self.send(Message::Watch(watch.into()));
+    }
+
+    /// The app, or the terminal, is no longer what the table shows.
+    pub(super) fn changed(&self) {
+        // One message is enough until the thread has seen it.
+        if !self.changed.swap(true, Ordering::SeqCst) {
+            self.send(Message::Changed);
+        }
+    }
+
+    /// Ends the table, and waits until everything is written.
+    pub(super) async fn finish(&self) {
+        let (done, written) = oneshot::channel();
+        self.send(Message::Finish(done));
+        drop(written.await);
+    }
+
+    fn send(&self, message: Message) {
+        // The thread lives as long as there are pens.
+        drop(self.to.send(message));
+    }
+}
+
+/// Starts a thread that writes to `targets`, and gives a pen for each. With `terminal` all of them are that one.
+pub(super) fn start(targets: Vec<Target>, terminal: Option<File>) -> Vec<Pen> {
+    let (to, inbox) = channel();
+    let (room, changed) = (Arc::new(Semaphore::new(ROOM_BYTES as usize)), Arc::new(AtomicBool::new(false)));
+    let pen = |sink| Pen { sink, to: to.clone(), room: Arc::clone(&room), changed: Arc::clone(&changed) };
+    let pens = (0..targets.len()).map(pen).collect();
+    let writer = Writer {
+        sinks: targets.into_iter().map(Some).collect(),
+        terminal,
+        changed,
+        pages: Vec::new(),
+        rooms: Vec::new(),
+        dones: Vec::new(),
+        block: Block::default(),
+        table: None,
+    };
+    // Without the thread pens write nowhere; a process that can have none is past helping.
+    drop(std::thread::Builder::new().name("gantry-screen".to_owned()).spawn(move || writer.run(&inbox)));
+    pens
+}
+
+struct Table {
+    watch: Watch,
+    /// When it is to be made anew, if it is.
+    due: Option<Instant>,
+    /// It is not made anew before.
+    earliest: Instant,
+    /// The app or a daemon has written something here.
+    written: bool,
+}
+
+struct Writer {
+    /// Who takes nothing any more is gone.
+    sinks: Vec<Option<Target>>,
+    terminal: Option<File>,
+    changed: Arc<AtomicBool>,
+    /// What is to be written, and where.
+    pages: Vec<(usize, Vec<u8>)>,
+    /// Given back when it is written.
+    rooms: Vec<OwnedSemaphorePermit>,
+    dones: Vec<oneshot::Sender<bool>>,
+    block: Block,
+    table: Option<Table>,
+}
+
+impl Writer {
+    fn run(mut self, inbox: &Receiver<Message>) {
+        loop {
+            let first = match self.table.as_ref().and_then(|table| table.due) {
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => inbox.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            match first {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while self.pages.iter().map(|(_, page)| page.len()).sum::<usize>() < PAGE_BYTES
+                && let Ok(message) = inbox.try_recv()
+            {
+                self.take(message);
+            }
+            self.draw();
+            self.flush();
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Write { sink, ink, bytes, room } => {
+                self.put(sink, ink, &bytes);
+                self.rooms.extend(room);
+            }
+            Message::Last { sink, bytes, done } => {
+                self.put(sink, Ink::Lines, &bytes);
+                self.flush();
+                let written = self.sinks.get_mut(sink).and_then(Option::take).is_some();
+                // Who asked may have been interrupted.
+                done.send(written).unwrap_or_default();
+            }
+            Message::Watch(watch) => {
+                let earliest = Instant::now() + watch.delay;
+                self.table = Some(Table { watch: *watch, due: Some(earliest), earliest, written: false });
+            }
+            Message::Changed => {
+                self.changed.store(false, Ordering::SeqCst);
+                if let Some(table) = &mut self.table {
+                    table.due.get_or_insert(table.earliest);
+                }
+            }
+            Message::Finish(done) => {
+                self.end_table();
+                self.dones.push(done);
+            }
+        }
+    }
+
+    fn put(&mut self, sink: usize, ink: Ink, bytes: &[u8]) {
+        let on_terminal = self.terminal.is_some();
+        let page = page(&mut self.pages, sink);
+        match ink {
+            _ if !on_terminal => page.extend_from_slice(bytes),
+            Ink::Passed => self.block.pass(page, bytes),
+            Ink::Labelled | Ink::Lines => self.block.add_lines(page, bytes),
+        }
+        if let Some(table) = self.table.as_mut().filter(|table| ink != Ink::Lines && !table.written) {
+            table.written = true;
+            table.due.get_or_insert(table.earliest);
+        }
+    }
+
+    fn flush(&mut self) {
+        for (sink, page) in self.pages.drain(..) {
+            if let Some(sink) = self.sinks.get_mut(sink)
+                && let Some(to) = sink
+                && to.write_all(&page).and_then(|()| to.flush()).is_err()
+            {
+                *sink = None;
+            }
+        }
+        self.rooms.clear();
+        self.dones.drain(..).for_each(|done| done.send(true).unwrap_or_default());
+    }
+
+    /// Puts the table back where output has taken its place, and makes it anew when it is time.
+    fn draw(&mut self) {
+        let (Some(table), Some(terminal)) = (&mut self.table, &self.terminal) else { return };
+        let begun = Instant::now();
+        let is_due = table.due.is_some_and(|due| due <= begun);
+        // Somebody else's prompt stands there: not ours to draw on.
+        if !is_in_front(terminal) {
+            if is_due {
+                table.due = None;
+            }
+            return;
+        }
+        let (columns, rows) = window_size(terminal).unwrap_or(USUAL_SIZE);
+        let page = page(&mut self.pages, 0);
+        if is_due {
+            let info = table.watch.app.info();
+            let brief = table.written && !is_held(&info);
+            let lines = build_status(&info, Room { columns, rows }, brief, table.watch.bold);
+            self.block.change(page, lines);
+            // Telling of a million ranks takes its time: it must not take all of ours.
+            table.earliest = begun + CALM.max(begun.elapsed() * 10);
+            table.due = None;
+        }
+        self.block.show(page, rows);
+    }
+
+    fn end_table(&mut self) {
+        let page = page(&mut self.pages, 0);
+        self.block.hide(page);
+        if let Some(Table { watch, .. }) = self.table.take()
+            && watch.keep
+        {
+            let (columns, rows) = self.terminal.as_ref().and_then(window_size).unwrap_or(USUAL_SIZE);
+            let lines = build_status(&watch.app.info(), Room { columns, rows }, false, watch.bold);
+            self.block.add_lines(page, (lines.join("\n") + "\n").as_bytes());
+        }
+        self.block.change(page, Vec::new());
+    }
+}
+
+/// The page that is written next to a sink, behind all others.
+fn page(pages: &mut Vec<(usize, Vec<u8>)>, sink: usize) -> &mut Vec<u8> {
+    if pages.last().is_none_or(|(last, _)| *last != sink) {
+        pages.push((sink, Vec::new()));
+    }
+    let last = pages.len() - 1;
+    &mut pages[last].1
+}
+
+/// Whether a terminal is ours: of processes in the background it is not, and nobody but them should know of them.
+fn is_in_front(terminal: &File) -> bool {
+    match tcgetpgrp(terminal) {
+        Ok(group) => group == getpgrp(),
+        // Not our controlling terminal: then there is no shell that would share it with us.
+        Err(_) => terminal.is_terminal(),
+    }
+}
+
+/// A descriptor of our own, which waits also where it is one that does not by itself.
+pub(super) struct Patient(pub(super) File);
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
