@@ -1,0 +1,295 @@
+//! How fast an app is launched, a daemon started, ranks released: each beside the plainest way to do the same, in one run.
+//!
+//! ```sh
+//! cargo bench -p gantry-tests --bench launch             # all
+//! cargo bench -p gantry-tests --bench launch -- daemon   # launch, daemon or release alone
+//! ```
+//!
+//! Both columns of a row are measured in turns, so that a busy moment of the machine hits both. Prints a Markdown table.
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the plain way starts programs itself and looks until something is so"
+)]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gantry_frontend::{App, Config, DaemonRequest, Frontend, LaunchRequest, Session};
+use gantry_shared::id::Pid;
+use gantry_shared::wire::message::DaemonOutput;
+use gantry_tests::{binaries, proc};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const TRUE: &str = "/bin/true";
+
+#[tokio::main]
+async fn main() -> gantry_frontend::Result<()> {
+    let helpers = &binaries().dir;
+    let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let wanted = |name: &str| name.contains(&only);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bench = Bench::new(folder.path());
+    println!(
+        "command: cargo bench -p gantry-tests --bench launch\nmachine: {}\nhelpers: {}\n",
+        machine(),
+        helpers.display()
+    );
+    println!("| what | gantry | plain | ratio | difference | plain way |");
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
+    for (ranks, rounds) in [(1, 30), (64, 20), (512, 3)].into_iter().filter(|_| wanted("launch")) {
+        bench.launch(ranks, rounds).await?;
+    }
+    if wanted("daemon") {
+        bench.daemons(50).await?;
+    }
+    if wanted("release") {
+        bench.release(512, 5).await?;
+    }
+    Ok(())
+}
+
+/// Where all apps of this bench live.
+struct Bench {
+    frontend: Frontend,
+    fifo: PathBuf,
+}
+
+impl Bench {
+    fn new(folder: &Path) -> Self {
+        let fifo = folder.join("fifo");
+        nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).expect("a FIFO");
+        let config = Config {
+            stage_base: Some(folder.to_path_buf()),
+            runtime_dir: Some(folder.join("runtime")),
+            ..Config::default()
+        };
+        Self { frontend: Frontend::new(config), fifo }
+    }
+
+    async fn held(&self, ranks: usize, program: &[&str]) -> gantry_frontend::Result<App> {
+        let ranks = ranks.to_string();
+        let args = ["-n", &ranks].into_iter().chain(program.iter().copied());
+        self.frontend.launch(LaunchRequest::new(args).hold(true), DEADLINE).await
+    }
+
+    /// A whole life: launched held, released, waited for; against programs that are started at once and waited for.
+    async fn launch(&self, ranks: usize, rounds: usize) -> gantry_frontend::Result<()> {
+        let (mut whole, mut held, mut released, mut closed) =
+            (Row::default(), Row::default(), Row::default(), Row::default());
+        for _ in 0..rounds {
+            let start = Instant::now();
+            let app = self.held(ranks, &[TRUE]).await?;
+            held.gantry.push(start.elapsed());
+            let release = Instant::now();
+            app.release(DEADLINE).await?;
+            app.wait().await?;
+            released.gantry.push(release.elapsed());
+            whole.gantry.push(start.elapsed());
+            let close = Instant::now();
+            app.close(DEADLINE).await?;
+            closed.gantry.push(close.elapsed());
+
+            let start = Instant::now();
+            for _ in 0..ranks {
+                wait(&mut spawn(&[TRUE]));
+            }
+            whole.plain.push(start.elapsed());
+            let start = Instant::now();
+            let mut children: Vec<Child> = (0..ranks).map(|_| spawn(&[TRUE])).collect();
+            held.plain.push(start.elapsed());
+            children.iter_mut().for_each(wait);
+        }
+        whole.print(&format!("launch held, release, wait: {ranks} x {TRUE}"), "fork, exec, wait in a loop");
+        held.print(&format!("- of it: until {ranks} are held"), "fork, exec in a loop");
+        released.print("- of it: from the release to the end of all", "");
+        closed.print("- and then: closing, until nothing is left", "");
+        Ok(())
+    }
+
+    /// A daemon's start, to its first byte on a FIFO that it opens, and to its first byte of output in the tool.
+    async fn daemons(&self, rounds: usize) -> gantry_frontend::Result<()> {
+        let app = self.held(4, &["/bin/sleep", "600"]).await?;
+        let session = app.session(DEADLINE).await?;
+        let script = format!("echo > {}", self.fifo.display());
+        let mut fifo = pipe::OpenOptions::new().read_write(true).open_receiver(&self.fifo).expect("the FIFO");
+        let (mut first, mut started, mut heard) = (Row::default(), Row::default(), Row::default());
+        for _ in 0..rounds {
+            let fresh = app.session(DEADLINE).await?;
+            first.gantry.push(until_fifo(&fresh, &script, &mut fifo).await?);
+            started.gantry.push(until_fifo(&session, &script, &mut fifo).await?);
+            let mut byte = [0];
+            for row in [&mut first, &mut started] {
+                let start = Instant::now();
+                let mut child = spawn(&["/bin/sh", "-c", &script]);
+                fifo.read_exact(&mut byte).await.expect("a byte");
+                row.plain.push(start.elapsed());
+                wait(&mut child);
+            }
+            heard.gantry.push(until_output(&session).await?);
+            let start = Instant::now();
+            let mut child =
+                Command::new("/bin/echo").arg("here").stdout(Stdio::piped()).spawn().expect("echo");
+            let mut output = child.stdout.take().expect("a pipe");
+            output.read_exact(&mut byte).expect("a byte");
+            heard.plain.push(start.elapsed());
+            wait(&mut child);
+            fresh.destroy(DEADLINE).await?;
+        }
+        started.print("daemon start in a session, to its first byte on a FIFO (sh)", "fork, exec");
+        first.print("the first daemon in a new session, to its first byte on a FIFO (sh)", "fork, exec");
+        heard.print(
+            "daemon start in a session, to its first byte of output in the tool (echo)",
+            "fork, exec, pipe",
+        );
+        app.close(DEADLINE).await
+    }
+
+    /// From the call of release on; against SIGCONT sent in a loop to ranks that are held alike.
+    async fn release(&self, ranks: usize, rounds: usize) -> gantry_frontend::Result<()> {
+        let (mut answered, mut seen, mut ended) = (Row::default(), Row::default(), Row::default());
+        for plain in (0..rounds).flat_map(|_| [false, true]) {
+            let app = self.held(ranks, &["/bin/sleep", "600"]).await?;
+            let pids = pids(&app);
+            let start = Instant::now();
+            let_go(&app, &pids, plain).await?;
+            answered.push(plain, start.elapsed());
+            until_none_stopped(&pids);
+            seen.push(plain, start.elapsed());
+            app.close(DEADLINE).await?;
+
+            let app = self.held(ranks, &[TRUE]).await?;
+            let start = Instant::now();
+            let_go(&app, &self::pids(&app), plain).await?;
+            app.wait().await?;
+            ended.push(plain, start.elapsed());
+            app.close(DEADLINE).await?;
+        }
+        let way = "SIGCONT in a loop";
+        ended.print(&format!("release of {ranks} held ranks, until all have run to their end ({TRUE})"), way);
+        seen.print(&format!("release of {ranks} held ranks, until none is stopped (/bin/sleep)"), way);
+        answered.print("- of it: until the call returns", way);
+        Ok(())
+    }
+}
+
+async fn let_go(app: &App, pids: &[i32], plain: bool) -> gantry_frontend::Result<()> {
+    if plain {
+        pids.iter().for_each(|pid| proc::send(*pid, Signal::SIGCONT));
+        return Ok(());
+    }
+    app.release(DEADLINE).await
+}
+
+fn pids(app: &App) -> Vec<i32> {
+    app.placement().iter().map(|rank| rank.pid.map_or(0, Pid::get)).collect()
+}
+
+/// From the call to a byte on the FIFO that the daemon opens.
+async fn until_fifo(
+    session: &Session,
+    script: &str,
+    fifo: &mut pipe::Receiver,
+) -> gantry_frontend::Result<Duration> {
+    let start = Instant::now();
+    let request = DaemonRequest::new("/bin/sh").args(["-c", script]);
+    let mut byte = [0];
+    let (daemon, there) = tokio::join!(session.manifest().exec_daemon(request, DEADLINE), async {
+        let read = fifo.read_exact(&mut byte).await;
+        read.map(|_| start.elapsed())
+    });
+    daemon?.wait().await;
+    Ok(there.expect("a byte"))
+}
+
+/// From the call to the first byte of the daemon's output here.
+async fn until_output(session: &Session) -> gantry_frontend::Result<Duration> {
+    let start = Instant::now();
+    let request = DaemonRequest::new("/bin/echo").args(["here"]).output(DaemonOutput::Forward);
+    let daemon = session.manifest().exec_daemon(request, DEADLINE).await?;
+    let mut output = daemon.take_output().expect("its output");
+    output.next().await.expect("a piece of output");
+    let there = start.elapsed();
+    daemon.wait().await;
+    Ok(there)
+}
+
+fn spawn(program: &[&str]) -> Child {
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap_or_else(|error| panic!("{program:?}: {error}"))
+}
+
+fn wait(child: &mut Child) {
+    assert!(child.wait().expect("our own child").success());
+}
+
+/// Looks at one process after another until each was seen not to be stopped.
+fn until_none_stopped(pids: &[i32]) {
+    let end = Instant::now() + DEADLINE;
+    for pid in pids {
+        while proc::state(*pid) == Some('T') {
+            assert!(Instant::now() < end, "process {pid} is still stopped");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The times of one line of the table.
+#[derive(Default)]
+struct Row {
+    gantry: Vec<Duration>,
+    plain: Vec<Duration>,
+}
+
+impl Row {
+    fn push(&mut self, plain: bool, time: Duration) {
+        if plain { self.plain.push(time) } else { self.gantry.push(time) }
+    }
+
+    fn print(self, what: &str, plain_way: &str) {
+        let rounds = self.gantry.len();
+        let (gantry, plain) = (median(self.gantry), median(self.plain));
+        let compared = match (gantry, plain) {
+            (Some(gantry), Some(plain)) => {
+                let ratio = gantry.as_secs_f64() / plain.as_secs_f64();
+                let difference = (gantry.as_secs_f64() - plain.as_secs_f64()) * 1e3;
+                format!("{} | {} | {ratio:.1} | {difference:+.2} ms", show(gantry), show(plain))
+            }
+            (gantry, _) => format!("{} | | |", gantry.map(show).unwrap_or_default()),
+        };
+        println!("| {what} (median of {rounds}) | {compared} | {plain_way} |");
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}
+
+fn show(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+fn machine() -> String {
+    let read = |path: &str| {
+        let mut text = String::new();
+        drop(File::open(path).and_then(|mut file| file.read_to_string(&mut text)));
+        text
+    };
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let info = read("/proc/cpuinfo");
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    format!(
+        "{cpus} x {}, Linux {}",
+        model.trim_start_matches(['\t', ' ', ':']),
+        read("/proc/sys/kernel/osrelease").trim()
+    )
+}

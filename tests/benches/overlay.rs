@@ -1,0 +1,123 @@
+//! How fast a tree of real agents is, three links deep, beside what plain TCP does on the same machine in the same run.
+//!
+//! All nodes share this machine's cores, so the tree's numbers are sums over all links: `broadcast` seals once, and every one of the
+//! 14 nodes opens, hashes and passes on all of it. `one_node` has one link only and is the fair counterpart of `plain_tcp`.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use divan::Bencher;
+use divan::counter::BytesCount;
+use gantry_frontend::{App, Config, Frontend, LaunchRequest, measure};
+use tokio::runtime::Runtime;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const BULK_BYTES: u64 = 64 * 1024 * 1024;
+const PIECE_BYTES: usize = 256 * 1024;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+
+fn main() {
+    // Helpers of the same profile lie beside this bench.
+    let _built = gantry_tests::binaries();
+    divan::main();
+}
+
+/// An app of one sleeping rank on each of so many nodes.
+struct Nodes(Option<App>);
+
+impl Nodes {
+    /// 2 nodes, 4 below them and 8 below those: three links.
+    const THREE_DEEP: u32 = 14;
+
+    fn launch(nodes: u32) -> Self {
+        let config =
+            Config { wlm: Some("localhost".to_owned()), radix: 2, control: false, ..Config::default() };
+        let nodes = nodes.to_string();
+        let args = ["-N", &nodes, "-n", &nodes, "/bin/sleep", "1000"];
+        let app = RUNTIME.block_on(Frontend::new(config).launch(LaunchRequest::new(args), DEADLINE));
+        Self(Some(app.expect("an app")))
+    }
+
+    fn app(&self) -> &App {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+
+    fn ping(&self) {
+        RUNTIME.block_on(measure::ping(self.app(), DEADLINE)).expect("an answer of every node");
+    }
+
+    fn broadcast(&self) {
+        RUNTIME
+            .block_on(measure::broadcast(self.app(), BULK_BYTES, DEADLINE))
+            .expect("all bytes at every node");
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        if let Some(app) = self.0.take() {
+            RUNTIME.block_on(app.close(DEADLINE)).expect("an end");
+        }
+    }
+}
+
+/// A peer on loopback that gives back what it gets, or counts it and gives back one byte at the end of each round.
+fn peer(round: u64, echo: bool) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let (mut far, _) = listener.accept().expect("a connection");
+    for end in [&near, &far] {
+        end.set_nodelay(true).expect("no delay");
+    }
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut left = round;
+        while let Ok(count @ 1..) = far.read(&mut buffer) {
+            left -= count as u64;
+            let answer = if echo { &buffer[..count] } else { &buffer[..usize::from(left == 0)] };
+            if far.write_all(answer).is_err() {
+                return;
+            }
+            if left == 0 {
+                left = round;
+            }
+        }
+    });
+    near
+}
+
+#[divan::bench(sample_count = 200, sample_size = 1)]
+fn round_trip_plain_tcp(bencher: Bencher) {
+    let mut near = peer(64, true);
+    bencher.bench_local(|| {
+        near.write_all(&[7; 64]).expect("sent");
+        near.read_exact(&mut [0; 64]).expect("received");
+    });
+}
+
+#[divan::bench(sample_count = 200, sample_size = 1, args = [1, 2, 6, Nodes::THREE_DEEP])]
+fn round_trip_nodes(bencher: Bencher, nodes: u32) {
+    let nodes = Nodes::launch(nodes);
+    bencher.bench_local(|| nodes.ping());
+}
+
+#[divan::bench(sample_count = 10, sample_size = 1)]
+fn bulk_plain_tcp(bencher: Bencher) {
+    let mut near = peer(BULK_BYTES, false);
+    let piece = vec![7; PIECE_BYTES];
+    bencher.counter(BytesCount::new(BULK_BYTES)).bench_local(|| {
+        for _ in 0..BULK_BYTES / PIECE_BYTES as u64 {
+            near.write_all(&piece).expect("sent");
+        }
+        near.read_exact(&mut [0; 1]).expect("received");
+    });
+}
+
+#[divan::bench(sample_count = 10, sample_size = 1, args = [1, 2, 6, Nodes::THREE_DEEP])]
+fn bulk_nodes(bencher: Bencher, nodes: u32) {
+    let nodes = Nodes::launch(nodes);
+    bencher.counter(BytesCount::new(BULK_BYTES)).bench_local(|| nodes.broadcast());
+}

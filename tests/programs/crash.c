@@ -1,0 +1,29 @@
+/*
+ * crash [abort|segv|trap|kill] [RANK]: dies by that signal (abort when not given); with RANK only that
+ * rank dies and the others end with 0. No core file is written.
+ * For tests of how a rank's death by signal is reported.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static volatile int *volatile nowhere;
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "abort";
+    const char *rank = getenv("GANTRY_RANK");
+    struct rlimit no_core = {0, 0};
+
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (argc > 2 && rank && strcmp(rank, argv[2]) != 0)
+        return 0;
+    if (strcmp(how, "segv") == 0)
+        *nowhere = 1;
+    else if (strcmp(how, "trap") == 0)
+        raise(SIGTRAP);
+    else if (strcmp(how, "kill") == 0)
+        raise(SIGKILL);
+    abort();
+}

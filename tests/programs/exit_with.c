@@ -1,0 +1,16 @@
+/*
+ * exit_with CODE [CODE...]: ends at once with the code of its rank: the first for rank 0, the second
+ * for rank 1, the last for all others.
+ * For tests of exit codes per rank and of the code that the command line passes on.
+ */
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    const char *variable = getenv("GANTRY_RANK");
+    int rank = variable ? atoi(variable) : 0;
+
+    if (argc < 2)
+        return 2;
+    return atoi(argv[rank + 1 < argc ? rank + 1 : argc - 1]);
+}

@@ -1,0 +1,25 @@
+/*
+ * loop_forever [spin]: prints "looping" and never ends of itself (but for a SIGALRM after 600 s, the
+ * net under a broken test). It waits in pause, so that many ranks fit on few cores; "spin" burns a core.
+ * For tests that kill something: only the kill ends it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile unsigned long turns;
+
+int main(int argc, char **argv)
+{
+    int spin = argc > 1 && strcmp(argv[1], "spin") == 0;
+
+    alarm(600);
+    printf("looping\n");
+    fflush(stdout);
+    for (;;) {
+        if (spin)
+            turns++;
+        else
+            pause();
+    }
+}

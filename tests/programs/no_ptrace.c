@@ -1,0 +1,34 @@
+/*
+ * no_ptrace PROGRAM ARGS...: becomes PROGRAM under a seccomp filter that answers every ptrace with EPERM, as
+ * the default profiles of some container engines do. The filter is inherited by all that PROGRAM starts.
+ * For tests of what a user is told where nothing can be held.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+
+    if (argc < 2)
+        return 2;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        perror("seccomp");
+        return 3;
+    }
+    execv(argv[1], argv + 1);
+    perror(argv[1]);
+    return 4;
+}

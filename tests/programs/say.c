@@ -1,0 +1,25 @@
+/*
+ * say [ARGS...]: says who it is and ends at once.
+ * For tests of what a rank or a daemon is given: one "name=value" per line: pid, cwd, argc, arg<i>,
+ * then every variable of its environment that starts with GANTRY_.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+int main(int argc, char **argv)
+{
+    char cwd[4096];
+
+    printf("pid=%d\n", (int)getpid());
+    printf("cwd=%s\n", getcwd(cwd, sizeof cwd) ? cwd : "?");
+    printf("argc=%d\n", argc);
+    for (int i = 1; i < argc; i++)
+        printf("arg%d=%s\n", i, argv[i]);
+    for (char **variable = environ; *variable; variable++)
+        if (strncmp(*variable, "GANTRY_", 7) == 0)
+            printf("%s\n", *variable);
+    return 0;
+}

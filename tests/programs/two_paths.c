@@ -1,0 +1,57 @@
+/*
+ * two_paths [SECONDS]: even ranks wait in even_path -> work -> wait_here, odd ranks in
+ * odd_path -> wait_here; prints "waiting" when there and ends with 0 after SECONDS (300 when not given).
+ * For stack tools: ranks of one app stand in different functions. Built with frame pointers and symbols.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static volatile int after;
+
+static void time_is_up(int signal)
+{
+    (void)signal;
+    _exit(0);
+}
+
+__attribute__((noinline)) void wait_here(void)
+{
+    printf("waiting\n");
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+
+/* The stores after the calls keep them from becoming jumps, which would leave no frame. */
+__attribute__((noinline)) void work(void)
+{
+    wait_here();
+    after = 1;
+}
+
+__attribute__((noinline)) void even_path(void)
+{
+    work();
+    after = 2;
+}
+
+__attribute__((noinline)) void odd_path(void)
+{
+    wait_here();
+    after = 3;
+}
+
+int main(int argc, char **argv)
+{
+    const char *rank = getenv("GANTRY_RANK");
+
+    signal(SIGALRM, time_is_up);
+    alarm(argc > 1 ? (unsigned)atoi(argv[1]) : 300);
+    if (rank && atoi(rank) % 2 == 1)
+        odd_path();
+    else
+        even_path();
+    return 0;
+}

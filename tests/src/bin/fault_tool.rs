@@ -1,0 +1,162 @@
+//! A tool for tests that kill it: it does what it is told on standard input, a command a line, and prints a line of JSON for each, and
+//! for every event of its apps.
+//!
+//! | command | what it does |
+//! | --- | --- |
+//! | `launch ARGS` | launches |
+//! | `hold ARGS` | launches held |
+//! | `attach TARGET` | attaches |
+//! | `env NAME=VALUE` | sets a variable for the launches that follow; refused when it has no `=` |
+//! | `session` | makes a session of the last app |
+//! | `daemon PROGRAM ARGS` | starts a daemon in the last session |
+//! | `release`, `detach`, `close` | of the last app |
+//! | `destroy` | of the last session |
+//! | `fork` | makes a child that has all its descriptors and does nothing |
+//! | `ignore` | ignores SIGCHLD |
+//!
+//! A command's answer is `{"done":COMMAND,"ms":N,...}` or `{"failed":COMMAND,"ms":N,"kind":K,"message":M,"hint":H}`. At the end of its
+//! input it ends without any ceremony, as a program does that returns from main.
+#![expect(clippy::disallowed_methods, reason = "a test program is the user: it reads its environment")]
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use gantry_frontend::{App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, Session};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+struct Tool {
+    frontend: Frontend,
+    env: Vec<String>,
+    apps: Vec<App>,
+    sessions: Vec<Session>,
+    daemons: Vec<Daemon>,
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> std::io::Result<()> {
+    let wlm = std::env::var("FAULT_TOOL_WLM").ok();
+    let stage_base = std::env::var_os("FAULT_TOOL_STAGE").map(Into::into);
+    let config = Config { wlm, stage_base, ..Config::default() };
+    let mut tool = Tool { frontend: Frontend::new(config), ..Tool::default() };
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some((command, args)) = words.split_first() else { continue };
+        let start = Instant::now();
+        let result = tool.obey(command, args).await;
+        let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let answer = match result {
+            Ok(Value::Object(mut said)) => {
+                said.insert("done".to_owned(), json!(command));
+                said.insert("ms".to_owned(), json!(ms));
+                Value::Object(said)
+            }
+            Ok(other) => json!({"done": command, "ms": ms, "value": other}),
+            Err(error) => json!({
+                "failed": command, "ms": ms, "kind": error.kind(), "message": error.to_string(), "hint": error.hint(),
+            }),
+        };
+        say(&answer)?;
+    }
+    // As when main returns: nothing is dropped in order, nothing is waited for.
+    std::mem::forget(tool);
+    Ok(())
+}
+
+/// Whole lines, whoever else prints one.
+fn say(line: &Value) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
+
+impl Tool {
+    async fn obey(&mut self, command: &str, args: &[&str]) -> Result<Value, Error> {
+        match command {
+            "launch" => self.launch(args, false).await,
+            "hold" => self.launch(args, true).await,
+            "attach" => {
+                let app = self.frontend.attach(args.first().copied().unwrap_or_default(), DEADLINE).await?;
+                Ok(self.keep(app))
+            }
+            "env" => {
+                let text = args.join(" ");
+                drop(LaunchRequest::default().env_string(&text)?);
+                self.env.push(text);
+                Ok(Value::Null)
+            }
+            "session" => {
+                let session = self.app()?.session(DEADLINE).await?;
+                let dirs = session.dirs(gantry_backend::NodeId(0)).cloned();
+                self.sessions.push(session);
+                Ok(json!({"root": dirs.map(|dirs| dirs.root)}))
+            }
+            "daemon" => {
+                let (program, args) = args.split_first().ok_or_else(|| gone("program"))?;
+                let session = self.sessions.last().ok_or_else(|| gone("session"))?;
+                let request = DaemonRequest::new(*program).args(args.iter().copied());
+                let daemon = session.manifest().exec_daemon(request, DEADLINE).await?;
+                let pids: Vec<i32> = daemon.processes().iter().map(|(_, pid)| pid.get()).collect();
+                self.daemons.push(daemon);
+                Ok(json!({"pids": pids}))
+            }
+            "release" => self.app()?.release(DEADLINE).await.map(|()| Value::Null),
+            "detach" => {
+                let app = self.apps.pop().ok_or_else(|| gone("app"))?;
+                app.detach(DEADLINE).await.map(|()| Value::Null)
+            }
+            "close" => {
+                let app = self.apps.pop().ok_or_else(|| gone("app"))?;
+                app.close(DEADLINE).await.map(|()| Value::Null)
+            }
+            "destroy" => {
+                let session = self.sessions.pop().ok_or_else(|| gone("session"))?;
+                session.destroy(DEADLINE).await.map(|()| Value::Null)
+            }
+            "fork" => Ok(json!({"pid": gantry_tests::fork_idle().map_err(failed)?})),
+            "ignore" => gantry_tests::ignore_children().map(|()| Value::Null).map_err(failed),
+            other => Err(Error::Invalid { message: format!("no command {other}"), hint: None }),
+        }
+    }
+
+    async fn launch(&mut self, args: &[&str], hold: bool) -> Result<Value, Error> {
+        let mut request = LaunchRequest::new(args.iter().copied()).hold(hold);
+        for text in &self.env {
+            request = request.env_string(text)?;
+        }
+        let app = self.frontend.launch(request, DEADLINE).await?;
+        Ok(self.keep(app))
+    }
+
+    fn keep(&mut self, app: App) -> Value {
+        let mut events = app.events();
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if let Ok(value) = serde_json::to_value(event) {
+                    // Nobody reads any more: then nobody misses it.
+                    drop(say(&value));
+                }
+            }
+        });
+        let pids: Vec<i32> = app.info().ranks.iter().filter_map(|rank| Some(rank.pid?.get())).collect();
+        let said = json!({"app": app.id(), "pids": pids});
+        self.apps.push(app);
+        said
+    }
+
+    fn app(&self) -> Result<&App, Error> {
+        self.apps.last().ok_or_else(|| gone("app"))
+    }
+}
+
+fn failed(error: std::io::Error) -> Error {
+    Error::Invalid { message: error.to_string(), hint: None }
+}
+
+fn gone(what: &str) -> Error {
+    Error::Gone { what: format!("the last {what}") }
+}

@@ -1,0 +1,116 @@
+//! Finds the programs under test.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use nix::fcntl::{Flock, FlockArg};
+
+/// Where the three programs are; absolute paths in one folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binaries {
+    /// The folder that holds them all.
+    pub dir: PathBuf,
+    /// The command line.
+    pub gantry: PathBuf,
+    /// The helper on the login side.
+    pub guard: PathBuf,
+    /// The helper on every node.
+    pub agent: PathBuf,
+}
+
+/// The programs under test: from the folder `GANTRY_BIN_DIR`, else built once with the profile of this test.
+///
+/// # Panics
+/// When they cannot be built or are not there.
+#[must_use]
+pub fn binaries() -> &'static Binaries {
+    static FOUND: OnceLock<Binaries> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let dir = match std::env::var_os("GANTRY_BIN_DIR") {
+            Some(dir) => PathBuf::from(dir),
+            None => build(),
+        };
+        let dir = dir.canonicalize().unwrap_or_else(|error| panic!("binaries in {}: {error}", dir.display()));
+        let program = |name: &str| {
+            let path = dir.join(name);
+            assert!(
+                path.is_file(),
+                "{} is not there; GANTRY_BIN_DIR may name a wrong folder",
+                path.display()
+            );
+            path
+        };
+        let (gantry, guard, agent) = (program("gantry"), program("gantry-guard"), program("gantry-agent"));
+        Binaries { dir, gantry, guard, agent }
+    })
+}
+
+/// Cargo's target directory, taken from where this test binary lies (`target/PROFILE/deps/NAME-HASH`).
+#[must_use]
+pub fn target_dir() -> PathBuf {
+    match profile_dir().and_then(|dir| dir.parent().map(Path::to_path_buf)) {
+        Some(target) => target,
+        // A documentation test lies somewhere else.
+        None => workspace().join("target"),
+    }
+}
+
+/// The folder of this repository.
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
+}
+
+/// Takes a lock over all test processes; given back when dropped.
+pub(crate) fn lock(path: &Path) -> Flock<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = file.unwrap_or_else(|error| panic!("lock {}: {error}", path.display()));
+    Flock::lock(file, FlockArg::LockExclusive)
+        .unwrap_or_else(|(_, error)| panic!("lock {}: {error}", path.display()))
+}
+
+fn profile_dir() -> Option<PathBuf> {
+    let exe = std::env::current_exe().ok()?;
+    let deps = exe.parent()?;
+    (deps.file_name()? == "deps").then(|| deps.parent().map(Path::to_path_buf))?
+}
+
+fn build() -> PathBuf {
+    let target = target_dir();
+    let folder = profile_dir().unwrap_or_else(|| target.join("debug"));
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        None | Some("debug") => "dev",
+        Some(other) => other,
+    };
+    let _locked = lock(&target.join("test-binaries.lock"));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--workspace", "--bins", "--profile", profile, "--target-dir"])
+        .arg(&target)
+        .current_dir(workspace())
+        .stdin(Stdio::null())
+        .output()
+        .expect("cargo");
+    assert!(
+        built.status.success(),
+        "cargo build: {}\n{}",
+        built.status,
+        String::from_utf8_lossy(&built.stderr)
+    );
+    folder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_three_programs_are_found_in_one_folder() {
+        let found = binaries();
+        assert!(found.dir.is_absolute());
+        for program in [&found.gantry, &found.guard, &found.agent] {
+            assert_eq!(program.parent(), Some(found.dir.as_path()));
+        }
+    }
+}

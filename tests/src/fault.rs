@@ -1,0 +1,167 @@
+//! The scriptable tool `fault_tool` in its own process, and the processes of its apps by what they are.
+
+use std::collections::VecDeque;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::site::SOON;
+use crate::{Run, World, binaries, proc};
+
+/// A tool that can be told what to do, and killed.
+#[derive(Debug)]
+pub struct Tool {
+    /// Its process.
+    pub run: Run,
+    events: VecDeque<Value>,
+}
+
+impl Tool {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    #[track_caller]
+    pub fn start(world: &World) -> Self {
+        Self::spawn(world, Self::command(world))
+    }
+
+    /// The command that [`start`](Tool::start) uses.
+    #[must_use]
+    pub fn command(world: &World) -> Command {
+        world.command(binaries().dir.join("fault_tool"))
+    }
+
+    /// Starts it in another way: a command that becomes the tool.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    #[track_caller]
+    pub fn spawn(world: &World, command: Command) -> Self {
+        Self { run: world.spawn(command), events: VecDeque::new() }
+    }
+
+    /// Gives a command and does not wait for the answer.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[track_caller]
+    pub fn tell(&mut self, command: &str) {
+        self.run.write(format!("{command}\n").as_bytes());
+    }
+
+    /// Gives a command and waits until it is done.
+    ///
+    /// # Panics
+    /// When it fails, with the error.
+    #[track_caller]
+    pub fn ask(&mut self, command: &str) -> Value {
+        self.tell(command);
+        let answer = self.answer();
+        assert!(answer["done"].is_string(), "{command}: {answer}");
+        answer
+    }
+
+    /// Gives a command and waits until it has failed.
+    ///
+    /// # Panics
+    /// When it succeeds.
+    #[track_caller]
+    pub fn refused(&mut self, command: &str) -> Value {
+        self.tell(command);
+        let answer = self.answer();
+        assert!(answer["failed"].is_string(), "{command}: {answer}");
+        answer
+    }
+
+    /// The next answer to a command.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn answer(&mut self) -> Value {
+        loop {
+            let line = self.next();
+            if line["done"].is_string() || line["failed"].is_string() {
+                return line;
+            }
+            self.events.push_back(line);
+        }
+    }
+
+    /// The next event of that name of any of its apps; what comes before it is forgotten.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn event(&mut self, name: &str) -> Value {
+        while let Some(event) = self.events.pop_front() {
+            if event["event"] == name {
+                return event;
+            }
+        }
+        loop {
+            let line = self.next();
+            if line["event"] == name {
+                return line;
+            }
+        }
+    }
+
+    /// Fails unless everything that it has started goes, with its storage, while it lives on.
+    ///
+    /// # Panics
+    /// With a list of what is left.
+    #[track_caller]
+    pub fn assert_alone(&self, world: &World) {
+        let others = || world.processes().into_iter().filter(|pid| *pid != self.run.pid());
+        let gone = crate::becomes_true(SOON, || others().next().is_none());
+        assert!(gone, "left beside the tool: {:#?}", others().map(proc::command_line).collect::<Vec<_>>());
+        for folder in [world.stage_dir(), world.runtime_dir()] {
+            let what = format!("{} is empty while the tool lives", folder.display());
+            crate::eventually(SOON, &what, || {
+                std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none())
+            });
+        }
+    }
+
+    #[track_caller]
+    fn next(&mut self) -> Value {
+        let line = self.run.next_line(2 * SOON);
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+}
+
+/// A list of pids in an answer.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn numbers(list: &Value) -> Vec<i32> {
+    let numbers = list.as_array().unwrap_or_else(|| panic!("{list} is no list")).iter();
+    numbers.map(|number| i32::try_from(number.as_i64().expect("a number")).expect("a pid")).collect()
+}
+
+/// The processes of this world that run the program of that name, without those that it has forked and that are about to run another.
+#[must_use]
+pub fn running(world: &World, program: &str) -> Vec<i32> {
+    let runs =
+        |pid: i32| proc::exe(pid).is_some_and(|exe| exe.file_name().is_some_and(|name| name == program));
+    let is_it = |pid: &i32| runs(*pid) && proc::stat(*pid).is_some_and(|stat| !runs(stat.parent));
+    world.processes().into_iter().filter(is_it).collect()
+}
+
+/// The guards of this world.
+#[must_use]
+pub fn guards(world: &World) -> Vec<i32> {
+    running(world, "gantry-guard")
+}
+
+/// The agents of this world.
+#[must_use]
+pub fn agents(world: &World) -> Vec<i32> {
+    running(world, "gantry-agent")
+}

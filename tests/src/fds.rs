@@ -1,0 +1,49 @@
+//! Open descriptors of this process, for tests that use the libraries in-process.
+//!
+//! The tests of one file share a process and run side by side: a test that counts descriptors stands in a file of its own,
+//! or every test of the file takes one lock.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// What was open at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census(BTreeMap<i32, String>);
+
+impl Census {
+    /// Looks at every descriptor of this process.
+    #[must_use]
+    pub fn take() -> Self {
+        let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Self(BTreeMap::new()) };
+        let open = entries.flatten().filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            // The descriptor of this very listing is gone by the time that anybody looks.
+            let target = fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned();
+            (!target.starts_with("/proc/") || !target.ends_with("/fd")).then_some((number, target))
+        });
+        Self(open.collect())
+    }
+
+    /// Number and target of every descriptor that is open now and was not then.
+    #[must_use]
+    pub fn new_since(&self) -> Vec<(i32, String)> {
+        let now = Self::take().0;
+        now.into_iter().filter(|(number, target)| self.0.get(number) != Some(target)).collect()
+    }
+
+    /// Fails the test when more descriptors are open than then. Waits up to `deadline` for tasks that are still closing theirs.
+    ///
+    /// # Panics
+    /// With the list of the new ones.
+    #[track_caller]
+    pub fn assert_no_growth(&self, deadline: std::time::Duration) {
+        let back = crate::becomes_true(deadline, || fd_count() <= self.0.len());
+        assert!(back, "{} descriptors more than before: {:?}", fd_count() - self.0.len(), self.new_since());
+    }
+}
+
+/// How many descriptors this process has open.
+#[must_use]
+pub fn fd_count() -> usize {
+    Census::take().0.len()
+}

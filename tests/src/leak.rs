@@ -1,0 +1,165 @@
+//! The leak check: what a test left behind, in words that name the culprit.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::proc::{self, Pidfd};
+
+/// Everything started by a world bears this variable with the world's own value.
+pub(crate) const TAG: &str = "GANTRY_TEST_TAG";
+
+/// What is left behind. Shown as one line each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leaks {
+    /// Processes that live on: pid, state, parent, sockets, command line.
+    pub processes: Vec<String>,
+    /// Ended children of this process that nobody has waited for.
+    pub zombies: Vec<String>,
+    /// Files, sockets and folders under the watched folders.
+    pub files: Vec<String>,
+}
+
+impl Leaks {
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.zombies.is_empty() && self.files.is_empty()
+    }
+}
+
+impl fmt::Display for Leaks {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, lines) in [("process", &self.processes), ("zombie", &self.zombies), ("file", &self.files)]
+        {
+            for line in lines {
+                writeln!(out, "  {what} {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to look at, and when the world began.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    /// The world's value of the tag.
+    pub(crate) tag: &'a str,
+    /// Processes to be gone though they may not bear the tag.
+    pub(crate) tracked: &'a [(i32, Pidfd)],
+    /// Folders in which nothing may be left, empty folders neither.
+    pub(crate) empty: &'a [&'a Path],
+    /// Folders in which empty folders may stay.
+    pub(crate) no_files: &'a [&'a Path],
+    /// Clock ticks since boot at which the world began.
+    pub(crate) since: u64,
+}
+
+impl Watch<'_> {
+    /// Gives everything `patience` to go, then says what is still there. Processes are waited for by event; files and zombies have
+    /// none and are looked at again until the time is up.
+    pub(crate) fn look(&self, patience: Duration) -> Leaks {
+        let end = Instant::now() + patience;
+        let left = || end.saturating_duration_since(Instant::now());
+        let mut processes = Vec::new();
+        for (pid, process) in self.tracked {
+            if !process.wait_end(left()) {
+                processes.push(*pid);
+            }
+        }
+        processes.extend(wait_for_tagged(self.tag, end));
+        processes.sort_unstable();
+        processes.dedup();
+        // The last look counts, and not one after it: other tests of this process have children too.
+        let (mut zombies, mut files) = (Vec::new(), Vec::new());
+        let _settled = proc::becomes_true(left(), || {
+            (zombies, files) = (self.zombies(), self.files());
+            zombies.is_empty() && files.is_empty()
+        });
+        Leaks { processes: processes.into_iter().map(describe).collect(), zombies, files }
+    }
+
+    fn zombies(&self) -> Vec<String> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let unreaped = |pid: &i32| {
+            proc::stat(*pid).is_some_and(|stat| stat.state == 'Z' && stat.start_ticks >= self.since)
+        };
+        proc::children(own).into_iter().filter(unreaped).map(describe).collect()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for folder in self.empty {
+            walk(folder, true, &mut found);
+        }
+        for folder in self.no_files {
+            walk(folder, false, &mut found);
+        }
+        found
+    }
+}
+
+/// Waits for the end of every process with this tag, until `end`; gives those that stay.
+fn wait_for_tagged(tag: &str, end: Instant) -> Vec<i32> {
+    loop {
+        let alive = proc::bearing(TAG, tag);
+        let Some(first) = alive.first() else { return Vec::new() };
+        let left = end.saturating_duration_since(Instant::now());
+        let ended = Pidfd::open(*first).map_or(true, |process| process.wait_end(left));
+        if !ended {
+            return proc::bearing(TAG, tag);
+        }
+    }
+}
+
+/// Describes every process with this tag and kills it; goes on until none is left, for a dying parent may still start a child.
+pub(crate) fn describe_and_kill(tag: &str) -> Vec<String> {
+    let mut killed = Vec::new();
+    let gone = proc::becomes_true(Duration::from_secs(5), || {
+        let alive = proc::bearing(TAG, tag);
+        for pid in &alive {
+            let Ok(process) = Pidfd::open(*pid) else { continue };
+            // Looked at again now that the pidfd holds it: the pid may have gone to another process in between.
+            if proc::variable(*pid, TAG).as_deref() == Some(tag) {
+                killed.push(describe(*pid));
+                // An error means that it has ended of itself.
+                drop(process.signal(Signal::SIGKILL));
+                let _ended = process.wait_end(Duration::from_secs(1));
+            }
+        }
+        alive.is_empty()
+    });
+    if !gone {
+        killed.push("(and more that do not die)".to_owned());
+    }
+    killed
+}
+
+/// One process in one line.
+fn describe(pid: i32) -> String {
+    let state = proc::stat(pid).map_or_else(
+        || "gone".to_owned(),
+        |stat| format!("state {}, parent {}, group {}", stat.state, stat.parent, stat.group),
+    );
+    let sockets = proc::tcp_sockets(pid);
+    let sockets = if sockets.is_empty() { String::new() } else { format!(", tcp {}", sockets.join(" ")) };
+    let tracer = proc::tracer(pid).map_or_else(String::new, |tracer| format!(", traced by {tracer}"));
+    format!("{pid} ({state}{tracer}{sockets}): {}", proc::command_line(pid))
+}
+
+/// Lists what is under a folder; folders themselves only when asked, and never the top one.
+fn walk(folder: &Path, folders_too: bool, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if folders_too || !is_folder {
+            found.push(entry.path().display().to_string());
+        }
+        if is_folder {
+            walk(&entry.path(), folders_too, found);
+        }
+    }
+}

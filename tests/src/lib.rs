@@ -1,0 +1,47 @@
+//! What the suites stand on: a private world per test, the leak check at its end, deadlines on everything.
+//!
+//! A test starts what it tests through a [`World`] and hears of it through a [`Run`]; when the world ends it looks for whatever is
+//! left behind and fails with a list of it. Nothing here sleeps to be in step with anything: it waits for events, with a deadline.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use gantry_tests::{World, within};
+//!
+//! within(Duration::from_secs(30), || {
+//!     let world = World::new();
+//!     let mut run = world.gantry(["launch", "--hold", "--json", "--", "-n", "4", "/bin/true"]);
+//!     let held = run.next_event("held", Duration::from_secs(10));
+//!     assert_eq!(held["ranks"].as_array().map(Vec::len), Some(4));
+//!     drop(run);      // kills the tool
+//!     world.finish(); // and nothing may be left
+//! });
+//! ```
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test is the user: it starts foreign programs, reads the environment and, in one function, polls"
+)]
+
+mod binaries;
+pub mod fault;
+pub mod fds;
+mod leak;
+pub mod proc;
+pub mod programs;
+mod run;
+mod site;
+mod skip;
+mod sys;
+mod terminal;
+mod within;
+mod world;
+
+pub use binaries::{Binaries, binaries, target_dir};
+pub use leak::Leaks;
+pub use proc::{becomes_true, eventually};
+pub use run::{Finished, Run};
+pub use site::{SOON, Site, on_every_wlm, pids};
+pub use skip::{record_skip, tool};
+pub use sys::{ClosedStdio, fork_idle, ignore_children};
+pub use terminal::{Terminal, Vt};
+pub use within::within;
+pub use world::World;

@@ -1,0 +1,299 @@
+//! What /proc says about a process, and the one poll of the test code.
+//!
+//! Everything here looks from outside, so that a test does not take the program's own word for "held" or "gone".
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+pub use crate::sys::Pidfd;
+
+/// The fields of `/proc/PID/stat` that tests ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// The name of its program, at most 15 bytes.
+    pub comm: String,
+    /// `R`, `S`, `D`, `T` (stopped), `t` (stopped by a tracer), `Z` (zombie).
+    pub state: char,
+    /// Its parent.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its session in the kernel's sense.
+    pub session: i32,
+    /// When it started, in clock ticks since boot: tells two holders of one pid apart.
+    pub start_ticks: u64,
+}
+
+/// Reads `/proc/PID/stat`; none when there is no such process.
+#[must_use]
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name stands in brackets and may itself hold brackets and blanks, so the last bracket counts.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (head, tail) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    Some(Stat {
+        comm: head.split_once('(')?.1.to_owned(),
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// The state's letter; none when there is no such process.
+#[must_use]
+pub fn state(pid: i32) -> Option<char> {
+    stat(pid).map(|stat| stat.state)
+}
+
+/// Whether the process runs or could run: there, and no zombie.
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Who traces it, if somebody does.
+#[must_use]
+pub fn tracer(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// The program counter of a process that does not run now; none when it runs or may not be looked at.
+#[must_use]
+pub fn program_counter(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    let hex = text.split_ascii_whitespace().next_back()?.strip_prefix("0x")?;
+    u64::from_str_radix(hex, 16).ok()
+}
+
+/// The address of the first instruction that this process runs in user space: the loader's entry, or the program's
+/// own when it is static. Reads the auxiliary vector (proc(5), getauxval(3)) and the loader's ELF header; 64 bit only.
+#[must_use]
+pub fn entry_address(pid: i32) -> Option<u64> {
+    const AT_BASE: u64 = 7;
+    const AT_ENTRY: u64 = 9;
+    const E_ENTRY: usize = 24;
+    let vector = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let words: Vec<u64> =
+        vector.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default())).collect();
+    let value = |key| words.chunks_exact(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
+    let base = value(AT_BASE).unwrap_or(0);
+    if base == 0 {
+        return value(AT_ENTRY);
+    }
+    let start = format!("{base:x}-");
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let loader = maps.lines().find(|line| line.trim_start_matches('0').starts_with(&start))?;
+    let header = fs::read(loader.split_ascii_whitespace().nth(5)?).ok()?;
+    let entry = header.get(E_ENTRY..E_ENTRY + 8)?;
+    Some(base + u64::from_ne_bytes(entry.try_into().ok()?))
+}
+
+/// Why a process is not held in the sense of the design, or nothing: stopped, no tracer, at its first instruction.
+#[must_use]
+pub fn why_not_held(pid: i32) -> Option<String> {
+    let Some(stat) = stat(pid) else { return Some(format!("there is no process {pid}")) };
+    if stat.state != 'T' {
+        return Some(format!("process {pid} ({}) is in state {}, not T", stat.comm, stat.state));
+    }
+    if let Some(tracer) = tracer(pid) {
+        return Some(format!("process {pid} ({}) is traced by {tracer}", stat.comm));
+    }
+    let (at, entry) = (program_counter(pid), entry_address(pid));
+    if at.is_none() || at != entry {
+        return Some(format!("process {pid} ({}) is at {at:x?}, its entry is {entry:x?}", stat.comm));
+    }
+    None
+}
+
+/// Every pid that there is now.
+#[must_use]
+pub fn all() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes whose parent is `pid` now, zombies too.
+#[must_use]
+pub fn children(pid: i32) -> Vec<i32> {
+    all().into_iter().filter(|child| stat(*child).is_some_and(|stat| stat.parent == pid)).collect()
+}
+
+/// Its command line with blanks between the words, or its name in brackets (a zombie has no command line any more).
+#[must_use]
+pub fn command_line(pid: i32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    if words.is_empty() {
+        return format!("[{}]", stat(pid).map_or_else(|| "gone".to_owned(), |stat| stat.comm));
+    }
+    String::from_utf8_lossy(words).replace('\0', " ")
+}
+
+/// A variable of the environment that the process was started with; none when it has none or hides it from us.
+#[must_use]
+pub fn variable(pid: i32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environment.split(|byte| *byte == 0).find_map(|pair| {
+        let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
+}
+
+/// The processes whose environment says `name=value`, but for this one.
+///
+/// A process in the middle of `exec` shows no environment for an instant, and a child may be born behind the
+/// place where a scan stands: so "there is none" is believed only when two scans agree.
+#[must_use]
+pub fn bearing(name: &str, value: &str) -> Vec<i32> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let scan = || -> Vec<i32> {
+        let bears = |pid: &i32| *pid != own && variable(*pid, name).as_deref() == Some(value);
+        all().into_iter().filter(bears).collect()
+    };
+    let first = scan();
+    if first.is_empty() { scan() } else { first }
+}
+
+/// The program that the process runs.
+#[must_use]
+pub fn exe(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Local and remote address of each TCP socket that the process holds, as /proc/net/tcp has them.
+#[must_use]
+pub fn tcp_sockets(pid: i32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let targets = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let held: Vec<String> = targets
+        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let mut found = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            if let [_, local, remote, _, _, _, _, _, _, inode, ..] = fields[..]
+                && held.iter().any(|ours| ours == inode)
+            {
+                found.push(format!("{local} -> {remote}"));
+            }
+        }
+    }
+    found
+}
+
+/// Sends a signal to one process, by pid.
+///
+/// # Panics
+/// When the process is not there or not ours.
+#[track_caller]
+pub fn send(pid: i32, signal: Signal) {
+    let sent = Pidfd::open(pid).and_then(|process| process.signal(signal));
+    sent.unwrap_or_else(|error| panic!("{signal} to process {pid}: {error}"));
+}
+
+/// Waits until the process has ended, by event.
+///
+/// # Panics
+/// When it is still there after `deadline`.
+#[track_caller]
+pub fn wait_gone(pid: i32, deadline: Duration) {
+    let Ok(process) = Pidfd::open(pid) else { return };
+    let line = command_line(pid);
+    assert!(process.wait_end(deadline), "process {pid} ({line}) is still there after {deadline:?}");
+}
+
+/// Waits until the file is there. See [`eventually`].
+///
+/// # Panics
+/// When it is not there after `deadline`.
+#[track_caller]
+pub fn wait_file(path: &Path, deadline: Duration) {
+    eventually(deadline, &format!("{} is there", path.display()), || path.exists());
+}
+
+/// Asks `condition` until it holds, and fails the test when it does not by `deadline`.
+///
+/// This and [`becomes_true`], which it calls, are the only poll in the tests: for what the kernel tells no event
+/// about (a state in /proc, a file of another program). What has an event is waited for by it: [`Pidfd::wait_end`],
+/// [`crate::Run::next_event`].
+///
+/// # Panics
+/// When the deadline passes; the message holds `what`.
+#[track_caller]
+pub fn eventually(deadline: Duration, what: &str, condition: impl FnMut() -> bool) {
+    assert!(becomes_true(deadline, condition), "after {deadline:?} it is still not so that {what}");
+}
+
+/// As [`eventually`], but says whether it came true. `condition` is asked at least once, and once more at the end.
+#[must_use]
+pub fn becomes_true(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + deadline;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let last = Instant::now() >= end;
+        if condition() {
+            return true;
+        }
+        if last {
+            return false;
+        }
+        std::thread::sleep(pause.min(end.saturating_duration_since(Instant::now())));
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(&str, char, i32, u64)>) {
+        let got = parse_stat(text);
+        let got = got.as_ref().map(|stat| (stat.comm.as_str(), stat.state, stat.parent, stat.start_ticks));
+        assert_eq!(got, expected, "{text}");
+    }
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_name_holds() {
+        let tail = "S 7 8 9 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
+        check(&format!("5 (sh) {tail}"), Some(("sh", 'S', 7, 4242)));
+        check(&format!("5 (a) R 1 (b) {tail}"), Some(("a) R 1 (b", 'S', 7, 4242)));
+        check("5 (sh) S 7", None);
+        check("", None);
+    }
+
+    #[test]
+    fn this_process_is_found_and_described() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(is_alive(own) && all().contains(&own));
+        assert_eq!(tracer(own), None);
+        assert_eq!(exe(own), std::env::current_exe().ok());
+        assert_eq!(variable(own, "PATH"), std::env::var("PATH").ok());
+        assert!(why_not_held(own).unwrap().contains("not T"));
+    }
+
+    #[test]
+    fn a_tcp_socket_is_seen_with_its_owner() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = format!(":{:04X} ", listener.local_addr().unwrap().port());
+        assert!(tcp_sockets(own).iter().any(|socket| socket.contains(&port)));
+    }
+
+    #[test]
+    #[should_panic(expected = "still not so that pigs fly")]
+    fn eventually_gives_up_and_says_on_what() {
+        eventually(Duration::from_millis(5), "pigs fly", || false);
+    }
+}

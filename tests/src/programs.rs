@@ -1,0 +1,110 @@
+//! The small C programs under test, compiled when first asked for.
+//!
+//! The result is kept under `target/test-programs`, named after the source's content and the flags, so that it is made once for all
+//! test processes and never stale. The sources stand in `tests/programs`; each says what it is for.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::binaries::{lock, target_dir};
+use crate::world::write_executable;
+
+/// How a program is linked: three ways to a first instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// Position-independent, with a loader: what compilers make today.
+    Pie,
+    /// At a fixed address, with a loader.
+    NoPie,
+    /// Without a loader.
+    Static,
+}
+
+impl Link {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pie, Self::NoPie, Self::Static];
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Pie => &["-fPIE", "-pie"],
+            Self::NoPie => &["-fno-pie", "-no-pie"],
+            Self::Static => &["-fno-pie", "-static"],
+        }
+    }
+}
+
+/// Frame pointers, symbols and no inlined tails: stack tools are tested on these.
+const FLAGS: [&str; 7] =
+    ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-Wall", "-Wextra", "-Werror"];
+
+/// The path of a compiled program of `tests/programs`, by its name without `.c`.
+///
+/// # Panics
+/// When there is no such source or it does not compile.
+#[must_use]
+#[track_caller]
+pub fn get(name: &str) -> PathBuf {
+    get_as(name, Link::Pie).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+/// As [`get`], linked in a certain way.
+///
+/// # Errors
+/// The compiler's words, as the reason of a skip: not every machine has a static C library.
+pub fn get_as(name: &str, link: Link) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(format!("{name}.c"));
+    let text = fs::read(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut hasher = DefaultHasher::new();
+    (&text, FLAGS, link.flags()).hash(&mut hasher);
+    let folder = folder().join(format!("{:016x}", hasher.finish()));
+    // The file's own name is the program's, so that it looks right in lists of processes.
+    let made = folder.join(name);
+    if made.is_file() {
+        return Ok(made);
+    }
+    let _locked = lock(&self::folder().join("lock"));
+    if made.is_file() {
+        return Ok(made);
+    }
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let fresh = folder.join(format!("{name}.new"));
+    let mut compiler = Command::new("cc");
+    compiler.args(FLAGS).args(link.flags()).arg("-o").arg(&fresh).arg(&source).stdin(Stdio::null());
+    let output = compiler.output().map_err(|error| format!("cc cannot be started: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cc cannot make {name} ({link:?}): {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    fs::rename(&fresh, &made).map_err(|error| format!("{}: {error}", made.display()))?;
+    Ok(made)
+}
+
+/// A program for a machine that this one is not: an ELF file whose header names the other architecture.
+///
+/// # Panics
+/// When it cannot be written.
+#[must_use]
+#[track_caller]
+pub fn wrong_architecture() -> PathBuf {
+    const E_MACHINE: usize = 18;
+    const X86_64: u16 = 62;
+    const AARCH64: u16 = 183;
+    let made = folder().join("wrong_architecture");
+    let _locked = lock(&folder().join("lock-wrong"));
+    if !made.is_file() {
+        let mut bytes = fs::read(get("say")).expect("the compiled program");
+        let other = if cfg!(target_arch = "aarch64") { X86_64 } else { AARCH64 };
+        bytes[E_MACHINE..E_MACHINE + 2].copy_from_slice(&other.to_ne_bytes());
+        let fresh = made.with_extension("new");
+        write_executable(&fresh, &bytes);
+        fs::rename(&fresh, &made).expect("rename in one folder");
+    }
+    made
+}
+
+fn folder() -> PathBuf {
+    let folder = target_dir().join("test-programs");
+    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    folder
+}

@@ -1,0 +1,208 @@
+//! The system calls that the crates at hand do not wrap: pidfds, and what makes a terminal a program's own.
+//!
+//! A pidfd names one process for ever, where a pid may be given to another one. So waiting and killing go through it.
+#![expect(unsafe_code, reason = "pidfds and ioctls of terminals have no safe wrapper in nix or std")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::Winsize;
+use nix::sys::signal::Signal;
+
+/// One process, also when its pid is used again.
+#[derive(Debug)]
+pub struct Pidfd(OwnedFd);
+
+impl Pidfd {
+    /// Takes hold of the process that has this pid now.
+    ///
+    /// # Errors
+    /// `ESRCH` when there is none.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        // SAFETY: pidfd_open takes two integers and no pointer; a bad pid is an error code.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
+        // SAFETY: the call above has just made this descriptor, and nobody else knows it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Waits until the process has ended (it may still be a zombie) or the time is up; says whether it has ended.
+    #[must_use]
+    pub fn wait_end(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(1..) => return true,
+                Ok(_) if left.is_zero() => return false,
+                // A rounded-down time or a signal: look again.
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Sends a signal to the process.
+    ///
+    /// # Errors
+    /// `ESRCH` when it is gone, `EPERM` when it is another user's.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open while self lives; a null siginfo is allowed and means the same as kill(2).
+        let sent = unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal as i32, no_info, 0)
+        };
+        Errno::result(sent)?;
+        Ok(())
+    }
+}
+
+/// Has the kernel forget children of this process as they end, which is inherited over exec.
+///
+/// # Errors
+/// As signal(2).
+pub fn ignore_children() -> io::Result<()> {
+    // SAFETY: sets no handler.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Forks a child that has all descriptors of this process and does nothing until it is killed.
+///
+/// # Errors
+/// As fork(2).
+pub fn fork_idle() -> io::Result<i32> {
+    // SAFETY: the child makes no call but pause, which is async-signal-safe.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        loop {
+            // SAFETY: pause takes nothing and touches nothing.
+            unsafe { libc::pause() };
+        }
+    }
+    Ok(Errno::result(pid)?)
+}
+
+/// This process without standard input, output and error. Dropping it brings them back.
+#[derive(Debug)]
+pub struct ClosedStdio([OwnedFd; 3]);
+
+impl ClosedStdio {
+    /// Closes them.
+    ///
+    /// # Panics
+    /// When they are closed already.
+    #[must_use]
+    pub fn new() -> Self {
+        let keep = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().expect("a descriptor");
+        let kept = [keep(io::stdin().as_fd()), keep(io::stdout().as_fd()), keep(io::stderr().as_fd())];
+        for fd in 0..3 {
+            // SAFETY: takes an integer. Whoever writes to the standard descriptors meanwhile gets an error: that is what is tested.
+            unsafe { libc::close(fd) };
+        }
+        Self(kept)
+    }
+}
+
+impl Default for ClosedStdio {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ClosedStdio {
+    fn drop(&mut self) {
+        for (fd, kept) in (0..).zip(&self.0) {
+            // SAFETY: takes integers; what has come to stand at these numbers is closed, which the test allows for.
+            unsafe { libc::dup2(kept.as_raw_fd(), fd) };
+        }
+    }
+}
+
+nix::ioctl_write_int_bad!(
+    /// See ioctl_tty(2).
+    tiocsctty,
+    libc::TIOCSCTTY
+);
+
+nix::ioctl_write_ptr_bad!(
+    /// See ioctl_tty(2).
+    tiocswinsz,
+    libc::TIOCSWINSZ,
+    Winsize
+);
+
+/// Has the command begin a session, with the terminal that is its standard input as the controlling one.
+pub(crate) fn lead_session(command: &mut Command) {
+    let lead = || {
+        nix::unistd::setsid()?;
+        // SAFETY: descriptor 0 is open in the child; the call takes no pointer.
+        unsafe { tiocsctty(0, 0) }?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only two system calls are made, which are async-signal-safe.
+    unsafe { command.pre_exec(lead) };
+}
+
+/// Tells a terminal its size, and the programs in front of it by SIGWINCH.
+pub(crate) fn set_window_size(terminal: BorrowedFd<'_>, size: &Winsize) -> io::Result<()> {
+    // SAFETY: the descriptor is open while it is borrowed; the kernel reads one winsize, which is there.
+    unsafe { tiocswinsz(terminal.as_raw_fd(), &raw const *size) }?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::ptrace;
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::Pid;
+
+    use super::*;
+    use crate::programs::{self, Link};
+    use crate::{World, proc};
+
+    /// Holds a program as the design says, without any of the code under test, and asks the judge.
+    fn check_held(program: &std::path::Path) {
+        let world = World::new();
+        let mut command = world.command(program);
+        // SAFETY: between fork and exec only one system call is made, which is async-signal-safe.
+        unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
+        let mut child = command.spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        assert_eq!(waitpid(pid, None), Ok(WaitStatus::Stopped(pid, Signal::SIGTRAP)));
+        assert!(proc::why_not_held(pid.as_raw()).unwrap().contains("state t, not T"));
+        ptrace::detach(pid, Signal::SIGSTOP).unwrap();
+        proc::eventually(Duration::from_secs(5), "the program is stopped", || {
+            proc::state(pid.as_raw()) == Some('T')
+        });
+        assert_eq!(proc::why_not_held(pid.as_raw()), None);
+        Pidfd::open(pid.as_raw()).unwrap().signal(Signal::SIGKILL).unwrap();
+        assert!(!child.wait().unwrap().success());
+        world.finish();
+    }
+
+    #[test]
+    fn a_program_at_its_first_instruction_is_held_however_it_is_linked() {
+        for link in Link::ALL {
+            check_held(&crate::require!(programs::get_as("loop_forever", link)));
+        }
+    }
+
+    #[test]
+    fn a_program_stopped_later_is_not_held() {
+        let world = World::new();
+        let mut run = world.start(&programs::get("loop_forever"), [""; 0]);
+        assert_eq!(run.next_line(Duration::from_secs(5)), "looping");
+        run.signal(Signal::SIGSTOP);
+        proc::eventually(Duration::from_secs(5), "it is stopped", || proc::state(run.pid()) == Some('T'));
+        assert!(proc::why_not_held(run.pid()).unwrap().contains("its entry is"));
+        drop(run);
+        world.finish();
+    }
+}

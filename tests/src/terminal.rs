@@ -1,0 +1,192 @@
+//! A terminal as a person has it: a pseudo-terminal with the program at its one end, a keyboard and a screen at the other.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::pty::{Winsize, openpty};
+
+use crate::proc::Pidfd;
+use crate::sys;
+
+pub use self::vt::Vt;
+
+mod vt;
+
+/// A program at a terminal of its own, which is the controlling one of a session of its own. Dropping it kills the program, and only it.
+#[derive(Debug)]
+pub struct Terminal {
+    child: Child,
+    process: Pidfd,
+    keyboard: File,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    vt: Vt,
+    bytes: Vec<u8>,
+    paused: bool,
+    ended: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Terminal {
+    /// See [`World::terminal`](crate::World::terminal). `paused`: nobody reads what the program writes until [`Terminal::resume`].
+    #[track_caller]
+    pub(crate) fn spawn(mut command: Command, columns: u16, rows: u16, paused: bool) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
+        let copy = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
+        command.stdin(copy()).stdout(copy()).stderr(copy());
+        sys::lead_session(&mut command);
+        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        // What is left of the other end is the program's: its end is the end of what we read.
+        drop((command, pty.slave));
+        let process =
+            Pidfd::open(i32::try_from(child.id()).expect("a pid")).expect("a pidfd of our own child");
+        let vt = Vt::new(columns.into(), rows.into());
+        let state = State { vt, bytes: Vec::new(), paused, ended: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let keyboard = File::from(pty.master);
+        let screen = keyboard.try_clone().expect("a descriptor");
+        let read_by = Arc::clone(&shared);
+        thread::spawn(move || read(screen, &read_by));
+        Self { child, process, keyboard, shared }
+    }
+
+    /// The program's pid.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// Types; `\n` is Enter, `\x03` Ctrl-C.
+    ///
+    /// # Panics
+    /// When the terminal is gone.
+    #[track_caller]
+    pub fn type_text(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).expect("a terminal that takes what is typed");
+    }
+
+    /// All that stands on the screen, below all that has scrolled out of it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.shared.lock().vt.text()
+    }
+
+    /// Every byte that the program has written.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        self.shared.lock().bytes.clone()
+    }
+
+    /// Waits until the screen's text is as `wanted`, and gives it.
+    ///
+    /// # Panics
+    /// When it is not by `deadline`, with the text.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, deadline: Duration, wanted: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + deadline;
+        let mut state = self.shared.lock();
+        loop {
+            let text = state.vt.text();
+            if wanted(&text) {
+                return text;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && !state.ended, "no {what} on the terminal; there is:\n{text}");
+            let woken = self.shared.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until `part` stands on the screen.
+    ///
+    /// # Panics
+    /// As [`Terminal::wait_for`].
+    #[track_caller]
+    pub fn wait_text(&self, part: &str, deadline: Duration) -> String {
+        self.wait_for(&format!("{part:?}"), deadline, |text| text.contains(part))
+    }
+
+    /// Reads on what the program writes.
+    pub fn resume(&self) {
+        self.shared.lock().paused = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// Gives the terminal another size, of which the program is told by SIGWINCH. What stands on the screen is moved as little as can be.
+    ///
+    /// # Panics
+    /// When the terminal is gone.
+    #[track_caller]
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let mut state = self.shared.lock();
+        state.vt.resize(columns.into(), rows.into());
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        sys::set_window_size(self.keyboard.as_fd(), &size).expect("a terminal with a size");
+    }
+
+    /// Waits for the program's end, and unless nobody reads it for the end of what it writes.
+    ///
+    /// # Panics
+    /// When it has not ended by `deadline`.
+    #[track_caller]
+    pub fn wait(&mut self, deadline: Duration) -> ExitStatus {
+        let end = Instant::now() + deadline;
+        assert!(self.process.wait_end(deadline), "no end after {deadline:?}; there is:\n{}", self.text());
+        let status = self.child.wait().expect("the status of our own child");
+        let mut state = self.shared.lock();
+        while !state.ended && !state.paused {
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "it ended, but its terminal is held open");
+            let woken = self.shared.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        status
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // std knows whether it was waited for; errors mean that it was.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        self.resume();
+    }
+}
+
+/// Reads until nobody can write any more: Linux then says EIO.
+fn read(mut screen: File, shared: &Shared) {
+    let mut buffer = [0; 4096];
+    loop {
+        let waited = shared.changed.wait_while(shared.lock(), |state| state.paused);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let length = screen.read(&mut buffer).unwrap_or(0);
+        let mut state = shared.lock();
+        state.vt.take(&buffer[..length]);
+        state.bytes.extend_from_slice(&buffer[..length]);
+        state.ended = length == 0;
+        shared.changed.notify_all();
+        if length == 0 {
+            return;
+        }
+    }
+}

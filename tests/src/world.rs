@@ -1,0 +1,373 @@
+//! One test's own corner of the machine.
+
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::leak::{self, Leaks, TAG, Watch};
+use crate::proc::{self, Pidfd};
+use crate::{Run, Terminal, binaries, within};
+
+/// How long what was started may take to go, once the test is over. The daemons' own grace time (10 s) is longer on purpose: a test
+/// whose daemons use it up says so with [`World::set_grace`].
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Where a process in a world finds the world's folder.
+const PATH: &str = "GANTRY_TEST_WORLD";
+
+/// Variables of whoever runs the tests that would change what is tested.
+const FOREIGN: [&str; 5] = ["GANTRY_", "CTI_", "SLURM_", "PBS_", "XDG_RUNTIME_DIR"];
+
+/// A private folder, private runtime and stage directories, and a tag in the environment of everything that is started here.
+///
+/// The end of a world, by [`finish`](World::finish) or by dropping it, is the leak check. Declare runs after the world: they are then
+/// dropped (killed) before it.
+#[derive(Debug)]
+pub struct World {
+    path: PathBuf,
+    /// None in a process that lives in somebody else's world.
+    folder: Option<TempDir>,
+    ended: bool,
+    tag: String,
+    since: u64,
+    grace: Duration,
+    tracked: RefCell<Vec<(i32, Pidfd)>>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    /// Makes the folders `runtime`, `stage`, `tmp` and `work` under a new private one.
+    ///
+    /// # Panics
+    /// When the temporary directory cannot be written.
+    #[must_use]
+    pub fn new() -> Self {
+        // A short name: sockets' paths have 107 bytes.
+        let folder = tempfile::Builder::new().prefix("gantry-t-").tempdir().expect("a temporary folder");
+        for name in ["runtime", "stage", "tmp", "work"] {
+            DirBuilder::new().mode(0o700).create(folder.path().join(name)).expect("a folder");
+        }
+        // The test command looks for what bears its own run's name after the last test.
+        let run = std::env::var("GANTRY_TEST_RUN").unwrap_or_else(|_| "alone".to_owned());
+        let unique = folder.path().file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+        let tag = format!("{run}/{}-{unique}", std::process::id());
+        within::enrol(&tag, folder.path());
+        let since = ticks_now();
+        let path = folder.path().to_path_buf();
+        Self {
+            path,
+            folder: Some(folder),
+            ended: false,
+            tag,
+            since,
+            grace: GRACE,
+            tracked: RefCell::default(),
+        }
+    }
+
+    /// The world that this very process was started in. Its end is a leak check too, which leaves out this process; the folder stays.
+    pub(crate) fn around_us() -> Option<Self> {
+        let tag = std::env::var(TAG).ok()?;
+        let path = PathBuf::from(std::env::var_os(PATH)?);
+        let since = ticks_now();
+        Some(Self { path, folder: None, ended: false, tag, since, grace: GRACE, tracked: RefCell::default() })
+    }
+
+    /// How long the leak check waits for things to go; 5 s when not set.
+    pub fn set_grace(&mut self, grace: Duration) {
+        self.grace = grace;
+    }
+
+    /// The value of `GANTRY_TEST_TAG` in the environment of everything started here.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// The private folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where frontends put their sockets (`GANTRY_RUNTIME_DIR`). At the end only empty folders may be left in it.
+    #[must_use]
+    pub fn runtime_dir(&self) -> PathBuf {
+        self.path().join("runtime")
+    }
+
+    /// Where agents put sessions (`GANTRY_STAGE_DIR`). At the end nothing may be left in it.
+    #[must_use]
+    pub fn stage_dir(&self) -> PathBuf {
+        self.path().join("stage")
+    }
+
+    /// For the test's own files, and the working directory of what it starts. It is not looked at.
+    #[must_use]
+    pub fn work_dir(&self) -> PathBuf {
+        self.path().join("work")
+    }
+
+    /// What everything started here has in its environment; for in-process tests that pass an environment themselves.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(OsString, OsString)> {
+        let pair = |name: &str, value: OsString| (OsString::from(name), value);
+        vec![
+            pair(TAG, self.tag.clone().into()),
+            pair(PATH, self.path.clone().into()),
+            pair("GANTRY_RUNTIME_DIR", self.runtime_dir().into()),
+            pair("GANTRY_STAGE_DIR", self.stage_dir().into()),
+            pair("TMPDIR", self.path().join("tmp").into()),
+        ]
+    }
+
+    /// A command in this world: its environment, its working directory, a process group of its own. Change it as you like and give
+    /// it to [`spawn`](World::spawn).
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.command_in_our_group(program);
+        command.process_group(0);
+        command
+    }
+
+    fn command_in_our_group(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if FOREIGN.iter().any(|foreign| name.as_encoded_bytes().starts_with(foreign.as_bytes())) {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.variables()).current_dir(self.work_dir());
+        command
+    }
+
+    /// As [`command`](World::command), for the command line under test. It finds the helpers beside itself.
+    #[must_use]
+    pub fn gantry_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.command(&binaries().gantry);
+        command.args(args);
+        command
+    }
+
+    /// Starts the command line under test.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn gantry<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Run {
+        self.spawn(self.gantry_command(args))
+    }
+
+    /// Starts the command line under test at a terminal of its own with 80 columns and 24 rows.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn terminal<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Terminal {
+        Terminal::spawn(self.terminal_command(args), 80, 24, false)
+    }
+
+    /// As [`terminal`](World::terminal), with variables in the environment.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn terminal_with<A: AsRef<OsStr>, const N: usize>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        variables: [(&str, &str); N],
+    ) -> Terminal {
+        let mut command = self.terminal_command(args);
+        command.envs(variables);
+        Terminal::spawn(command, 80, 24, false)
+    }
+
+    /// As [`terminal`](World::terminal), but nobody reads what stands there until [`Terminal::resume`].
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn paused_terminal<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Terminal {
+        Terminal::spawn(self.terminal_command(args), 80, 24, true)
+    }
+
+    /// Who leads a group cannot begin a session: it has none of its own yet.
+    fn terminal_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.command_in_our_group(&binaries().gantry);
+        command.args(args).env("TERM", "xterm").env_remove("NO_COLOR");
+        command
+    }
+
+    /// Starts an example of this repository, which finds the helpers by `GANTRY_INSTALL_DIR`.
+    ///
+    /// # Panics
+    /// When it has not been built.
+    #[track_caller]
+    pub fn example<A: AsRef<OsStr>>(&self, name: &str, args: impl IntoIterator<Item = A>) -> Run {
+        let dir = &binaries().dir;
+        let places = [dir.join("examples").join(name), dir.join(name)];
+        let Some(program) = places.iter().find(|place| place.is_file()) else {
+            panic!("the example {name} is not built: none of {places:?} is there")
+        };
+        let mut command = self.command(program);
+        command.args(args).env("GANTRY_INSTALL_DIR", dir);
+        self.spawn(command)
+    }
+
+    /// Starts any program in this world.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn start<A: AsRef<OsStr>>(&self, program: &Path, args: impl IntoIterator<Item = A>) -> Run {
+        let mut command = self.command(program);
+        command.args(args);
+        self.spawn(command)
+    }
+
+    /// Starts a command made by [`command`](World::command), with pipes at stdin, stdout and stderr.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn spawn(&self, command: Command) -> Run {
+        Run::spawn(command)
+    }
+
+    /// Writes an executable file into the work directory: a script, or bytes that only look like a program.
+    ///
+    /// The bytes are written by a child: a descriptor open for writing here could be inherited by a child that another test forks at
+    /// this moment, and the kernel refuses to execute a file that anybody can write (`ETXTBSY`).
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[track_caller]
+    pub fn executable(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.work_dir().join(name);
+        write_executable(&path, bytes);
+        path
+    }
+
+    /// Adds a process that must be gone at the end, also when it does not bear the tag.
+    ///
+    /// # Panics
+    /// When there is no such process now.
+    #[track_caller]
+    pub fn track(&self, pid: i32) {
+        let process = Pidfd::open(pid).unwrap_or_else(|error| panic!("process {pid}: {error}"));
+        self.tracked.borrow_mut().push((pid, process));
+    }
+
+    /// The processes of this world that live now.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        proc::bearing(TAG, &self.tag)
+    }
+
+    /// Waits for the end of everything, as long as the grace time allows, and says what is left. Kills nothing.
+    #[must_use]
+    pub fn leaks(&self) -> Leaks {
+        let (runtime, stage, tmp) = (self.runtime_dir(), self.stage_dir(), self.path().join("tmp"));
+        let tracked = self.tracked.borrow();
+        let watch = Watch {
+            tag: &self.tag,
+            tracked: &tracked,
+            empty: &[&stage, &tmp],
+            no_files: &[&runtime],
+            since: self.since,
+        };
+        watch.look(self.grace)
+    }
+
+    /// Fails the test when something is left: a process, a zombie, a file.
+    ///
+    /// # Panics
+    /// With one line for each thing that is left.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        let leaks = self.leaks();
+        assert!(leaks.is_empty(), "left behind after {:?}:\n{leaks}", self.grace);
+    }
+
+    /// Ends the world: the leak check, then the folder is removed. Whatever is left is killed before the test fails.
+    ///
+    /// # Panics
+    /// As [`assert_nothing_left`](World::assert_nothing_left).
+    #[track_caller]
+    pub fn finish(mut self) {
+        self.end();
+    }
+
+    /// As [`finish`](World::finish), for tests whose runtime has to go on meanwhile because the library's own tasks clean up.
+    ///
+    /// # Panics
+    /// As [`assert_nothing_left`](World::assert_nothing_left).
+    pub async fn finish_async(self) {
+        if let Err(error) = tokio::task::spawn_blocking(move || self.finish()).await {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+
+    #[track_caller]
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let leaks = if std::thread::panicking() { Leaks::default() } else { self.leaks() };
+        self.kill_all();
+        drop(self.folder.take());
+        assert!(leaks.is_empty(), "left behind after {:?} (killed now):\n{leaks}", self.grace);
+    }
+
+    fn kill_all(&self) {
+        for (_, process) in self.tracked.borrow().iter() {
+            // An error means that it is gone already.
+            drop(process.signal(nix::sys::signal::Signal::SIGKILL));
+        }
+        leak::describe_and_kill(&self.tag);
+    }
+}
+
+/// A test that has failed already only kills what it started; any other is checked.
+impl Drop for World {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Clock ticks since boot, by the start time of a process that has just been started.
+fn ticks_now() -> u64 {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let hundredths = text.split_ascii_whitespace().next().unwrap_or("0").replace('.', "");
+    // USER_HZ is 100 on every Linux that Rust's std runs on, as the two digits of /proc/uptime are hundredths.
+    hundredths.parse().unwrap_or(0)
+}
+
+/// See [`World::executable`].
+#[track_caller]
+pub(crate) fn write_executable(path: &Path, bytes: &[u8]) {
+    let child = Command::new("/bin/sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("a shell");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    drop(stdin);
+    let status = child.wait().expect("the shell's status");
+    assert!(status.success(), "{}: {status}", path.display());
+}

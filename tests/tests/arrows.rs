@@ -1,0 +1,313 @@
+//! The shape of the workspace, kept by a machine: who may import whom, where a WLM may be named, how long a file may be.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{Metadata, MetadataCommand, Package};
+
+/// Folder of a crate (the first step of its path) and what its crates must import of this workspace. A C ABI crate in
+/// `frontend/capi` or `backend/capi` may import its own side besides.
+const ARROWS: [(&str, &[&str]); 4] = [
+    ("shared", &[]),
+    ("wlm", &["gantry-shared"]),
+    ("frontend", &["gantry-shared", "gantry-wlm"]),
+    ("backend", &["gantry-shared", "gantry-wlm"]),
+];
+
+/// Crates that stand on top of everything and may import all.
+const ON_TOP: [&str; 2] = ["tests", "examples"];
+
+/// Words that name a WLM or one of its commands. `localhost` is not among them: it is the name of a host, too.
+const WLM_WORDS: [&str; 29] = [
+    "slurm",
+    "slurmctld",
+    "slurmd",
+    "slurmstepd",
+    "srun",
+    "sbatch",
+    "salloc",
+    "sattach",
+    "scancel",
+    "squeue",
+    "sacct",
+    "sinfo",
+    "sbcast",
+    "scontrol",
+    "pbs",
+    "openpbs",
+    "torque",
+    "qsub",
+    "qstat",
+    "qdel",
+    "qsig",
+    "pbsdsh",
+    "ssh",
+    "sshd",
+    "openssh",
+    "alps",
+    "aprun",
+    "lsf",
+    "bsub",
+];
+
+/// Where a WLM may be named though it is outside its folder: path, word, why.
+const EXCEPTIONS: [(&str, &str, &str); 1] =
+    [("shared/src/wire/handshake/tests.rs", "ssh", "the greeting of a foreign server that must be refused")];
+
+/// Folders of code outside the suites and the examples; what is in `wlm` is told apart in [`may_name_wlms`].
+const CODE: [&str; 4] = ["shared", "wlm", "frontend", "backend"];
+
+const MOST_LINES: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+fn metadata() -> Metadata {
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml")).no_deps().other_options(vec!["--offline".to_owned()]);
+    command.exec().expect("cargo metadata")
+}
+
+/// The first step of a package's path in this repository.
+fn side(package: &Package) -> String {
+    let path = package.manifest_path.as_std_path().strip_prefix(root()).expect("a path in the workspace");
+    path.components().next().expect("a folder").as_os_str().to_string_lossy().into_owned()
+}
+
+/// What a package imports of this workspace, whether to build, to run or to be tested.
+fn imports(package: &Package) -> BTreeSet<&str> {
+    let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+    ours.map(|dependency| dependency.name.as_str()).collect()
+}
+
+#[test]
+fn the_crates_import_each_other_in_one_direction() {
+    let metadata = metadata();
+    let packages = metadata.workspace_packages();
+    for package in &packages {
+        let side = side(package);
+        if ON_TOP.contains(&side.as_str()) {
+            continue;
+        }
+        let (_, arrows) = ARROWS
+            .iter()
+            .find(|(name, _)| *name == side)
+            .unwrap_or_else(|| panic!("{side} is new: add it to ARROWS"));
+        let expected: BTreeSet<&str> = arrows.iter().copied().collect();
+        let main = format!("gantry-{side}");
+        let mut found = imports(package);
+        if package.name.as_str() == main {
+            assert_eq!(found, expected, "what {main} imports");
+        } else {
+            found.remove(main.as_str());
+            assert!(
+                found.is_subset(&expected),
+                "{} imports {found:?}; it may import {main} and {expected:?}",
+                package.name
+            );
+        }
+    }
+    for (side, _) in ARROWS {
+        assert!(
+            packages.iter().any(|package| package.name.as_str() == format!("gantry-{side}")),
+            "gantry-{side} is gone"
+        );
+    }
+}
+
+#[test]
+fn every_dependency_takes_its_version_from_the_workspace() {
+    for package in metadata().workspace_packages() {
+        let text = fs::read_to_string(&package.manifest_path).expect("a manifest");
+        assert_eq!(own_versions(&text), Vec::<String>::new(), "{}", package.manifest_path);
+    }
+}
+
+#[test]
+fn every_member_has_the_lints_of_the_workspace() {
+    for package in metadata().workspace_packages() {
+        let text = fs::read_to_string(&package.manifest_path).expect("a manifest");
+        let section = text.split("\n[lints]\n").nth(1).unwrap_or_default();
+        assert!(
+            section.trim_start().starts_with("workspace = true"),
+            "{} has no [lints] workspace = true",
+            package.manifest_path
+        );
+    }
+}
+
+#[test]
+fn a_wlm_is_named_in_its_own_folder_only() {
+    let mut found = Vec::new();
+    for file in CODE.iter().flat_map(|folder| sources(&root().join(folder))) {
+        let path = file.strip_prefix(root()).expect("a path in the workspace").to_string_lossy().into_owned();
+        if may_name_wlms(&path) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source");
+        let text = if path == "wlm/src/lib.rs" { without_the_list(&text) } else { text };
+        for (number, word) in wlm_words(&text) {
+            let excepted = EXCEPTIONS.iter().any(|(where_, what, _)| *where_ == path && *what == word);
+            if !excepted {
+                found.push(format!("{path}:{number}: {word}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "a WLM is named outside its folder:\n{}", found.join("\n"));
+}
+
+#[test]
+fn no_file_is_longer_than_the_house_allows() {
+    let folders = CODE.iter().chain(&ON_TOP).flat_map(|folder| sources(&root().join(folder)));
+    let long = folders.filter_map(|file| {
+        let lines = fs::read_to_string(&file).expect("a source").lines().count();
+        (lines > MOST_LINES).then(|| format!("{}: {lines} lines", file.display()))
+    });
+    let long: Vec<String> = long.collect();
+    assert!(long.is_empty(), "longer than {MOST_LINES} lines:\n{}", long.join("\n"));
+}
+
+/// Every Rust, C and shell source below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(folder) else { return found };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_none_or(|kind| matches!(kind.to_str(), Some("rs" | "c" | "h" | "sh"))) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The WLMs' folders, and the launchers' option tables, which name the commands of launchers.
+fn may_name_wlms(path: &str) -> bool {
+    let inside = path.strip_prefix("wlm/src/").and_then(|rest| rest.split_once('/'));
+    inside.is_some_and(|(folder, _)| ["slurm", "pbs", "ssh", "localhost", "launcher"].contains(&folder))
+}
+
+/// `wlm/src/lib.rs` without what has to name every WLM: the list, and the modules' declarations.
+fn without_the_list(text: &str) -> String {
+    let mut in_list = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        in_list |= line.contains("static WLMS");
+        let declares = line.trim_start().trim_start_matches("pub ").starts_with("mod ")
+            && line.trim_end().ends_with(';');
+        if !in_list && !declares {
+            kept.push_str(line);
+        }
+        // Blank lines keep the numbers right.
+        kept.push('\n');
+        in_list &= !line.trim_end().ends_with("];");
+    }
+    kept
+}
+
+/// Line number and word of each place that names a WLM, in code or comment. A name is cut at `_` and at capitals, so that
+/// `SLURM_JOB_ID` and `SlurmJob` name one; the reference's own variables (`CTI_...`) do not, and `ssh2` is a library.
+fn wlm_words(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let names = line
+            .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .filter(|name| !name.starts_with("CTI_"));
+        for part in names.flat_map(|name| name.split('_')).flat_map(humps) {
+            let word = part.to_lowercase();
+            if WLM_WORDS.contains(&word.as_str()) {
+                found.push((number + 1, word));
+            }
+        }
+    }
+    found
+}
+
+/// `SlurmJob` is `Slurm`, `Job`; `SLURM` stays one.
+fn humps(name: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut before_is_small = false;
+    for (at, letter) in name.char_indices() {
+        if letter.is_uppercase() && before_is_small {
+            parts.push(&name[start..at]);
+            start = at;
+        }
+        before_is_small = !letter.is_uppercase();
+    }
+    parts.push(&name[start..]);
+    parts
+}
+
+/// The dependencies in a manifest that do not say `workspace = true`, in the house's form: one a line.
+fn own_versions(manifest: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in manifest.lines().map(|line| line.split('#').next().unwrap_or_default().trim()) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            inside = section.ends_with("dependencies");
+            if section.contains("dependencies.") {
+                found.push(line.to_owned());
+            }
+        } else if inside && line.contains('=') && !line.replace(' ', "").contains("workspace=true") {
+            found.push(line.to_owned());
+        }
+    }
+    found
+}
+
+/// Each check is shown something bad once.
+mod seen_to_fail {
+    use super::*;
+
+    fn check_words(text: &str, expected: &[&str]) {
+        let found = wlm_words(text);
+        assert_eq!(found.iter().map(|(_, word)| word.as_str()).collect::<Vec<_>>(), expected, "{text}");
+    }
+
+    #[test]
+    fn a_wlm_is_recognised_in_names_and_comments() {
+        check_words("// as srun does", &["srun"]);
+        check_words("env(\"SLURM_JOB_ID\")", &["slurm"]);
+        check_words("struct SlurmJob; fn pbs_job()", &["slurm", "pbs"]);
+        check_words("use ssh2::Session; CTI_SSH_DIR; GANTRY_WLM; pushshift; localhost", &[]);
+        check_words("over SSH.", &["ssh"]);
+    }
+
+    #[test]
+    fn only_the_wlms_folders_may_name_them() {
+        for path in ["wlm/src/slurm/parse.rs", "wlm/src/pbs/tm/dis.rs", "wlm/src/launcher/srun.rs"] {
+            assert!(may_name_wlms(path), "{path}");
+        }
+        for path in [
+            "wlm/src/detect.rs",
+            "wlm/src/lib.rs",
+            "frontend/src/slurm/a.rs",
+            "wlm/src/mpir/sys.rs",
+            "wlm/src/slurm",
+        ] {
+            assert!(!may_name_wlms(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_list_and_the_modules_may_name_them() {
+        let text = "pub mod slurm;\nmod pbs;\npub static WLMS: &[&dyn Wlm] = &[\n &ssh::Ssh,\n];\n// srun\n";
+        assert_eq!(wlm_words(&without_the_list(text)), [(6, "srun".to_owned())]);
+        let one_line = "pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm];\nuse pbs::Pbs;\n";
+        assert_eq!(wlm_words(&without_the_list(one_line)).len(), 2);
+    }
+
+    #[test]
+    fn a_version_in_a_member_is_found() {
+        let good = "[dependencies]\nserde.workspace = true\nnix = { workspace = true, features = [\"a\"] } # why\n\n[features]\nx = []\n";
+        assert_eq!(own_versions(good), Vec::<String>::new());
+        assert_eq!(own_versions("[dev-dependencies]\nserde = \"1\"\n"), ["serde = \"1\""]);
+        assert_eq!(own_versions("[target.'cfg(unix)'.dependencies]\na = { version = \"1\" }\n").len(), 1);
+        assert_eq!(own_versions("[dependencies.serde]\nversion = \"1\"\n"), ["[dependencies.serde]"]);
+    }
+}

@@ -1,0 +1,528 @@
+//! Everything that a user can get wrong: an error at once that names the cause and the remedy, and nothing left running.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use gantry_frontend::{Input, LaunchRequest};
+use gantry_shared::error::Kind;
+use gantry_tests::fault::Tool;
+use gantry_tests::{SOON, World, binaries, on_every_wlm, programs, require, skip, tool, within};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// An error has a second; on a machine that runs other tests as well it may take this.
+const AT_ONCE_MS: u64 = 3_000;
+
+/// The tool refuses a command at once, with this kind of error and these words in its text and in its hint, and is alone afterwards.
+#[track_caller]
+fn check(tool: &mut Tool, world: &World, command: &str, kind: &str, text: &str, hint: &str) {
+    let error = check_error(tool, command, kind, text, hint);
+    tool.assert_alone(world);
+    drop(error);
+}
+
+#[track_caller]
+fn check_error(tool: &mut Tool, command: &str, kind: &str, text: &str, hint: &str) -> Value {
+    let error = tool.refused(command);
+    assert_eq!(error["kind"], kind, "{command}: {error}");
+    let said = |key: &str, words: &str| match error[key].as_str() {
+        Some(said) => assert!(said.contains(words), "{command}: the {key} has no {words:?}: {said}"),
+        None => panic!("{command}: no {key}: {error}"),
+    };
+    said("message", text);
+    said("hint", hint);
+    assert!(error["ms"].as_u64().is_some_and(|ms| ms < AT_ONCE_MS), "{command} took long: {error}");
+    error
+}
+
+#[track_caller]
+fn check_launches(cases: &[(String, &str, String, &str)]) {
+    let world = World::new();
+    let mut tool = Tool::start(&world);
+    for (args, kind, text, hint) in cases {
+        for how in ["hold", "launch"] {
+            check(&mut tool, &world, &format!("{how} {args}"), kind, text, hint);
+        }
+    }
+    // It is none the worse for it.
+    tool.ask("hold -n 2 /bin/true");
+    tool.ask("close");
+    tool.assert_alone(&world);
+}
+
+fn write(world: &World, name: &str, text: &str) -> String {
+    let path = world.work_dir().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    within(LIMIT, || {
+        let in_path = "program no-such-program-here: it is not in PATH".to_owned();
+        check_launches(&[
+            ("no-such-program-here".to_owned(), "not-found", in_path.clone(), "give its path"),
+            ("-n 4 no-such-program-here".to_owned(), "not-found", in_path, "give its path"),
+            (
+                "-n 64 /no/such/program".to_owned(),
+                "not-found",
+                "\"/no/such/program\": there is no such file".to_owned(),
+                "path of a program",
+            ),
+            ("/bin/true/x".to_owned(), "not-found", "/bin/true/x".to_owned(), "path of a program"),
+        ]);
+    });
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_is_named_with_the_reason() {
+    within(LIMIT, || {
+        let files = World::new();
+        let plain = write(&files, "plain", "not a program");
+        let text = files.executable("text", b"echo no first line\n").display().to_string();
+        let dos = files.executable("dos", b"#!/bin/sh\r\necho hello\r\n").display().to_string();
+        let orphan = files.executable("orphan", b"#!/no/such/shell\n").display().to_string();
+        let empty = files.executable("empty", b"").display().to_string();
+        let foreign = programs::wrong_architecture().display().to_string();
+        let folder = files.work_dir().display().to_string();
+        check_launches(&[
+            (plain.clone(), "no-access", "is not executable".to_owned(), "chmod +x"),
+            (folder.clone(), "invalid", format!("{folder:?} is a directory"), "a program in it"),
+            (format!("-n 4 {foreign}"), "unsupported", "is built for ".to_owned(), "built for this node"),
+            (text, "invalid", "neither an ELF file nor a script".to_owned(), "#!/bin/sh"),
+            (dos, "not-found", "interpreter".to_owned(), "DOS line ends"),
+            (
+                orphan,
+                "not-found",
+                "its interpreter \"/no/such/shell\" is not there".to_owned(),
+                "install the interpreter",
+            ),
+            (empty, "invalid", "an empty file".to_owned(), "#!/bin/sh"),
+        ]);
+    });
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused_with_what_can_be_written() {
+    within(LIMIT, || {
+        let form = "write: -n RANKS";
+        let case = |args: &str, text: &str| (args.to_owned(), "invalid", text.to_owned(), form);
+        check_launches(&[
+            case("-n 0 /bin/true", "'-n 0': at least one of ranks is needed"),
+            case("-n x /bin/true", "'-n x': not a number of ranks"),
+            case("-n -1 /bin/true", "'-n -1'"),
+            case("-n 99999999999 /bin/true", "at most"),
+            case("-N 0 /bin/true", "'-N 0'"),
+            case("-n 4", "no program to launch"),
+            case("", "no program to launch"),
+            case("--no-such-option /bin/true", "unknown option '--no-such-option'"),
+            ("-N 3 -n 2 /bin/true".to_owned(), "invalid", "3 nodes for 2 ranks".to_owned(), form),
+        ]);
+    });
+}
+
+#[test]
+fn a_directory_or_input_that_is_not_there_is_named() {
+    on_every_wlm(LIMIT, async |site| {
+        let nowhere = site.world.work_dir().join("nowhere");
+        let true_in = |cwd: &Path| LaunchRequest::new(["-n", "2", "/bin/true"]).cwd(cwd);
+        let error = site.frontend().launch(true_in(&nowhere), SOON).await.expect_err("no directory");
+        assert_eq!(error.kind(), Kind::NotFound, "{error}");
+        assert!(error.to_string().contains(&format!("change to directory {nowhere:?}")), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("name a directory")), "{:?}", error.hint());
+        let error =
+            site.frontend().launch(true_in(Path::new("/bin/true")), SOON).await.expect_err("no directory");
+        assert!(error.to_string().contains("change to directory"), "{error}");
+
+        let reading = |path: PathBuf| LaunchRequest::new(["/bin/true"]).stdin(Input::File(path));
+        let error = site.frontend().launch(reading(nowhere.clone()), SOON).await.expect_err("no input");
+        assert_eq!(error.kind(), Kind::NotFound, "{error}");
+        assert!(error.to_string().contains(&format!("cannot read {}", nowhere.display())), "{error}");
+        let error = site.frontend().launch(reading(site.world.work_dir()), SOON).await.expect_err("no input");
+        assert!(error.to_string().contains("directory"), "{error}");
+        site.world.assert_nothing_left();
+    });
+}
+
+#[test]
+fn an_environment_string_without_a_value_is_refused() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        check(
+            &mut tool,
+            &world,
+            "env JUST_A_NAME",
+            "invalid",
+            "bad environment string 'JUST_A_NAME'",
+            "write NAME=VALUE",
+        );
+        check(
+            &mut tool,
+            &world,
+            "env =value",
+            "invalid",
+            "bad environment string '=value'",
+            "write NAME=VALUE",
+        );
+        tool.ask("env NAME=");
+    });
+}
+
+#[test]
+fn an_unknown_workload_manager_is_refused_with_those_there_are() {
+    within(LIMIT, || {
+        for (variable, value) in
+            [("FAULT_TOOL_WLM", "nowlm"), ("GANTRY_WLM", "nowlm"), ("CTI_WLM_IMPL", "nowlm")]
+        {
+            let world = World::new();
+            let mut command = Tool::command(&world);
+            command.env(variable, value);
+            let mut tool = Tool::spawn(&world, command);
+            check(
+                &mut tool,
+                &world,
+                "hold /bin/true",
+                "invalid",
+                "no workload manager is named 'nowlm'",
+                "localhost",
+            );
+        }
+    });
+}
+
+/// A launched app whose session cannot have storage, and can be closed all the same.
+#[track_caller]
+fn check_stage(world: &World, mut tool: Tool, kind: &str, text: &str, hint: &str) {
+    tool.ask("hold -n 2 /bin/true");
+    check_error(&mut tool, "session", kind, text, hint);
+    tool.ask("release");
+    assert_eq!(tool.event("exited")["code"], 0);
+    tool.ask("close");
+    tool.assert_alone(world);
+}
+
+#[test]
+fn a_stage_directory_that_will_not_do_is_named_with_the_reason() {
+    within(LIMIT, || {
+        let world = World::new();
+        let file = write(&world, "file", "");
+        let cases = [
+            ("/no/such/place", "not-found", "missing", "make the directory"),
+            (file.as_str(), "invalid", "not a directory", "name a directory"),
+            ("relative", "invalid", "not an absolute path", "absolute"),
+        ];
+        for (place, kind, reason, hint) in cases {
+            for variable in ["FAULT_TOOL_STAGE", "GANTRY_STAGE_DIR"] {
+                let mut command = Tool::command(&world);
+                command.env(variable, place);
+                let text = format!("use {place} (");
+                check_stage(&world, Tool::spawn(&world, command), kind, &text, hint);
+                let mut command = Tool::command(&world);
+                command.env(variable, place);
+                check_stage(&world, Tool::spawn(&world, command), kind, reason, hint);
+            }
+        }
+    });
+}
+
+/// The tool in a mount namespace of its own, where a file system with these options lies on the stage directory.
+fn tool_on_mount(world: &World, options: &str) -> Command {
+    let mut command = world.command("unshare");
+    let script = format!("mount -t tmpfs -o {options} none \"$GANTRY_STAGE_DIR\" && exec \"$0\"");
+    command.args(["-m", "--propagation", "private", "/bin/sh", "-c", &script]);
+    command.arg(binaries().dir.join("fault_tool"));
+    command
+}
+
+/// Whether this machine lets us mount.
+fn mounting() -> Result<(), String> {
+    let unshare = tool("unshare")?;
+    let world = World::new();
+    let mut command = world.command(unshare);
+    command.args(["-m", "/bin/sh", "-c", "mount -t tmpfs none \"$GANTRY_STAGE_DIR\""]);
+    let finished = world.spawn(command).wait(SOON);
+    if finished.status.success() {
+        Ok(())
+    } else {
+        Err(format!("nothing can be mounted here: {:?}", finished.stderr))
+    }
+}
+
+#[test]
+fn a_stage_directory_on_a_noexec_file_system_is_refused() {
+    require!(mounting());
+    within(LIMIT, || {
+        let world = World::new();
+        let tool = Tool::spawn(&world, tool_on_mount(&world, "noexec"));
+        check_stage(&world, tool, "unsupported", "for storage: mounted noexec", "without noexec");
+    });
+}
+
+#[test]
+fn a_stage_directory_on_a_read_only_file_system_is_refused() {
+    require!(mounting());
+    within(LIMIT, || {
+        let world = World::new();
+        let tool = Tool::spawn(&world, tool_on_mount(&world, "ro"));
+        check_stage(&world, tool, "no-access", "for storage: not writable", "that you may write to");
+    });
+}
+
+#[test]
+fn a_stage_directory_that_is_full_is_named() {
+    require!(mounting());
+    within(LIMIT, || {
+        let world = World::new();
+        // Room for the directory itself and for nothing in it.
+        let tool = Tool::spawn(&world, tool_on_mount(&world, "nr_inodes=1"));
+        check_stage(&world, tool, "no-access", "No space left on device", "free some space there");
+    });
+}
+
+#[test]
+fn a_stage_directory_without_write_permission_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    if nix::unistd::geteuid().is_root() {
+        skip!("root may write everywhere; a read-only file system is the test for root");
+    }
+    within(LIMIT, || {
+        let world = World::new();
+        let place = world.work_dir().join("closed");
+        std::fs::create_dir(&place).expect("a folder");
+        std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o500)).expect("a mode");
+        let mut command = Tool::command(&world);
+        command.env("GANTRY_STAGE_DIR", &place);
+        check_stage(
+            &world,
+            Tool::spawn(&world, command),
+            "no-access",
+            "not writable",
+            "that you may write to",
+        );
+    });
+}
+
+/// A folder with a copy of the tool, and of those helpers that are named.
+fn installation(world: &World, helpers: &[&str]) -> PathBuf {
+    let folder = world.work_dir().join("installed");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for name in ["fault_tool"].iter().chain(helpers) {
+        copy(&binaries().dir.join(name), &folder.join(name));
+    }
+    folder
+}
+
+/// By a child, for the reason that [`World::executable`] gives.
+fn copy(from: &Path, to: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
+    assert!(copied.success());
+}
+
+fn installed_tool(world: &World, folder: &Path) -> Tool {
+    Tool::spawn(world, world.command(folder.join("fault_tool")))
+}
+
+#[test]
+fn a_helper_that_is_missing_is_named_with_where_it_was_looked_for() {
+    within(LIMIT, || {
+        for (there, missing) in [(&[][..], "gantry-guard"), (&["gantry-guard"], "gantry-agent")] {
+            let world = World::new();
+            let folder = installation(&world, there);
+            let mut tool = installed_tool(&world, &folder);
+            let looked_for = folder.join(missing).display().to_string();
+            let text = format!("{missing} was not found");
+            check(&mut tool, &world, "hold /bin/true", "not-found", &text, &looked_for);
+            check(&mut tool, &world, "launch /bin/true", "not-found", &text, "set GANTRY_INSTALL_DIR");
+            // And it is found where the variable says.
+            let mut command = world.command(folder.join("fault_tool"));
+            command.env("GANTRY_INSTALL_DIR", &binaries().dir);
+            let mut tool = Tool::spawn(&world, command);
+            tool.ask("hold /bin/true");
+            tool.ask("close");
+        }
+    });
+}
+
+/// Replaces what the program says of its version.
+fn patch_version(program: &Path, world: &World) {
+    let version = env!("CARGO_PKG_VERSION");
+    let other = format!("{}9", &version[..version.len() - 1]);
+    let mut bytes = std::fs::read(program).expect("the program");
+    let places: Vec<usize> = bytes
+        .windows(version.len())
+        .enumerate()
+        .filter(|(_, part)| *part == version.as_bytes())
+        .map(|(at, _)| at)
+        .collect();
+    for at in places {
+        bytes[at..at + version.len()].copy_from_slice(other.as_bytes());
+    }
+    let patched = world.executable("patched", &bytes);
+    std::fs::rename(patched, program).expect("a rename");
+}
+
+#[test]
+fn a_guard_of_another_version_is_refused() {
+    within(LIMIT, || {
+        let world = World::new();
+        let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
+        patch_version(&folder.join("gantry-guard"), &world);
+        let mut tool = installed_tool(&world, &folder);
+        let text = format!("is version 0.1.9, this library is {}", env!("CARGO_PKG_VERSION"));
+        check(&mut tool, &world, "hold /bin/true", "unsupported", &text, "from one version");
+    });
+}
+
+#[test]
+fn an_agent_of_another_version_is_refused() {
+    within(LIMIT, || {
+        let world = World::new();
+        let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
+        patch_version(&folder.join("gantry-agent"), &world);
+        let mut tool = installed_tool(&world, &folder);
+        let text = format!("the frontend is version {}, this agent is 0.1.9", env!("CARGO_PKG_VERSION"));
+        check(&mut tool, &world, "hold /bin/true", "unsupported", &text, "from one version");
+        check(&mut tool, &world, "hold -N 3 -n 3 /bin/true", "unsupported", &text, "from one version");
+    });
+}
+
+#[test]
+fn a_helper_that_is_something_else_is_refused() {
+    within(LIMIT, || {
+        let cases: [(&str, &[u8], &str); 4] = [
+            ("gantry-guard", b"#!/bin/sh\nexit 0\n", "ended without a word"),
+            (
+                "gantry-guard",
+                b"#!/bin/sh\necho hello there, I am not a guard >&0\ncat >/dev/null\n",
+                "it is no guard",
+            ),
+            ("gantry-agent", b"#!/bin/sh\necho I am no agent >&2\nexit 3\n", "I am no agent"),
+            ("gantry-agent", b"#!/bin/sh\nexit 3\n", "ended before it reported: exit code 3"),
+        ];
+        for (name, script, text) in cases {
+            let world = World::new();
+            let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
+            std::fs::rename(world.executable("other", script), folder.join(name)).expect("a rename");
+            let mut tool = installed_tool(&world, &folder);
+            check(&mut tool, &world, "hold -n 2 /bin/true", "unsupported", text, "from one version");
+        }
+    });
+}
+
+#[test]
+fn a_helper_that_cannot_be_executed_is_refused() {
+    within(LIMIT, || {
+        for name in ["gantry-guard", "gantry-agent"] {
+            let world = World::new();
+            let folder = installation(&world, &["gantry-guard", "gantry-agent"]);
+            std::fs::remove_file(folder.join(name)).expect("the helper");
+            std::fs::write(folder.join(name), "no program").expect("a file");
+            let mut tool = installed_tool(&world, &folder);
+            let error = check_error(&mut tool, "hold /bin/true", "no-access", name, "executed");
+            assert!(error["message"].as_str().is_some_and(|text| text.contains("denied")), "{error}");
+            tool.assert_alone(&world);
+        }
+    });
+}
+
+#[test]
+fn a_released_app_is_not_released_again() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        let program = programs::get("loop_forever").display().to_string();
+        tool.ask(&format!("hold -n 2 {program}"));
+        tool.ask("release");
+        check_error(&mut tool, "release", "invalid", "is not held", "it was released before");
+        tool.ask("close");
+        tool.assert_alone(&world);
+    });
+}
+
+#[test]
+fn handles_of_dead_owners_answer_gone() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        tool.ask("hold /bin/true");
+        tool.ask("session");
+        tool.ask("session");
+        tool.ask("release");
+        tool.event("exited");
+        check_error(&mut tool, "release", "gone", "is gone", "launch or attach anew");
+        check_error(&mut tool, "session", "gone", "is gone", "launch or attach anew");
+        check_error(&mut tool, "daemon /bin/true", "gone", "is gone", "launch or attach anew");
+        check_error(&mut tool, "destroy", "gone", "is gone", "launch or attach anew");
+        check_error(&mut tool, "detach", "gone", "is gone", "launch or attach anew");
+        tool.assert_alone(&world);
+    });
+}
+
+#[test]
+fn a_daemon_that_cannot_start_is_refused_and_the_session_stays() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        tool.ask("hold -N 2 -n 2 /bin/true");
+        tool.ask("session");
+        let plain = write(&world, "plain", "no program");
+        let folder = world.path().display().to_string();
+        let foreign = programs::wrong_architecture().display().to_string();
+        let orphan = world.executable("orphan", b"#!/no/such/shell\n").display().to_string();
+        check_error(&mut tool, "daemon /no/such/daemon", "not-found", "/no/such/daemon", "path is right");
+        check_error(
+            &mut tool,
+            "daemon no-such-daemon",
+            "not-found",
+            "'no-such-daemon' is not in PATH",
+            "give its path",
+        );
+        check_error(&mut tool, &format!("daemon {plain}"), "no-access", "not executable", "permissions");
+        check_error(&mut tool, &format!("daemon {folder}"), "invalid", "not a regular file", "name a file");
+        check_error(
+            &mut tool,
+            &format!("daemon {foreign}"),
+            "unsupported",
+            "is built for",
+            "built for this node",
+        );
+        check_error(
+            &mut tool,
+            &format!("daemon {orphan}"),
+            "not-found",
+            "its interpreter",
+            "install the interpreter",
+        );
+        tool.ask("daemon /bin/true");
+        assert_eq!(tool.event("daemon_exited")["code"], 0);
+        tool.ask("close");
+        tool.assert_alone(&world);
+    });
+}
+
+#[test]
+fn where_ptrace_is_forbidden_a_hold_says_so_and_a_launch_works() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut command = world.command(programs::get("no_ptrace"));
+        command.arg(binaries().dir.join("fault_tool"));
+        let mut tool = Tool::spawn(&world, command);
+        for count in ["1", "64"] {
+            let hold = format!("hold -n {count} /bin/true");
+            check(
+                &mut tool,
+                &world,
+                &hold,
+                "unsupported",
+                "a seccomp filter does not let ptrace through",
+                "SYS_PTRACE",
+            );
+        }
+        tool.ask("launch -n 4 /bin/true");
+        assert_eq!(tool.event("exited")["code"], 0);
+    });
+}

@@ -1,0 +1,310 @@
+//! The command line from outside: what it prints, what it exits with, and that other commands reach an app of any of them.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+
+use std::time::Duration;
+
+use gantry_tests::{Finished, Run, World, eventually, proc, require, tool, within};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Runs a command to its end.
+fn gantry(world: &World, args: &[&str]) -> Finished {
+    world.gantry(args).wait(SOON)
+}
+
+/// Runs a command that must succeed and print one line.
+fn line_of(world: &World, args: &[&str]) -> String {
+    let done = gantry(world, args);
+    assert_eq!((done.code(), done.stdout.len()), (0, 1), "{args:?}: {done:?}");
+    done.stdout[0].clone()
+}
+
+fn listed(world: &World) -> Vec<Value> {
+    serde_json::from_str(&line_of(world, &["ps", "--json"])).unwrap()
+}
+
+fn id_of(event: &Value) -> String {
+    event["app"].as_str().unwrap().to_owned()
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["event"].as_str()).collect()
+}
+
+fn held(world: &World, args: &[&str]) -> (Run, String) {
+    let args = ["launch", "--hold", "--json", "--"].iter().chain(args);
+    let mut run = world.gantry(args);
+    let id = id_of(&run.next_event("held", SOON));
+    (run, id)
+}
+
+fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
+    within(LIMIT, || {
+        let world = World::new();
+        body(&world);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_held_app_is_listed_and_released_by_another_command_and_its_code_passed_on() {
+    in_a_world(|world| {
+        let (mut launch, id) = held(world, &["-n", "3", "/bin/sh", "-c", "echo $GANTRY_RANK; exit 5"]);
+        let apps = listed(world);
+        assert_eq!((apps.len(), id_of(&apps[0])), (1, id.clone()));
+        assert_eq!((&apps[0]["state"], apps[0]["ranks"].as_array().unwrap().len()), (&"held".into(), 3));
+        assert_eq!(gantry(world, &["release", &id[..4]]).code(), 0);
+        let end = launch.wait(SOON);
+        assert_eq!(end.code(), 5);
+        let events = end.events();
+        // What ranks write comes another way than what happens to them, and may overtake it.
+        let (output, others): (Vec<_>, Vec<_>) =
+            names(&events).into_iter().partition(|name| *name == "output");
+        assert_eq!(output.len(), 3);
+        let expected = ["held", "released", "rank_exited", "rank_exited", "rank_exited", "exited"];
+        assert_eq!(others, expected);
+        assert!(listed(world).is_empty());
+    });
+}
+
+#[test]
+fn an_app_in_the_background_is_released_waited_for_and_leaves_nothing() {
+    in_a_world(|world| {
+        let script = "echo out; read x; exit 7";
+        let launch =
+            ["launch", "--hold", "--background", "--output", "log", "--", "-n", "2", "/bin/sh", "-c", script];
+        let id = line_of(world, &launch);
+        let mut wait = world.gantry(["wait"]);
+        assert_eq!(gantry(world, &["release"]).code(), 0);
+        assert_eq!(wait.wait(SOON).code(), 7);
+        let again = gantry(world, &["release", &id]);
+        assert!([64, 65, 72].contains(&again.code()), "{again:?}");
+        eventually(SOON, "the end of the frontend process", || listed(world).is_empty());
+        assert_eq!(std::fs::read_to_string(world.work_dir().join("log")).unwrap(), "out\nout\n");
+    });
+}
+
+#[test]
+fn kill_waits_until_nothing_is_left() {
+    in_a_world(|world| {
+        let id = line_of(
+            world,
+            &["launch", "--background", "--daemon", "sleep 1000", "--", "-n", "2", "sleep", "1000"],
+        );
+        let pids: Vec<i64> = listed(world)[0]["ranks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rank| rank["pid"].as_i64().unwrap())
+            .collect();
+        assert_eq!(gantry(world, &["kill", &id, "-s", "USR2", "--ranks", "7"]).code(), 64);
+        assert_eq!(gantry(world, &["kill", &id]).code(), 0);
+        assert!(listed(world).is_empty());
+        assert!(pids.iter().all(|pid| !proc::is_alive(i32::try_from(*pid).unwrap())));
+        assert_eq!(gantry(world, &["kill", &id]).code(), 65);
+    });
+}
+
+#[test]
+fn daemons_speak_with_a_label_and_their_highest_code_is_passed_on() {
+    in_a_world(|world| {
+        let daemon = "/bin/sh -c 'echo from $GANTRY_APP'";
+        let launch = gantry(world, &["launch", "--daemon", daemon, "--", "-n", "2", "/bin/echo", "app"]);
+        assert_eq!(launch.code(), 0, "{launch:?}");
+        assert_eq!(launch.stdout.iter().filter(|line| *line == "app").count(), 2);
+        assert!(launch.stdout.iter().any(|line| line.starts_with("[daemon 1 ") && line.contains("] from ")));
+
+        let (mut launch, id) = held(world, &["-n", "1", "/bin/sleep", "1000"]);
+        std::fs::write(world.work_dir().join("conf"), "staged\n").unwrap();
+        let command = "cat $GANTRY_SESSION_DIR/conf; echo $V; exit 4";
+        let args = ["daemon", &id, "--file", "conf", "--env", "V=set", "--json", "--", "sh", "-c", command];
+        let daemon = gantry(world, &args);
+        assert_eq!(daemon.code(), 4, "{daemon:?}");
+        let events = daemon.events();
+        let said: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
+        assert_eq!(said, "staged\nset\n");
+        assert_eq!(
+            (names(&events).first(), names(&events).contains(&"daemon_exited")),
+            (Some(&"daemon_started"), true)
+        );
+        assert_eq!(gantry(world, &["daemon", &id, "--nodes", "nowhere", "--", "true"]).code(), 64);
+
+        // A daemon in the foreground ends with its command.
+        let mut stays = world.gantry(["daemon", &id, "--json", "--", "sleep", "1000"]);
+        let pid = i32::try_from(stays.next_event("daemon_started", SOON)["pid"].as_i64().unwrap()).unwrap();
+        stays.signal(Signal::SIGINT);
+        eventually(SOON, "the daemon's end", || !proc::is_alive(pid));
+        assert_eq!(gantry(world, &["kill", &id]).code(), 0);
+        assert_eq!(launch.wait(SOON).code(), 137);
+    });
+}
+
+#[test]
+fn bad_input_is_an_event_and_a_code_of_its_kind() {
+    in_a_world(|world| {
+        let check = |args: &[&str], code: i32, kind: &str| {
+            let done = gantry(world, &[&["--json"], args].concat());
+            let events = done.events();
+            let error = events.last().unwrap_or_else(|| panic!("{args:?}: {done:?}"));
+            assert_eq!(
+                (done.code(), error["event"].as_str(), error["kind"].as_str()),
+                (code, Some("error"), Some(kind))
+            );
+            assert!(!error["message"].as_str().unwrap().is_empty());
+        };
+        for background in [&[][..], &["--background"]] {
+            check(&[&["launch"], background, &["--", "-n", "2", "/no/such"]].concat(), 65, "not-found");
+            check(&[&["launch"], background, &["--", "-n", "0", "true"]].concat(), 64, "invalid");
+            check(
+                &[&["launch", "--env", "A"], background, &["--", "-n", "1", "true"]].concat(),
+                64,
+                "invalid",
+            );
+        }
+        check(&["launch", "--wlm", "abacus", "--", "-n", "1", "true"], 64, "invalid");
+        check(&["launch", "--daemon", "'", "--", "-n", "1", "true"], 64, "invalid");
+        check(&["launch", "--daemon", "/no/such", "--", "-n", "1", "sleep", "1000"], 65, "not-found");
+        check(&["release"], 65, "not-found");
+        check(&["wait", "zzzz"], 65, "not-found");
+        let usage = gantry(world, &["launch"]);
+        assert_eq!((usage.code(), usage.stdout.len()), (2, 0));
+    });
+}
+
+#[test]
+fn ctrl_c_asks_once_and_ends_all_at_the_second() {
+    in_a_world(|world| {
+        let (mut launch, _) = held(world, &["-n", "2", "/bin/sleep", "1000"]);
+        launch.signal(Signal::SIGINT);
+        launch.stderr_line("2 ranks run; Ctrl-C once more ends all", SOON);
+        launch.signal(Signal::SIGINT);
+        assert_eq!(launch.wait(SOON).code(), 130);
+        let (mut launch, _) = held(world, &["-n", "2", "/bin/sleep", "1000"]);
+        launch.signal(Signal::SIGTERM);
+        assert_eq!(launch.wait(SOON).code(), 143);
+    });
+}
+
+#[test]
+fn attached_processes_are_left_as_they_were_found() {
+    in_a_world(|world| {
+        let mut found = world.start("/bin/sleep".as_ref(), ["1000"]);
+        let pid = found.pid().to_string();
+        let mut attach = world.gantry(["attach", &pid, "--json", "--daemon", "sleep 1000"]);
+        attach.next_event("attached", SOON);
+        attach.next_event("daemon_started", SOON);
+        attach.signal(Signal::SIGINT);
+        let end = attach.wait(SOON);
+        assert_eq!((end.code(), names(&end.events()).last()), (0, Some(&"detached")));
+        assert!(proc::is_alive(found.pid()));
+        found.kill();
+        found.wait(SOON);
+    });
+}
+
+#[test]
+fn the_socket_of_a_killed_frontend_is_swept() {
+    in_a_world(|world| {
+        let (mut launch, id) = held(world, &["-n", "1", "/bin/sleep", "1000"]);
+        let socket = world.runtime_dir().join(format!("{id}.sock"));
+        assert!(socket.exists());
+        launch.kill();
+        launch.wait(SOON);
+        assert_eq!(gantry(world, &["release", &id]).code(), 65);
+        assert!(listed(world).is_empty());
+        assert!(!socket.exists());
+    });
+}
+
+#[test]
+fn doctor_names_what_fails_and_really_holds_a_program() {
+    in_a_world(|world| {
+        let checks: Vec<Value> =
+            serde_json::from_str(&gantry(world, &["doctor", "--json"]).stdout[0]).unwrap();
+        let helpers = checks.iter().filter(|check| check["check"].as_str().unwrap().starts_with("gantry-"));
+        assert_eq!(helpers.filter(|check| check["result"] == "ok").count(), 2, "{checks:?}");
+        let hold = checks.iter().find(|check| check["check"] == "hold").unwrap();
+        assert_eq!(hold["result"], "ok", "{hold}");
+        let mut command = world.gantry_command(["doctor"]);
+        command.env("GANTRY_STAGE_DIR", "/no/such");
+        let unfit = world.spawn(command).wait(SOON);
+        assert_eq!(unfit.code(), 1);
+        assert!(unfit.stdout.iter().any(|line| line.starts_with("fail  stage directory: /no/such")));
+        // The attempt fails with the words of the product, and with its hint.
+        let at = unfit.stdout.iter().position(|line| line.starts_with("fail  hold: ")).unwrap();
+        assert!(unfit.stdout[at].contains("/no/such"), "{unfit:?}");
+        assert!(unfit.stdout[at + 1].starts_with("      "), "{unfit:?}");
+        let mut command = world.gantry_command(["doctor", "--json"]);
+        command.env("GANTRY_WLM", "abacus");
+        let unfit = world.spawn(command).wait(SOON);
+        let checks: Vec<Value> = serde_json::from_str(&unfit.stdout[0]).unwrap();
+        let hold = checks.iter().find(|check| check["check"] == "hold").unwrap();
+        assert_eq!((unfit.code(), &hold["result"]), (1, &"fail".into()), "{hold}");
+        assert!(hold["found"].as_str().unwrap().contains("abacus") && hold["remedy"].is_string(), "{hold}");
+    });
+}
+
+#[test]
+fn bash_takes_the_completions_and_completes_commands() {
+    let bash = require!(tool("bash"));
+    in_a_world(move |world| {
+        let script = gantry(world, &["completions", "bash"]).stdout.join("\n");
+        std::fs::write(world.work_dir().join("gantry.bash"), script).unwrap();
+        let check = |args: &[&str], expected: &[&str]| {
+            let done = world.start(&bash, args).wait(SOON);
+            assert_eq!((done.code(), done.stderr.len()), (0, 0), "{args:?}: {done:?}");
+            let missing = expected.iter().find(|word| !done.stdout.iter().any(|line| line == *word));
+            assert_eq!(missing, None, "{done:?}");
+        };
+        check(&["-n", "gantry.bash"], &[]);
+        let ask = "source ./gantry.bash; COMP_WORDS=(gantry la); COMP_CWORD=1; \
+            _gantry gantry la gantry; printf '%s\\n' \"${COMPREPLY[@]}\"";
+        check(&["--norc", "-c", ask], &["launch"]);
+        let ask = "source ./gantry.bash; COMP_WORDS=(gantry launch --hold); COMP_CWORD=2; \
+            _gantry gantry --hold launch; printf '%s\\n' \"${COMPREPLY[@]}\"";
+        check(&["--norc", "-c", ask], &["--hold", "--hold-for-daemons"]);
+    });
+}
+
+#[test]
+fn every_command_has_a_manual_page_that_formats() {
+    in_a_world(|world| {
+        assert_eq!(gantry(world, &["man", "pages"]).code(), 0);
+        let pages: Vec<_> = std::fs::read_dir(world.work_dir().join("pages")).unwrap().flatten().collect();
+        let names: Vec<_> = pages.iter().map(|page| page.file_name().into_string().unwrap()).collect();
+        for command in ["", "-launch", "-attach", "-ps", "-release", "-kill", "-wait", "-daemon", "-doctor"] {
+            assert!(names.contains(&format!("gantry{command}.1")), "{command}: {names:?}");
+        }
+        for page in pages {
+            let text = std::fs::read_to_string(page.path()).unwrap();
+            assert!(text.lines().any(|line| line.starts_with(".TH ")), "{page:?}");
+            // Not everybody has a formatter; who has one may not complain.
+            if let Ok(groff) = tool("groff") {
+                let page = page.path().into_os_string();
+                let args = ["-man".into(), "-ww".into(), "-Tutf8".into(), page.clone()];
+                let done = world.start(&groff, args).wait(SOON);
+                assert_eq!((done.code(), done.stderr.len()), (0, 0), "{}: {done:?}", page.display());
+            }
+        }
+    });
+}
+
+#[test]
+fn logs_of_a_launch_in_the_background_go_to_its_output() {
+    in_a_world(|world| {
+        let hold =
+            ["launch", "-v", "--hold", "--background", "--output", "log", "--", "-n", "1", "/bin/echo"];
+        let id = line_of(world, &hold);
+        let mut wait = world.gantry(["wait", &id]);
+        assert_eq!(gantry(world, &["release", &id]).code(), 0);
+        assert_eq!(wait.wait(SOON).code(), 0);
+        eventually(SOON, "the end of the frontend process", || listed(world).is_empty());
+        let log = std::fs::read_to_string(world.work_dir().join("log")).unwrap();
+        assert!(log.contains("DEBUG gantry") && log.contains("exited"), "{log:?}");
+        assert!(!log.contains('\x1b'), "{log:?}");
+    });
+}

@@ -1,0 +1,200 @@
+//! Input and output of ranks.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use gantry_frontend::{App, Input, LaunchRequest, OutputTo};
+use gantry_shared::wire::message::Stream;
+use gantry_tests::{SOON, Site, on_every_wlm, programs};
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Bytes of which no two neighbourhoods look alike.
+fn pattern(length: u32) -> Vec<u8> {
+    (0..length).map(|i| u8::try_from((i.wrapping_mul(2_654_435_761) >> 23) & 0xff).unwrap_or(0)).collect()
+}
+
+/// What each rank writes on standard output, and then the app's end.
+async fn collect(app: App) -> (Vec<Vec<u8>>, i32) {
+    let mut texts = vec![Vec::new(); app.info().ranks.len()];
+    let mut stream = app.take_output().expect("the output");
+    while let Some(output) = stream.next().await {
+        assert_eq!(output.stream, Stream::Stdout, "{:?}", String::from_utf8_lossy(&output.data.0));
+        texts[output.rank.expect("a rank").index()].extend(output.data.0);
+    }
+    let code = app.wait().await.expect("the end").code;
+    app.close(SOON).await.expect("close");
+    (texts, code)
+}
+
+async fn cat(site: &Site, count: &str, input: Input) -> Vec<Vec<u8>> {
+    let program = programs::get("cat").display().to_string();
+    let app =
+        site.launch(LaunchRequest::new(["-n", count, &program]).stdin(input).output(OutputTo::Stream)).await;
+    let (texts, code) = collect(app).await;
+    assert_eq!(code, 0);
+    texts
+}
+
+#[test]
+fn a_file_is_read_by_rank_0_alone_to_its_end() {
+    on_every_wlm(LIMIT, async |site| {
+        let path = site.world.work_dir().join("input");
+        for length in [0, 1, 70_000, 3_000_000] {
+            let bytes = pattern(length);
+            std::fs::write(&path, &bytes).expect("a file");
+            let texts = cat(site, "3", Input::File(path.clone())).await;
+            assert!(texts[0] == bytes, "{} of {length} bytes came, or others", texts[0].len());
+            assert!(texts[1].is_empty() && texts[2].is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_descriptor_is_read_by_rank_0_as_it_comes() {
+    on_every_wlm(LIMIT, async |site| {
+        let (theirs, mut ours) = std::io::pipe().expect("a pipe");
+        let program = programs::get("cat").display().to_string();
+        let request = LaunchRequest::new(["-n", "2", &program])
+            .stdin(Input::Fd(theirs.into()))
+            .output(OutputTo::Stream);
+        let app = site.launch(request).await;
+        let mut stream = app.take_output().expect("the output");
+        for piece in ["one\n", "two\n", "three\n"] {
+            ours.write_all(piece.as_bytes()).expect("a write");
+            let output = stream.next().await.expect("an echo");
+            assert_eq!(
+                (output.rank.map(|rank| rank.0), output.data.0.as_slice()),
+                (Some(0), piece.as_bytes())
+            );
+        }
+        drop(ours);
+        assert!(stream.next().await.is_none());
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn without_input_ranks_read_nothing() {
+    on_every_wlm(LIMIT, async |site| {
+        assert!(cat(site, "2", Input::Null).await.iter().all(Vec::is_empty));
+    });
+}
+
+#[test]
+fn a_held_rank_gets_its_input_when_it_runs() {
+    on_every_wlm(LIMIT, async |site| {
+        let path = site.world.work_dir().join("input");
+        let bytes = pattern(500_000);
+        std::fs::write(&path, &bytes).expect("a file");
+        let program = programs::get("cat").display().to_string();
+        let request = LaunchRequest::new(["-n", "2", &program]).hold(true);
+        let app = site.launch(request.stdin(Input::File(path)).output(OutputTo::Stream)).await;
+        app.release(SOON).await.expect("release");
+        let (texts, code) = collect(app).await;
+        assert!(texts[0] == bytes && code == 0);
+    });
+}
+
+#[test]
+fn input_that_nobody_reads_stops_nothing() {
+    on_every_wlm(LIMIT, async |site| {
+        let path = site.world.work_dir().join("input");
+        std::fs::write(&path, pattern(3_000_000)).expect("a file");
+        let app = site.launch(LaunchRequest::new(["-n", "2", "/bin/true"]).stdin(Input::File(path))).await;
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+        // The other end of an open pipe is not the app's to wait for either.
+        let (theirs, ours) = std::io::pipe().expect("a pipe");
+        let app = site.launch(LaunchRequest::new(["/bin/true"]).stdin(Input::Fd(theirs.into()))).await;
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+        drop(ours);
+    });
+}
+
+#[test]
+fn output_goes_to_the_descriptors_that_were_given() {
+    on_every_wlm(LIMIT, async |site| {
+        let folder = site.world.work_dir();
+        let file = |name: &str| OwnedFd::from(File::create(folder.join(name)).expect("a file"));
+        let script =
+            site.world.executable("both", b"#!/bin/sh\necho out $GANTRY_RANK\necho err $GANTRY_RANK >&2\n");
+        let output = OutputTo::Fds { stdout: file("out"), stderr: file("err") };
+        let app = site
+            .launch(LaunchRequest::new(["-n".as_ref(), "4".as_ref(), script.as_os_str()]).output(output))
+            .await;
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+        let lines = |name: &str| {
+            let text = std::fs::read_to_string(folder.join(name)).expect("text");
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(lines("out"), ["out 0", "out 1", "out 2", "out 3"]);
+        assert_eq!(lines("err"), ["err 0", "err 1", "err 2", "err 3"]);
+    });
+}
+
+#[test]
+fn much_output_of_many_ranks_is_neither_lost_nor_torn() {
+    on_every_wlm(2 * LIMIT, async |site| {
+        const BYTES: usize = 2_000_000;
+        let program = programs::get("flood").display().to_string();
+        let request = LaunchRequest::new(["-n", "4", &program, &BYTES.to_string()]).output(OutputTo::Stream);
+        let (texts, code) = collect(site.launch(request).await).await;
+        assert_eq!(code, 0);
+        for text in texts {
+            assert_eq!(text.len(), BYTES);
+            for (index, line) in text.chunks(64).enumerate() {
+                assert!(line.starts_with(format!("{:016x}", index * 64).as_bytes()), "line {index}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_is_slow_stops_the_writers_and_one_that_goes_away_frees_them() {
+    on_every_wlm(LIMIT, async |site| {
+        let program = programs::get("flood").display().to_string();
+        let request = LaunchRequest::new(["-n", "2", &program, "20000000"]).output(OutputTo::Stream);
+        let app = site.launch(request).await;
+        let mut stream = app.take_output().expect("the output");
+        drop(stream.next().await.expect("a piece"));
+        assert!(app.info().exit.is_none(), "20 MB cannot all be in between");
+        drop(stream);
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn descriptors_whose_reader_is_gone_stop_nothing() {
+    on_every_wlm(LIMIT, async |site| {
+        let (mut theirs, ours) = std::io::pipe().expect("a pipe");
+        let (_, nobody) = std::io::pipe().expect("a pipe");
+        let program = programs::get("flood").display().to_string();
+        let output = OutputTo::Fds { stdout: ours.into(), stderr: nobody.into() };
+        let app = site.launch(LaunchRequest::new(["-n", "2", &program, "3000000"]).output(output)).await;
+        let mut few = [0; 100];
+        theirs.read_exact(&mut few).expect("some output");
+        drop(theirs);
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn output_that_is_not_wanted_stops_nothing() {
+    on_every_wlm(LIMIT, async |site| {
+        let program = programs::get("flood").display().to_string();
+        let app = site.launch(LaunchRequest::new(["-n", "2", &program, "3000000"])).await;
+        assert!(app.take_output().is_none());
+        assert_eq!(app.wait().await.expect("the end").code, 0);
+        app.close(SOON).await.expect("close");
+    });
+}

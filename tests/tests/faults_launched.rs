@@ -1,0 +1,410 @@
+//! Who dies with whom, for apps that were launched: real SIGKILLs to tool, guard, agent, daemon and rank in each state.
+//!
+//! Every test ends with the leak check: no process, socket or file may be left, unless the test says who goes on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gantry_tests::fault::{Tool, agents, guards, numbers};
+use gantry_tests::{SOON, World, proc, programs, within};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How far an app is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Held,
+    Running,
+    SessionOpen,
+    DaemonRunning,
+}
+
+/// An app of four ranks in that state, and everybody's pids.
+struct Scene {
+    // Dropped in this order: the tool is killed before the world looks for leaks.
+    tool: Tool,
+    ranks: Vec<i32>,
+    daemons: Vec<i32>,
+    root: Option<String>,
+    world: World,
+}
+
+impl Scene {
+    fn new(state: State) -> Self {
+        Self::with(state, "-n 4")
+    }
+
+    fn with(state: State, options: &str) -> Self {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        let program = programs::get("touch_and_wait").display().to_string();
+        let launched =
+            tool.ask(&format!("hold {options} {program} {}", world.work_dir().join("ran.%").display()));
+        let ranks = numbers(&launched["pids"]);
+        let mut scene = Self { tool, ranks, daemons: Vec::new(), root: None, world };
+        if state == State::Running {
+            scene.tool.ask("release");
+            proc::wait_file(&scene.world.work_dir().join("ran.3"), SOON);
+        }
+        if matches!(state, State::SessionOpen | State::DaemonRunning) {
+            scene.root = scene.tool.ask("session")["root"].as_str().map(str::to_owned);
+        }
+        if state == State::DaemonRunning {
+            let daemon = programs::get("fork_child").display().to_string();
+            scene.daemons = numbers(&scene.tool.ask(&format!("daemon {daemon} stay"))["pids"]);
+        }
+        scene
+    }
+
+    fn guard(&self) -> i32 {
+        one(&guards(&self.world))
+    }
+
+    fn agent(&self) -> i32 {
+        one(&agents(&self.world))
+    }
+
+    fn kill_tool(&mut self) {
+        self.tool.run.kill();
+        self.tool.run.exited(SOON);
+    }
+
+    /// Whether a rank has run its first instruction.
+    fn ran(&self) -> bool {
+        (0..self.ranks.len()).any(|rank| self.world.work_dir().join(format!("ran.{rank}")).exists())
+    }
+}
+
+/// Who could have removed the app's control socket is dead; the next command does it.
+fn sweep_sockets(world: &World) {
+    assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
+}
+
+fn one(pids: &[i32]) -> i32 {
+    assert_eq!(pids.len(), 1, "{pids:?}");
+    pids[0]
+}
+
+fn kill(pid: i32) {
+    proc::send(pid, Signal::SIGKILL);
+}
+
+fn kill_if_there(pid: i32) {
+    if let Ok(process) = proc::Pidfd::open(pid) {
+        // An error means that it has ended of itself.
+        drop(process.signal(Signal::SIGKILL));
+    }
+}
+
+/// Runs the same in each state that an app can be in once it is there.
+fn in_each(states: &'static [State], check: fn(Scene, State)) {
+    within(LIMIT, move || states.iter().for_each(|state| check(Scene::new(*state), *state)));
+}
+
+fn tool_killed(mut scene: Scene, state: State) {
+    scene.kill_tool();
+    scene.world.assert_nothing_left();
+    assert_eq!(scene.ran(), state == State::Running, "a held rank ran when its tool was killed");
+}
+
+#[test]
+fn tool_killed_while_app_is_held_leaves_no_process() {
+    in_each(&[State::Held], tool_killed);
+}
+
+#[test]
+fn tool_killed_while_app_runs_leaves_no_process() {
+    in_each(&[State::Running], tool_killed);
+}
+
+#[test]
+fn tool_killed_while_a_session_is_open_leaves_no_file() {
+    in_each(&[State::SessionOpen], tool_killed);
+}
+
+#[test]
+fn tool_killed_while_a_daemon_runs_leaves_no_process() {
+    in_each(&[State::DaemonRunning], tool_killed);
+}
+
+#[test]
+fn tool_that_returns_without_a_word_leaves_no_process() {
+    in_each(&[State::Held, State::DaemonRunning], |mut scene, _| {
+        scene.tool.run.close_stdin();
+        assert_eq!(scene.tool.run.wait(SOON).code(), 0);
+        scene.world.assert_nothing_left();
+        assert!(!scene.ran());
+    });
+}
+
+/// Begins a launch of many ranks and does something as soon as `ready`.
+fn while_starting(what: &str, ready: fn(&World) -> bool, act: fn(&World, &mut Tool)) {
+    let program = programs::get("touch_and_wait").display().to_string();
+    for round in 0..5 {
+        let world = World::new();
+        let mut tool = Tool::start(&world);
+        tool.tell(&format!("hold -N 2 -n 300 {program} {}", world.work_dir().join("ran").display()));
+        // Looked at without a pause: it is about to be over.
+        let seen = std::iter::repeat_with(|| ready(&world)).take(100_000).any(|ready| ready);
+        assert!(seen, "{what} was never seen in round {round}");
+        act(&world, &mut tool);
+        drop(tool);
+        world.assert_nothing_left();
+        assert!(!world.work_dir().join("ran").exists(), "a rank ran");
+    }
+}
+
+fn kill_tool(_: &World, tool: &mut Tool) {
+    tool.run.kill();
+    tool.run.exited(SOON);
+}
+
+fn has_ranks(world: &World) -> bool {
+    world.processes().iter().any(|pid| proc::variable(*pid, "GANTRY_RANK").is_some())
+}
+
+#[test]
+fn tool_killed_while_its_guard_starts_leaves_no_process() {
+    within(LIMIT, || while_starting("the guard", |world| !guards(world).is_empty(), kill_tool));
+}
+
+#[test]
+fn tool_killed_while_its_agents_start_leaves_no_process() {
+    within(LIMIT, || while_starting("an agent", |world| !agents(world).is_empty(), kill_tool));
+}
+
+#[test]
+fn tool_killed_while_ranks_start_leaves_no_process() {
+    within(LIMIT, || while_starting("a rank", has_ranks, kill_tool));
+}
+
+#[test]
+fn guard_killed_while_app_is_starting_fails_the_launch_and_leaves_no_process() {
+    within(LIMIT, || {
+        while_starting(
+            "an agent",
+            |world| !agents(world).is_empty(),
+            |world, tool| {
+                guards(world).into_iter().for_each(kill_if_there);
+                // Either the launch fails, or it was through before the guard's end was seen; then the app ends.
+                let answer = tool.answer();
+                if answer["done"].is_string() {
+                    tool.event("exited");
+                }
+                tool.assert_alone(world);
+            },
+        );
+    });
+}
+
+#[test]
+fn agent_killed_while_app_is_starting_fails_the_launch_and_leaves_no_process() {
+    within(LIMIT, || {
+        while_starting("a rank", has_ranks, |world, tool| {
+            // Of two agents the second may end with the first.
+            agents(world).into_iter().for_each(kill_if_there);
+            let answer = tool.answer();
+            if answer["done"].is_string() {
+                tool.event("exited");
+            } else {
+                assert_eq!(answer["kind"], "lost", "{answer}");
+            }
+            tool.assert_alone(world);
+        });
+    });
+}
+
+fn guard_killed(mut scene: Scene, state: State) {
+    kill(scene.guard());
+    let error = scene.tool.event("error");
+    assert_eq!(
+        (&error["kind"], &error["message"]),
+        (&"lost".into(), &"lost the guard: it ended unasked".into())
+    );
+    let exited = scene.tool.event("exited");
+    assert_eq!(exited["code"], 137, "{exited}");
+    scene.tool.assert_alone(&scene.world);
+    assert_eq!(scene.ran(), state == State::Running);
+    // The tool is none the worse.
+    scene.tool.ask("launch -n 2 /bin/true");
+    scene.tool.event("exited");
+}
+
+#[test]
+fn guard_killed_while_app_is_held_ends_the_app_unrun() {
+    in_each(&[State::Held], guard_killed);
+}
+
+#[test]
+fn guard_killed_while_app_runs_ends_the_app() {
+    in_each(&[State::Running], guard_killed);
+}
+
+#[test]
+fn guard_killed_while_a_session_is_open_removes_it() {
+    in_each(&[State::SessionOpen], guard_killed);
+}
+
+#[test]
+fn guard_killed_while_a_daemon_runs_ends_the_daemon() {
+    in_each(&[State::DaemonRunning], guard_killed);
+}
+
+fn agent_killed(mut scene: Scene, state: State) {
+    kill(scene.agent());
+    let lost = scene.tool.event("nodes_lost");
+    assert_eq!(lost["hosts"].as_array().map(Vec::len), Some(1), "{lost}");
+    if state == State::DaemonRunning {
+        assert_eq!(scene.tool.event("daemon_exited")["host"], lost["hosts"][0]);
+    }
+    let exited = scene.tool.event("exited");
+    // Nobody knows how the ranks ended, but not well.
+    assert_ne!(exited["code"], 0, "{exited}");
+    scene.tool.assert_alone(&scene.world);
+    assert_eq!(scene.ran(), state == State::Running);
+    assert_eq!(scene.tool.refused("release")["kind"], "gone");
+    scene.tool.ask("close");
+    scene.tool.ask("launch -n 2 /bin/true");
+    scene.tool.event("exited");
+}
+
+#[test]
+fn agent_killed_while_app_is_held_ends_the_app_unrun() {
+    in_each(&[State::Held], agent_killed);
+}
+
+#[test]
+fn agent_killed_while_app_runs_ends_the_app() {
+    in_each(&[State::Running], agent_killed);
+}
+
+#[test]
+fn agent_killed_while_a_session_is_open_removes_it() {
+    in_each(&[State::SessionOpen], agent_killed);
+}
+
+#[test]
+fn agent_killed_while_a_daemon_runs_ends_the_daemon() {
+    in_each(&[State::DaemonRunning], agent_killed);
+}
+
+#[test]
+fn agent_that_is_asked_to_go_ends_the_app_and_cleans_up() {
+    in_each(&[State::Held, State::DaemonRunning], |mut scene, _| {
+        proc::send(scene.agent(), Signal::SIGTERM);
+        let exited = scene.tool.event("exited");
+        assert_eq!(exited["code"], 137, "{exited}");
+        scene.tool.assert_alone(&scene.world);
+        assert!(!scene.ran());
+    });
+}
+
+#[test]
+fn one_agent_of_three_killed_takes_its_node_along_and_no_other() {
+    within(LIMIT, || {
+        let mut scene = Scene::with(State::DaemonRunning, "-N 3 -n 6");
+        let victim = proc::stat(scene.ranks[2]).expect("a rank").parent;
+        assert!(agents(&scene.world).contains(&victim));
+        kill(victim);
+        let lost = scene.tool.event("nodes_lost");
+        assert!(lost["hosts"][0].as_str().is_some_and(|host| host.ends_with(".1")), "{lost}");
+        for rank in [2, 3] {
+            proc::wait_gone(scene.ranks[rank], SOON);
+        }
+        proc::wait_gone(scene.daemons[1], SOON);
+        for rank in [0, 1, 4, 5] {
+            assert_eq!(proc::why_not_held(scene.ranks[rank]), None);
+        }
+        assert!(proc::is_alive(scene.daemons[0]) && proc::is_alive(scene.daemons[2]));
+        // Those that are left are let go as if nothing had been.
+        scene.tool.ask("release");
+        proc::wait_file(&scene.world.work_dir().join("ran.5"), SOON);
+        assert!(!scene.world.work_dir().join("ran.2").exists());
+        scene.tool.ask("close");
+        scene.tool.assert_alone(&scene.world);
+    });
+}
+
+#[test]
+fn tool_and_guard_killed_together_leave_no_process() {
+    in_each(&[State::Held, State::Running, State::DaemonRunning], |mut scene, _| {
+        let guard = scene.guard();
+        proc::send(guard, Signal::SIGSTOP);
+        scene.kill_tool();
+        kill(guard);
+        sweep_sockets(&scene.world);
+        scene.world.assert_nothing_left();
+    });
+}
+
+#[test]
+fn tool_guard_and_agent_killed_together_leave_no_process_and_the_next_agent_sweeps_the_storage() {
+    in_each(&[State::DaemonRunning], |mut scene, _| {
+        let (guard, agent) = (scene.guard(), scene.agent());
+        proc::send(guard, Signal::SIGSTOP);
+        kill(agent);
+        kill(guard);
+        scene.kill_tool();
+        for pid in scene.ranks.iter().chain(&scene.daemons) {
+            proc::wait_gone(*pid, SOON);
+        }
+        let root = scene.root.clone().expect("a session");
+        assert!(Path::new(&root).exists(), "who should have removed it?");
+        // A background child of the daemon is nobody's now: only the daemon itself dies with its agent.
+        scene.world.processes().into_iter().for_each(kill);
+        sweep_sockets(&scene.world);
+        let mut next = Tool::start(&scene.world);
+        next.ask("hold /bin/true");
+        next.ask("session");
+        assert!(!Path::new(&root).exists(), "the next agent has not swept it");
+    });
+}
+
+#[test]
+fn daemon_killed_is_told_and_nothing_else_happens() {
+    in_each(&[State::DaemonRunning], |mut scene, _| {
+        kill(scene.daemons[0]);
+        let event: Value = scene.tool.event("daemon_exited");
+        assert_eq!(event["signal"], "SIGKILL", "{event}");
+        assert!(scene.ranks.iter().all(|pid| proc::why_not_held(*pid).is_none()));
+        assert!(scene.root.as_ref().is_some_and(|root| Path::new(root).is_dir()));
+        // Another one can be started in its place.
+        scene.tool.ask("daemon /bin/true");
+        assert_eq!(scene.tool.event("daemon_exited")["code"], 0);
+        scene.kill_tool();
+    });
+}
+
+#[test]
+fn rank_killed_while_app_is_held_leaves_the_others_held() {
+    in_each(&[State::Held], |mut scene, _| {
+        kill(scene.ranks[1]);
+        let event = scene.tool.event("rank_exited");
+        assert_eq!((&event["rank"], &event["signal"]), (&1.into(), &"SIGKILL".into()));
+        for rank in [0, 2, 3] {
+            assert_eq!(proc::why_not_held(scene.ranks[rank]), None);
+        }
+        scene.tool.ask("release");
+        for rank in [0, 2, 3] {
+            proc::wait_file(&scene.world.work_dir().join(format!("ran.{rank}")), SOON);
+        }
+        scene.tool.ask("close");
+        assert!(!scene.world.work_dir().join("ran.1").exists());
+    });
+}
+
+#[test]
+fn rank_killed_while_app_runs_leaves_the_others_running() {
+    in_each(&[State::Running], |mut scene, _| {
+        kill(scene.ranks[1]);
+        assert_eq!(scene.tool.event("rank_exited")["signal"], "SIGKILL");
+        assert!([0, 2, 3].iter().all(|rank| proc::is_alive(scene.ranks[*rank])));
+        for rank in [0, 2, 3] {
+            kill(scene.ranks[rank]);
+        }
+        assert_eq!(scene.tool.event("exited")["code"], 137);
+        scene.tool.assert_alone(&scene.world);
+    });
+}

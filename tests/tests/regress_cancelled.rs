@@ -1,0 +1,111 @@
+//! Whoever stops waiting for an answer must not leave behind what was asked for.
+//!
+//! What broke: a future that was dropped half-way had sent its order already. The session or the daemon then came to be and nobody knew of
+//! it; a release was carried out and the app counted as held for ever; an app whose detaching failed was neither let go nor ended.
+
+use std::fs;
+use std::task::Poll;
+use std::time::Duration;
+
+use gantry_frontend::info::AppState;
+use gantry_frontend::{DaemonRequest, LaunchRequest};
+use gantry_shared::error::Kind;
+use gantry_tests::{SOON, Site, eventually, on_every_wlm, pids, proc};
+use nix::sys::signal::Signal;
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Polls a future `times` times, letting others run in between, and drops it.
+async fn drop_after<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    for left in (0..times).rev() {
+        let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+        if let Poll::Ready(done) = polled {
+            return Some(done);
+        }
+        if left > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    None
+}
+
+/// Sessions that have storage on this machine.
+fn sessions_there(site: &Site) -> Vec<String> {
+    let apps = fs::read_dir(site.world.stage_dir()).expect("a folder").flatten();
+    let inside = apps.filter_map(|app| fs::read_dir(app.path()).ok()).flat_map(Iterator::flatten);
+    let names = inside.filter(|entry| entry.path().is_dir());
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_session_that_nobody_waited_for_is_not_kept() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["/bin/true"]).await;
+        let kept = app.session(SOON).await.expect("a session");
+        for times in 1..4 {
+            drop(drop_after(times, app.session(SOON)).await);
+        }
+        // An order that is answered: what came before it has been done.
+        drop(app.session(SOON).await.expect("another"));
+        eventually(SOON, "only the session that is kept", || sessions_there(site) == ["s1"]);
+        drop(kept);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn a_daemon_that_nobody_waited_for_does_not_stay() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["/bin/true"]).await;
+        let agent = proc::stat(pids(&app)[0]).expect("a rank").parent;
+        let session = app.session(SOON).await.expect("a session");
+        for wait in [0, 1, 2, 3, 5, 8, 13, 20, 30] {
+            let start = session.manifest().exec_daemon(DaemonRequest::new("sleep").args(["1000"]), SOON);
+            match tokio::time::timeout(Duration::from_millis(wait), start).await {
+                Ok(started) => {
+                    let daemon = started.expect("a daemon");
+                    daemon.signal(gantry_shared::signal::Signal::KILL, SOON).await.expect("a signal");
+                    daemon.wait().await;
+                }
+                Err(_given_up) => {}
+            }
+        }
+        eventually(SOON, "no daemon", || proc::children(agent) == pids(&app));
+        drop(session);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn a_release_that_nobody_waited_for_is_known_all_the_same() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["/bin/sleep", "1000"]).await;
+        assert!(drop_after(1, app.release(SOON)).await.is_none(), "dropped before the answer");
+        eventually(SOON, "the rank runs", || proc::state(pids(&app)[0]) == Some('S'));
+        eventually(SOON, "that is known", || app.state() == AppState::Running);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn an_app_whose_detaching_was_given_up_ends() {
+    on_every_wlm(LIMIT, async |site| {
+        for late in [false, true] {
+            let app = site.launch(LaunchRequest::new(["/bin/sleep", "1000"])).await;
+            let handle = (*app).clone();
+            let rank = pids(&app)[0];
+            if late {
+                let agent = proc::stat(rank).expect("a rank").parent;
+                proc::send(agent, Signal::SIGSTOP);
+                let error = app.detach(Duration::from_millis(50)).await.expect_err("nobody answers");
+                assert_eq!(error.kind(), Kind::TimedOut);
+                proc::send(agent, Signal::SIGCONT);
+            } else {
+                assert!(drop_after(1, app.detach(SOON)).await.is_none(), "dropped before the answer");
+            }
+            tokio::time::timeout(SOON / 3, handle.gone()).await.expect("the app's end");
+            assert!(!proc::is_alive(rank));
+        }
+    });
+}

@@ -1,0 +1,58 @@
+//! What is left of an app goes on when one of its nodes is gone, and whoever waits hears of it.
+//!
+//! What broke: a session that had a node which was lost could be given nothing any more; an agent that was asked to go left without a
+//! word, and who waited for the ranks that it had been attached to waited for ever.
+
+use std::time::Duration;
+
+use gantry_frontend::{DaemonRequest, Event};
+use gantry_tests::{SOON, on_every_wlm, pids, proc};
+use nix::sys::signal::Signal;
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_session_serves_the_nodes_that_it_still_has() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["-N", "3", "-n", "3", "/bin/true"]).await;
+        let session = app.session(SOON).await.expect("a session");
+        let mut events = app.events();
+        let agent = proc::stat(pids(&app)[1]).expect("a rank").parent;
+        proc::send(agent, Signal::SIGKILL);
+        while let Some(event) = events.next().await {
+            if matches!(event, Event::NodesLost { .. }) {
+                break;
+            }
+        }
+        let daemon =
+            session.manifest().exec_daemon(DaemonRequest::new("true"), SOON).await.expect("a daemon");
+        let nodes: Vec<u32> = daemon.processes().iter().map(|(node, _)| node.0).collect();
+        assert_eq!(nodes, [0, 2]);
+        let gone = DaemonRequest::new("true").nodes("1".parse().expect("nodes"));
+        session.manifest().exec_daemon(gone, SOON).await.expect_err("the node is lost");
+        session.destroy(SOON).await.expect("destroy");
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn an_agent_that_is_asked_to_go_does_not_go_unseen() {
+    on_every_wlm(LIMIT, async |site| {
+        let mut command = site.world.command("/bin/sleep");
+        command.arg("1000");
+        let rank = site.world.spawn(command);
+        let app = site.frontend().attach(&rank.pid().to_string(), SOON).await.expect("attached");
+        let agents: Vec<i32> = proc::all()
+            .into_iter()
+            .filter(|pid| proc::variable(*pid, "GANTRY_TEST_TAG").as_deref() == Some(site.world.tag()))
+            .filter(|pid| proc::exe(*pid).is_some_and(|exe| exe.ends_with("gantry-agent")))
+            .collect();
+        assert_eq!(agents.len(), 1);
+        proc::send(agents[0], Signal::SIGTERM);
+        let exit = tokio::time::timeout(SOON / 3, app.wait()).await.expect("told in time").expect("an end");
+        assert_ne!(exit.code, 0);
+        assert!(proc::is_alive(rank.pid()), "what was attached to is left alone");
+        app.close(SOON).await.expect("close");
+        drop(rank);
+    });
+}

@@ -1,0 +1,43 @@
+//! Every byte that a rank writes and every end of its input arrive, however slow its tool is and however soon it leaves.
+//!
+//! What broke: an agent left as soon as its ranks had ended, with what their pipes still held when the tool had not read fast enough; and a
+//! rank that read its input after its tool had let it go waited for ever.
+
+use std::time::Duration;
+
+use gantry_frontend::{Input, LaunchRequest, OutputTo};
+use gantry_tests::{SOON, on_every_wlm, pids, proc, programs};
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_slow_reader_gets_what_was_written_last() {
+    on_every_wlm(LIMIT, async |site| {
+        // More than the window, and what is over fits into a pipe: the rank ends without any help of the reader's.
+        let request = LaunchRequest::new(["/bin/sh", "-c", "head -c 300000 /dev/zero"]);
+        let app = site.launch(request.output(OutputTo::Stream)).await;
+        let mut stream = app.take_output().expect("the output");
+        app.wait().await.expect("the end");
+        // The agent has been told to leave, and is on its way.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut length = 0;
+        while let Some(output) = stream.next().await {
+            length += output.data.0.len();
+        }
+        assert_eq!(length, 300_000);
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn a_rank_that_was_let_go_reads_the_end_of_its_input() {
+    on_every_wlm(LIMIT, async |site| {
+        let (theirs, ours) = std::io::pipe().expect("a pipe");
+        let program = programs::get("cat").display().to_string();
+        let app = site.launch(LaunchRequest::new([&program]).stdin(Input::Fd(theirs.into()))).await;
+        let rank = pids(&app)[0];
+        app.detach(SOON).await.expect("detach");
+        proc::wait_gone(rank, SOON);
+        drop(ours);
+    });
+}
