@@ -43,6 +43,8 @@
 //! First rank and number of ranks describe a node only where its ranks follow one another. Under a cyclic layout they do not:
 //! take the ranks from [`Backend::ranks`]. Where CTI gives null or -1 and writes to standard error, these calls return an [`Error`].
 
+#[cfg(test)]
+mod skip;
 mod node;
 
 mod dirs;

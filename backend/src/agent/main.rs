@@ -26,6 +26,9 @@ mod service;
 mod stdio;
 mod failure;
 #[cfg(test)]
+#[path = "../skip.rs"]
+mod skip;
+#[cfg(test)]
 mod testing;
 
 use std::ffi::OsString;

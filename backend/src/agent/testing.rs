@@ -3,6 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::skip::skip;
+
 /// Root may write anywhere, so tests of permissions prove nothing when root runs them. Runs the named test again as nobody, in a process of its
 /// own, and says `true`: it is done. Says `false` where the caller is not root.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
@@ -36,12 +38,12 @@ pub(crate) fn rerun_with_mount(test: &str, mount: &str) {
     let exe = std::env::current_exe().unwrap();
     let output = match Command::new("unshare").args(["-m", "sh", "-c", &script]).arg(exe).output() {
         Ok(output) => output,
-        Err(error) => return println!("skipped: run unshare: {error}"),
+        Err(error) => return skip(&format!("cannot run unshare: {error}")),
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if !text.contains("mounted") {
-        return println!("skipped: mount in a namespace: {errors}");
+        return skip(&format!("cannot mount in a namespace of its own: {errors}"));
     }
     assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}{errors}");
 }

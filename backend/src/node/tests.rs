@@ -112,7 +112,7 @@ fn nonsense_from_an_agent_is_an_error_and_ends_the_connection() {
 #[test]
 fn an_agent_of_another_user_is_not_believed() {
     if !nix::unistd::geteuid().is_root() {
-        return println!("skipped: needs root to have a second user");
+        return crate::skip::skip("only root has a second user");
     }
     // The listener belongs to whoever called listen(2): another process, as nobody.
     let scratch = tempfile::tempdir().unwrap();

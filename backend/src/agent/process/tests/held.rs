@@ -139,7 +139,7 @@ fn gdb_attaches_to_a_held_rank_and_leaves_it_held() {
         assert!(said.contains(&format!("at {:#x}", rank.proof.unwrap().counter)), "{output:?}");
         assert_eq!(procfs::read_status(rank.process.pid).unwrap().tracer, 0);
     } else {
-        println!("skipped: no gdb here");
+        crate::skip::skip("gdb is not installed");
     }
     sys::kill(rank.process.pid, libc::SIGCONT).unwrap();
     assert_eq!(wait_end(rank.process.pid), ExitStatus::Code(6));
@@ -309,7 +309,7 @@ fn a_32_bit_program_is_held_where_the_kernel_runs_such() {
             assert_eq!(release_and_wait(&ranks[0]), ExitStatus::Code(7));
         }
         Err(failure) => {
-            println!("skipped: {}", failure.error);
+            crate::skip::skip(&failure.error.to_string());
             assert!(failure.error.to_string().contains("built for x86 (32 bit)"), "{failure:?}");
         }
     }
