@@ -59,8 +59,8 @@ impl Daemon {
     ) -> Result<Self> {
         let id = order.daemon;
         // Two streams of every process. The sink stands before the first byte can come.
-        let ends = usize::try_from(nodes.len()).unwrap_or(usize::MAX).saturating_mul(2);
-        let output = (order.output == DaemonOutput::Forward).then(|| core.outputs.stream(Some(id), ends));
+        let open = || nodes.iter().map(|node| (node, 2)).collect();
+        let output = (order.output == DaemonOutput::Forward).then(|| core.outputs.stream(Some(id), open()));
         let start = Start { core, id, nodes, over: false };
         let order = Order::StartDaemon(order);
         let answers = core.ask(&start.nodes, order, "starting a daemon", deadline).await?;

@@ -1,11 +1,13 @@
 //! What is left of an app goes on when one of its nodes is gone, and whoever waits hears of it.
 //!
 //! What broke: a session that had a node which was lost could be given nothing any more; an agent that was asked to go left without a
-//! word, and who waited for the ranks that it had been attached to waited for ever.
+//! word, and who waited for the ranks that it had been attached to waited for ever; a daemon's output ended with the app only, when one of the
+//! daemon's nodes had been lost.
 
 use std::time::Duration;
 
 use gantry_frontend::{DaemonRequest, Event};
+use gantry_shared::wire::message::DaemonOutput;
 use gantry_tests::{SOON, on_every_wlm, pids, proc};
 use nix::sys::signal::Signal;
 
@@ -31,6 +33,25 @@ fn a_session_serves_the_nodes_that_it_still_has() {
         let gone = DaemonRequest::new("true").nodes("1".parse().expect("nodes"));
         session.manifest().exec_daemon(gone, SOON).await.expect_err("the node is lost");
         session.destroy(SOON).await.expect("destroy");
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn a_daemons_output_ends_with_the_last_node_that_can_be_reached() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["-N", "2", "-n", "2", "/bin/true"]).await;
+        let session = app.session(SOON).await.expect("a session");
+        let request = DaemonRequest::new("sleep").args(["1000"]).output(DaemonOutput::Forward);
+        let daemon = session.manifest().exec_daemon(request, SOON).await.expect("a daemon");
+        let mut output = daemon.take_output().expect("its output");
+        let agent = proc::stat(pids(&app)[1]).expect("a rank").parent;
+        proc::send(agent, Signal::SIGKILL);
+        let mut events = app.events();
+        while !matches!(events.next().await, Some(Event::NodesLost { .. })) {}
+        daemon.signal(gantry_shared::signal::Signal::KILL, SOON).await.expect("the other one is killed");
+        let end = tokio::time::timeout(SOON / 3, output.next()).await.expect("an end in time");
+        assert_eq!(end, None);
         app.close(SOON).await.expect("close");
     });
 }

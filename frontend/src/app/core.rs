@@ -357,7 +357,10 @@ impl Drop for Over {
 fn take_overlay_event(core: &Core, event: OverlayEvent) {
     match event {
         OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
-        OverlayEvent::Lost { nodes, reason } => core.happened(Happening::NodesLost(nodes, reason)),
+        OverlayEvent::Lost { nodes, reason } => {
+            core.outputs.lost(&nodes);
+            core.happened(Happening::NodesLost(nodes, reason));
+        }
     }
 }
 

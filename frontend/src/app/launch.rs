@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::App;
 use super::core::{Core, Parts};
 use super::state::{Happening, Identity, State};
+use super::stdio::OpenStreams;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
 use crate::frontend::{Frontend, show_args};
@@ -70,12 +71,12 @@ impl Frontend {
         let app = App::new(Arc::clone(&core));
         remember_socket(&core, registry.as_ref()).await?;
         // Two streams of every rank.
-        let ends = size as usize * 2;
+        let open = build_open_streams(core.state().placement());
         match request.output {
             OutputTo::Null => {}
-            OutputTo::Stream => core.keep_rank_output(core.outputs.stream(None, ends)),
+            OutputTo::Stream => core.keep_rank_output(core.outputs.stream(None, open)),
             OutputTo::Fds { stdout, stderr } => {
-                let started = core.outputs.write_to(None, ends, stdout, stderr);
+                let started = core.outputs.write_to(None, open, stdout, stderr);
                 started.map_err(|e| Error::io("cannot start a thread for output", e))?;
             }
         }
@@ -298,6 +299,15 @@ fn build_placement(plan: &Direct) -> Result<Placement> {
         placement.push(host, None, "").map_err(|e| Error::invalid(e.to_string()))?;
     }
     Ok(placement.build())
+}
+
+/// How many streams of ranks every node has.
+fn build_open_streams(placement: &Placement) -> OpenStreams {
+    let mut open = OpenStreams::new();
+    for place in placement.iter() {
+        *open.entry(place.node).or_default() += 2;
+    }
+    open
 }
 
 /// Ranks and pids by node.

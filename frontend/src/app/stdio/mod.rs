@@ -8,4 +8,4 @@ mod output;
 
 pub(crate) use input::InputFeed;
 pub use output::OutputStream;
-pub(crate) use output::Outputs;
+pub(crate) use output::{OpenStreams, Outputs};

@@ -1,6 +1,6 @@
 //! What ranks and daemons write, on its way to where the tool wants it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,9 +30,12 @@ struct Piece {
 #[derive(Debug)]
 struct Sink {
     to: mpsc::UnboundedSender<Piece>,
-    /// Ends of streams that are still to come; the last one ends the sink.
-    ends: usize,
+    /// Streams that are open still, by node; the last one's end ends the sink.
+    open: OpenStreams,
 }
+
+/// How many streams of a group are open on each node: two for every process.
+pub(crate) type OpenStreams = BTreeMap<NodeId, usize>;
 
 /// The groups' sinks. A group is one daemon, or all ranks.
 #[derive(Debug)]
@@ -47,10 +50,10 @@ impl Outputs {
         Self { overlay, sinks: Mutex::default(), writers: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Sends a group's output to the caller. `ends`: how many streams the group has, two for every process.
-    pub(crate) fn stream(&self, group: Option<DaemonId>, ends: usize) -> OutputStream {
+    /// Sends a group's output to the caller.
+    pub(crate) fn stream(&self, group: Option<DaemonId>, open: OpenStreams) -> OutputStream {
         let (to, from) = mpsc::unbounded_channel();
-        lock(&self.sinks).insert(group, Sink { to, ends });
+        lock(&self.sinks).insert(group, Sink { to, open });
         OutputStream { from, credits: Credits::new(self.overlay.clone(), group) }
     }
 
@@ -61,11 +64,11 @@ impl Outputs {
     pub(crate) fn write_to(
         &self,
         group: Option<DaemonId>,
-        ends: usize,
+        open: OpenStreams,
         stdout: OwnedFd,
         stderr: OwnedFd,
     ) -> io::Result<()> {
-        let mut stream = self.stream(group, ends);
+        let mut stream = self.stream(group, open);
         // Nothing else of ours: the thread must end when the app does, or its runtime.
         let writers = Arc::clone(&self.writers);
         self.writers.send_modify(|n| *n += 1);
@@ -111,8 +114,11 @@ impl Outputs {
             return;
         };
         if is_end {
-            sink.ends = sink.ends.saturating_sub(1);
-            if sink.ends == 0 {
+            if let Some(open) = sink.open.get_mut(&node) {
+                *open = open.saturating_sub(1);
+            }
+            sink.open.retain(|_, open| *open > 0);
+            if sink.open.is_empty() {
                 sinks.remove(&group);
             }
             return;
@@ -129,6 +135,14 @@ impl Outputs {
         let mut credits = Credits::new(self.overlay.clone(), group);
         credits.give(node, bytes);
         credits.flush();
+    }
+
+    /// Nothing more comes from these nodes.
+    pub(crate) fn lost(&self, nodes: &NodeSet) {
+        lock(&self.sinks).retain(|_, sink| {
+            sink.open.retain(|node, _| !nodes.contains(*node));
+            !sink.open.is_empty()
+        });
     }
 
     /// No output of that group comes, or nobody wants it.
@@ -158,7 +172,7 @@ pub struct OutputStream {
 }
 
 impl OutputStream {
-    /// The next piece; none when all writers have closed their output or the app is gone. Waits for it; may be cancelled without loss.
+    /// The next piece; none when all writers have closed their output or are out of reach, or the app is gone. Waits for it; may be cancelled without loss.
     pub async fn next(&mut self) -> Option<Output> {
         let piece = self.from.recv().await?;
         Some(self.taken(piece))
