@@ -81,7 +81,11 @@ fn a_daemon_that_nobody_waited_for_does_not_stay() {
 fn a_release_that_nobody_waited_for_is_known_all_the_same() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["/bin/sleep", "1000"]).await;
+        // An agent that stands still cannot answer before the caller has had enough.
+        let agent = proc::stat(pids(&app)[0]).expect("a rank").parent;
+        proc::send(agent, Signal::SIGSTOP);
         assert!(drop_after(1, app.release(SOON)).await.is_none(), "dropped before the answer");
+        proc::send(agent, Signal::SIGCONT);
         eventually(SOON, "the rank runs", || proc::state(pids(&app)[0]) == Some('S'));
         eventually(SOON, "that is known", || app.state() == AppState::Running);
         app.close(SOON).await.expect("close");
@@ -95,15 +99,16 @@ fn an_app_whose_detaching_was_given_up_ends() {
             let app = site.launch(LaunchRequest::new(["/bin/sleep", "1000"])).await;
             let handle = (*app).clone();
             let rank = pids(&app)[0];
+            // An agent that stands still cannot answer before the caller has had enough.
+            let agent = proc::stat(rank).expect("a rank").parent;
+            proc::send(agent, Signal::SIGSTOP);
             if late {
-                let agent = proc::stat(rank).expect("a rank").parent;
-                proc::send(agent, Signal::SIGSTOP);
                 let error = app.detach(Duration::from_millis(50)).await.expect_err("nobody answers");
                 assert_eq!(error.kind(), Kind::TimedOut);
-                proc::send(agent, Signal::SIGCONT);
             } else {
                 assert!(drop_after(1, app.detach(SOON)).await.is_none(), "dropped before the answer");
             }
+            proc::send(agent, Signal::SIGCONT);
             tokio::time::timeout(SOON / 3, handle.gone()).await.expect("the app's end");
             assert!(!proc::is_alive(rank));
         }
