@@ -45,3 +45,9 @@ pub use sys::{ClosedStdio, fork_idle, ignore_children};
 pub use terminal::{Terminal, Vt};
 pub use within::within;
 pub use world::World;
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[derive(Debug)]
+pub struct Readme;

@@ -45,10 +45,14 @@ fn a_daemons_output_ends_with_the_last_node_that_can_be_reached() {
         let request = DaemonRequest::new("sleep").args(["1000"]).output(DaemonOutput::Forward);
         let daemon = session.manifest().exec_daemon(request, SOON).await.expect("a daemon");
         let mut output = daemon.take_output().expect("its output");
+        let mut events = app.events();
         let agent = proc::stat(pids(&app)[1]).expect("a rank").parent;
         proc::send(agent, Signal::SIGKILL);
-        let mut events = app.events();
-        while !matches!(events.next().await, Some(Event::NodesLost { .. })) {}
+        while let Some(event) = events.next().await {
+            if matches!(event, Event::NodesLost { .. }) {
+                break;
+            }
+        }
         daemon.signal(gantry_shared::signal::Signal::KILL, SOON).await.expect("the other one is killed");
         let end = tokio::time::timeout(SOON / 3, output.next()).await.expect("an end in time");
         assert_eq!(end, None);
