@@ -11,7 +11,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 fn next_table(run: &mut Run, ranks: usize) -> Vec<String> {
     while !run.next_line(SOON).starts_with("rank ") {}
     let line_of = |rank: usize| {
-        let line = run.next_line(SOON);
+        let mut line = run.next_line(SOON);
+        // What the ranks write goes to the same place, and comes when it comes.
+        while line == "waiting" {
+            line = run.next_line(SOON);
+        }
         let (number, functions) = line.trim_start().split_once("  ").expect("a rank and its functions");
         assert_eq!(number, rank.to_string(), "{line}");
         functions.to_owned()
