@@ -6,26 +6,33 @@
 
 use std::time::Duration;
 
-use gantry_frontend::{DaemonRequest, Event};
+use gantry_frontend::{App, DaemonRequest, Event};
 use gantry_shared::wire::message::DaemonOutput;
 use gantry_tests::{SOON, on_every_wlm, pids, proc};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// Kills the agent of rank 1 and waits until the app knows that its node is lost.
+async fn lose_second_node(app: &App) {
+    // Before the kill: events tell what happens from here on.
+    let mut events = app.events();
+    let agent = proc::stat(pids(app)[1]).expect("a rank").parent;
+    proc::send(agent, Signal::SIGKILL);
+    while let Some(event) = events.next().await {
+        if matches!(event, Event::NodesLost { .. }) {
+            return;
+        }
+    }
+    panic!("the app ended without a word of the lost node");
+}
+
 #[test]
 fn a_session_serves_the_nodes_that_it_still_has() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["-N", "3", "-n", "3", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
-        let mut events = app.events();
-        let agent = proc::stat(pids(&app)[1]).expect("a rank").parent;
-        proc::send(agent, Signal::SIGKILL);
-        while let Some(event) = events.next().await {
-            if matches!(event, Event::NodesLost { .. }) {
-                break;
-            }
-        }
+        lose_second_node(&app).await;
         let daemon =
             session.manifest().exec_daemon(DaemonRequest::new("true"), SOON).await.expect("a daemon");
         let nodes: Vec<u32> = daemon.processes().iter().map(|(node, _)| node.0).collect();
@@ -45,14 +52,7 @@ fn a_daemons_output_ends_with_the_last_node_that_can_be_reached() {
         let request = DaemonRequest::new("sleep").args(["1000"]).output(DaemonOutput::Forward);
         let daemon = session.manifest().exec_daemon(request, SOON).await.expect("a daemon");
         let mut output = daemon.take_output().expect("its output");
-        let mut events = app.events();
-        let agent = proc::stat(pids(&app)[1]).expect("a rank").parent;
-        proc::send(agent, Signal::SIGKILL);
-        while let Some(event) = events.next().await {
-            if matches!(event, Event::NodesLost { .. }) {
-                break;
-            }
-        }
+        lose_second_node(&app).await;
         daemon.signal(gantry_shared::signal::Signal::KILL, SOON).await.expect("the other one is killed");
         let end = tokio::time::timeout(SOON / 3, output.next()).await.expect("an end in time");
         assert_eq!(end, None);
