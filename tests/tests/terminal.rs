@@ -72,15 +72,19 @@ fn ctrl_c_asks_once_and_ends_all_at_the_second() {
 #[test]
 fn output_is_whole_and_the_table_stays_below_it() {
     in_a_world(|world| {
-        // Many short lines, some of them in pieces, on both streams, while ranks end one by one.
-        let script = "i=0; while [ $i -lt 150 ]; do \
-            if [ $((i % 10)) = 0 ]; then printf 'rank %s ' $GANTRY_RANK; printf 'line %s\\n' $i; \
-            elif [ $((i % 10)) = 5 ]; then echo rank $GANTRY_RANK line $i >&2; \
-            else echo rank $GANTRY_RANK line $i; fi; i=$((i + 1)); done; \
-            sleep 0.$GANTRY_RANK; echo -n 'no end'; sleep 0.6";
+        // Many short lines on both streams, then lines in pieces. These on one stream only, and when the others are through: which of two
+        // pipes was written to first nobody can tell, so a line of one may come between the pieces of the other's.
+        let script = "i=0; while [ $i -lt 120 ]; do \
+            if [ $((i % 5)) = 0 ]; then echo rank $GANTRY_RANK line $i >&2; \
+            else echo rank $GANTRY_RANK line $i; fi; i=$((i + 1)); done; read x; \
+            while [ $i -lt 150 ]; do printf 'rank %s ' $GANTRY_RANK; printf 'line %s\\n' $i; i=$((i + 1)); done; \
+            echo -n 'no end'; sleep 0.6";
         let mut terminal = at_terminal(world, true, "1", script);
         terminal.wait_text("press Enter", SOON);
         terminal.type_text("\n");
+        terminal.wait_text("rank 0 line 119\n", SOON);
+        terminal.wait_text("rank 0 line 115\n", SOON);
+        terminal.type_text("go on\n");
         assert_eq!(terminal.wait(SOON).code(), Some(0));
         let text = terminal.text();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("rank ")).collect();
