@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::wire::message::{Answer, DaemonOutput, Entry, Order, Place, Program, StartDaemon};
+use gantry_shared::wire::message::{
+    Answer, Content, DaemonOutput, Entry, Mark, Order, Place, Program, StartDaemon,
+};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tokio::time::Instant;
@@ -129,6 +131,7 @@ impl Manifest {
                 cwd: None,
             },
             output: absolute_log(request.output)?,
+            lib_dirs: Vec::new(),
         };
         Daemon::start(&session.core, nodes, order, deadline).await
     }
@@ -152,14 +155,14 @@ impl Manifest {
 
     async fn provide(&self, entries: Vec<Entry>, deadline: Instant) -> Result<()> {
         let sources: Vec<PathBuf> = entries.iter().map(|entry| PathBuf::from(&entry.source)).collect();
-        let order = Order::Provide { session: self.session.id, entries };
+        let order = Order::Provide { session: self.session.id, entries, libc: None };
         let core = &self.session.core;
         let nodes = self.session.live_nodes();
         for (node, answer) in core.ask(&nodes, order, "making files available", deadline).await? {
             let Answer::Missing(missing) = answer else {
                 return Err(Error::Protocol(format!("an agent answered {answer:?} to a manifest")));
             };
-            if let Some(source) = missing.first().and_then(|index| sources.get(*index as usize)) {
+            if let Some(source) = missing.first().and_then(|index| sources.get(index.0 as usize)) {
                 let message = format!("it does not have {} as it is here", source.display());
                 let failure = Failure::new(Kind::NotFound, message)
                     .with_hint("put it at the same path on every node, with the same content");
@@ -275,8 +278,7 @@ fn build_entry(wanted: &Wanted) -> Result<Entry> {
         place: wanted.place,
         name: wanted.name.clone(),
         source: wanted.source.clone().into_os_string(),
-        size,
-        hash: *hasher.finalize().as_bytes(),
+        content: Content { size, mark: Mark::Blake3(*hasher.finalize().as_bytes()) },
     })
 }
 

@@ -43,6 +43,10 @@ number_id! {
     DaemonId(u32)
 }
 number_id! {
+    /// An entry of a manifest: its place in the order that names it.
+    EntryIndex(u32)
+}
+number_id! {
     /// A request on the overlay or a socket: the answer carries the same number.
     RequestId(u64)
 }

@@ -10,7 +10,7 @@ use std::{fmt, marker::PhantomData, ops::RangeInclusive};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeSeq};
 
 pub use self::text::{ParseSetError, SetProblem};
-use crate::id::{NodeId, Rank};
+use crate::id::{EntryIndex, NodeId, Rank};
 
 /// How many ranges a set may have when it is read from text or from the wire.
 pub const MAX_RANGES: usize = 1_000_000;
@@ -40,6 +40,16 @@ impl SetId for Rank {
 }
 
 impl SetId for NodeId {
+    fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl SetId for EntryIndex {
     fn from_number(number: u32) -> Self {
         Self(number)
     }

@@ -20,6 +20,8 @@ pub const AGENT_SOCKET: &str = "agent.sock";
 pub const BIN_DIR: &str = "bin";
 /// In a session's directory: libraries.
 pub const LIB_DIR: &str = "lib";
+/// In a session's directory: the C library and its loader, where the node's own is too old.
+pub const LOADER_DIR: &str = "loader";
 /// In a session's directory: what daemons write; `TMPDIR` of daemons.
 pub const TMP_DIR: &str = "tmp";
 

@@ -13,8 +13,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::EntryIndex;
 use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::message::{Entry, Place};
+use gantry_shared::wire::message::{Entry, EntrySet, Place};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{Mode, SFlag};
@@ -26,7 +27,7 @@ use target::{Target, build_targets};
 
 use crate::{failure, tree};
 
-/// Links each entry that this node has into the session, and says which it has not, by index, in order.
+/// Links each entry that this node has into the session, and says which it has not.
 ///
 /// Blocks while files are read. May be called again, with more or with the same: what is there already stays. A file that a daemon could not use
 /// from where it is (a binary that may not be executed, anything on a noexec mount) counts as missing, so that it is sent. The links
@@ -39,19 +40,18 @@ pub(crate) fn provide(
     dirs: &SessionDirs,
     entries: &[Entry],
     cache: &mut ContentCache,
-) -> Result<Vec<u32>, Failure> {
+) -> Result<EntrySet, Failure> {
     let targets = build_targets(entries)?;
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let root = open(&dirs.root, flags, Mode::empty())
         .map_err(|error| failure::from_io(format_args!("open {}", dirs.root.display()), &error.into()))?;
-    let mut missing = Vec::new();
+    let mut missing = EntrySet::new();
     for (target, indices) in &targets {
         let candidates: Vec<&Entry> = indices.iter().filter_map(|index| at(entries, *index)).collect();
         if !provide_one(&root, target, &candidates, cache)? {
-            missing.extend(indices);
+            missing.extend(indices.iter().map(|index| EntryIndex(*index)));
         }
     }
-    missing.sort_unstable();
     Ok(missing)
 }
 
@@ -154,8 +154,8 @@ fn find(
         return Ok(Some(Found::Other(what)));
     }
     // A link here is one of ours to a file of the node, so this one is followed.
-    let same = open_content(parent, Path::new(target.name()))
-        .is_ok_and(|file| cache.is_same(&file, entry.size, &entry.hash));
+    let same =
+        open_content(parent, Path::new(target.name())).is_ok_and(|file| cache.is_same(&file, &entry.content));
     Ok(Some(if same { Found::Same } else { Found::Other(what) }))
 }
 
@@ -177,7 +177,7 @@ fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
     if entry.place == Place::Lib && !mappable() {
         return false;
     }
-    cache.is_same(&file, entry.size, &entry.hash)
+    cache.is_same(&file, &entry.content)
 }
 
 /// Opens a regular file for reading, and nothing else: opening a pipe waits, and opening a device does things.

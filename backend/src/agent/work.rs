@@ -212,10 +212,13 @@ impl Agent {
             }
             Order::OpenSession { session } => self.open_session(session),
             Order::CloseSession { session, grace } => return self.close_session(request, session, grace),
-            Order::Provide { session, entries } => {
+            Order::Provide { session, entries, libc: _ } => {
                 let events = self.events.clone();
                 let done = move |answer| drop(events.send(Event::Answered(request, answer)));
                 return self.storage.provide(session, entries, done);
+            }
+            Order::Receive { .. } => {
+                Err(Failure::new(Kind::Unsupported, "receive files: this agent cannot yet"))
             }
             Order::StartDaemon(order) => match self.start_daemon(request, order) {
                 Ok(()) => return,

@@ -14,7 +14,7 @@ use gantry_shared::wire::LinkError;
 use gantry_shared::wire::bulk::{BulkKey, BulkOpener};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, connect};
-use gantry_shared::wire::message::{AgentHello, Answer, Dial, Down, Notice, Order, Seat, To, Up};
+use gantry_shared::wire::message::{AgentHello, Answer, Dial, Down, EntrySet, Notice, Order, Seat, To, Up};
 use gantry_shared::wire::tree::Tree;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -184,10 +184,11 @@ async fn orders_go_to_whom_they_are_for_and_answers_come_back_in_node_order() {
     assert_eq!(peers[1].order().await, request);
     // Nobody asked node 0, and node 1 cannot speak for node 2.
     peers[0].answer(request, 0, Ok(Answer::Done)).await;
-    peers[1].answer(request, 2, Ok(Answer::Missing(vec![1]))).await;
-    peers[1].answer(request, 1, Ok(Answer::Missing(vec![2]))).await;
+    peers[1].answer(request, 2, Ok(Answer::Missing(EntrySet::first_n(1)))).await;
+    peers[1].answer(request, 1, Ok(Answer::Missing(EntrySet::first_n(2)))).await;
     peers[1].answer(request, 1, Ok(Answer::Done)).await;
-    let expected = vec![(NodeId(1), Ok(Answer::Missing(vec![2]))), (NodeId(2), Ok(Answer::Done))];
+    let expected =
+        vec![(NodeId(1), Ok(Answer::Missing(EntrySet::first_n(2)))), (NodeId(2), Ok(Answer::Done))];
     assert_eq!(asked.await.unwrap().unwrap(), expected);
     assert!(matches!(ask(&overlay, nodes("3"), SOON).await.unwrap(), Err(Error::Invalid { .. })));
 }

@@ -17,6 +17,8 @@ use crate::secret::Secret;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
+pub use super::staging::{Content, Entry, EntrySet, LibcNeeds, Mark, Place};
+
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
 /// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe.
 pub const OUTPUT_WINDOW_BYTES: u32 = 256 * 1024;
@@ -156,6 +158,22 @@ pub enum Order {
         session: SessionId,
         /// What is wanted.
         entries: Vec<Entry>,
+        /// What its programs need of the node's C library, if they need one.
+        libc: Option<LibcNeeds>,
+    },
+    /// Unpack a bulk stream in a session: a tar archive of files that some nodes do not have. What a node has already it leaves
+    /// as it is. All of it is there when this is answered, or nothing of it.
+    Receive {
+        /// The session's number.
+        session: SessionId,
+        /// The bulk stream's number.
+        stream: u64,
+        /// Bytes of the archive, unpacked; more are refused.
+        bytes: u64,
+        /// Files in the archive; more are refused.
+        files: u32,
+        /// The stream is the archive compressed with zstd.
+        compressed: bool,
     },
     /// Start a tool daemon. Answered by [`Answer::Daemon`].
     StartDaemon(StartDaemon),
@@ -248,6 +266,8 @@ pub struct StartDaemon {
     pub program: Program,
     /// Where its output goes.
     pub output: DaemonOutput,
+    /// Directories below the session's `lib`, for libraries of one name and different content: they come before it in LD_LIBRARY_PATH.
+    pub lib_dirs: Vec<OsString>,
 }
 
 /// Where a daemon's standard output and error go.
@@ -261,32 +281,6 @@ pub enum DaemonOutput {
     Drop,
 }
 
-/// Where in a session's storage something is put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Place {
-    /// `bin/`: executable, first in PATH.
-    Bin,
-    /// `lib/`: first in LD_LIBRARY_PATH.
-    Lib,
-    /// The session's root.
-    Root,
-}
-
-/// One file of a manifest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Where it goes.
-    pub place: Place,
-    /// Path below that place: relative, without `..`.
-    pub name: OsString,
-    /// The file's path on the login side. A node that has the same content there links it.
-    pub source: OsString,
-    /// Length in bytes.
-    pub size: u64,
-    /// BLAKE3 of the content.
-    pub hash: [u8; 32],
-}
-
 /// What an agent answers to an order that it carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
@@ -296,8 +290,8 @@ pub enum Answer {
     Ranks(Vec<RankReport>),
     /// The session's root directory.
     Session(OsString),
-    /// Indices of the entries that the node does not have.
-    Missing(Vec<u32>),
+    /// The entries that the node does not have.
+    Missing(EntrySet),
     /// The daemon runs.
     Daemon(Pid),
     /// A bulk stream came through.

@@ -302,6 +302,7 @@ mod tests {
                 cwd: None,
             },
             output: DaemonOutput::Drop,
+            lib_dirs: Vec::new(),
         }
     }
 

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, DaemonId, NodeId, RequestId};
+use gantry_shared::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::bulk::BulkSealer;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, accept, connect};
-use gantry_shared::wire::message::{Answer, Dial, Down, Notice, Order, Seat, Ticket, To, Up};
+use gantry_shared::wire::message::{Answer, Dial, Down, EntrySet, Notice, Order, Seat, Ticket, To, Up};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -247,7 +247,7 @@ async fn an_answer_that_is_too_large_becomes_a_failure() {
     let (_front, mut root, mut agents, _) = chain(1).await;
     root.order(1, To::All, Order::Ping).await;
     let (request, _) = order(&mut agents[0]).await;
-    agents[0].up.answer(request, Ok(Answer::Missing(vec![u32::MAX; 300_000])));
+    agents[0].up.answer(request, Ok(Answer::Missing((0..300_000).map(|i| EntryIndex(2 * i)).collect())));
     let (_, answers) = root.answers().await;
     assert!(matches!(&answers[..], [(0, Err(failure))] if failure.message().starts_with("send the answer")));
 }
@@ -351,7 +351,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     let down: Down = child.hear().await;
     assert_eq!((down.request, &down.order), (Some(RequestId(1)), &Order::Ping));
     // It speaks for those behind it, and for nobody else.
-    let answers = vec![(NodeId(0), Ok(Answer::Missing(vec![1]))), (NodeId(2), Ok(Answer::Done))];
+    let answers = vec![(NodeId(0), Ok(Answer::Missing(EntrySet::first_n(1)))), (NodeId(2), Ok(Answer::Done))];
     child.say(&Up::Answers { request: RequestId(1), answers }).await;
     assert_eq!(root.answers().await, (1, vec![(2, Ok(Answer::Done))]));
     drop(child);

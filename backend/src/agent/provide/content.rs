@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
+use gantry_shared::wire::staging::{Content, Mark};
+
 /// Most files that are remembered. When there are more it starts afresh: a session has hundreds, and an app few sessions.
 const MAX_FILES: usize = 4096;
 
@@ -51,9 +53,13 @@ pub(crate) struct ContentCache {
 impl ContentCache {
     /// Whether the file has that many bytes with that hash. Reads it, if at all, from its beginning to its end in small pieces. A file that
     /// cannot be read, or that changes meanwhile, has no content.
-    pub(super) fn is_same(&mut self, file: &File, size: u64, hash: &[u8; 32]) -> bool {
-        FileState::of(file)
-            .is_ok_and(|state| state.size == size && self.hash(file, state).is_ok_and(|found| found == *hash))
+    pub(super) fn is_same(&mut self, file: &File, content: &Content) -> bool {
+        let Ok(state) = FileState::of(file) else { return false };
+        state.size == content.size
+            && match &content.mark {
+                Mark::Blake3(hash) => self.hash(file, state).is_ok_and(|found| found == *hash),
+                Mark::BuildId(_) => false,
+            }
     }
 
     fn hash(&mut self, file: &File, state: FileState) -> io::Result<[u8; 32]> {
@@ -89,7 +95,8 @@ mod tests {
     use super::*;
 
     fn same(cache: &mut ContentCache, path: &std::path::Path, content: &[u8]) -> bool {
-        cache.is_same(&File::open(path).unwrap(), content.len() as u64, blake3::hash(content).as_bytes())
+        let mark = Mark::Blake3(*blake3::hash(content).as_bytes());
+        cache.is_same(&File::open(path).unwrap(), &Content { size: content.len() as u64, mark })
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::storage::{BIN_DIR, LIB_DIR};
+use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
 use gantry_shared::wire::message::{Entry, Place};
 
 /// Longest name of one file or directory, in bytes (`NAME_MAX`).
@@ -53,7 +53,7 @@ pub(super) fn build_targets(entries: &[Entry]) -> Result<BTreeMap<Target, Vec<u3
     for (index, entry) in (0..).zip(entries) {
         let target = parse_target(entry)?;
         let first = *firsts.entry(target.clone()).or_insert(entry);
-        if (first.size, first.hash) != (entry.size, entry.hash) {
+        if first.content != entry.content {
             return Err(clash(&target, first, entry, "have the same name and other content"));
         }
         targets.entry(target).or_default().push(index);
@@ -95,6 +95,7 @@ fn parse_target(entry: &Entry) -> Result<Target, Failure> {
     let place = match entry.place {
         Place::Bin => Some(BIN_DIR),
         Place::Lib => Some(LIB_DIR),
+        Place::Loader => Some(LOADER_DIR),
         Place::Root => None,
     };
     let mut parents: Vec<OsString> = place.into_iter().map(OsString::from).collect();
@@ -117,6 +118,7 @@ fn parse_target(entry: &Entry) -> Result<Target, Failure> {
 mod tests {
     use std::path::{Component, Path};
 
+    use gantry_shared::wire::staging::{Content, Mark};
     use proptest::prelude::*;
 
     use super::*;
@@ -126,15 +128,14 @@ mod tests {
             place,
             name: name.as_ref().to_owned(),
             source: OsString::from(format!("/src/{content}")),
-            size: 1,
-            hash: [content; 32],
+            content: Content { size: 1, mark: Mark::Blake3([content; 32]) },
         }
     }
 
     #[test]
     fn hostile_names_are_refused_with_the_reason() {
         let check = |name: &[u8], expected: &str| {
-            for place in [Place::Bin, Place::Lib, Place::Root] {
+            for place in [Place::Bin, Place::Lib, Place::Loader, Place::Root] {
                 let failure = parse_target(&entry(place, OsStr::from_bytes(name), 1)).unwrap_err();
                 assert_eq!(failure.kind(), Kind::Invalid);
                 assert!(failure.message().contains(expected), "{failure} has no {expected:?}");

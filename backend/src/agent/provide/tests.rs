@@ -3,6 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use gantry_shared::id::SessionId;
+use gantry_shared::wire::staging::{Content, Mark};
 
 use super::*;
 use crate::session::{AppDir, StageBase};
@@ -31,13 +32,15 @@ impl Fixture {
     }
 
     fn provide(&mut self, entries: &[Entry]) -> Result<Vec<u32>, Failure> {
-        provide(&self.dirs, entries, &mut self.cache)
+        let missing = provide(&self.dirs, entries, &mut self.cache)?;
+        Ok(missing.iter().map(|index| index.0).collect())
     }
 }
 
 fn entry(place: Place, name: &str, source: &Path, content: &str) -> Entry {
     let hash = *blake3::hash(content.as_bytes()).as_bytes();
-    Entry { place, name: name.into(), source: source.into(), size: content.len() as u64, hash }
+    let content = Content { size: content.len() as u64, mark: Mark::Blake3(hash) };
+    Entry { place, name: name.into(), source: source.into(), content }
 }
 
 #[test]

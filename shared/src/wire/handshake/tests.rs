@@ -141,7 +141,7 @@ async fn a_stranger_is_given_a_reason_and_nothing_else() {
     let (accepted, heard) = tokio::join!(accept_on(far), hear);
     assert!(matches!(accepted, Err(LinkError::Malformed { phase: Phase::Preamble, .. })));
     let reason = b"not understood: it is not gantry";
-    let expected = [&build_preamble(1)[..], &[3, 0, 0, 32], reason].concat();
+    let expected = [&build_preamble(PROTOCOL_VERSION)[..], &[3, 0, 0, 32], reason].concat();
     assert_eq!(heard, expected);
 }
 
@@ -191,11 +191,11 @@ async fn a_silent_peer_is_given_up_at_the_deadline() {
     for (said, expected) in [(0, Phase::Preamble), (7, Phase::Preamble), (8, Phase::Handshake)] {
         let started = Instant::now();
         let (mut quiet, far) = duplex(4096);
-        quiet.write_all(&build_preamble(1)[..said]).await.unwrap();
+        quiet.write_all(&build_preamble(PROTOCOL_VERSION)[..said]).await.unwrap();
         let result = accept_on(far).await.unwrap_err();
         assert!(matches!(result, LinkError::TimedOut { phase } if phase == expected), "{result:?}");
         let (near, mut quiet) = duplex(4096);
-        quiet.write_all(&build_preamble(1)[..said]).await.unwrap();
+        quiet.write_all(&build_preamble(PROTOCOL_VERSION)[..said]).await.unwrap();
         let result = dial_on(near).await.unwrap_err();
         assert!(matches!(result, LinkError::TimedOut { phase } if phase == expected), "{result:?}");
         assert!(started.elapsed() < 2 * HANDSHAKE_DEADLINE + Duration::from_secs(1));
@@ -206,7 +206,7 @@ async fn a_silent_peer_is_given_up_at_the_deadline() {
 async fn a_peer_that_drips_gains_no_time() {
     let (mut slow, far) = duplex(4096);
     let drip = async {
-        for byte in build_preamble(1).into_iter().cycle() {
+        for byte in build_preamble(PROTOCOL_VERSION).into_iter().cycle() {
             tokio::time::sleep(Duration::from_secs(3)).await;
             if slow.write_all(&[byte]).await.is_err() {
                 break;
@@ -278,7 +278,7 @@ proptest! {
         let result = runtime.block_on(async {
             let (near, mut peer) = duplex(4096);
             if after_preamble {
-                peer.write_all(&build_preamble(1)).await.unwrap();
+                peer.write_all(&build_preamble(PROTOCOL_VERSION)).await.unwrap();
             }
             peer.write_all(&garbage).await.unwrap();
             peer.shutdown().await.unwrap();
