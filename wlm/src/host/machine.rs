@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Host, sys};
@@ -33,6 +34,10 @@ impl Host for Machine {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(path)
+    }
+
+    fn is_executable(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

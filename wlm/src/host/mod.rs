@@ -61,6 +61,20 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// As the system says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
 
+    /// Whether `path` is a file that this process may execute.
+    fn is_executable(&self, path: &Path) -> bool {
+        self.read(path).is_ok()
+    }
+
+    /// The file that a program's name leads to, by the PATH of this process.
+    fn find_in_path(&self, name: &str) -> Option<PathBuf> {
+        let path = self.env("PATH")?;
+        std::env::split_paths(&path)
+            .filter(|folder| folder.is_absolute())
+            .map(|folder| folder.join(name))
+            .find(|candidate| self.is_executable(candidate))
+    }
+
     /// One variable of the environment; set but empty counts as unset.
     fn env(&self, name: &str) -> Option<OsString> {
         self.environment().into_iter().find(|(n, v)| n == OsStr::new(name) && !v.is_empty()).map(|(_, v)| v)
