@@ -9,6 +9,7 @@
 //! | [`detect`] | which WLM is used, and why |
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
+//! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
 //! | [`localhost`] | no workload manager: ranks on this machine |
 
 pub mod detect;
@@ -16,7 +17,10 @@ pub mod error;
 pub mod host;
 pub mod job;
 pub mod launch;
+pub mod launcher;
 pub mod localhost;
+#[cfg(test)]
+mod skip;
 
 use std::fmt;
 

@@ -1,0 +1,55 @@
+//! Open MPI's mpirun: orterun of 4.x and, since 5.0, PRRTE's. Source: the option tables of those releases, `mpirun --help full`.
+//!
+//! One table for both. The few options that take something in one of them and nothing in the other cannot be told.
+
+use super::options::{Grammar, Takes};
+use super::{Dialect, Launcher};
+
+pub(super) static DIALECT: Dialect = Dialect {
+    launcher: Launcher::OpenMpi,
+    name: "mpirun",
+    grammar: Grammar::OneOrTwoDashes,
+    options: &[
+        (Takes::Nothing, NOTHING),
+        (Takes::Attached, ATTACHED),
+        (Takes::Value, VALUE),
+        (Takes::Two, TWO),
+        (Takes::Depends, &["display-topo", "dvm"]),
+    ],
+    runs_nothing: &["help", "version"],
+    file_options: &["app"],
+    file_is_program: false,
+    reads_file: super::reads_no_file,
+    knows_marker: true,
+};
+
+#[rustfmt::skip]
+const NOTHING: &[&str] = &[
+    "allow-run-as-root", "bind-to-core", "bind-to-socket", "bycore", "bynode", "byslot", "continuous", "crdebug",
+    "debug tv", "debug-daemons", "debug-daemons-file", "debug-devel d", "disable-recovery", "display-allocation",
+    "display-comm", "display-comm-finalize", "display-devel-allocation", "display-devel-map", "display-diffable-map",
+    "display-map", "do-not-launch", "do-not-resolve", "enable-instant-on-support", "enable-recovery",
+    "fwd-mpirun-port", "get-stack-traces", "hetero-nodes", "index-argv-by-rank", "leave-session-attached",
+    "merge-stderr-to-stdout", "no-app-prefix", "no-ready-msg", "nolocal", "nooversubscribe", "noprefix", "novm",
+    "oversubscribe", "parsable parseable", "pernode", "preload-binary s", "quiet q", "report-bindings",
+    "report-child-jobs-separately", "report-state-on-timeout", "set-cwd-to-session-dir", "show-progress",
+    "stop-in-init", "stop-on-exec", "tag-output", "timestamp-output", "use-hwthread-cpus", "use-regexp", "verbose v",
+    "version V", "xml",
+];
+
+const ATTACHED: &[&str] = &["fwd-environment", "help h", "output-proctable", "stop-in-app"];
+
+#[rustfmt::skip]
+const VALUE: &[&str] = &[
+    "add-host", "add-hostfile", "am amca", "app", "app-pmix-prefix", "bind-to bindto", "cartofile cf", "cpu-list", "cpu-set",
+    "cpus-per-proc", "cpus-per-rank", "debugger", "default-hostfile", "display", "dvm-uri", "exec-agent",
+    "forward-signals", "gpu-support", "hnp", "host H", "hostfile machinefile", "initial-errhandler", "launch-agent",
+    "map-by mapby", "max-restarts", "max-vm-size", "memory-alloc-kinds", "n np c", "N npernode", "namespace", "npersocket",
+    "num-connect-retries", "ompi-server", "output", "output-directory", "output-filename", "path", "personality", "pid",
+    "pmix-prefix", "ppr", "prefix", "preload-files", "pset", "rank-by rankby", "rankfile rf",
+    "report-events", "report-pid", "report-uri", "rtos runtime-options", "session-id", "spawn-timeout", "sstore-load",
+    "stdin", "stream-buffering", "timeout", "tmpdir", "tune", "wait-to-connect", "wdir wd", "with-ft",
+    "x", "xml-file", "xterm",
+];
+
+const TWO: &[&str] = &["mca", "gmca", "omca", "gomca", "prtemca", "gprtemca", "pmixmca", "gpmixmca"];

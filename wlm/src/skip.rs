@@ -1,0 +1,15 @@
+//! Skips that are seen: a test that cannot run here says so and is counted by the test command.
+
+use std::io::Write;
+
+/// Says that the running test is skipped, and why; its caller returns.
+#[expect(clippy::disallowed_methods, reason = "tests are told by the environment where skips are counted")]
+pub(crate) fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("?").to_owned();
+    let line = format!("{}::{test}\t{}\n", env!("CARGO_PKG_NAME"), reason.replace(['\n', '\t'], " "));
+    print!("skipped: {line}");
+    if let Some(log) = std::env::var_os("GANTRY_SKIP_LOG") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(log);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the log of skips can be written");
+    }
+}
