@@ -50,6 +50,12 @@ pub enum Error {
         /// Which, and why.
         Failure,
     ),
+    /// The launcher or the WLM refused, or ended early.
+    #[error("{0}")]
+    Refused(
+        /// What it said.
+        Failure,
+    ),
     /// A file of this machine could not be read.
     #[error("cannot read {path}")]
     Read {
@@ -76,7 +82,7 @@ impl Error {
             Self::Invalid { .. } | Self::UnknownWlm { .. } => Kind::Invalid,
             Self::NotFound { .. } => Kind::NotFound,
             Self::NoAccess { .. } => Kind::NoAccess,
-            Self::NotStarted(failure) => failure.kind(),
+            Self::NotStarted(failure) | Self::Refused(failure) => failure.kind(),
             Self::Read { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => Kind::NotFound,
                 io::ErrorKind::PermissionDenied => Kind::NoAccess,
@@ -92,7 +98,7 @@ impl Error {
                 hint.clone()
             }
             Self::UnknownWlm { known, .. } => Some(format!("known are: {}", known.join(", "))),
-            Self::NotStarted(failure) => failure.hint().map(str::to_owned),
+            Self::NotStarted(failure) | Self::Refused(failure) => failure.hint().map(str::to_owned),
             Self::Read { .. } => None,
         }
     }

@@ -10,6 +10,7 @@
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
+//! | [`slurm`] | Slurm: detection, commands, what they print; nothing that acts yet |
 //! | [`localhost`] | no workload manager: ranks on this machine |
 
 pub mod detect;
@@ -19,6 +20,7 @@ pub mod job;
 pub mod launch;
 pub mod launcher;
 pub mod localhost;
+pub mod slurm;
 #[cfg(test)]
 mod skip;
 

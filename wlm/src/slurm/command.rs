@@ -1,0 +1,326 @@
+//! Requests to Slurm as argument vectors. Nothing secret ever stands in one.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use gantry_shared::host_set::fold_hosts;
+use gantry_shared::signal::Signal;
+
+use super::environment::build_export;
+use super::reference::{JobId, Target};
+use crate::launcher::{Part, rewrite};
+use crate::{Error, Result};
+
+/// What turns the user's `srun` into one whose ranks our agents hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Holding<'a> {
+    /// What is put in front of each program: the agent's path on the nodes and its arguments.
+    pub shim: &'a [OsString],
+    /// Names of variables that the tasks must get. Their values are in srun's environment.
+    pub variables: &'a [&'a str],
+    /// Run on the node after each task has ended: one path without arguments, as srun takes no more.
+    pub task_epilog: Option<&'a Path>,
+    /// Where on the nodes srun itself is to put the shim's program, when no path of it is shared. The file stays there: who asks for it removes
+    /// it.
+    pub bcast: Option<&'a Path>,
+}
+
+/// The arguments of an srun with held ranks, and what was taken over from the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The arguments, without `srun`.
+    pub args: Vec<OsString>,
+    /// The task epilog that the user gave, by option or SLURM_TASK_EPILOG. Ours has to run it.
+    pub user_epilog: Option<OsString>,
+}
+
+/// The arguments of the user's srun with `holding` put into each part. `environment` is what srun will get.
+///
+/// # Errors
+/// The user has srun put the program on the nodes (`--bcast`), which would put ours there. Parts with different task epilogs. A list of variables
+/// that is no text.
+pub fn build_held(
+    args: &[OsString],
+    parts: &[Part],
+    holding: &Holding<'_>,
+    environment: &[(OsString, OsString)],
+) -> Result<Held> {
+    let variable =
+        |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str());
+    let [first, ..] = parts else { return Err(Error::invalid("nothing to launch: no part")) };
+    let epilog_of = |part: &'_ Part| {
+        part.value("task-epilog").or_else(|| variable("SLURM_TASK_EPILOG")).map(OsStr::to_owned)
+    };
+    let user_epilog = epilog_of(first);
+    for part in parts {
+        if part.value("bcast").is_some() || variable("SLURM_BCAST").is_some() {
+            return Err(Error::invalid_with(
+                "--bcast would put gantry's program on the nodes instead of yours",
+                "leave it out where the program's path is shared; else put it there with sbcast first",
+            ));
+        }
+        if holding.task_epilog.is_some() && epilog_of(part) != user_epilog {
+            return Err(Error::invalid_with(
+                "the parts have different task epilogs, and gantry can run one after its own",
+                "give all parts the same --task-epilog",
+            ));
+        }
+    }
+    let exported = variable("SRUN_EXPORT_ENV").or_else(|| variable("SLURM_EXPORT_ENV"));
+    let exports = parts.iter().map(|part| export_of(part.value("export").or(exported), holding.variables));
+    let exports = exports.collect::<Result<Vec<_>>>()?;
+    let options = |index: usize| {
+        let export = exports.get(index).cloned().flatten();
+        let epilog = holding.task_epilog.map(|path| option("--task-epilog=", path));
+        let bcast = holding.bcast.map(|path| option("--bcast=", path));
+        [export, epilog, bcast].into_iter().flatten().collect()
+    };
+    let dialect = crate::launcher::Launcher::Srun.dialect();
+    Ok(Held { args: rewrite(dialect, args, parts, options, holding.shim), user_epilog })
+}
+
+/// The `--export` that a part needs beside its own, if it does.
+fn export_of(current: Option<&OsStr>, variables: &[&str]) -> Result<Option<OsString>> {
+    let bad = || Error::invalid("the list of --export is no text");
+    let current = current.map(|list| list.to_str().ok_or_else(bad)).transpose()?;
+    Ok(build_export(current, variables).map(|list| format!("--export={list}").into()))
+}
+
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(path);
+    option
+}
+
+/// A step of our own beside what runs in a job: one agent on each of some of its nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentStep<'a> {
+    /// The job; of a heterogeneous job the leader, whose number alone srun takes.
+    pub job: JobId,
+    /// The nodes: one group, or one for each component of a heterogeneous job that has some.
+    pub groups: &'a [AgentGroup<'a>],
+    /// The agent's absolute path on the nodes (nothing is looked up in PATH) and its arguments.
+    pub agent: &'a [OsString],
+    /// Names of variables that the agents must get; nothing else goes there.
+    pub variables: &'a [&'a str],
+    /// As in [`Holding`].
+    pub bcast: Option<&'a Path>,
+}
+
+/// Nodes of one component of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentGroup<'a> {
+    /// Which component; none in a job that has no components.
+    pub component: Option<u32>,
+    /// The nodes, by their names in Slurm.
+    pub hosts: &'a [String],
+}
+
+/// `srun` with arguments that start agents in a step which waits for no CPU, memory or device, and keeps none from others: tried in an
+/// allocation whose step has all of them, and with a step started after it that wants all. Its standard input goes to every agent, but with
+/// several groups only to those of one: there a variable has to carry what they must know.
+/// The environment is to be cleared of what [`is_for_srun`](super::is_for_srun) names.
+pub fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
+    let mut command = words(&["srun"]);
+    for (index, group) in step.groups.iter().enumerate() {
+        if index > 0 {
+            command.push(":".into());
+        }
+        command.extend(agent_options(step, group));
+        command.push("--".into());
+        command.extend_from_slice(step.agent);
+    }
+    command
+}
+
+fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> {
+    let count = group.hosts.len();
+    let export = build_export(Some("NONE"), step.variables).filter(|list| !list.is_empty());
+    let mut options = words(&[
+        "--quiet",
+        &format!("--jobid={}", step.job),
+        // Without it the step waits until CPUs and memory of the job are free.
+        "--overlap",
+        "--mem=0",
+        "--gres=none",
+        "--mpi=none",
+        // With binding an agent would share one core with one rank.
+        "--cpu-bind=none",
+        // One a node is not enough to say: without these two srun took one node only.
+        &format!("--nodes={count}"),
+        &format!("--ntasks={count}"),
+        "--ntasks-per-node=1",
+        &format!("--nodelist={}", fold_hosts(group.hosts)),
+        // One lost agent is told by its link, and must not end the others.
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--quit-on-interrupt",
+        "--input=all",
+        "--unbuffered",
+        &format!("--export={}", export.as_deref().unwrap_or("NONE")),
+    ]);
+    options.extend(group.component.map(|component| format!("--het-group={component}").into()));
+    options.extend(step.bcast.map(|path| option("--bcast=", path)));
+    options
+}
+
+/// `scancel` that sends a signal to every task of a step, or of all steps of a job. It says nothing and succeeds when there is no such step;
+/// the batch script and tasks' children are left alone.
+pub fn build_signal(target: &Target, signal: Signal) -> Vec<OsString> {
+    words(&["scancel", &format!("--signal={}", signal.number()), &target.to_string()])
+}
+
+/// `squeue` that prints jobs as JSON. Version 22.05 prints all jobs whatever is asked for: the answer has to be searched.
+pub fn build_jobs(job: JobId) -> Vec<OsString> {
+    words(&["squeue", "--json", &format!("--jobs={job}")])
+}
+
+/// `scontrol` that prints a step, or all steps of a job, one a line. As JSON only newer versions can.
+pub fn build_step(target: &Target) -> Vec<OsString> {
+    words(&["scontrol", "--oneliner", "show", "step", &target.to_string()])
+}
+
+/// `sattach` that prints which tasks of a step are on which node. Attaches to nothing.
+pub fn build_layout(step: &Target) -> Vec<OsString> {
+    words(&["sattach", "--layout", &step.to_string()])
+}
+
+/// `scontrol` that prints the processes of a step on the node on which it runs.
+pub fn build_pids(step: &Target) -> Vec<OsString> {
+    words(&["scontrol", "listpids", &step.to_string()])
+}
+
+/// `sacct` that prints how a job ended, when `squeue` has forgotten it. Needs accounting.
+pub fn build_sacct(job: JobId) -> Vec<OsString> {
+    words(&[
+        "sacct",
+        "--noheader",
+        "--parsable2",
+        "--format=JobIDRaw,State,ExitCode,NodeList",
+        &format!("--jobs={job}"),
+    ])
+}
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launcher::{Launcher, locate};
+
+    fn split(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn join(words: &[OsString]) -> String {
+        words.join(" ".as_ref()).into_string().unwrap()
+    }
+
+    /// The rewritten arguments, a blank, `+`, the user's epilog; or the error.
+    fn check_held(args: &str, environment: &str, epilog: bool, expected: std::result::Result<&str, &str>) {
+        let args = split(args);
+        let environment: Vec<(OsString, OsString)> = environment
+            .split_whitespace()
+            .filter_map(|entry| entry.split_once('='))
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        let parts = locate(Launcher::Srun.dialect(), &args, &environment).unwrap();
+        let shim = split("/g/agent hold --");
+        let holding = Holding {
+            shim: &shim,
+            variables: &["T"],
+            task_epilog: epilog.then_some(Path::new("/g/agent")),
+            bcast: None,
+        };
+        let found = build_held(&args, &parts, &holding, &environment)
+            .map(|held| match held.user_epilog {
+                Some(epilog) => format!("{} + {}", join(&held.args), epilog.to_str().unwrap()),
+                None => join(&held.args),
+            })
+            .map_err(|error| error.to_string());
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{args:?}");
+    }
+
+    #[test]
+    fn held_ranks_get_their_variables_whatever_is_exported() {
+        check_held("-n2 a b", "", false, Ok("-n2 /g/agent hold -- a b"));
+        check_held("--export=ALL,X=1 a", "", false, Ok("--export=ALL,X=1 /g/agent hold -- a"));
+        check_held("--export=NONE a", "", false, Ok("--export=NONE --export=T /g/agent hold -- a"));
+        check_held("--export X a", "", false, Ok("--export X --export=X,T /g/agent hold -- a"));
+        check_held("a", "SLURM_EXPORT_ENV=NONE", false, Ok("--export=T /g/agent hold -- a"));
+        check_held("a", "SLURM_EXPORT_ENV=X SRUN_EXPORT_ENV=ALL", false, Ok("/g/agent hold -- a"));
+        check_held("--export=ALL a", "SLURM_EXPORT_ENV=NONE", false, Ok("--export=ALL /g/agent hold -- a"));
+        check_held(
+            "--export=A a : -n2 -- b",
+            "",
+            false,
+            Ok("--export=A --export=A,T /g/agent hold -- a : -n2 -- /g/agent hold -- b"),
+        );
+    }
+
+    #[test]
+    fn the_users_task_epilog_is_taken_over() {
+        check_held("a", "", true, Ok("--task-epilog=/g/agent /g/agent hold -- a"));
+        check_held(
+            "--task-epilog=/e a",
+            "SLURM_TASK_EPILOG=/v",
+            true,
+            Ok("--task-epilog=/e --task-epilog=/g/agent /g/agent hold -- a + /e"),
+        );
+        check_held("a", "SLURM_TASK_EPILOG=/v", true, Ok("--task-epilog=/g/agent /g/agent hold -- a + /v"));
+        check_held(
+            "--task-epilog=/e a : b",
+            "",
+            true,
+            Err("the parts have different task epilogs, and gantry can run one after its own"),
+        );
+    }
+
+    #[test]
+    fn the_users_bcast_cannot_be_kept() {
+        let error = "--bcast would put gantry's program on the nodes instead of yours";
+        check_held("--bcast=/tmp/x a", "", false, Err(error));
+        check_held("a", "SLURM_BCAST=/tmp/x", false, Err(error));
+    }
+
+    #[test]
+    fn an_agents_step_says_all_that_srun_would_guess() {
+        let hosts = ["n01".to_owned(), "n02".to_owned()];
+        let agent = split("/g/agent serve");
+        let groups = [AgentGroup { component: None, hosts: &hosts }];
+        let step =
+            AgentStep { job: JobId(7), groups: &groups, agent: &agent, variables: &["T"], bcast: None };
+        let always = "--quiet --jobid=7 --overlap --mem=0 --gres=none --mpi=none --cpu-bind=none";
+        let rest = "--kill-on-bad-exit=0 --wait=0 --quit-on-interrupt --input=all --unbuffered";
+        let two = format!("{always} --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n[01-02] {rest}");
+        let one = format!("{always} --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n02 {rest}");
+        let check =
+            |step: &AgentStep<'_>, expected: String| assert_eq!(join(&build_agent_step(step)), expected);
+        check(&step, format!("srun {two} --export=T -- /g/agent serve"));
+        let bare = AgentStep { variables: &[], bcast: Some(Path::new("/tmp/a")), ..step };
+        check(&bare, format!("srun {two} --export=NONE --bcast=/tmp/a -- /g/agent serve"));
+        let groups = [
+            AgentGroup { component: Some(0), hosts: &hosts },
+            AgentGroup { component: Some(2), hosts: &hosts[1..] },
+        ];
+        check(
+            &AgentStep { groups: &groups, ..step },
+            format!(
+                "srun {two} --export=T --het-group=0 -- /g/agent serve : {one} --export=T --het-group=2 -- /g/agent serve"
+            ),
+        );
+    }
+
+    #[test]
+    fn small_commands() {
+        let step: Target = "7.0".parse().unwrap();
+        assert_eq!(join(&build_signal(&step, Signal::CONT)), "scancel --signal=18 7.0");
+        assert_eq!(join(&build_jobs(JobId(7))), "squeue --json --jobs=7");
+        assert_eq!(join(&build_step(&step)), "scontrol --oneliner show step 7.0");
+        assert_eq!(join(&build_layout(&step)), "sattach --layout 7.0");
+        assert_eq!(join(&build_pids(&step)), "scontrol listpids 7.0");
+        assert!(join(&build_sacct(JobId(7))).ends_with("--jobs=7"));
+    }
+}

@@ -1,0 +1,105 @@
+//! What srun reads from its environment, and which of its variables reach the tasks.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Variables that say where the cluster is and who asks; without them a command may reach another controller or none.
+const KEPT: [&str; 6] = [
+    "SLURM_CLUSTERS",
+    "SLURM_CONF",
+    "SLURM_CONF_SERVER",
+    "SLURM_JWT",
+    "SLURM_WORKING_CLUSTER",
+    "SLURM_SACK_SOCKET",
+];
+
+/// Whether a variable is to be taken out of the environment of an `srun` of ours that starts agents in somebody's job.
+///
+/// srun takes about eighty variables for options, and `salloc`, `sbatch` and an outer `srun` set many of them for the user's own launches. Of
+/// those tried with an overlapping step, SLURM_CPU_BIND, SLURM_EXCLUSIVE, SLURM_HET_SIZE, SLURM_JOB_NODELIST and SLURM_SRUN_MULTI made it fail,
+/// SLURM_TASK_PROLOG, SLURM_REMOTE_CWD, SLURM_STDOUTMODE and SLURM_LABELIO changed what the agents do or print. New ones come with each release,
+/// so all go but those that say where the cluster is. The variables of process managers go too: agents are no ranks.
+pub fn is_for_srun(name: &OsStr) -> bool {
+    const PREFIXES: [&[u8]; 10] = [
+        b"SLURM_", b"SLURMD_", b"SRUN_", b"SALLOC_", b"SBATCH_", b"SPANK_", b"PMI_", b"PMI2_", b"PMIX_",
+        b"OMPI_",
+    ];
+    let bytes = name.as_bytes();
+    !KEPT.iter().any(|kept| kept.as_bytes() == bytes)
+        && PREFIXES.iter().any(|prefix| bytes.starts_with(prefix))
+}
+
+/// The value that `--export` must have so that the variables `names` reach the tasks beside what `current` says (the user's `--export`, else
+/// SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables go, nothing has to be said. Only names are written, never values.
+///
+/// srun reads the list up to the first `NONE`; `ALL` anywhere before it means everything. SLURM_* variables always go.
+pub fn build_export(current: Option<&str>, names: &[&str]) -> Option<String> {
+    let current = current?;
+    let mut kept: Vec<&str> = Vec::new();
+    for token in split_export(current) {
+        if token.eq_ignore_ascii_case("ALL") {
+            return None;
+        }
+        if token.eq_ignore_ascii_case("NONE") {
+            break;
+        }
+        if !token.is_empty() {
+            kept.push(token);
+        }
+    }
+    kept.extend_from_slice(names);
+    Some(kept.join(","))
+}
+
+/// The tokens between commas that stand outside quotes, quotes being left where they are.
+fn split_export(text: &str) -> Vec<&str> {
+    let (mut single, mut double, mut start) = (false, false, 0);
+    let mut tokens = Vec::new();
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'\'' => single = !single,
+            b'"' => double = !double,
+            b',' if !single && !double => {
+                tokens.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    tokens.push(&text[start..]);
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(current: Option<&str>, expected: Option<&str>) {
+        assert_eq!(build_export(current, &["T", "U"]).as_deref(), expected, "{current:?}");
+    }
+
+    #[test]
+    fn our_variables_reach_the_tasks_whatever_the_user_exports() {
+        check(None, None);
+        check(Some("ALL"), None);
+        check(Some("A=1,all"), None);
+        check(Some("NONE"), Some("T,U"));
+        check(Some("none,A"), Some("T,U"));
+        check(Some("A,NONE,ALL"), Some("A,T,U"));
+        check(Some("NIL"), Some("NIL,T,U"));
+        check(Some("A,B=2"), Some("A,B=2,T,U"));
+        check(Some("A='x,ALL',B"), Some("A='x,ALL',B,T,U"));
+        check(Some(""), Some("T,U"));
+    }
+
+    #[test]
+    fn what_an_srun_of_ours_must_not_see() {
+        let gone = |name: &str| is_for_srun(name.as_ref());
+        assert!(
+            ["SLURM_NTASKS", "SLURM_CPU_BIND", "SRUN_CPUS_PER_TASK", "PMI_RANK", "SLURM_JOB_ID"]
+                .into_iter()
+                .all(gone)
+        );
+        assert!(!["SLURM_CONF", "SLURM_JWT", "PATH", "HOME", "GANTRY_X"].into_iter().any(gone));
+    }
+}

@@ -1,0 +1,27 @@
+//! Slurm: what of it needs no cluster. How it is detected, the commands to run, and what they print.
+//!
+//! Facts were measured with Slurm 22.05.8; what the tests read are recordings of it. Sources: the manual pages of srun, squeue, scontrol, sattach,
+//! sacct and scancel, and the JSON of `squeue` in versions 22.05 to 24.11.
+
+mod command;
+mod detect;
+mod environment;
+mod parse;
+mod reference;
+mod words;
+
+pub use command::{
+    AgentGroup, AgentStep, Held, Holding, build_agent_step, build_held, build_jobs, build_layout, build_pids,
+    build_sacct, build_signal, build_step,
+};
+pub use detect::detect;
+pub use environment::{build_export, is_for_srun};
+pub use parse::{
+    Job, JobPhase, NodeTasks, StepInfo, TaskPid, Version, parse_jobs, parse_layout, parse_pids, parse_sacct,
+    parse_steps, parse_version,
+};
+pub use reference::{JobId, JobName, StepName, Target};
+pub use words::{TaskEnd, parse_failure, parse_task_ends};
+
+#[cfg(test)]
+mod recorded;

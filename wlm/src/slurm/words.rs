@@ -1,0 +1,258 @@
+//! What srun and its kin say when something fails, sorted by what the user can do about it. Their own words are quoted, never replaced.
+
+use gantry_shared::error::{Failure, Kind};
+
+/// The most lines that are quoted.
+const MAX_LINES: usize = 6;
+
+/// The most characters of a command that are quoted.
+const MAX_COMMAND_CHARS: usize = 400;
+
+/// Words that stand in one line and name a cause, the kind of it, and what to do. The first row that fits counts.
+const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
+    (
+        &["Unable to contact slurm controller"],
+        Kind::TimedOut,
+        Some(
+            "see with 'scontrol ping' whether the controller answers, and whether SLURM_CONF names the right cluster",
+        ),
+    ),
+    (
+        &["Could not establish a configuration source"],
+        Kind::NotFound,
+        Some("set SLURM_CONF, or see whether this machine is part of a cluster"),
+    ),
+    (&["cannot stat file"], Kind::NotFound, Some("SLURM_CONF names a file that is not there")),
+    (
+        &["Job not heterogeneous job leader"],
+        Kind::Invalid,
+        Some("name the whole job: its first component's number"),
+    ),
+    (&["has expired"], Kind::Gone, Some("the job has ended: launch in another")),
+    (
+        &["Expired or invalid job"],
+        Kind::Gone,
+        Some("SLURM_JOB_ID or --jobid names a job that has ended or never was: unset it or allocate anew"),
+    ),
+    (&["already completing or completed"], Kind::Gone, None),
+    (&["Job has been cancelled"], Kind::Gone, None),
+    (&["CANCELLED AT"], Kind::Gone, None),
+    (&["Invalid job id specified"], Kind::NotFound, Some("see with 'squeue --me' which jobs there are")),
+    (&["StepId=", "does not exist"], Kind::NotFound, None),
+    (&["Job step ", "not found"], Kind::NotFound, None),
+    (&["Job is pending execution"], Kind::NotFound, Some("the job has no nodes yet: wait until it runs")),
+    (&["nvalid partition"], Kind::Invalid, Some("see with 'sinfo --summarize' which partitions there are")),
+    (&["Invalid node name"], Kind::Invalid, Some("see with 'sinfo --Node' which nodes there are")),
+    (
+        &["Invalid account"],
+        Kind::NoAccess,
+        Some("see with 'sacctmgr show associations user=$USER' which accounts are yours"),
+    ),
+    (&["Invalid qos"], Kind::NoAccess, None),
+    (&["User not in group"], Kind::NoAccess, None),
+    (&["Access/permission denied"], Kind::NoAccess, None),
+    (
+        &["violates accounting/QOS policy"],
+        Kind::NoAccess,
+        Some("ask for less, or for another partition or QOS"),
+    ),
+    (&["Memory specification can not be satisfied"], Kind::Invalid, Some("ask for less memory")),
+    (
+        &["Requested node configuration is not available"],
+        Kind::Invalid,
+        Some(
+            "no node, or none of this job, has what is asked for: see with 'sinfo --Node --long', inside a job with 'scontrol show job'",
+        ),
+    ),
+    (
+        &["More processors requested than permitted"],
+        Kind::Invalid,
+        Some("ask for fewer tasks, or for a larger allocation"),
+    ),
+    (&["Only allocated"], Kind::Invalid, Some("ask for fewer nodes, or for a larger allocation")),
+    (&["Invalid feature"], Kind::Invalid, Some("see with 'sinfo --format=%f' which features there are")),
+    (
+        &["generic resource (gres)"],
+        Kind::Invalid,
+        Some("see with 'sinfo --format=%G' which devices there are"),
+    ),
+    (&["Invalid MPI type"], Kind::Invalid, Some("see with 'srun --mpi=list' which there are")),
+    (&["Job dependency problem"], Kind::Invalid, None),
+    (&["unrecognized option '--json'"], Kind::Unsupported, None),
+    (&["unrecognized option"], Kind::Invalid, Some("see 'srun --help'")),
+    (&["invalid option"], Kind::Invalid, Some("see 'srun --help'")),
+    (&["is ambiguous"], Kind::Invalid, Some("write the option's whole name")),
+    (
+        &["No directives to start application"],
+        Kind::Invalid,
+        Some("say with --het-group for which components of the job it is"),
+    ),
+    (&["Invalid numeric value"], Kind::Invalid, None),
+    (&["No command given to execute"], Kind::Invalid, Some("write a program behind the options")),
+    (&["onfiguration file"], Kind::Invalid, None),
+    (&["Failed to broadcast"], Kind::LauncherFailed, Some("the folder must be there on every node")),
+    (&["accounting storage is disabled"], Kind::Unsupported, Some("this cluster keeps no accounting")),
+    (
+        &["execve(): ", "Permission denied"],
+        Kind::NoAccess,
+        Some("the program must be executable on every node"),
+    ),
+    (&["execve(): "], Kind::NotFound, Some("the program must be there, under that name, on every node")),
+    (
+        &["couldn't chdir"],
+        Kind::NotFound,
+        Some("the directory must be there on every node, or name another with --chdir"),
+    ),
+];
+
+/// The failure that a command's end means, with the command, its status and its own last words. `stderr` may hold the tasks' own lines too.
+pub fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
+    let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
+    let slurms: Vec<&str> = all.iter().copied().filter(|line| is_slurms(line)).collect();
+    // What the tasks say of files that are not found is no reason of Slurm's.
+    let said = if slurms.is_empty() { all } else { slurms };
+    let fits = |words: &[&str]| {
+        said.iter().any(|line| is_slurms(line) && words.iter().all(|word| line.contains(word)))
+    };
+    let cause = CAUSES.iter().find(|(words, _, _)| fits(words));
+    let program = command.first().map_or("the command", String::as_str);
+    let last = said.len().saturating_sub(MAX_LINES);
+    let words = match said[last..] {
+        [] => "it said nothing".to_owned(),
+        ref lines => lines.join("; "),
+    };
+    let line = shortened(&command.join(" "));
+    let message = format!("{program} ended with {status}: {words} (command: {line})");
+    let kind = cause.map_or(Kind::LauncherFailed, |(_, kind, _)| *kind);
+    match cause.and_then(|(_, _, hint)| *hint) {
+        Some(hint) => Failure::new(kind, message).with_hint(hint),
+        None => Failure::new(kind, message),
+    }
+}
+
+/// Whether Slurm and not a task has written a line; with `--label` a task's number stands before it.
+fn is_slurms(line: &str) -> bool {
+    const WRITERS: [&str; 9] = [
+        "srun: ",
+        "slurmstepd",
+        "sattach: ",
+        "scancel: ",
+        "scontrol: ",
+        "squeue: ",
+        "slurm_",
+        "Slurm ",
+        "Job step ",
+    ];
+    let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':' || c == ' ');
+    WRITERS.iter().any(|writer| line.starts_with(writer)) || line.starts_with("StepId=")
+}
+
+/// Lines that say nothing about a failure.
+fn is_noise(line: &str) -> bool {
+    line.is_empty()
+        || line.starts_with("Try \"")
+        || line.contains("lacks support for cpu binding")
+        || line.contains("queued and waiting for resources")
+        || line.contains("has been allocated resources")
+}
+
+fn shortened(command: &str) -> String {
+    match command.char_indices().nth(MAX_COMMAND_CHARS) {
+        Some((end, _)) => format!("{}...", &command[..end]),
+        None => command.to_owned(),
+    }
+}
+
+/// What srun says of tasks that did not end well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskEnd {
+    /// The node.
+    pub host: String,
+    /// The tasks, as srun lists them: `0-2,5`.
+    pub tasks: String,
+    /// `Exited with exit code 3`, `Killed`, `Segmentation fault`, in srun's words.
+    pub how: String,
+    /// The exit code, if they exited.
+    pub exit_code: Option<u8>,
+}
+
+/// The lines of srun's standard error about tasks that did not exit with 0: `srun: error: n1: tasks 0-2: Exited with exit code 3`. Tasks that did
+/// are not told at all.
+pub fn parse_task_ends(stderr: &str) -> Vec<TaskEnd> {
+    stderr.lines().filter_map(parse_task_end).collect()
+}
+
+fn parse_task_end(line: &str) -> Option<TaskEnd> {
+    let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
+    let (tasks, how) = rest.trim_start_matches('s').trim_start().split_once(": ")?;
+    let is_list =
+        !tasks.is_empty() && tasks.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b','));
+    let exit_code = how.strip_prefix("Exited with exit code ").and_then(|code| code.trim().parse().ok());
+    is_list.then(|| TaskEnd {
+        host: host.to_owned(),
+        tasks: tasks.to_owned(),
+        how: how.trim_end().to_owned(),
+        exit_code,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(program: &str, status: &str, stderr: &str, kind: Kind, message: &str) {
+        let command: Vec<String> = program.split_whitespace().map(str::to_owned).collect();
+        let failure = parse_failure(&command, status, stderr);
+        assert_eq!((failure.kind(), failure.message()), (kind, message), "{stderr}");
+    }
+
+    #[test]
+    fn an_unknown_failure_keeps_the_words() {
+        check(
+            "srun a",
+            "exit code 1",
+            "srun: error: the moon is full\n",
+            Kind::LauncherFailed,
+            "srun ended with exit code 1: srun: error: the moon is full (command: srun a)",
+        );
+        check(
+            "",
+            "signal 9",
+            "",
+            Kind::LauncherFailed,
+            "the command ended with signal 9: it said nothing (command: )",
+        );
+        let long = format!("srun {}", "x".repeat(MAX_COMMAND_CHARS + 100));
+        let shortened = format!(
+            "srun ended with 1: it said nothing (command: srun {}...)",
+            "x".repeat(MAX_COMMAND_CHARS - 5)
+        );
+        check(&long, "1", "", Kind::LauncherFailed, &shortened);
+    }
+
+    #[test]
+    fn what_a_task_says_is_no_cause() {
+        check(
+            "srun a",
+            "exit code 7",
+            "a: Invalid qos\nsrun: error: n1: task 0: Exited with exit code 7\n",
+            Kind::LauncherFailed,
+            "srun ended with exit code 7: srun: error: n1: task 0: Exited with exit code 7 (command: srun a)",
+        );
+        check(
+            "srun -l /x",
+            "exit code 13",
+            "0: slurmstepd-n1: error: execve(): /x: Permission denied\n",
+            Kind::NoAccess,
+            "srun ended with exit code 13: 0: slurmstepd-n1: error: execve(): /x: Permission denied (command: srun -l /x)",
+        );
+    }
+
+    #[test]
+    fn only_the_last_lines_are_quoted() {
+        let stderr: String = (0..20).map(|line| format!("srun: {line}\n")).collect();
+        let message =
+            "srun ended with 1: srun: 14; srun: 15; srun: 16; srun: 17; srun: 18; srun: 19 (command: srun)";
+        check("srun", "1", &stderr, Kind::LauncherFailed, message);
+    }
+}
