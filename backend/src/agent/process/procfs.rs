@@ -303,7 +303,7 @@ mod tests {
     fn descendants_are_found_at_every_depth() {
         let parents = [(1, 0), (5, 1), (9, 5), (3, 9), (4, 5), (8, 1)];
         assert_eq!(descendants_in(&parents, 5), [9, 4, 3]);
-        assert_eq!(descendants_in(&parents, 8), []);
+        assert_eq!(descendants_in(&parents, 8), Vec::<i32>::new());
         assert_eq!(descendants_in(&[(2, 3), (3, 2)], 2), [3]);
     }
 
