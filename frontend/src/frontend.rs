@@ -22,6 +22,9 @@ pub struct Config {
     pub stage_base: Option<PathBuf>,
     /// Most children of one agent in the tree. Default: [`DEFAULT_RADIX`].
     pub radix: u32,
+    /// To how many others a node passes on a stream of bulk data, at most. Default: [`DEFAULT_BULK_RADIX`]. 0: bulk data takes the way of orders, for
+    /// nodes that cannot reach each other.
+    pub bulk_radix: u32,
     /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
     /// Whether other commands of this user reach the apps through a control socket. Default: yes.
@@ -31,9 +34,20 @@ pub struct Config {
 /// Most children of one agent, unless chosen otherwise: wide, because orders and answers are small.
 pub const DEFAULT_RADIX: u32 = 64;
 
+/// To how many others a node passes bulk data on, unless chosen otherwise: few, because they share its bandwidth. Two costs half of it, and
+/// has ten thousand nodes within thirteen links of the first.
+pub const DEFAULT_BULK_RADIX: u32 = 2;
+
 impl Default for Config {
     fn default() -> Self {
-        Self { wlm: None, stage_base: None, radix: DEFAULT_RADIX, runtime_dir: None, control: true }
+        Self {
+            wlm: None,
+            stage_base: None,
+            radix: DEFAULT_RADIX,
+            bulk_radix: DEFAULT_BULK_RADIX,
+            runtime_dir: None,
+            control: true,
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::NodeId;
-use gantry_shared::wire::message::{Answer, Order, To};
-use tokio::io::{AsyncReadExt, repeat};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::{Answer, BulkOrder, Order, To};
+use tokio::io::{AsyncRead, AsyncReadExt, repeat};
 use tokio::time::Instant;
 
 use crate::app::AppHandle;
@@ -32,7 +33,34 @@ pub async fn ping(app: &AppHandle, deadline: Duration) -> Result<usize> {
 /// As [`ping`]; [`Error::Protocol`] when a node received other bytes than were sent.
 pub async fn broadcast(app: &AppHandle, bytes: u64, deadline: Duration) -> Result<()> {
     let source = repeat(0x67).take(bytes);
-    let answers = app.core.overlay.broadcast_bulk(To::All, source, Instant::now() + deadline).await?;
+    let all = app.core.overlay.reachable();
+    broadcast_to(app, all, bytes, source, Instant::now() + deadline).await
+}
+
+/// As [`broadcast`], to those nodes only whose numbers are given.
+///
+/// # Errors
+/// As [`broadcast`].
+pub async fn broadcast_some(
+    app: &AppHandle,
+    nodes: impl IntoIterator<Item = u32>,
+    bytes: u64,
+    deadline: Duration,
+) -> Result<()> {
+    let nodes: NodeSet = nodes.into_iter().map(NodeId).collect();
+    let source = repeat(0x67).take(bytes);
+    broadcast_to(app, nodes, bytes, source, Instant::now() + deadline).await
+}
+
+async fn broadcast_to(
+    app: &AppHandle,
+    nodes: NodeSet,
+    bytes: u64,
+    source: impl AsyncRead + Unpin,
+    deadline: Instant,
+) -> Result<()> {
+    let sink = |stream| Order::Sink { stream };
+    let answers = app.core.overlay.send_bulk(nodes, sink, source, |_| {}, deadline).await?;
     let mut first = None;
     for (node, answer) in answers {
         let answer = answer.map_err(|failure| refused(app, node, failure))?;
@@ -44,6 +72,22 @@ pub async fn broadcast(app: &AppHandle, bytes: u64, deadline: Duration) -> Resul
         }
     }
     Ok(())
+}
+
+/// Bulk data that has gone through each node that can be reached, by node number: bytes that came in, and bytes that went out to other nodes.
+///
+/// # Errors
+/// As [`ping`].
+pub async fn bulk_counts(app: &AppHandle, deadline: Duration) -> Result<Vec<(u64, u64)>> {
+    let (order, deadline) = (Order::Bulk(BulkOrder::Count), Instant::now() + deadline);
+    let answers = app.core.overlay.request(To::All, order, "counting bulk data", deadline).await?;
+    let count = |(node, answer): (NodeId, std::result::Result<Answer, Failure>)| match answer
+        .map_err(|failure| refused(app, node, failure))?
+    {
+        Answer::Bulk(count) => Ok((count.received, count.sent)),
+        other => Err(Error::Protocol(format!("node {node} counted nothing but said {other:?}"))),
+    };
+    answers.into_iter().map(count).collect()
 }
 
 fn refused(app: &AppHandle, node: NodeId, failure: Failure) -> Error {

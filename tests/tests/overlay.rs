@@ -1,17 +1,19 @@
-//! A deep tree of real agents on one machine: 64 nodes, no more than two children each, so six links from end to end.
+//! Trees of 64 real agents on one machine: a deep one, where nobody has more than two children, so six links from end to end; and a wide one, where
+//! all are the frontend's own children, and bulk data takes a narrow tree of its own.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
-use gantry_frontend::{App, Config, Event, Frontend, LaunchRequest, OutputTo, measure};
+use gantry_frontend::{App, AppHandle, Config, Event, Frontend, LaunchRequest, OutputTo, measure};
 use gantry_tests::{binaries, eventually, proc, within};
 use nix::sys::signal::Signal;
 
 const SECONDS: Duration = Duration::from_secs(20);
 const NODES: usize = 64;
 
-/// An app of one rank on each of 64 nodes, and every process that belongs to it.
-struct DeepTree {
+/// An app of one rank on each node, and every process that belongs to it.
+struct Nodes {
     app: App,
     /// By node number.
     agents: Vec<i32>,
@@ -20,30 +22,57 @@ struct DeepTree {
     _stage: tempfile::TempDir,
 }
 
-impl DeepTree {
+impl Nodes {
     async fn launch() -> Self {
+        Self::launch_with(NODES, 2, 2).await
+    }
+
+    async fn launch_with(nodes: usize, radix: u32, bulk_radix: u32) -> Self {
         let _built = binaries();
         let stage = tempfile::tempdir().expect("a folder");
         let config = Config {
             wlm: Some("localhost".to_owned()),
-            radix: 2,
+            radix,
+            bulk_radix,
             stage_base: Some(stage.path().to_path_buf()),
             control: false,
             ..Config::default()
         };
+        let count = nodes.to_string();
         let request =
-            LaunchRequest::new(["-N", "64", "-n", "64", "/bin/sleep", "1000"]).output(OutputTo::Null);
+            LaunchRequest::new(["-N", &count, "-n", &count, "/bin/sleep", "1000"]).output(OutputTo::Null);
         let app = Frontend::new(config).launch(request, 3 * SECONDS).await.expect("an app");
         let ranks: Vec<i32> = app.info().ranks.iter().map(|rank| rank.pid.expect("a pid").get()).collect();
         let parent = |pid: &i32| proc::stat(*pid).expect("a process").parent;
         let agents: Vec<i32> = ranks.iter().map(parent).collect();
         let guard = parent(&agents[0]);
-        assert_eq!(agents.iter().collect::<BTreeSet<_>>().len(), NODES);
+        assert_eq!(agents.iter().collect::<BTreeSet<_>>().len(), nodes);
         Self { app, agents, ranks, guard, _stage: stage }
     }
 
     fn everybody(&self) -> Vec<i32> {
         self.agents.iter().chain(&self.ranks).copied().chain([self.guard]).collect()
+    }
+
+    /// Bytes of bulk data that each node has received and sent on.
+    async fn counts(&self) -> Vec<(u64, u64)> {
+        measure::bulk_counts(&self.app, SECONDS).await.expect("counts")
+    }
+
+    /// Bytes that each of those has received that can still be reached.
+    async fn counts_of_rest(&self) -> Vec<u64> {
+        loop {
+            // One may be lost while it is asked.
+            if let Ok(counts) = measure::bulk_counts(&self.app, SECONDS).await {
+                return counts.into_iter().map(|(received, _)| received).collect();
+            }
+        }
+    }
+
+    /// How many descriptors each agent has open.
+    fn descriptors(&self) -> Vec<usize> {
+        let count = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count();
+        self.agents.iter().map(count).collect()
     }
 
     async fn close(self) {
@@ -76,22 +105,102 @@ fn run(body: impl Future<Output = ()> + Send + 'static) {
 
 #[test]
 fn every_node_of_a_deep_tree_answers_and_receives_bulk_data_and_nothing_is_left() {
+    // Over links of its own, and over those of orders.
+    for bulk_radix in [2, 0] {
+        run(async move {
+            const BYTES: u64 = 3_000_001;
+            let tree = Nodes::launch_with(NODES, 2, bulk_radix).await;
+            for _ in 0..10 {
+                assert_eq!(measure::ping(&tree.app, SECONDS).await.unwrap(), NODES);
+            }
+            measure::broadcast(&tree.app, 0, SECONDS).await.unwrap();
+            measure::broadcast(&tree.app, BYTES, 2 * SECONDS).await.unwrap();
+            assert_eq!(tree.app.node_count() as usize, NODES);
+            for (node, (received, sent)) in tree.counts().await.into_iter().enumerate() {
+                let below = [2 * node + 2, 2 * node + 3].iter().filter(|node| **node < NODES).count() as u64;
+                assert_eq!((received, sent), (BYTES, below * BYTES), "node {node}");
+            }
+            tree.close().await;
+        });
+    }
+}
+
+#[test]
+fn bulk_data_takes_a_narrow_tree_of_its_own_and_goes_to_no_others() {
     run(async {
-        let tree = DeepTree::launch().await;
-        for _ in 0..10 {
-            assert_eq!(measure::ping(&tree.app, SECONDS).await.unwrap(), NODES);
+        const BYTES: u64 = 5_000_000;
+        let wide = Nodes::launch_with(NODES, 64, 2).await;
+        let before = wide.descriptors();
+        measure::broadcast(&wide.app, BYTES, 2 * SECONDS).await.unwrap();
+        let first = wide.counts().await;
+        assert!(first.iter().all(|(received, sent)| *received == BYTES && *sent <= 2 * BYTES));
+        let sent: u64 = first.iter().map(|(_, sent)| sent).sum();
+        assert_eq!(sent, (NODES as u64 - 2) * BYTES, "the frontend has sent it to two nodes");
+        let some = BTreeSet::from_iter([3].into_iter().chain(20..31));
+        measure::broadcast_some(&wide.app, some.iter().copied(), BYTES, 2 * SECONDS).await.unwrap();
+        for (node, ((received, sent), (earlier, sent_earlier))) in
+            (0..).zip(wide.counts().await.into_iter().zip(first))
+        {
+            assert_eq!(received - earlier, if some.contains(&node) { BYTES } else { 0 }, "node {node}");
+            assert!(sent - sent_earlier <= if some.contains(&node) { 2 * BYTES } else { 0 }, "node {node}");
         }
-        measure::broadcast(&tree.app, 0, SECONDS).await.unwrap();
-        measure::broadcast(&tree.app, 3_000_001, 2 * SECONDS).await.unwrap();
-        assert_eq!(tree.app.node_count() as usize, NODES);
-        tree.close().await;
+        // Links that were made for a stream go with it.
+        eventually(SECONDS, "the end of all links of streams", || wide.descriptors() == before);
+        wide.close().await;
+    });
+}
+
+#[test]
+fn a_node_that_is_killed_in_the_middle_of_a_stream_costs_that_stream_only() {
+    run(async {
+        let wide = Nodes::launch_with(14, 64, 2).await;
+        let handle = AppHandle::clone(&wide.app);
+        let endless =
+            tokio::spawn(async move { measure::broadcast(&handle, u64::MAX / 2, 6 * SECONDS).await });
+        // Orders pass while the stream flows.
+        while wide.counts().await[0].1 == 0 {}
+        // It feeds two, and those feed four.
+        proc::send(wide.agents[0], Signal::SIGKILL);
+        let mut flowing = wide.counts_of_rest().await;
+        for _ in 0..3 {
+            let later = loop {
+                let now = wide.counts_of_rest().await;
+                if now[0] > flowing[0] {
+                    break now;
+                }
+            };
+            flowing = later;
+        }
+        assert!(!endless.is_finished(), "the other half still receives");
+        endless.abort();
+        assert!(endless.await.unwrap_err().is_cancelled());
+        // What was under way is over everywhere, and the next stream finds its way.
+        measure::broadcast(&wide.app, 3_000_000, 2 * SECONDS).await.unwrap();
+        wide.close().await;
+    });
+}
+
+#[test]
+fn an_agent_needs_little_memory_however_much_passes_through_it() {
+    run(async {
+        const BYTES: u64 = 200_000_000;
+        let chain = Nodes::launch_with(2, 64, 1).await;
+        measure::broadcast(&chain.app, BYTES, 5 * SECONDS).await.unwrap();
+        assert_eq!(chain.counts().await, [(BYTES, BYTES), (BYTES, 0)]);
+        for pid in &chain.agents {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+            let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+            assert!(peak_kib < 32 * 1024, "{peak_kib} KiB");
+        }
+        chain.close().await;
     });
 }
 
 #[test]
 fn a_killed_agent_takes_its_subtree_along_and_nobody_else() {
     run(async {
-        let tree = DeepTree::launch().await;
+        let tree = Nodes::launch().await;
         let mut events = tree.app.events();
         let behind = subtree(4);
         assert_eq!(behind, BTreeSet::from([4, 10, 11, 22, 23, 24, 25, 46, 47, 48, 49, 50, 51, 52, 53]));
@@ -123,7 +232,7 @@ fn a_killed_agent_takes_its_subtree_along_and_nobody_else() {
 #[test]
 fn a_dropped_frontend_leaves_no_agent() {
     run(async {
-        let tree = DeepTree::launch().await;
+        let tree = Nodes::launch().await;
         let everybody = tree.everybody();
         drop(tree.app);
         eventually(SECONDS, "the end of all agents, ranks and the guard", || {

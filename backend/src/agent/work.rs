@@ -247,6 +247,8 @@ impl Agent {
             }
             Order::Ping => Ok(Answer::Done),
             Order::Sink { stream } => return self.bulk.expect(stream, request),
+            // The overlay's own.
+            Order::Bulk(_) => return,
         };
         self.answer(request, answer);
     }

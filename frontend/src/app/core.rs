@@ -290,7 +290,8 @@ impl Core {
                 self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
-            Notice::ChildJoined { .. } => {}
+            // The overlay's own.
+            Notice::ChildJoined { .. } | Notice::BulkStalled { .. } => {}
         }
     }
 }

@@ -124,7 +124,7 @@ impl Frontend {
         let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
-        let listener = Listener::bind(app, secret.clone(), self.config.radix).await?;
+        let listener = Listener::bind(app, secret.clone(), self.config.radix, self.config.bulk_radix).await?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let agent = self.build_agent_command(agent_program.clone(), wlm.name(), app, secret, &listener);
         wlm.start_agents(&AppRef { app, hosts: hosts.clone() }, &agent, &Machine, &guard).await?;

@@ -1,41 +1,30 @@
 //! The way of agents into the tree: each reports to the frontend, is told its place, and dials its parent.
 //!
-//! Anybody can dial. Who does not know the secret, is not expected or says nothing costs one task for a few seconds and
-//! disturbs nobody else.
+//! The door stays open until all of them hang in the tree, and is never opened again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
-use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, accept};
+use gantry_shared::wire::greeting::{Door, Halves};
 use gantry_shared::wire::message::{AgentHello, Dial, Seat};
 use gantry_shared::wire::queue::LinkQueue;
-use gantry_shared::wire::tcp::tune;
 use gantry_shared::wire::tree::Tree;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::link::{self, ARRIVALS, Arrival, News};
-use super::root::Root;
+use super::listener::Shape;
+use super::root::{Nodes, Root};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
 /// Diallers that may be in their handshake at once, beside one for each agent that is expected.
 const STRANGERS: usize = 64;
-/// How long a refused agent is listened to, so that it reads why.
-const REFUSAL_TIME: Duration = Duration::from_secs(1);
-/// After a failed accept (too many open files, usually) others get a moment to close theirs.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-type Halves = (LinkReader, LinkWriter);
 
 /// Agents on their way into the tree.
 #[derive(Debug)]
@@ -43,6 +32,7 @@ pub(super) struct Assembly {
     app: AppId,
     secret: Secret,
     tree: Tree,
+    shape: Shape,
     hosts: Vec<String>,
     /// Node numbers without an agent, by host.
     free: HashMap<String, BTreeSet<NodeId>>,
@@ -50,7 +40,6 @@ pub(super) struct Assembly {
     root: Option<Root>,
     events: Option<mpsc::UnboundedReceiver<OverlayEvent>>,
     arrivals: (mpsc::Sender<Arrival>, mpsc::Receiver<Arrival>),
-    greetings: JoinSet<Option<(Halves, AgentHello)>>,
     tasks: JoinSet<()>,
 }
 
@@ -61,7 +50,7 @@ struct Seated {
 }
 
 impl Assembly {
-    pub(super) fn new(app: AppId, secret: Secret, radix: NonZeroU32, hosts: &[String]) -> Result<Self> {
+    pub(super) fn new(app: AppId, secret: Secret, shape: Shape, hosts: &[String]) -> Result<Self> {
         let nodes = u32::try_from(hosts.len()).map_err(|_| Error::invalid("too many hosts"))?;
         let mut free: HashMap<String, BTreeSet<NodeId>> = HashMap::new();
         for (node, host) in (0..nodes).zip(hosts) {
@@ -70,37 +59,32 @@ impl Assembly {
         Ok(Self {
             app,
             secret,
-            tree: Tree::new(nodes, radix),
+            tree: Tree::new(nodes, shape.radix),
+            shape,
             hosts: hosts.to_vec(),
             free,
             seated: BTreeMap::new(),
             root: None,
             events: None,
             arrivals: mpsc::channel(ARRIVALS),
-            greetings: JoinSet::new(),
             tasks: JoinSet::new(),
         })
     }
 
     /// Waits until all agents hang in the tree.
     pub(super) async fn run(&mut self, listener: TcpListener) -> Result<()> {
+        let mut door = Door::new(listener, self.app, self.secret.clone(), build_refusal);
+        let places = self.hosts.len() + STRANGERS;
         while self.seated.len() < self.hosts.len() {
             tokio::select! {
-                accepted = listener.accept(), if self.greetings.len() < self.hosts.len() + STRANGERS => match accepted {
-                    Ok((stream, _)) => self.greet(stream),
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept an agent");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(greeted) = self.greetings.join_next() => self.take_greeting(greeted.ok().flatten()),
+                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial),
                 Some(arrival) = self.arrivals.1.recv() => self.free_seat(&arrival),
             }
         }
         self.assign()?;
         while self.root.as_ref().is_some_and(|root| !root.find_unjoined().is_empty()) {
             tokio::select! {
-                Some(greeted) = self.greetings.join_next() => self.take_greeting(greeted.ok().flatten()),
+                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial),
                 Some(arrival) = self.arrivals.1.recv() => self.take_arrival(arrival)?,
             }
         }
@@ -129,53 +113,22 @@ impl Assembly {
         }
     }
 
-    /// Handshake and hello, in a task of their own.
-    fn greet(&mut self, stream: TcpStream) {
-        let (app, secret) = (self.app, self.secret.clone());
-        self.greetings.spawn(async move {
-            if let Err(error) = tune(&stream) {
-                tracing::debug!(%error, "cannot tune a link");
-            }
-            let deadline = Instant::now() + HANDSHAKE_DEADLINE;
-            let link = match accept(stream, &secret, app.as_str().as_bytes(), deadline).await {
-                Ok(link) => link,
-                Err(error) => {
-                    tracing::debug!(%error, "a dialler was turned away");
-                    return None;
-                }
-            };
-            let (mut reader, writer) = link.split();
-            match timeout_at(deadline, reader.next()).await {
-                Ok(Ok(Some(Incoming::Frame(body)))) => match frame::decode(&body) {
-                    Ok(Dial::Agent(hello)) => return Some(((reader, writer), hello)),
-                    Ok(Dial::Child { .. }) => {
-                        refuse((reader, writer), "the frontend is nobody's parent here").await
-                    }
-                    Err(error) => refuse((reader, writer), &format!("not understood: {error}")).await,
-                },
-                Ok(Ok(Some(Incoming::Bulk(_)))) => refuse((reader, writer), "bulk data before a hello").await,
-                Ok(Ok(None) | Err(_)) | Err(_) => tracing::debug!("a dialler said no hello"),
-            }
-            None
-        });
-    }
-
-    fn take_greeting(&mut self, greeted: Option<(Halves, AgentHello)>) {
-        let Some((halves, hello)) = greeted else { return };
+    fn take_greeting(&mut self, door: &mut Door, halves: Halves, dial: Dial) {
+        let Dial::Agent(hello) = dial else {
+            return door.refuse(halves, "the frontend is nobody's parent here".to_owned());
+        };
         match self.find_seat(&hello) {
             Ok(node) => {
                 if let Some(free) = self.free.get_mut(&hello.host) {
                     free.remove(&node);
                 }
-                let queue = link::spawn(&mut self.tasks, node, halves, self.arrivals.0.clone());
+                let queue =
+                    link::spawn(&mut self.tasks, node, (halves, self.shape.stall), self.arrivals.0.clone());
                 self.seated.insert(node, Seated { hello, queue });
             }
             Err(reason) => {
                 tracing::warn!(host = hello.host, reason, "an agent was refused");
-                self.greetings.spawn(async move {
-                    refuse(halves, &reason).await;
-                    None
-                });
+                door.refuse(halves, reason);
             }
         }
     }
@@ -206,6 +159,7 @@ impl Assembly {
     /// Tells every agent its place.
     fn assign(&mut self) -> Result<()> {
         let seated = std::mem::take(&mut self.seated);
+        let listen = seated.values().map(|seat| seat.hello.listen.clone()).collect();
         let mut links = BTreeMap::new();
         for (node, seat) in &seated {
             let parent = self.tree.parent(node.0).and_then(|parent| seated.get(&NodeId(parent)));
@@ -226,7 +180,8 @@ impl Assembly {
             }
         }
         let (events, receiver) = mpsc::unbounded_channel();
-        self.root = Some(Root::new(self.tree, self.hosts.clone(), links, events));
+        let nodes = Nodes { tree: self.tree, hosts: self.hosts.clone(), listen };
+        self.root = Some(Root::new(nodes, self.shape, links, events));
         self.events = Some(receiver);
         Ok(())
     }
@@ -256,15 +211,7 @@ impl Assembly {
     }
 }
 
-/// Tells an agent that it is not wanted, and gives it a moment to read it.
-async fn refuse((mut reader, mut writer): Halves, reason: &str) {
-    let refused = async {
-        writer.send(&Seat::Refused(Failure::new(Kind::Invalid, reason)))?;
-        writer.close().await?;
-        while reader.next().await?.is_some() {}
-        Ok::<(), gantry_shared::wire::LinkError>(())
-    };
-    if !matches!(timeout(REFUSAL_TIME, refused).await, Ok(Ok(()))) {
-        tracing::debug!(reason, "a refused agent may not know why");
-    }
+/// An agent that is not wanted is told so instead of its place.
+fn build_refusal(reason: &str) -> Option<Vec<u8>> {
+    frame::encode_body(&Seat::Refused(Failure::new(Kind::Invalid, reason))).ok()
 }

@@ -1,9 +1,13 @@
 //! A link of the root while it is in use: a task that reads and a task that writes.
 
+use std::time::Duration;
+
 use gantry_shared::id::NodeId;
 use gantry_shared::wire::LinkError;
+use gantry_shared::wire::credit::Credit;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter};
+use gantry_shared::wire::greeting::Halves;
+use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Up;
 use gantry_shared::wire::queue::{LinkQueue, WeakLinkQueue};
 use tokio::sync::mpsc;
@@ -33,13 +37,13 @@ pub(super) enum News {
 pub(super) fn spawn(
     tasks: &mut JoinSet<()>,
     node: NodeId,
-    (reader, writer): (LinkReader, LinkWriter),
+    ((reader, writer), stall): (Halves, Duration),
     arrivals: mpsc::Sender<Arrival>,
 ) -> LinkQueue {
-    let (queue, writing) = LinkQueue::start(writer);
-    let refusals = queue.downgrade();
+    let (queue, writing) = LinkQueue::start_with(writer, stall);
+    let (refusals, credit) = (queue.downgrade(), queue.credit());
     tasks.spawn(async move {
-        let news = read(node, reader, &arrivals, &refusals).await;
+        let news = read(node, reader, &arrivals, &refusals, &credit).await;
         // Only when nobody handles arrivals any more.
         drop(arrivals.send(Arrival { node, news }).await);
     });
@@ -56,6 +60,7 @@ async fn read(
     mut reader: LinkReader,
     arrivals: &mpsc::Sender<Arrival>,
     refusals: &WeakLinkQueue,
+    credit: &Credit,
 ) -> News {
     let cut = |reason: String| News::Ended { orderly: false, reason };
     loop {
@@ -68,6 +73,10 @@ async fn read(
                     continue;
                 }
                 Err(error) => format!("not understood: {error}"),
+            },
+            Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
+                Ok(()) => continue,
+                Err(error) => error.to_string(),
             },
             Ok(Some(Incoming::Bulk(_))) => "not understood: bulk data goes downwards only".to_owned(),
             Ok(None) => return News::Ended { orderly: true, reason: "its agent has left".to_owned() },

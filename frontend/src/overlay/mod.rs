@@ -11,6 +11,7 @@ mod assembly;
 mod bulk;
 mod link;
 mod listener;
+mod plan;
 mod requests;
 mod root;
 

@@ -105,6 +105,19 @@ impl Requests {
         slots.into_iter().filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| node).collect()
     }
 
+    /// Gives up a request: what was answered, and who still owed an answer.
+    pub(super) fn take(&mut self, request: RequestId) -> (Settled, Vec<NodeId>) {
+        let (mut settled, mut owed) = (Settled::default(), Vec::new());
+        for (node, slot) in self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default() {
+            match slot {
+                Slot::Answered(reply) => settled.answers.push((node, reply)),
+                Slot::Lost => settled.lost.push(node),
+                Slot::Owed => owed.push(node),
+            }
+        }
+        (settled, owed)
+    }
+
     /// Nobody will answer anything any more.
     pub(super) fn clear(&mut self) {
         self.pending.clear();

@@ -1,9 +1,11 @@
 //! The overlay in use: orders go down, answers and notices come up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
@@ -16,7 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::OverlayEvent;
+use super::bulk::Transfer;
 use super::link::{Arrival, News};
+use super::listener::Shape;
 use super::requests::{Reply, Requests, Settled};
 use crate::app::core::lock;
 use crate::error::{Error, Result};
@@ -125,11 +129,13 @@ impl Overlay {
         &self.inner.secret
     }
 
-    /// The queues of the links by which `to` is reached.
-    pub(super) fn find_links(&self, to: &To) -> Vec<LinkQueue> {
-        let root = lock(&self.inner.root);
-        let wanted = root.find_reachable(to);
-        root.find_links(&wanted).cloned().collect()
+    /// All nodes that can be reached now.
+    pub(crate) fn reachable(&self) -> NodeSet {
+        lock(&self.inner.root).find_reachable(&To::All)
+    }
+
+    pub(super) fn root(&self) -> &Arc<Mutex<Root>> {
+        &self.inner.root
     }
 
     #[cfg(test)]
@@ -153,7 +159,44 @@ pub(super) struct Asked {
     settled: Option<oneshot::Receiver<Settled>>,
 }
 
+/// How far a request came.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Who could not, and why.
+    pub(super) failed: Vec<(NodeId, Failure)>,
+    /// Who was lost.
+    pub(super) lost: Vec<NodeId>,
+    /// Who has not answered.
+    pub(super) missing: Vec<NodeId>,
+}
+
 impl Asked {
+    pub(super) fn new(
+        root: Arc<Mutex<Root>>,
+        request: RequestId,
+        settled: oneshot::Receiver<Settled>,
+    ) -> Self {
+        Self { root, request, settled: Some(settled) }
+    }
+
+    pub(super) fn request(&self) -> RequestId {
+        self.request
+    }
+
+    /// Waits until all have answered or are lost, or until the deadline.
+    pub(super) async fn outcome(mut self, deadline: Instant) -> Result<Outcome> {
+        let (settled, missing) = match self.settled.as_mut() {
+            None => (Settled::default(), Vec::new()),
+            Some(settled) => match timeout_at(deadline, settled).await {
+                Ok(Ok(settled)) => (settled, Vec::new()),
+                Ok(Err(_closed)) => return Err(gone()),
+                Err(_late) => lock(&self.root).requests.take(self.request),
+            },
+        };
+        let failed = settled.answers.into_iter().filter_map(|(node, reply)| Some((node, reply.err()?)));
+        Ok(Outcome { failed: failed.collect(), lost: settled.lost, missing })
+    }
+
     pub(super) async fn settled(
         mut self,
         phase: &'static str,
@@ -187,18 +230,35 @@ fn gone() -> Error {
     Error::Gone { what: "the way to the agents".to_owned() }
 }
 
+/// The nodes of an app.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) tree: Tree,
+    /// Their names, by number.
+    pub(super) hosts: Vec<String>,
+    /// Where their agents listen, by number.
+    pub(super) listen: Vec<Vec<SocketAddr>>,
+}
+
 /// What the root knows. Nothing in here waits.
 #[derive(Debug)]
 pub(super) struct Root {
-    tree: Tree,
+    pub(super) tree: Tree,
     hosts: Vec<String>,
+    /// Where agents listen, by node number.
+    pub(super) listen: Vec<Vec<SocketAddr>>,
+    pub(super) bulk_radix: u32,
+    /// Nodes that could not reach another one with bulk data.
+    pub(super) unlinked: NodeSet,
+    pub(super) transfers: HashMap<u64, Transfer>,
+    pub(super) stall: Duration,
     /// The links of the root's own children.
     links: BTreeMap<NodeId, LinkQueue>,
     /// Nodes that cannot be reached any more.
     away: NodeSet,
     /// Nodes that hang in the tree.
     joined: NodeSet,
-    requests: Requests,
+    pub(super) requests: Requests,
     events: Option<mpsc::UnboundedSender<OverlayEvent>>,
     open: watch::Sender<usize>,
     closing: bool,
@@ -207,14 +267,19 @@ pub(super) struct Root {
 impl Root {
     /// A root whose own children are linked already.
     pub(super) fn new(
-        tree: Tree,
-        hosts: Vec<String>,
+        Nodes { tree, hosts, listen }: Nodes,
+        shape: Shape,
         links: BTreeMap<NodeId, LinkQueue>,
         events: mpsc::UnboundedSender<OverlayEvent>,
     ) -> Self {
         Self {
             tree,
             hosts,
+            listen,
+            bulk_radix: shape.bulk_radix,
+            unlinked: NodeSet::default(),
+            transfers: HashMap::new(),
+            stall: shape.stall,
             joined: links.keys().copied().collect(),
             open: watch::Sender::new(links.len()),
             links,
@@ -229,9 +294,14 @@ impl Root {
     pub(super) fn handle(&mut self, Arrival { node: link, news }: Arrival) {
         match news {
             News::Up(Up::Answers { request, answers }) => {
-                for (node, reply) in answers {
-                    if self.is_behind(link, node) {
-                        self.requests.answer(request, node, reply);
+                let behind = self.find_subtree(link);
+                for (nodes, reply) in answers {
+                    let believed = nodes.intersection(&behind);
+                    if believed != nodes {
+                        tracing::debug!(%link, %nodes, "an agent speaks for nodes that are not behind it");
+                    }
+                    for node in believed.iter() {
+                        self.requests.answer(request, node, reply.clone());
                     }
                 }
             }
@@ -243,10 +313,8 @@ impl Root {
             News::Ended { orderly, reason } => {
                 // An agent that has a parent closed the link on which it had reported. That may be seen late, and is no end of anything.
                 let Some(queue) = self.links.remove(&link) else { return };
-                if orderly {
-                    // The agent waits for our goodbye, so that it knows that its own was read.
-                    queue.close();
-                }
+                // The agent may wait for our goodbye, so that it knows that its own was read; and who feeds it sees that there is an end.
+                queue.close();
                 let behind = self.find_subtree(link);
                 self.lose(&behind, reason, orderly || self.closing);
                 self.open.send_replace(self.links.len());
@@ -283,6 +351,7 @@ impl Root {
                 let below = nodes.intersection(&self.find_subtree(node));
                 self.lose(&below, reason, false);
             }
+            Notice::BulkStalled { stream, fed } => self.bulk_stalled(stream, Some(node), fed),
             notice => self.publish(OverlayEvent::Notice(node, notice)),
         }
     }
@@ -315,7 +384,7 @@ impl Root {
         behind
     }
 
-    fn find_subtree(&self, node: NodeId) -> NodeSet {
+    pub(super) fn find_subtree(&self, node: NodeId) -> NodeSet {
         let mut nodes = NodeSet::default();
         for level in self.tree.subtree(node.0) {
             nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
@@ -339,7 +408,7 @@ impl Root {
         Ok(nodes.clone())
     }
 
-    fn check_reachable(&self, nodes: &NodeSet) -> Result<()> {
+    pub(super) fn check_reachable(&self, nodes: &NodeSet) -> Result<()> {
         if self.closing {
             return Err(gone());
         }
@@ -358,14 +427,21 @@ impl Root {
         nodes.difference(&self.away)
     }
 
-    fn find_links(&self, wanted: &NodeSet) -> impl Iterator<Item = &LinkQueue> {
-        let links = self.links.iter();
-        links.filter(|(node, _)| !self.find_subtree(**node).is_disjoint(wanted)).map(|(_, link)| link)
+    /// From now on these nodes owe an answer to an order that is about to be sent. There is one at least.
+    pub(super) fn open_request(&mut self, wanted: &NodeSet) -> (RequestId, oneshot::Receiver<Settled>) {
+        let request = self.requests.new_id();
+        (request, self.requests.open(request, wanted))
     }
 
-    fn send(&self, wanted: &NodeSet, body: &Arc<[u8]>) {
+    /// The links by which `wanted` are reached.
+    pub(super) fn links_to(&self, wanted: &NodeSet) -> impl Iterator<Item = (NodeId, &LinkQueue)> {
+        let links = self.links.iter().map(|(node, link)| (*node, link));
+        links.filter(|(node, _)| !self.find_subtree(*node).is_disjoint(wanted))
+    }
+
+    pub(super) fn send(&self, wanted: &NodeSet, body: &Arc<[u8]>) {
         if !self.closing {
-            for link in self.find_links(wanted) {
+            for (_, link) in self.links_to(wanted) {
                 link.send(Arc::clone(body));
             }
         }

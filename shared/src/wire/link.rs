@@ -30,6 +30,7 @@
 //!     match incoming {
 //!         Incoming::Frame(body) => { /* decode it, or forward it with `send_body` */ }
 //!         Incoming::Bulk(chunk) => { /* open it, and forward it with `send_bulk` */ }
+//!         Incoming::Credit(places) => { /* so many chunks more may be sent */ }
 //!     }
 //! }
 //! # Ok(())
@@ -111,6 +112,8 @@ pub enum Incoming {
     Frame(Vec<u8>),
     /// A bulk chunk, still sealed: it is not proven to be good before it is opened.
     Bulk(SealedChunk),
+    /// The peer has so many places more for bulk chunks ([`Credit::earn`](super::credit::Credit::earn)).
+    Credit(u32),
 }
 
 /// The reading half of a link.
@@ -167,6 +170,7 @@ impl LinkReader {
                 Taken::Nothing => self.read_more().await?,
                 Taken::Piece => {}
                 Taken::Bulk(chunk) => return Ok(Some(Incoming::Bulk(chunk))),
+                Taken::Credit(places) => return Ok(Some(Incoming::Credit(places))),
                 Taken::Goodbye if self.frames.is_empty() => return Ok(None),
                 Taken::Goodbye => return Err(malformed("the peer said goodbye inside a frame")),
             }
@@ -219,6 +223,10 @@ impl LinkReader {
             Some(Meaning::Refusal) => {
                 Err(LinkError::Refused { phase: Phase::Open, reason: parse_reason(content) })
             }
+            Some(Meaning::Credit) => match content.try_into() {
+                Ok(places) => Ok(Taken::Credit(u32::from_be_bytes(places))),
+                Err(_) => Err(malformed("a credit is no number")),
+            },
             Some(Meaning::Confirm) | None => Err(malformed("a record has no meaning here")),
         }
     }
@@ -229,6 +237,7 @@ enum Taken {
     Nothing,
     Piece,
     Bulk(SealedChunk),
+    Credit(u32),
     Goodbye,
 }
 
@@ -287,6 +296,15 @@ impl LinkWriter {
         self.sealed.extend_from_slice(&header);
         chunk.encode_onto(&mut self.sealed);
         Ok(())
+    }
+
+    /// Adds a credit for bulk chunks to the batch. It may overtake frames that were added before it. Does not wait.
+    ///
+    /// # Errors
+    /// [`LinkError::Failed`].
+    pub fn send_credit(&mut self, places: u32) -> Result<(), LinkError> {
+        self.check_open()?;
+        self.seal(Meaning::Credit, &places.to_be_bytes())
     }
 
     /// Whether the batch has [`BATCH_BYTES`] or more. The batch has no limit of its own: who feeds it looks here.

@@ -18,6 +18,7 @@ use crate::signal::Signal;
 use crate::status::ExitStatus;
 
 pub use super::staging::{Content, Entry, EntrySet, LibcNeeds, Mark, Place};
+pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
 /// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe.
@@ -53,6 +54,13 @@ pub enum Dial {
     Child {
         /// The child's number.
         node: NodeId,
+    },
+    /// An agent wants to be fed with a stream of bulk data. Answered by [`Attached`].
+    Bulk {
+        /// The agent's number.
+        node: NodeId,
+        /// The stream's number.
+        stream: u64,
     },
 }
 
@@ -112,8 +120,8 @@ pub enum Up {
     Answers {
         /// The order's number.
         request: RequestId,
-        /// Who answers what.
-        answers: Vec<(NodeId, Result<Answer, Failure>)>,
+        /// Who answers what. Those who answer the same stand together.
+        answers: Vec<(NodeSet, Result<Answer, Failure>)>,
     },
     /// Something happened at a node.
     Notice {
@@ -214,6 +222,19 @@ pub enum Order {
         /// The bulk stream's number.
         stream: u64,
     },
+    /// About bulk data's way itself.
+    Bulk(BulkOrder),
+}
+
+impl Order {
+    /// The stream of bulk data that this announces to whoever is to take it.
+    #[must_use]
+    pub fn announces(&self) -> Option<u64> {
+        match self {
+            Self::Receive { stream, .. } | Self::Sink { stream } => Some(*stream),
+            _ => None,
+        }
+    }
 }
 
 /// A program and its surroundings.
@@ -301,6 +322,8 @@ pub enum Answer {
         /// BLAKE3 of the content.
         hash: [u8; 32],
     },
+    /// How much bulk data went through.
+    Bulk(BulkCount),
 }
 
 /// A rank that runs or is held.
@@ -339,6 +362,13 @@ pub enum Notice {
         nodes: NodeSet,
         /// What was seen.
         reason: String,
+    },
+    /// A node that is fed by the one that says this hangs: it has given no sign for the stall time, and gets no more of the stream.
+    BulkStalled {
+        /// The stream's number.
+        stream: u64,
+        /// Which node.
+        fed: NodeId,
     },
     /// A rank ended.
     RankExited {

@@ -1,7 +1,7 @@
 //! What waits to be written on a link, and the order in which it is written.
 //!
 //! Control never waits: its producers bound it, by requests that are under way and by windows of output. Bulk waits: its queue holds
-//! a few chunks, and who fills it is held back when the peer is slow.
+//! a few chunks and is emptied on the peer's [`Credit`] only, and who fills it is held back when the peer is slow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::bulk::SealedChunk;
+use super::credit::{Credit, STALL_TIME};
 use super::error::LinkError;
 use super::link::LinkWriter;
 
-/// Chunks that wait for one link. With the chunk's size this bounds the memory of a broadcast; it hides the delay of a hop.
-pub const BULK_QUEUE_CHUNKS: usize = 8;
+/// Chunks that wait for one link. With the chunk's size this bounds the memory of a stream; it hides the delay of a hop.
+pub const BULK_QUEUE_CHUNKS: usize = 4;
 /// How long a peer has to take a goodbye or a refusal.
 pub const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
 
@@ -23,12 +24,22 @@ pub const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
 pub struct LinkQueue {
     control: mpsc::UnboundedSender<Control>,
     bulk: mpsc::Sender<SealedChunk>,
+    credit: Arc<Credit>,
 }
 
 /// A [`LinkQueue`] that does not keep the link open.
 #[derive(Debug, Clone)]
 pub struct WeakLinkQueue {
     control: mpsc::WeakUnboundedSender<Control>,
+}
+
+/// Why bulk data does not go on to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The link has ended.
+    Ended,
+    /// The peer has given no sign for the stall time.
+    Stalled,
 }
 
 #[derive(Debug)]
@@ -42,9 +53,24 @@ enum Control {
 impl LinkQueue {
     /// The queue of a writer, and the work of writing, to be run as a task of its own until it ends.
     pub fn start(writer: LinkWriter) -> (Self, impl Future<Output = Result<(), LinkError>> + Send + use<>) {
+        Self::start_with(writer, STALL_TIME)
+    }
+
+    /// As [`LinkQueue::start`], with another [`STALL_TIME`], which both ends must agree on. For tests.
+    pub fn start_with(
+        writer: LinkWriter,
+        stall: Duration,
+    ) -> (Self, impl Future<Output = Result<(), LinkError>> + Send + use<>) {
         let (control, controls) = mpsc::unbounded_channel();
         let (bulk, chunks) = mpsc::channel(BULK_QUEUE_CHUNKS);
-        (Self { control, bulk }, write(writer, controls, chunks))
+        let credit = Credit::new(stall);
+        (Self { control, bulk, credit: Arc::clone(&credit) }, write(writer, controls, chunks, credit))
+    }
+
+    /// The link's credit, for whoever reads it.
+    #[must_use]
+    pub fn credit(&self) -> Arc<Credit> {
+        Arc::clone(&self.credit)
     }
 
     /// Queues a frame's body ([`encode_body`](super::frame::encode_body)). Never waits. For a link that has ended it is dropped: its
@@ -68,10 +94,32 @@ impl LinkQueue {
         drop(self.control.send(Control::Refuse(reason.to_owned())));
     }
 
-    /// Where chunks go; sending waits while the queue is full. An order that was queued before a chunk is written before it.
-    #[must_use]
-    pub fn bulk(&self) -> mpsc::Sender<SealedChunk> {
-        self.bulk.clone()
+    /// Queues a chunk. Waits while the queue is full. An order that was queued before it is written before it.
+    ///
+    /// # Errors
+    /// The peer will not take it. Dropped half-way, nothing was queued.
+    pub async fn send_bulk(&self, chunk: SealedChunk) -> Result<(), NotTaken> {
+        let place = tokio::select! {
+            biased;
+            place = self.bulk.reserve() => place.map_err(|_ended| NotTaken::Ended)?,
+            () = self.credit.silence() => return Err(NotTaken::Stalled),
+        };
+        self.credit.expect();
+        place.send(chunk);
+        Ok(())
+    }
+
+    /// Waits until the peer has taken all chunks that were queued, by whomever.
+    ///
+    /// # Errors
+    /// It will not.
+    pub async fn bulk_taken(&self) -> Result<(), NotTaken> {
+        tokio::select! {
+            biased;
+            () = self.credit.all_taken() => Ok(()),
+            () = self.bulk.closed() => Err(NotTaken::Ended),
+            () = self.credit.silence() => Err(NotTaken::Stalled),
+        }
     }
 
     /// The same queue, without keeping the link open.
@@ -94,12 +142,14 @@ async fn write(
     mut writer: LinkWriter,
     mut controls: mpsc::UnboundedReceiver<Control>,
     mut chunks: mpsc::Receiver<SealedChunk>,
+    credit: Arc<Credit>,
 ) -> Result<(), LinkError> {
     let mut held = Vec::new();
     loop {
         tokio::select! {
-            // Control overtakes bulk: an order must not wait behind a library.
             biased;
+            places = credit.due() => writer.send_credit(places)?,
+            // Control overtakes bulk: an order must not wait behind a library.
             control = controls.recv() => match control {
                 None => return Ok(()),
                 Some(Control::Frame(body, room)) => {
@@ -109,16 +159,132 @@ async fn write(
                 Some(Control::Close) => return last_words(writer.close()).await,
                 Some(Control::Refuse(reason)) => return last_words(writer.refuse(&reason)).await,
             },
-            Some(chunk) = chunks.recv() => writer.send_bulk(&chunk)?,
+            Some(chunk) = next_chunk(&mut chunks, &credit) => {
+                credit.spend();
+                writer.send_bulk(&chunk)?;
+            }
         }
         // What waits already goes in the same call.
-        if writer.wants_flush() || (controls.is_empty() && chunks.is_empty()) {
+        let chunk_waits = !chunks.is_empty() && credit.is_any();
+        if writer.wants_flush() || (controls.is_empty() && !credit.is_due() && !chunk_waits) {
             writer.flush().await?;
             held.clear();
         }
     }
 }
 
+async fn next_chunk(chunks: &mut mpsc::Receiver<SealedChunk>, credit: &Credit) -> Option<SealedChunk> {
+    credit.any().await;
+    chunks.recv().await
+}
+
 async fn last_words(words: impl Future<Output = Result<(), LinkError>>) -> Result<(), LinkError> {
     timeout(LAST_WORDS_TIME, words).await.unwrap_or(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use tokio::time::{Instant, timeout};
+
+    use super::super::bulk::BulkSealer;
+    use super::super::credit::{Held, WINDOW_CHUNKS};
+    use super::super::link::{Incoming, Link, LinkReader, accept, connect};
+    use super::*;
+    use crate::secret::Secret;
+
+    const STALL: Duration = Duration::from_secs(30);
+    const PLACES: usize = WINDOW_CHUNKS as usize + BULK_QUEUE_CHUNKS;
+
+    /// A queue whose credit is heard, and the other end.
+    async fn queue_and_peer() -> (LinkQueue, (LinkReader, LinkWriter)) {
+        let secret = Secret::from_hex(&"5a".repeat(32)).unwrap();
+        let (one, other) = duplex(1 << 16);
+        let deadline = Instant::now() + STALL;
+        let links = tokio::try_join!(
+            connect(one, &secret, b"app", deadline),
+            accept(other, &secret, b"app", deadline)
+        );
+        let (ours, theirs): (Link, Link) = links.unwrap();
+        let (mut reader, writer) = ours.split();
+        let (queue, writing) = LinkQueue::start_with(writer, STALL);
+        tokio::spawn(writing);
+        let credit = queue.credit();
+        tokio::spawn(async move {
+            while let Ok(Some(incoming)) = reader.next().await {
+                match incoming {
+                    Incoming::Credit(places) => credit.earn(places).unwrap(),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        (queue, theirs.split())
+    }
+
+    fn chunks() -> impl Iterator<Item = SealedChunk> {
+        let mut sealer = BulkSealer::start(&Secret::from_hex(&"5a".repeat(32)).unwrap()).unwrap();
+        std::iter::repeat_with(move || sealer.seal(b"bytes", false).unwrap())
+    }
+
+    /// Reads as far as there are chunks, and keeps their places.
+    async fn hold(reader: &mut LinkReader, credit: &Arc<Credit>) -> Vec<Held> {
+        let mut held = Vec::new();
+        while let Ok(incoming) = timeout(Duration::from_millis(1), reader.next()).await {
+            match incoming.unwrap() {
+                Some(Incoming::Bulk(_)) => held.push(credit.arrive().unwrap()),
+                Some(Incoming::Frame(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        held
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_waits_for_somebody_else_is_waited_for_and_orders_pass() {
+        let (queue, (mut reader, writer)) = queue_and_peer().await;
+        let (theirs, writing) = LinkQueue::start_with(writer, STALL);
+        tokio::spawn(writing);
+        let sender = queue.clone();
+        let sending = tokio::spawn(async move {
+            for chunk in chunks().take(PLACES + 1) {
+                sender.send_bulk(chunk).await?;
+            }
+            sender.bulk_taken().await
+        });
+        let held = hold(&mut reader, &theirs.credit()).await;
+        assert_eq!(held.len(), WINDOW_CHUNKS as usize);
+        tokio::time::sleep(10 * STALL).await;
+        queue.send(Arc::from(&b"order"[..]));
+        assert_eq!(reader.next().await.unwrap(), Some(Incoming::Frame(b"order".to_vec())));
+        assert!(!sending.is_finished());
+        drop(held);
+        drop(hold(&mut reader, &theirs.credit()).await);
+        assert_eq!(sending.await.unwrap(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_gives_no_sign_is_found_by_who_sends_and_by_who_waits() {
+        let (queue, (_reader, _writer)) = queue_and_peer().await;
+        queue.send_bulk(chunks().next().unwrap()).await.unwrap();
+        assert_eq!(queue.bulk_taken().await, Err(NotTaken::Stalled));
+        let (queue, (_reader, _writer)) = queue_and_peer().await;
+        let mut sent = 0;
+        let stalled = loop {
+            match queue.send_bulk(chunks().next().unwrap()).await {
+                Ok(()) => sent += 1,
+                Err(stalled) => break stalled,
+            }
+        };
+        assert_eq!((sent, stalled), (PLACES, NotTaken::Stalled));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_ends_takes_no_more() {
+        let (queue, peer) = queue_and_peer().await;
+        queue.send_bulk(chunks().next().unwrap()).await.unwrap();
+        drop(peer);
+        queue.close();
+        assert_eq!(queue.bulk_taken().await, Err(NotTaken::Ended));
+        assert_eq!(queue.send_bulk(chunks().next().unwrap()).await, Err(NotTaken::Ended));
+    }
 }

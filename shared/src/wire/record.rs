@@ -59,6 +59,8 @@ pub(super) enum Meaning {
     Refusal,
     /// The dialler's first record: it has the keys, so its first handshake message was no recording.
     Confirm,
+    /// So many places for bulk chunks are free again.
+    Credit,
 }
 
 impl Meaning {
@@ -68,11 +70,12 @@ impl Meaning {
             Self::Goodbye => 1,
             Self::Refusal => 2,
             Self::Confirm => 3,
+            Self::Credit => 4,
         }
     }
 
     pub(super) fn parse(code: u8) -> Option<Self> {
-        [Self::Piece, Self::Goodbye, Self::Refusal, Self::Confirm]
+        [Self::Piece, Self::Goodbye, Self::Refusal, Self::Confirm, Self::Credit]
             .into_iter()
             .find(|meaning| meaning.code() == code)
     }
@@ -134,7 +137,7 @@ mod tests {
             assert!(matches!(parse_header(header, Phase::Open), Err(LinkError::Oversized { .. })));
         }
         assert!(matches!(parse_header([4, 0, 0, 0], Phase::Open), Err(LinkError::Malformed { .. })));
-        assert_eq!(Meaning::parse(4), None);
+        assert_eq!(Meaning::parse(5), None);
     }
 
     #[test]

@@ -1,25 +1,34 @@
 //! What a node makes of bulk data that is meant for it.
 
+use gantry_shared::error::Failure;
 use gantry_shared::id::RequestId;
 use gantry_shared::wire::message::Answer;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::relay::Reply;
 
-/// Streams that may be under way at once. Those that the frontend gave up never end; the oldest go first.
-pub(super) const STREAMS: usize = 16;
-
 /// The next bytes of a bulk stream: proven to be the app's, complete and in order.
+///
+/// Whoever takes a stream gets pieces after the order that announced it, until one that is [`last`](Piece::last) or [`aborted`](Piece::aborted), and answers the
+/// order once. It may answer a failure earlier; what still comes is then to be dropped as it comes.
 #[derive(Debug)]
 pub(crate) struct Piece {
     /// The stream's number.
     pub(crate) stream: u64,
     /// The bytes.
     pub(crate) plain: Vec<u8>,
-    /// Whether the stream ends with them.
+    /// Whether the stream ends with them, and all of it is there.
     pub(crate) last: bool,
+    /// The stream ends here without being complete: what has come is to be forgotten, and this is the answer.
+    pub(crate) aborted: Option<Failure>,
     /// Lets the next piece come when this one is dropped.
     pub(super) _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Piece {
+    pub(super) fn aborted(stream: u64, why: Failure) -> Self {
+        Self { stream, plain: Vec::new(), last: false, aborted: Some(why), _room: None }
+    }
 }
 
 /// Receives announced streams and tells their length and hash.
@@ -36,11 +45,8 @@ struct Received {
 }
 
 impl BulkReceiver {
-    /// A stream was announced. Its end is the answer to `request`.
+    /// A stream was announced. Its end is the answer to `request`, and there is one for sure.
     pub(crate) fn expect(&mut self, stream: u64, request: Option<RequestId>) {
-        if self.streams.len() >= STREAMS {
-            self.streams.remove(0);
-        }
         self.streams.push((stream, Received { request, bytes: 0, hasher: blake3::Hasher::new() }));
     }
 
@@ -50,21 +56,24 @@ impl BulkReceiver {
         let received = &mut self.streams.get_mut(at)?.1;
         received.bytes += piece.plain.len() as u64;
         received.hasher.update(&piece.plain);
-        if !piece.last {
+        if !piece.last && piece.aborted.is_none() {
             return None;
         }
         let (_, received) = self.streams.remove(at);
         let hash = *received.hasher.finalize().as_bytes();
-        Some((received.request, Ok(Answer::Received { bytes: received.bytes, hash })))
+        let complete = Answer::Received { bytes: received.bytes, hash };
+        Some((received.request, piece.aborted.clone().map_or(Ok(complete), Err)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gantry_shared::error::Kind;
+
     use super::*;
 
     fn piece(stream: u64, plain: &[u8], last: bool) -> Piece {
-        Piece { stream, plain: plain.to_vec(), last, _room: None }
+        Piece { stream, plain: plain.to_vec(), last, aborted: None, _room: None }
     }
 
     #[test]
@@ -82,12 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_never_end_make_room() {
+    fn an_aborted_stream_is_answered_with_the_reason_and_forgotten() {
         let mut bulk = BulkReceiver::default();
-        for stream in 0..=STREAMS as u64 {
-            bulk.expect(stream, None);
-        }
-        assert!(bulk.take(&piece(0, b"", true)).is_none());
-        assert!(bulk.take(&piece(1, b"", true)).is_some());
+        bulk.expect(1, Some(RequestId(5)));
+        assert!(bulk.take(&piece(1, b"some", false)).is_none());
+        let why = Failure::new(Kind::Gone, "given up");
+        let (request, answer) = bulk.take(&Piece::aborted(1, why.clone())).unwrap();
+        assert_eq!((request, answer), (Some(RequestId(5)), Err(why)));
+        assert!(bulk.take(&piece(1, b"", true)).is_none());
     }
 }

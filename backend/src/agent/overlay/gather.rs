@@ -11,6 +11,8 @@ use super::relay::Reply;
 
 /// A batch of this size is worth a frame.
 const BATCH_BYTES: usize = 64 * 1024;
+/// An answer is compared with so many others: where all differ, looking at all would cost more than it saves.
+const COMPARED: usize = 32;
 /// Requests that are remembered. Those that somebody gave up are never complete; the oldest go first.
 const REQUESTS: usize = 1024;
 
@@ -18,7 +20,7 @@ const REQUESTS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) request: RequestId,
-    pub(super) answers: Vec<(NodeId, Reply)>,
+    pub(super) answers: Vec<(NodeSet, Reply)>,
     /// Given back when the frame is written.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
@@ -32,12 +34,27 @@ pub(super) struct Gatherings {
 #[derive(Debug, Default)]
 struct Gathering {
     owed: NodeSet,
-    answers: Vec<(NodeId, Reply)>,
+    answers: Vec<(NodeSet, Reply)>,
     bytes: usize,
     room: Option<OwnedSemaphorePermit>,
 }
 
 impl Gathering {
+    /// Puts those who say the same together: ten thousand equal answers are one.
+    fn merge(&mut self, answers: Vec<(NodeSet, Reply)>, bytes: usize) {
+        let each = bytes / answers.len().max(1);
+        for (nodes, reply) in answers {
+            self.owed = self.owed.difference(&nodes);
+            match self.answers.iter_mut().rev().take(COMPARED).find(|(_, known)| *known == reply) {
+                Some((from, _)) => *from = from.union(&nodes),
+                None => {
+                    self.answers.push((nodes, reply));
+                    self.bytes += each;
+                }
+            }
+        }
+    }
+
     fn take(&mut self, request: RequestId) -> Option<Batch> {
         self.bytes = 0;
         let (answers, room) = (std::mem::take(&mut self.answers), self.room.take());
@@ -64,7 +81,7 @@ impl Gatherings {
     pub(super) fn add(
         &mut self,
         request: RequestId,
-        answers: Vec<(NodeId, Reply)>,
+        answers: Vec<(NodeSet, Reply)>,
         bytes: usize,
         room: Option<OwnedSemaphorePermit>,
     ) -> Vec<Batch> {
@@ -75,10 +92,7 @@ impl Gatherings {
         if gathering.bytes + bytes > BATCH_BYTES {
             ready.extend(gathering.take(request));
         }
-        let answered: NodeSet = answers.iter().map(|(node, _)| *node).collect();
-        gathering.owed = gathering.owed.difference(&answered);
-        gathering.answers.extend(answers);
-        gathering.bytes += bytes;
+        gathering.merge(answers, bytes);
         match (&mut gathering.room, room) {
             (Some(all), Some(more)) => all.merge(more),
             (none, room) => *none = none.take().or(room),
@@ -112,7 +126,7 @@ impl Gatherings {
 
     /// Batches with an answer of this node: what it says next must not overtake them.
     pub(super) fn take_of(&mut self, node: NodeId) -> Vec<Batch> {
-        let of_node = |gathering: &Gathering| gathering.answers.iter().any(|(from, _)| *from == node);
+        let of_node = |gathering: &Gathering| gathering.answers.iter().any(|(from, _)| from.contains(node));
         let open = self.open.iter_mut().filter(|(_, gathering)| of_node(gathering));
         open.filter_map(|(request, gathering)| gathering.take(*request)).collect()
     }
@@ -146,12 +160,20 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn only(node: u32) -> NodeSet {
+        NodeSet::from_range(NodeId(node)..=NodeId(node))
+    }
+
     fn add(gatherings: &mut Gatherings, node: u32, bytes: usize) -> Vec<Vec<u32>> {
-        shown(gatherings.add(REQUEST, vec![(NodeId(node), Ok(Answer::Done))], bytes, None))
+        // No two nodes say the same.
+        let reply = Ok(Answer::Missing((0..node).map(gantry_shared::id::EntryIndex).collect()));
+        shown(gatherings.add(REQUEST, vec![(only(node), reply)], bytes, None))
     }
 
     fn shown(batches: Vec<Batch>) -> Vec<Vec<u32>> {
-        let nodes = |batch: Batch| batch.answers.into_iter().map(|(node, _)| node.0).collect();
+        let nodes = |batch: Batch| {
+            batch.answers.iter().flat_map(|(nodes, _)| nodes.iter()).map(|node| node.0).collect()
+        };
         batches.into_iter().map(nodes).collect()
     }
 
@@ -175,6 +197,19 @@ mod tests {
         assert_eq!(add(&mut gatherings, 3, 2), [[2]]);
         assert_eq!(shown(gatherings.take_all()), [[3]]);
         assert!(shown(gatherings.take_all()).is_empty() && !gatherings.is_waiting());
+    }
+
+    #[test]
+    fn equal_answers_come_up_as_one_and_cost_as_one() {
+        let mut gatherings = Gatherings::default();
+        gatherings.expect(REQUEST, nodes("0-9999"));
+        let same = |nodes| vec![(nodes, Ok(Answer::Done))];
+        for node in 0..9999 {
+            let ready = gatherings.add(REQUEST, same(only(node)), BATCH_BYTES / 100, None);
+            assert!(ready.is_empty(), "node {node}");
+        }
+        let batch = gatherings.add(REQUEST, same(only(9999)), 1, None).pop().unwrap();
+        assert_eq!(batch.answers, same(nodes("0-9999")));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Pid};
 use gantry_shared::wire::LinkError;
+use gantry_shared::wire::credit::STALL_TIME;
 use gantry_shared::wire::frame::{self, FrameError};
 use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{AgentHello, Dial, Seat, Ticket};
@@ -18,6 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::dial::{Caller, dial};
 use super::relay::{Place, SharedRelay};
+use super::streams::Streams;
 use super::{Joined, Uplink, children, parent};
 
 /// Why an agent found no place.
@@ -56,6 +58,11 @@ impl From<FrameError> for JoinError {
 /// # Errors
 /// There is no place for this agent; what it had begun is undone.
 pub(crate) async fn join(ticket: &Ticket) -> Result<Joined, JoinError> {
+    join_with(ticket, STALL_TIME).await
+}
+
+/// As [`join`], with another stall time of bulk data.
+pub(super) async fn join_with(ticket: &Ticket, stall: Duration) -> Result<Joined, JoinError> {
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
     let (link, ours) = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
     // Other agents reach this node where the frontend does.
@@ -75,7 +82,7 @@ pub(crate) async fn join(ticket: &Ticket) -> Result<Joined, JoinError> {
             halves
         }
     };
-    Ok(start(ticket, place, (reader, writer), listener))
+    Ok(start(ticket, place, (reader, writer), listener, stall))
 }
 
 async fn dial_parent(
@@ -88,7 +95,7 @@ async fn dial_parent(
     say(link, &Dial::Child { node }).await
 }
 
-async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
+pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
     let (reader, mut writer) = link.split();
     writer.send(hello)?;
     writer.flush().await?;
@@ -106,7 +113,9 @@ async fn wait_for_seat(reader: &mut LinkReader) -> Result<(Place, Option<Vec<Soc
                 Ok((Place { node, tree: Tree::new(nodes, radix) }, parent))
             }
         },
-        Some(Incoming::Bulk(_)) => Err(JoinError::Answer("bulk data came first".to_owned())),
+        Some(Incoming::Bulk(_) | Incoming::Credit(_)) => {
+            Err(JoinError::Answer("bulk data came first".to_owned()))
+        }
         None => Err(JoinError::Answer("the frontend said goodbye".to_owned())),
     }
 }
@@ -124,17 +133,20 @@ fn start(
     place: Place,
     (reader, writer): (LinkReader, LinkWriter),
     listener: TcpListener,
+    stall: Duration,
 ) -> Joined {
     let (inputs_to, inputs) = mpsc::unbounded_channel();
-    let (queue, writing) = LinkQueue::start(writer);
+    let (queue, writing) = LinkQueue::start_with(writer, stall);
     tokio::spawn(async move {
         if let Err(error) = writing.await {
             tracing::debug!(%error, "cannot write to the parent");
         }
     });
+    let credit = queue.credit();
     let relay = SharedRelay::new(place, queue, inputs_to);
-    parent::spawn(reader, relay.clone(), ticket.secret.clone());
-    children::spawn(listener, relay.clone(), ticket.app, ticket.secret.clone());
+    let streams = Streams::new(relay.clone(), ticket.app, ticket.secret.clone(), stall);
+    parent::spawn(reader, credit, streams.clone());
+    children::spawn(listener, streams);
     let (node, nodes) = (place.node, place.tree.nodes());
     Joined { node, nodes, inputs, up: Uplink { relay } }
 }

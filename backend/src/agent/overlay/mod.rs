@@ -7,11 +7,12 @@
 //! | [`relay`] | what goes where; knows everything and waits for nothing |
 //! | [`gather`] | answers of a subtree become few frames |
 //! | [`parent`], [`children`] | the links and their tasks |
+//! | [`streams`], [`flow`], [`feeding`] | bulk data on its way through this node: all streams, one of them, the links that are made for it |
 //! | [`bulk`] | what a node makes of bulk data that is meant for it |
 //!
 //! What bounds memory: answers are bounded by requests; output by the window that the frontend has opened for it, so it needs no other
 //! bound here; frames of children that wait for a slow parent by a budget of bytes, beyond which the children are not read; bulk
-//! data by short queues. Upwards everything stays in order, so that output cannot starve answers, nor overtake or be overtaken.
+//! data by short queues and by credit, chunk by chunk, so that no reader of a link waits for it. Upwards everything stays in order, so that output cannot starve answers, nor overtake or be overtaken.
 
 mod join;
 mod dial;
@@ -20,6 +21,9 @@ mod gather;
 mod parent;
 mod children;
 mod bulk;
+mod streams;
+mod flow;
+mod feeding;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, RequestId};

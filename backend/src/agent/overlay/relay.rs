@@ -9,7 +9,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Answer, Down, Notice, Order, To, Up};
+use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
@@ -110,12 +110,13 @@ pub(super) struct Links {
     pub(super) children: usize,
 }
 
-/// A stream of bulk data: who sees it.
+/// What is left to do of an order when it has been passed on.
 #[derive(Debug)]
-pub(super) struct Route {
-    pub(super) stream: u64,
-    pub(super) children: Vec<NodeId>,
-    pub(super) own: bool,
+pub(super) enum OwnPart {
+    /// The agent has been told what a stream is for.
+    Announced { stream: u64, request: Option<RequestId> },
+    /// It is about a stream itself.
+    Bulk { request: Option<RequestId>, order: BulkOrder },
 }
 
 /// All that this agent knows of the tree.
@@ -133,6 +134,7 @@ pub(super) struct Relay {
     /// Those of them that have said goodbye: the frontend does not know, and is answered for them.
     left: NodeSet,
     links: watch::Sender<Links>,
+    bulk: BulkCount,
 }
 
 /// The tasks of a child's link.
@@ -174,6 +176,7 @@ impl Relay {
             away: NodeSet::default(),
             left: NodeSet::default(),
             links: watch::Sender::new(Links { parent: true, children: 0 }),
+            bulk: BulkCount::default(),
         }
     }
 
@@ -194,16 +197,12 @@ impl Relay {
         self.show();
     }
 
-    /// An order from above. For a bulk stream: whom its chunks go to.
-    pub(super) fn pass_down(&mut self, down: Down, body: Vec<u8>) -> Option<Route> {
+    /// An order from above. What of it is for this agent's streams is given back.
+    pub(super) fn pass_down(&mut self, down: Down, body: Vec<u8>) -> Option<OwnPart> {
         let Down { request, to, order } = down;
         let own = match &to {
             To::All => true,
             To::Nodes(nodes) => nodes.contains(self.place.node),
-        };
-        let wanted = |child: &Child| match &to {
-            To::All => true,
-            To::Nodes(nodes) => !child.subtree.is_disjoint(nodes),
         };
         if let Some(request) = request
             && !(self.children.is_empty() && self.left.is_empty())
@@ -215,23 +214,76 @@ impl Relay {
             self.gatherings.expect(request, asked.difference(&self.away));
             self.answer_for(request, &asked.intersection(&self.left));
         }
-        let body: Arc<[u8]> = body.into();
-        let children: Vec<_> = self.children.iter().filter(|(_, child)| wanted(child)).collect();
-        for (_, child) in &children {
-            child.queue.send(Arc::clone(&body));
+        match order {
+            Order::Bulk(BulkOrder::Link { stream, seats }) => {
+                self.pass_seats(request, &to, stream, &seats);
+                let own = seats.into_iter().filter(|seat| seat.node == self.place.node).collect();
+                Some(OwnPart::Bulk { request, order: BulkOrder::Link { stream, seats: own } })
+            }
+            order => {
+                self.send_to_children(&to, &body.into());
+                if own { self.take_own(request, order) } else { None }
+            }
         }
-        let route = match &order {
-            Order::Sink { stream } => Some(Route {
-                stream: *stream,
-                children: children.iter().map(|(node, _)| **node).collect(),
-                own,
-            }),
-            _ => None,
-        };
-        if own {
-            self.give(Input::Order { request, order });
+    }
+
+    /// Tells children their places in a stream's tree, each no more than it and those below it need.
+    fn pass_seats(&self, request: Option<RequestId>, to: &To, stream: u64, seats: &[BulkSeat]) {
+        for child in self.children.values() {
+            let seats: Vec<_> =
+                seats.iter().filter(|seat| child.subtree.contains(seat.node)).cloned().collect();
+            if seats.is_empty() {
+                continue;
+            }
+            let order = Order::Bulk(BulkOrder::Link { stream, seats });
+            match frame::encode_body(&Down { request, to: to.clone(), order }) {
+                Ok(body) => child.queue.send(body.into()),
+                Err(error) => tracing::warn!(%error, "places of a stream were not passed on"),
+            }
         }
-        route
+    }
+
+    fn send_to_children(&self, to: &To, body: &Arc<[u8]>) {
+        for child in self.children.values() {
+            let wanted = match to {
+                To::All => true,
+                To::Nodes(nodes) => !child.subtree.is_disjoint(nodes),
+            };
+            if wanted {
+                child.queue.send(Arc::clone(body));
+            }
+        }
+    }
+
+    fn take_own(&mut self, request: Option<RequestId>, order: Order) -> Option<OwnPart> {
+        match order {
+            Order::Bulk(BulkOrder::Count) => {
+                if let Some(request) = request {
+                    self.answer(request, Ok(Answer::Bulk(self.bulk)));
+                }
+                None
+            }
+            Order::Bulk(order) => Some(OwnPart::Bulk { request, order }),
+            order => {
+                let announced = order.announces();
+                self.give(Input::Order { request, order });
+                announced.map(|stream| OwnPart::Announced { stream, request })
+            }
+        }
+    }
+
+    /// Sends an order of this agent's own further down.
+    pub(super) fn send_on(&self, down: Down) {
+        match frame::encode_body(&down) {
+            Ok(body) => self.send_to_children(&down.to, &body.into()),
+            Err(error) => tracing::warn!(%error, "an order was not passed on"),
+        }
+    }
+
+    /// Bulk data went through.
+    pub(super) fn count_bulk(&mut self, received: u64, sent: u64) {
+        self.bulk.received += received;
+        self.bulk.sent += sent;
     }
 
     /// Hands something to this agent itself.
@@ -251,9 +303,10 @@ impl Relay {
         room: Option<OwnedSemaphorePermit>,
     ) {
         match up {
-            Up::Answers { request, mut answers } => {
-                answers.retain(|(node, _)| self.believes(child, *node));
-                self.gather(request, answers, body.len(), room);
+            Up::Answers { request, answers } => {
+                let believed = answers.into_iter().map(|(nodes, reply)| (self.believe(child, nodes), reply));
+                let believed = believed.filter(|(nodes, _)| !nodes.is_empty()).collect();
+                self.gather(request, believed, body.len(), room);
             }
             Up::Notice { node, notice } => {
                 if !self.believes(child, node) {
@@ -273,9 +326,9 @@ impl Relay {
     pub(super) fn child_ended(&mut self, child: NodeId, orderly: bool, reason: &str) {
         let Some(ended) = self.children.remove(&child) else { return };
         tracing::debug!(%child, orderly, reason, "an agent further down has gone");
+        // It may wait for our goodbye, so that it knows that its own was read; and who feeds it with bulk data sees that there is an end.
+        ended.queue.close();
         if orderly {
-            // It waits for our goodbye, so that it knows that its own was read.
-            ended.queue.close();
             for (request, owed) in self.gatherings.find_owed(&ended.subtree) {
                 self.answer_for(request, &owed);
             }
@@ -291,17 +344,9 @@ impl Relay {
         self.show();
     }
 
-    /// Cuts off a child that does not keep up.
-    pub(super) fn cut_child(&mut self, child: NodeId, reason: &str) {
-        if let Some(child) = self.children.get(&child) {
-            child.tasks.cut();
-        }
-        self.child_ended(child, false, reason);
-    }
-
-    /// Where bulk chunks for a child go.
-    pub(super) fn find_child(&self, child: NodeId) -> Option<&LinkQueue> {
-        self.children.get(&child).map(|child| &child.queue)
+    /// The links of those of `nodes` that are children and here.
+    pub(super) fn find_children(&self, nodes: &[NodeId]) -> Vec<(NodeId, LinkQueue)> {
+        nodes.iter().filter_map(|node| Some((*node, self.children.get(node)?.queue.clone()))).collect()
     }
 
     /// The way to the frontend is over. Children see what this agent saw: a goodbye or a cut.
@@ -333,23 +378,25 @@ impl Relay {
     /// This agent's own answer.
     pub(super) fn answer(&mut self, request: RequestId, reply: Reply) {
         let node = self.place.node;
-        let mut answers = vec![(node, reply)];
+        let nodes = NodeSet::from_range(node..=node);
+        let mut answers = vec![(nodes.clone(), reply)];
         let bytes = match frame::encode_body(&answers) {
             Ok(body) => body.len(),
             Err(error) => {
-                answers = vec![(node, Err(Failure::new(Kind::Invalid, format!("send the answer: {error}"))))];
+                answers =
+                    vec![(nodes, Err(Failure::new(Kind::Invalid, format!("send the answer: {error}"))))];
                 0
             }
         };
         self.gather(request, answers, bytes, None);
     }
 
-    /// This agent's own notice.
     /// This agent's node and all below it.
     pub(super) fn find_own_subtree(&self) -> NodeSet {
         self.place.find_subtree(self.place.node)
     }
 
+    /// This agent's own notice.
     pub(super) fn notice(&mut self, notice: Notice) {
         let node = self.place.node;
         let before = self.gatherings.take_of(node);
@@ -375,11 +422,22 @@ impl Relay {
 
     /// Answers for nodes that have left.
     fn answer_for(&mut self, request: RequestId, nodes: &NodeSet) {
-        let gone = |node| (node, Err(Failure::new(Kind::Gone, "its agent has left")));
-        let answers: Vec<_> = nodes.iter().map(gone).collect();
-        if !answers.is_empty() {
-            self.gather(request, answers, 0, None);
+        if !nodes.is_empty() {
+            let gone = Err(Failure::new(Kind::Gone, "its agent has left"));
+            self.gather(request, vec![(nodes.clone(), gone)], 0, None);
         }
+    }
+
+    /// Those of `nodes` for which the child may speak.
+    fn believe(&self, child: NodeId, nodes: NodeSet) -> NodeSet {
+        let Some(subtree) = self.children.get(&child).map(|child| &child.subtree) else {
+            return NodeSet::default();
+        };
+        let behind = nodes.intersection(subtree);
+        if behind != nodes {
+            tracing::debug!(%child, %nodes, "an agent speaks for nodes that are not behind it");
+        }
+        behind
     }
 
     fn believes(&self, child: NodeId, node: NodeId) -> bool {
@@ -399,7 +457,7 @@ impl Relay {
     fn gather(
         &mut self,
         request: RequestId,
-        answers: Vec<(NodeId, Reply)>,
+        answers: Vec<(NodeSet, Reply)>,
         bytes: usize,
         room: Option<OwnedSemaphorePermit>,
     ) {

@@ -1,25 +1,35 @@
 //! Agents in a tree, over real TCP, under a frontend that is played by hand.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
+use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::LinkError;
-use gantry_shared::wire::bulk::BulkSealer;
+use gantry_shared::wire::bulk::SealedChunk;
+use gantry_shared::wire::credit::{STALL_TIME, WINDOW_CHUNKS};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, accept, connect};
-use gantry_shared::wire::message::{Answer, Dial, Down, EntrySet, Notice, Order, Seat, Ticket, To, Up};
+use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, accept, connect};
+use gantry_shared::wire::message::{
+    Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Notice, Order, Seat, Ticket, To, Up,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
+use super::join::join_with;
 use super::relay::Reply;
-use super::{BulkReceiver, Input, JoinError, Joined, join};
+use super::{Input, JoinError, Joined, join};
+
+mod bulk;
 
 const SOON: Duration = Duration::from_secs(10);
+/// The number of orders that link nodes.
+const LINKING: u64 = 1000;
 
 /// A frontend that listens.
 struct Front {
@@ -54,9 +64,7 @@ impl Front {
     async fn accept(&self) -> Result<Peer, LinkError> {
         let (stream, _) = timeout(SOON, self.listener.accept()).await.unwrap().unwrap();
         let deadline = Instant::now() + SOON;
-        let (reader, writer) =
-            accept(stream, &self.secret, self.app.as_str().as_bytes(), deadline).await?.split();
-        Ok(Peer { reader, writer })
+        Ok(Peer::new(accept(stream, &self.secret, self.app.as_str().as_bytes(), deadline).await?))
     }
 
     /// The next agent: its link, its host, and where it listens.
@@ -64,33 +72,74 @@ impl Front {
         let mut peer = self.accept().await.unwrap();
         match peer.hear().await {
             Dial::Agent(hello) => (peer, hello.host, hello.listen),
-            Dial::Child { node } => panic!("child {node}"),
+            other => panic!("{other:?}"),
         }
     }
 
     async fn dial(&self, address: SocketAddr, secret: &Secret) -> Result<Peer, LinkError> {
         let stream = TcpStream::connect(address).await.unwrap();
         let link = connect(stream, secret, self.app.as_str().as_bytes(), Instant::now() + SOON).await?;
-        let (reader, writer) = link.split();
-        Ok(Peer { reader, writer })
+        Ok(Peer::new(link))
     }
 }
 
 struct Peer {
     reader: LinkReader,
     writer: LinkWriter,
+    /// Chunks that may be sent.
+    free: u32,
+    /// Frames that came while credit was waited for.
+    heard: VecDeque<Vec<u8>>,
 }
 
 impl Peer {
+    fn new(link: Link) -> Self {
+        let (reader, writer) = link.split();
+        Self { reader, writer, free: WINDOW_CHUNKS, heard: VecDeque::new() }
+    }
+
     async fn say<T: serde::Serialize>(&mut self, message: &T) {
         self.writer.send(message).unwrap();
         self.writer.flush().await.unwrap();
     }
 
     async fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
+        while self.heard.is_empty() {
+            self.listen().await;
+        }
+        frame::decode(&self.heard.pop_front().unwrap()).unwrap()
+    }
+
+    async fn listen(&mut self) {
         match timeout(SOON, self.reader.next()).await.unwrap().unwrap() {
-            Some(Incoming::Frame(body)) => frame::decode(&body).unwrap(),
+            Some(Incoming::Frame(body)) => self.heard.push_back(body),
+            Some(Incoming::Credit(places)) => self.free += places,
             other => panic!("heard {other:?}"),
+        }
+    }
+
+    /// Sends a chunk when there is credit for it.
+    async fn feed(&mut self, chunk: &SealedChunk) {
+        while self.free == 0 {
+            self.listen().await;
+        }
+        self.free -= 1;
+        self.writer.send_bulk(chunk).unwrap();
+        self.writer.flush().await.unwrap();
+    }
+
+    /// Gives agents their places in a stream's tree and waits until they stand ready.
+    async fn link(&mut self, stream: u64, seats: Vec<BulkSeat>) {
+        let mut owed: BTreeSet<u32> = seats.iter().map(|seat| seat.node.0).collect();
+        let to = To::Nodes(seats.iter().map(|seat| seat.node).collect());
+        self.order(LINKING, to, Order::Bulk(BulkOrder::Link { stream, seats })).await;
+        while !owed.is_empty() {
+            let (request, answers) = self.answers().await;
+            assert_eq!(request, LINKING);
+            for (node, answer) in answers {
+                assert_eq!(answer, Ok(Answer::Done), "node {node}");
+                assert!(owed.remove(&node));
+            }
         }
     }
 
@@ -101,7 +150,10 @@ impl Peer {
     async fn answers(&mut self) -> (u64, Vec<(u32, Reply)>) {
         match self.hear().await {
             Up::Answers { request, answers } => {
-                (request.0, answers.into_iter().map(|(node, reply)| (node.0, reply)).collect())
+                let each = |(nodes, reply): (NodeSet, Reply)| {
+                    nodes.iter().map(|node| (node.0, reply.clone())).collect::<Vec<_>>()
+                };
+                (request.0, answers.into_iter().flat_map(each).collect())
             }
             other => panic!("{other:?}"),
         }
@@ -121,11 +173,15 @@ impl Peer {
 
 /// A frontend and `nodes` agents in a chain. The link of the first; the others have said goodbye to the frontend.
 async fn chain(nodes: u32) -> (Front, Peer, Vec<Joined>, Vec<SocketAddr>) {
+    chain_with(nodes, STALL_TIME).await
+}
+
+async fn chain_with(nodes: u32, stall: Duration) -> (Front, Peer, Vec<Joined>, Vec<SocketAddr>) {
     let front = Front::new().await;
     let joining: Vec<_> = (0..nodes)
         .map(|node| {
             let ticket = front.ticket(&node.to_string());
-            tokio::spawn(async move { join(&ticket).await })
+            tokio::spawn(async move { join_with(&ticket, stall).await })
         })
         .collect();
     let mut hellos = Vec::new();
@@ -178,8 +234,12 @@ async fn gone(agent: &mut Joined) -> (bool, String) {
     gone
 }
 
+fn single(node: u32) -> NodeSet {
+    NodeSet::from_range(NodeId(node)..=NodeId(node))
+}
+
 fn only(node: u32) -> To {
-    To::Nodes(gantry_shared::rank_set::NodeSet::from_range(NodeId(node)..=NodeId(node)))
+    To::Nodes(single(node))
 }
 
 fn daemon_exited() -> Notice {
@@ -324,7 +384,7 @@ async fn a_cut_above_is_seen_as_a_cut_all_the_way_down() {
 #[tokio::test]
 async fn a_goodbye_from_above_is_passed_down_and_answered() {
     let (_front, root, mut agents, _) = chain(3).await;
-    let Peer { mut reader, writer } = root;
+    let Peer { mut reader, writer, .. } = root;
     writer.close().await.unwrap();
     assert_eq!(timeout(SOON, reader.next()).await.unwrap().unwrap(), None);
     for agent in &mut agents {
@@ -351,7 +411,10 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     let down: Down = child.hear().await;
     assert_eq!((down.request, &down.order), (Some(RequestId(1)), &Order::Ping));
     // It speaks for those behind it, and for nobody else.
-    let answers = vec![(NodeId(0), Ok(Answer::Missing(EntrySet::first_n(1)))), (NodeId(2), Ok(Answer::Done))];
+    let answers = vec![
+        (single(0), Ok(Answer::Missing(EntrySet::first_n(1)))),
+        ("0,2".parse().unwrap(), Ok(Answer::Done)),
+    ];
     child.say(&Up::Answers { request: RequestId(1), answers }).await;
     assert_eq!(root.answers().await, (1, vec![(2, Ok(Answer::Done))]));
     drop(child);
@@ -364,8 +427,16 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     let (request, _) = order(&mut agent).await;
     agent.up.answer(request, Ok(Answer::Done));
     assert_eq!(root.answers().await, (1, vec![(0, Ok(Answer::Done))]));
-    // Its listener is closed: all that can come has come.
-    assert!(TcpStream::connect(listen[0]).await.is_err());
+    // Nodes that it is to feed may dial it as long as it has a place.
+    drop(root);
+    assert!(!gone(&mut agent).await.0);
+    timeout(SOON, async {
+        while TcpStream::connect(listen[0]).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -408,98 +479,4 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
     child.say(&0xffff_ffff_u64).await;
     assert!(matches!(root.notice().await, (0, Notice::NodesLost { .. })));
     assert!(matches!(child.end().await, Err(LinkError::Refused { .. })));
-}
-
-/// Takes what comes until the announced stream has ended.
-async fn receive(agent: &mut Joined) -> Answer {
-    let mut bulk = BulkReceiver::default();
-    loop {
-        match input(agent).await {
-            Input::Order { request, order: Order::Sink { stream } } => bulk.expect(stream, request),
-            Input::Bulk(piece) => {
-                if let Some((Some(request), answer)) = bulk.take(&piece) {
-                    agent.up.answer(request, answer.clone());
-                    return answer.unwrap();
-                }
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn bulk_data_reaches_whom_it_was_announced_to() {
-    let (front, mut root, mut agents, _) = chain(3).await;
-    let mut sealer = BulkSealer::start(&front.secret).unwrap();
-    root.order(1, To::Nodes("0,2".parse().unwrap()), Order::Sink { stream: sealer.stream() }).await;
-    let data = vec![5_u8; 1_000_000];
-    let mut hasher = blake3::Hasher::new();
-    let middle = agents.remove(1);
-    let mut sinks = agents.into_iter();
-    let (mut first, mut last) = (sinks.next().unwrap(), sinks.next().unwrap());
-    let sending = async {
-        for piece in data.chunks(200_000) {
-            hasher.update(piece);
-            root.writer.send_bulk(&sealer.seal(piece, false).unwrap()).unwrap();
-            root.writer.flush().await.unwrap();
-        }
-        root.writer.send_bulk(&sealer.seal(&[], true).unwrap()).unwrap();
-        // Nobody has announced this one.
-        let stray = BulkSealer::start(&front.secret).unwrap().seal(b"stray", true).unwrap();
-        root.writer.send_bulk(&stray).unwrap();
-        root.writer.flush().await.unwrap();
-    };
-    let ((), received, passed_on) = tokio::join!(sending, receive(&mut first), receive(&mut last));
-    let expected = Answer::Received { bytes: 1_000_000, hash: *hasher.finalize().as_bytes() };
-    assert_eq!((&received, &passed_on), (&expected, &expected));
-    let mut inputs = middle.inputs;
-    assert!(inputs.try_recv().is_err(), "it only passed on");
-}
-
-#[tokio::test]
-async fn a_chunk_that_was_altered_is_passed_to_nobody() {
-    let (front, mut root, mut agents, _) = chain(2).await;
-    let mut sealer = BulkSealer::start(&front.secret).unwrap();
-    root.order(1, To::All, Order::Sink { stream: sealer.stream() }).await;
-    let mut bytes = Vec::new();
-    sealer.seal(b"bytes", true).unwrap().encode_onto(&mut bytes);
-    *bytes.last_mut().unwrap() ^= 1;
-    root.writer.send_bulk(&gantry_shared::wire::bulk::SealedChunk::parse(&bytes).unwrap()).unwrap();
-    root.writer.flush().await.unwrap();
-    order(&mut agents[0]).await;
-    order(&mut agents[1]).await;
-    assert_eq!(gone(&mut agents[0]).await, (false, "open a chunk: its seal is broken".to_owned()));
-    assert!(!gone(&mut agents[1]).await.0);
-    let refused = root.end().await;
-    assert!(matches!(refused, Err(LinkError::Refused { .. })), "{refused:?}");
-}
-
-#[tokio::test]
-async fn a_node_that_takes_no_bulk_data_holds_the_stream_back() {
-    let (front, root, mut agents, _) = chain(1).await;
-    let Peer { mut reader, mut writer } = root;
-    let mut sealer = BulkSealer::start(&front.secret).unwrap();
-    let announced =
-        Down { request: Some(RequestId(1)), to: To::All, order: Order::Sink { stream: sealer.stream() } };
-    writer.send(&announced).unwrap();
-    // More than any buffer between takes (those of TCP on loopback are a few MiB).
-    let chunks = 200;
-    let sending = tokio::spawn(async move {
-        for number in 1..=chunks {
-            writer.send_bulk(&sealer.seal(&[1; 256 * 1024], number == chunks).unwrap()).unwrap();
-            writer.flush().await.unwrap();
-        }
-        writer
-    });
-    assert!(matches!(order(&mut agents[0]).await.1, Order::Sink { .. }));
-    let mut kept = Vec::new();
-    while let Ok(input) = timeout(Duration::from_millis(300), agents[0].inputs.recv()).await {
-        kept.push(input.unwrap());
-    }
-    assert!((1..10).contains(&kept.len()) && !sending.is_finished(), "{} pieces", kept.len());
-    drop(kept);
-    while !matches!(input(&mut agents[0]).await, Input::Bulk(piece) if piece.last) {}
-    let _writer = timeout(SOON, sending).await.unwrap().unwrap();
-    agents[0].up.notice(daemon_exited());
-    assert!(matches!(timeout(SOON, reader.next()).await, Ok(Ok(Some(Incoming::Frame(_))))));
 }

@@ -111,6 +111,7 @@ fn is_complete(mut opener: BulkOpener, came: &[Incoming], end: &Result<(), LinkE
     let opened = came.iter().all(|incoming| match incoming {
         Incoming::Frame(_) => true,
         Incoming::Bulk(chunk) => opener.open(chunk).is_ok(),
+        Incoming::Credit(_) => false,
     });
     end.is_ok() && opened && opener.is_complete() && frames == 2
 }
@@ -437,6 +438,7 @@ async fn one_body_and_one_chunk_go_to_64_links_by_tasks_and_queues() {
                 match order {
                     Incoming::Frame(body) => writer.send_body(&body)?,
                     Incoming::Bulk(chunk) => writer.send_bulk(&chunk)?,
+                    Incoming::Credit(places) => writer.send_credit(places)?,
                 }
                 writer.flush().await?;
             }
@@ -462,8 +464,8 @@ async fn one_body_and_one_chunk_go_to_64_links_by_tasks_and_queues() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn frames_and_chunks_come_in_the_order_in_which_they_were_sent(
-        steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0_usize..3000), 1..20),
+    fn frames_and_chunks_come_in_the_order_in_which_they_were_sent_and_all_credit_comes(
+        steps in prop::collection::vec((0..3, any::<bool>(), 0_usize..3000), 1..20),
         buffer in 1_usize..5000,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -471,10 +473,13 @@ proptest! {
             let (one, other) = linked(buffer).await;
             let ((_kept, mut writer), (mut reader, _other_writer)) = (one.split(), other.split());
             let mut sealer = BulkSealer::start(&secret()).unwrap();
-            let mut sent = Vec::new();
+            let (mut sent, mut credits) = (Vec::new(), 0);
             let write = async {
-                for (is_bulk, flushes, size) in steps {
-                    if is_bulk {
+                for (kind, flushes, size) in steps {
+                    if kind == 2 {
+                        writer.send_credit(3).unwrap();
+                        credits += 1;
+                    } else if kind == 1 {
                         let chunk = sealer.seal(&vec![1; size], false).unwrap();
                         writer.send_bulk(&chunk).unwrap();
                         sent.push(Incoming::Bulk(chunk));
@@ -488,9 +493,11 @@ proptest! {
                 }
                 writer.close().await.unwrap();
             };
-            let ((), (came, end)) = tokio::join!(write, read_all(&mut reader));
+            let ((), (mut came, end)) = tokio::join!(write, read_all(&mut reader));
             end.unwrap();
-            assert_eq!(came, sent);
+            let all = came.len();
+            came.retain(|incoming| *incoming != Incoming::Credit(3));
+            assert_eq!((all - came.len(), came), (credits, sent));
         });
     }
 }

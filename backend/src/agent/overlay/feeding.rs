@@ -1,0 +1,126 @@
+//! Links between agents that are for one stream of bulk data.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gantry_shared::id::{AppId, NodeId};
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::greeting::{self, Halves};
+use gantry_shared::wire::link::{Incoming, LinkReader};
+use gantry_shared::wire::message::{Attached, Dial};
+use gantry_shared::wire::queue::LinkQueue;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::JoinError;
+use super::dial::{Caller, dial};
+use super::flow::Event;
+use super::join::say;
+use super::streams::LINK_TIME;
+
+/// A link in use.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) queue: LinkQueue,
+    pub(super) writer: AbortHandle,
+}
+
+/// A link that is not read yet.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) queue: LinkQueue,
+    pub(super) writer: AbortHandle,
+    pub(super) reader: LinkReader,
+}
+
+/// Dials who feeds this node and waits until it says that it will.
+pub(super) async fn dial_feeder(
+    listen: &[SocketAddr],
+    node: NodeId,
+    stream: u64,
+    app: AppId,
+    secret: &Secret,
+) -> Result<Halves, String> {
+    let deadline = Instant::now() + LINK_TIME;
+    let linked = async {
+        let (link, _) =
+            dial(listen, Caller { app, secret }, deadline).await.map_err(|error| match error {
+                JoinError::Unreachable { reasons } => reasons.join("; "),
+                other => other.to_string(),
+            })?;
+        let (mut reader, writer) =
+            say(link, &Dial::Bulk { node, stream }).await.map_err(|e| e.to_string())?;
+        match reader.next().await.map_err(|e| e.to_string())? {
+            Some(Incoming::Frame(body)) => {
+                let attached: Attached = frame::decode(&body).map_err(|e| e.to_string())?;
+                (attached.stream == stream)
+                    .then_some((reader, writer))
+                    .ok_or_else(|| "it speaks of another stream".to_owned())
+            }
+            _ => Err("it did not answer as it should".to_owned()),
+        }
+    };
+    timeout_at(deadline, linked).await.unwrap_or_else(|_late| Err("it did not answer in time".to_owned()))
+}
+
+/// Puts a link to work.
+pub(super) fn start((reader, writer): Halves, stall: Duration) -> Started {
+    let (queue, writing) = LinkQueue::start_with(writer, stall);
+    let writer = tokio::spawn(async move {
+        if let Err(error) = writing.await {
+            tracing::debug!(%error, "cannot write to a node beside");
+        }
+    });
+    Started { queue, writer: writer.abort_handle(), reader }
+}
+
+/// Reads what the feeder sends until it ends.
+pub(super) async fn read_feeder(
+    mut reader: LinkReader,
+    queue: LinkQueue,
+    events: mpsc::UnboundedSender<Event>,
+) {
+    let credit = queue.credit();
+    let reason = loop {
+        let taken = match reader.next().await {
+            Ok(Some(Incoming::Bulk(chunk))) => credit.arrive().map(|held| Event::Chunk(chunk, held)),
+            Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
+                Ok(()) => continue,
+                Err(error) => Err(error),
+            },
+            Ok(Some(Incoming::Frame(_))) => break "it speaks where data is due".to_owned(),
+            Ok(None) => break "it has said goodbye".to_owned(),
+            Err(error) if error.is_cut() => break "its link was cut".to_owned(),
+            Err(error) => break error.to_string(),
+        };
+        match taken {
+            // Nobody listens any more when the stream has failed.
+            Ok(chunk) => drop(events.send(chunk)),
+            Err(error) => break error.to_string(),
+        }
+    };
+    queue.close();
+    drop(events.send(Event::FeederGone(reason)));
+}
+
+/// Reads a fed node's credit until it goes, and lets nothing more be queued for it then.
+pub(super) async fn read_child(mut reader: LinkReader, queue: LinkQueue) {
+    let credit = queue.credit();
+    loop {
+        match reader.next().await {
+            Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
+                Ok(()) => {}
+                Err(error) => break queue.refuse(&error.to_string()),
+            },
+            Ok(Some(_)) => break queue.refuse("not understood: bulk data is sent the other way here"),
+            Ok(None) | Err(_) => break queue.close(),
+        }
+    }
+}
+
+/// Sends a dialler away.
+pub(super) async fn refuse(halves: Halves, reason: String) {
+    greeting::refuse(halves, &reason, |_| None).await;
+}

@@ -1,0 +1,336 @@
+//! One stream of bulk data on its way through this node: from who feeds it, to those that it feeds and to the agent itself.
+//!
+//! Everybody waits for the slowest of those that they feed, a few chunks apart, and so the whole stream does. Somebody who hangs is not waited for:
+//! an own consumer that takes nothing for the stall time is answered for and left out, and the stream goes on; a fed node that gives no sign
+//! for that time is reported, and the frontend tells those behind it. A node whose feeder is gone has no way to the rest of the stream: it
+//! fails, and so do those that it feeds.
+
+use std::sync::Arc;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{NodeId, RequestId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::bulk::{BulkKey, BulkOpener, SealedChunk};
+use gantry_shared::wire::credit::{self, Held};
+use gantry_shared::wire::frame;
+use gantry_shared::wire::greeting::Halves;
+use gantry_shared::wire::message::{Answer, Attached, BulkOrder, BulkSeat, Down, Feeder, Notice, Order, To};
+use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue, NotTaken};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::Input;
+use super::bulk::Piece;
+use super::feeding::{self, Link};
+use super::streams::Streams;
+
+/// Pieces of a stream that this agent may have before it, untaken.
+const OWN_PIECES: usize = 4;
+
+/// What happens to a stream.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A chunk has come.
+    Chunk(SealedChunk, Held),
+    /// Who feeds this node has been dialled.
+    Linked(Result<Box<Halves>, String>),
+    /// Who feeds this node is gone.
+    FeederGone(String),
+    /// A node that this one feeds has dialled.
+    Child(NodeId, Box<Halves>),
+}
+
+type Events = (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>);
+
+/// A stream's task.
+#[derive(Debug)]
+pub(super) struct Flow {
+    streams: Streams,
+    stream: u64,
+    seat: BulkSeat,
+    /// Who waits for the link to the feeder.
+    request: Option<RequestId>,
+    events: mpsc::UnboundedSender<Event>,
+    opener: BulkOpener,
+    feeder: Option<Link>,
+    outlets: Vec<Outlet>,
+    own: Own,
+    /// Dialling and readers of links.
+    tasks: JoinSet<()>,
+}
+
+/// A node that is fed.
+#[derive(Debug)]
+struct Outlet {
+    node: NodeId,
+    queue: LinkQueue,
+    /// The tasks of a link that is for this stream only.
+    tasks: Vec<AbortHandle>,
+}
+
+/// A stream that ends before its end leaves no link behind, wherever it was.
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// The agent's own part.
+#[derive(Debug)]
+struct Own {
+    wanted: bool,
+    announced: Option<oneshot::Receiver<Option<RequestId>>>,
+    request: Option<RequestId>,
+    room: Arc<Semaphore>,
+}
+
+impl Flow {
+    pub(super) fn spawn(
+        streams: Streams,
+        stream: u64,
+        seat: BulkSeat,
+        request: Option<RequestId>,
+        (events, mut happened): Events,
+        announced: oneshot::Receiver<Option<RequestId>>,
+        ended: oneshot::Receiver<Failure>,
+    ) {
+        let own = Own {
+            wanted: seat.own,
+            announced: Some(announced),
+            request: None,
+            room: Arc::new(Semaphore::new(OWN_PIECES)),
+        };
+        let opener = BulkOpener::new(BulkKey::derive(streams.secret(), stream), u64::MAX);
+        let outlets = streams.relay().lock().find_children(&seat.relayed);
+        let outlets = outlets.into_iter().map(|(node, queue)| Outlet { node, queue, tasks: Vec::new() });
+        let mut flow = Self {
+            streams,
+            stream,
+            request,
+            events,
+            opener,
+            feeder: None,
+            outlets: outlets.collect(),
+            seat,
+            own,
+            tasks: JoinSet::new(),
+        };
+        tokio::spawn(async move {
+            let why = tokio::select! {
+                biased;
+                why = ended => why.unwrap_or_else(|_| Failure::new(Kind::Gone, "take bulk data: it is over")),
+                flown = flow.run(&mut happened) => match flown {
+                    Ok(()) => return flow.streams.forget(flow.stream),
+                    Err(why) => why,
+                },
+            };
+            // Whatever has come gives its places back.
+            drop(happened);
+            flow.fail(&why).await;
+        });
+    }
+
+    async fn run(&mut self, happened: &mut mpsc::UnboundedReceiver<Event>) -> Result<(), Failure> {
+        self.link();
+        while let Some(event) = happened.recv().await {
+            match event {
+                Event::Chunk(chunk, held) => {
+                    let last = chunk.is_last();
+                    self.pass_on(chunk).await?;
+                    drop(held);
+                    if last {
+                        self.finish().await;
+                        return Ok(());
+                    }
+                }
+                Event::Linked(linked) => self.take_feeder(linked)?,
+                Event::FeederGone(reason) => return Err(self.orphaned(&reason)),
+                Event::Child(node, halves) => self.take_child(node, *halves),
+            }
+        }
+        Ok(())
+    }
+
+    /// Dials who feeds this node, beside all else: those whom this one feeds may come meanwhile.
+    fn link(&mut self) {
+        let Feeder::Peer { listen, .. } = &self.seat.feeder else {
+            return self.answer_link(Ok(Answer::Done));
+        };
+        let node = self.streams.relay().lock().place().node;
+        let (listen, stream) = (listen.clone(), self.stream);
+        let (app, secret, events) = (self.streams.app(), self.streams.secret().clone(), self.events.clone());
+        self.tasks.spawn(async move {
+            let linked = feeding::dial_feeder(&listen, node, stream, app, &secret).await;
+            drop(events.send(Event::Linked(linked.map(Box::new))));
+        });
+    }
+
+    fn take_feeder(&mut self, linked: Result<Box<Halves>, String>) -> Result<(), Failure> {
+        match linked {
+            Ok(halves) => {
+                let link = feeding::start(*halves, self.streams.stall());
+                let queue = link.queue.clone();
+                self.tasks.spawn(feeding::read_feeder(link.reader, queue, self.events.clone()));
+                self.feeder = Some(Link { queue: link.queue, writer: link.writer });
+                self.answer_link(Ok(Answer::Done));
+                Ok(())
+            }
+            Err(reason) => {
+                let why =
+                    Failure::new(Kind::Lost, format!("reach {} for bulk data: {reason}", self.feeder_name()));
+                self.answer_link(Err(why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    fn answer_link(&mut self, answer: Result<Answer, Failure>) {
+        if let Some(request) = self.request.take() {
+            self.streams.relay().lock().answer(request, answer);
+        }
+    }
+
+    fn take_child(&mut self, node: NodeId, halves: Halves) {
+        let is_here = self.outlets.iter().any(|outlet| outlet.node == node);
+        if is_here || !self.seat.children.contains(&node) {
+            self.tasks.spawn(feeding::refuse(halves, format!("node {node} is not fed by this agent")));
+            return;
+        }
+        let link = feeding::start(halves, self.streams.stall());
+        match frame::encode_body(&Attached { stream: self.stream }) {
+            Ok(body) => link.queue.send(body.into()),
+            Err(error) => tracing::warn!(%error, "cannot tell a node that it will be fed"),
+        }
+        let reading = self.tasks.spawn(feeding::read_child(link.reader, link.queue.clone()));
+        self.outlets.push(Outlet { node, queue: link.queue, tasks: vec![reading, link.writer] });
+    }
+
+    /// Proves a chunk before anybody else sees it, and hands it on.
+    async fn pass_on(&mut self, chunk: SealedChunk) -> Result<(), Failure> {
+        let opened = self.opener.open(&chunk);
+        let plain = opened.map_err(|error| Failure::new(Kind::Protocol, error.to_string()))?;
+        let bytes = plain.len() as u64;
+        let mut sent = 0;
+        for outlet in std::mem::take(&mut self.outlets) {
+            match outlet.queue.send_bulk(chunk.clone()).await {
+                Ok(()) => {
+                    sent += bytes;
+                    self.outlets.push(outlet);
+                }
+                Err(not_taken) => self.give_up(outlet.node, not_taken),
+            }
+        }
+        self.streams.relay().lock().count_bulk(bytes, sent);
+        if self.own.wanted {
+            self.own.wanted = self.give_own(plain, chunk.is_last()).await && !chunk.is_last();
+        }
+        Ok(())
+    }
+
+    /// Hands a piece to the agent. False: it takes nothing any more, and that has been answered.
+    async fn give_own(&mut self, plain: Vec<u8>, last: bool) -> bool {
+        if !self.own.hear().await {
+            return false;
+        }
+        let stall = self.streams.stall();
+        let room = tokio::select! {
+            biased;
+            room = Arc::clone(&self.own.room).acquire_owned() => Some(room.ok()),
+            () = credit::stall(stall) => None,
+        };
+        let Some(room) = room else {
+            let why = format!("take bulk data: it took none for {} s", stall.as_secs_f32());
+            let why = Failure::new(Kind::TimedOut, why).with_hint("look at the node's file system");
+            let mut relay = self.streams.relay().lock();
+            if let Some(request) = self.own.request {
+                relay.answer(request, Err(why.clone()));
+            }
+            relay.give(Input::Bulk(Piece::aborted(self.stream, why)));
+            return false;
+        };
+        let piece = Piece { stream: self.stream, plain, last, aborted: None, _room: room };
+        self.streams.relay().lock().give(Input::Bulk(piece));
+        true
+    }
+
+    /// A fed node takes no more. One that has gone is told of elsewhere, or tells itself; one that hangs is told of here.
+    fn give_up(&self, node: NodeId, not_taken: NotTaken) {
+        tracing::debug!(%node, ?not_taken, "a node is fed no more");
+        if not_taken == NotTaken::Stalled {
+            let notice = Notice::BulkStalled { stream: self.stream, fed: node };
+            self.streams.relay().lock().notice(notice);
+        }
+    }
+
+    /// All has come. Stays until those who are fed have it, too.
+    async fn finish(&mut self) {
+        if let Some(feeder) = &self.feeder {
+            feeder.queue.close();
+        }
+        for mut outlet in std::mem::take(&mut self.outlets) {
+            if let Err(not_taken) = outlet.queue.bulk_taken().await {
+                self.give_up(outlet.node, not_taken);
+            } else if !std::mem::take(&mut outlet.tasks).is_empty() {
+                outlet.queue.close();
+            }
+        }
+        // Goodbyes are on their way.
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(2 * LAST_WORDS_TIME, all).await.is_err() {
+            tracing::debug!(stream = self.stream, "goodbyes of a stream did not come in time");
+        }
+        if let Some(feeder) = &self.feeder {
+            feeder.writer.abort();
+        }
+    }
+
+    /// There will be no more: those behind this node hear it, and the agent forgets what it has.
+    async fn fail(mut self, why: &Failure) {
+        tracing::debug!(stream = self.stream, %why, "a stream of bulk data ends before its end");
+        self.answer_link(Err(why.clone()));
+        let relayed: NodeSet = self.seat.relayed.iter().copied().collect();
+        let order = Order::Bulk(BulkOrder::End { stream: self.stream, why: why.clone() });
+        if !relayed.is_empty() {
+            self.streams.relay().lock().send_on(Down { request: None, to: To::Nodes(relayed), order });
+        }
+        self.tasks.abort_all();
+        self.outlets.clear();
+        if let Some(feeder) = self.feeder.take() {
+            feeder.writer.abort();
+        }
+        if self.own.wanted && self.own.hear().await {
+            let piece = Piece::aborted(self.stream, why.clone());
+            self.streams.relay().lock().give(Input::Bulk(piece));
+        }
+        self.streams.forget(self.stream);
+    }
+
+    fn orphaned(&self, reason: &str) -> Failure {
+        Failure::new(
+            Kind::Lost,
+            format!("take bulk data: {}, which feeds this node, was lost: {reason}", self.feeder_name()),
+        )
+    }
+
+    fn feeder_name(&self) -> String {
+        match &self.seat.feeder {
+            Feeder::Parent => "the parent".to_owned(),
+            Feeder::Peer { node, .. } => format!("node {node}"),
+        }
+    }
+}
+
+impl Own {
+    /// Waits until the agent knows what the stream is for. False: it never will.
+    async fn hear(&mut self) -> bool {
+        if let Some(announced) = &mut self.announced {
+            match announced.await {
+                Ok(request) => self.request = request,
+                Err(_forgotten) => return false,
+            }
+            self.announced = None;
+        }
+        true
+    }
+}

@@ -1,0 +1,195 @@
+//! The streams of bulk data that this node has a place in.
+//!
+//! Each has a task of its own ([`flow`](super::flow)), so that readers of links only hand over what came and never wait; the credit of the link on which a chunk
+//! came comes back when its stream has dealt with it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, NodeId, RequestId};
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::bulk::SealedChunk;
+use gantry_shared::wire::credit::Held;
+use gantry_shared::wire::greeting::Halves;
+use gantry_shared::wire::message::BulkSeat;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::bulk::Piece;
+use super::flow::{Event, Flow};
+use super::relay::SharedRelay;
+
+/// Streams that may be under way at once. The oldest go first; the frontend ends those that it gives up.
+const STREAMS: usize = 16;
+/// How long a link between two agents may take to come about, for one stream. When it does not, the stream takes another way.
+pub(super) const LINK_TIME: Duration = Duration::from_secs(5);
+
+/// All streams of this node. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Streams {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    relay: SharedRelay,
+    app: AppId,
+    secret: Secret,
+    stall: Duration,
+    open: Mutex<Open>,
+    /// How many were opened so far: those who dialled early look again.
+    opened: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// In the order in which they were opened.
+    streams: BTreeMap<u64, Stream>,
+    last: u64,
+    closed: bool,
+}
+
+/// The way to a stream's task.
+#[derive(Debug)]
+struct Stream {
+    stream: u64,
+    events: mpsc::UnboundedSender<Event>,
+    announced: Option<oneshot::Sender<Option<RequestId>>>,
+    end: oneshot::Sender<Failure>,
+}
+
+impl Streams {
+    pub(super) fn new(relay: SharedRelay, app: AppId, secret: Secret, stall: Duration) -> Self {
+        let open = Mutex::new(Open::default());
+        let shared = Shared { relay, app, secret, stall, open, opened: watch::Sender::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.shared.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn relay(&self) -> &SharedRelay {
+        &self.shared.relay
+    }
+
+    pub(super) fn app(&self) -> AppId {
+        self.shared.app
+    }
+
+    pub(super) fn secret(&self) -> &Secret {
+        &self.shared.secret
+    }
+
+    pub(super) fn stall(&self) -> Duration {
+        self.shared.stall
+    }
+
+    /// Takes a place in a stream's tree. `request` is answered when the link to whoever feeds this node stands.
+    pub(super) fn open(&self, stream: u64, seat: BulkSeat, request: Option<RequestId>) {
+        let (events, happened) = mpsc::unbounded_channel();
+        let (announced, heard) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let mut open = self.lock();
+        if open.closed || open.find(stream).is_some() {
+            return;
+        }
+        if open.streams.len() >= STREAMS
+            && let Some((_, oldest)) = open.streams.pop_first()
+        {
+            oldest.end(Failure::new(Kind::Gone, "take bulk data: too many streams are under way"));
+        }
+        open.last += 1;
+        let number = open.last;
+        let ways = Stream { stream, events: events.clone(), announced: Some(announced), end };
+        open.streams.insert(number, ways);
+        drop(open);
+        Flow::spawn(self.clone(), stream, seat, request, (events, happened), heard, ended);
+        self.shared.opened.send_replace(number);
+    }
+
+    /// The order that announces a stream to this agent has been given to it.
+    pub(super) fn announce(&self, stream: u64, request: Option<RequestId>) {
+        let announced = self.lock().find(stream).and_then(|stream| stream.announced.take());
+        // A stream that failed before waits to say so; one that is not known at all never will come.
+        if announced.is_none_or(|announced| announced.send(request).is_err()) {
+            let why = Failure::new(Kind::Lost, "take bulk data: its way to this node is gone");
+            self.relay().lock().give(super::Input::Bulk(Piece::aborted(stream, why)));
+        }
+    }
+
+    /// A chunk has come on the link of orders. One that nobody here waits for is dropped: its stream has been ended.
+    pub(super) fn take(&self, chunk: SealedChunk, held: Held) {
+        match self.lock().find(chunk.stream()) {
+            Some(stream) => drop(stream.events.send(Event::Chunk(chunk, held))),
+            None => tracing::debug!(?chunk, "a chunk of an unknown stream"),
+        }
+    }
+
+    /// There will be no more of a stream. If it has not been announced by now, it never will be.
+    pub(super) fn end(&self, stream: u64, why: Failure) {
+        let mut open = self.lock();
+        let number = open.streams.iter().find(|(_, known)| known.stream == stream).map(|(number, _)| *number);
+        if let Some(ended) = number.and_then(|number| open.streams.remove(&number)) {
+            ended.end(why);
+        }
+    }
+
+    /// There will be no more of any stream, ever.
+    pub(super) fn end_all(&self, why: &Failure) {
+        let mut open = self.lock();
+        open.closed = true;
+        for stream in std::mem::take(&mut open.streams).into_values() {
+            stream.end(why.clone());
+        }
+        drop(open);
+        self.shared.opened.send_replace(u64::MAX);
+    }
+
+    /// A stream's task has nothing more to do.
+    pub(super) fn forget(&self, stream: u64) {
+        self.lock().streams.retain(|_, known| known.stream != stream);
+    }
+
+    /// Somebody wants to be fed. It may come before this node knows of the stream. Gives back who cannot be.
+    pub(super) async fn attach(
+        &self,
+        stream: u64,
+        node: NodeId,
+        halves: Halves,
+    ) -> Option<(Halves, &'static str)> {
+        let mut opened = self.shared.opened.subscribe();
+        let known = opened.wait_for(|_| {
+            let mut open = self.lock();
+            open.closed || open.find(stream).is_some()
+        });
+        if timeout(LINK_TIME, known).await.is_err() {
+            return Some((halves, "this agent does not know of that stream"));
+        }
+        match self.lock().find(stream) {
+            Some(stream) => match stream.events.send(Event::Child(node, Box::new(halves))) {
+                Ok(()) => None,
+                Err(error) => match error.0 {
+                    Event::Child(_, halves) => Some((*halves, "that stream is over")),
+                    _ => None,
+                },
+            },
+            None => Some((halves, "this agent takes no more streams")),
+        }
+    }
+}
+
+impl Open {
+    fn find(&mut self, stream: u64) -> Option<&mut Stream> {
+        self.streams.values_mut().find(|known| known.stream == stream)
+    }
+}
+
+impl Stream {
+    fn end(self, why: Failure) {
+        // It may just have come to its end by itself.
+        drop(self.end.send(why));
+    }
+}

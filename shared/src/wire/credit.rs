@@ -1,0 +1,270 @@
+//! Credit for bulk data on one link. Who reads a link must never wait for whoever takes the bulk data that comes on it, else orders and
+//! answers behind that data wait too. So a chunk is only sent when the peer has a place for it, and the peer gives places
+//! back as chunks are taken. It is between the two ends of a link and goes no further.
+//!
+//! A peer that holds chunks and gives nothing back is either slow, or waits for somebody slow, or hangs. While it is one of the
+//! first two it says so from time to time by giving back no place at all ([`BEATS`]); so who is silent for the stall time hangs *itself*, and nobody
+//! above it is blamed for it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::error::{LinkError, Phase};
+
+/// Chunks that may be on their way on one link: 2 MiB. An order waits behind that much at most; it is what a link
+/// of 10 Gbit/s carries in 1.7 ms, far more than a round trip between nodes.
+pub const WINDOW_CHUNKS: u32 = 8;
+
+/// How long somebody may owe a sign that it takes bulk data.
+pub const STALL_TIME: Duration = Duration::from_secs(30);
+
+/// Signs of life that a waiting peer gives in a stall time.
+pub const BEATS: u32 = 6;
+
+/// One link's credit, both ways. Shared by the tasks of the link.
+#[derive(Debug)]
+pub struct Credit {
+    stall: Duration,
+    state: Mutex<State>,
+    /// For the writer: places to give back, or a first chunk that is held.
+    due: Notify,
+    /// For the writer: places to send into.
+    earned: Notify,
+    /// For all who wait until everything is taken.
+    delivered: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Places of the peer's that are known to be free.
+    free: u32,
+    /// Chunks that were ever queued, and of these, those whose places have come back.
+    queued: u64,
+    taken: u64,
+    /// When the peer last gave credit, or was first sent something after it owed nothing.
+    heard: Instant,
+    /// Chunks of the peer that are held here.
+    held: u32,
+    /// Places that are to be given back.
+    due: u32,
+    /// When some were.
+    given: Instant,
+}
+
+impl Credit {
+    pub(super) fn new(stall: Duration) -> Arc<Self> {
+        let now = Instant::now();
+        let state =
+            State { free: WINDOW_CHUNKS, queued: 0, taken: 0, heard: now, held: 0, due: 0, given: now };
+        let (due, earned, delivered) = (Notify::new(), Notify::new(), Notify::new());
+        Arc::new(Self { stall, state: Mutex::new(state), due, earned, delivered })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The peer has given places back.
+    ///
+    /// # Errors
+    /// [`LinkError::Malformed`]: it gave more than it had taken.
+    pub fn earn(&self, places: u32) -> Result<(), LinkError> {
+        let mut state = self.lock();
+        let free = state.free.checked_add(places).filter(|free| *free <= WINDOW_CHUNKS);
+        let what = "it gives back more places for bulk data than it had filled";
+        state.free = free.ok_or(LinkError::Malformed { phase: Phase::Open, what })?;
+        state.taken += u64::from(places);
+        state.heard = Instant::now();
+        self.delivered.notify_waiters();
+        self.earned.notify_one();
+        Ok(())
+    }
+
+    /// A chunk has come. The place is given back when what this returns is dropped.
+    ///
+    /// # Errors
+    /// [`LinkError::Malformed`]: there was no place for it.
+    pub fn arrive(self: &Arc<Self>) -> Result<Held, LinkError> {
+        let mut state = self.lock();
+        if state.held + state.due >= WINDOW_CHUNKS {
+            let what = "it sends bulk data without credit";
+            return Err(LinkError::Malformed { phase: Phase::Open, what });
+        }
+        state.held += 1;
+        if state.held == 1 {
+            state.given = Instant::now();
+            self.due.notify_one();
+        }
+        Ok(Held { credit: Arc::clone(self) })
+    }
+
+    /// A chunk was queued.
+    pub(super) fn expect(&self) {
+        self.lock().queued += 1;
+    }
+
+    /// Whether a chunk can be sent.
+    pub(super) fn is_any(&self) -> bool {
+        self.lock().free > 0
+    }
+
+    /// Waits until a chunk can be sent. For the writer only.
+    pub(super) async fn any(&self) {
+        while !self.is_any() {
+            self.earned.notified().await;
+        }
+    }
+
+    /// A chunk is sent.
+    pub(super) fn spend(&self) {
+        let mut state = self.lock();
+        if state.free == WINDOW_CHUNKS {
+            state.heard = Instant::now();
+        }
+        state.free = state.free.saturating_sub(1);
+    }
+
+    /// Whether places are to be given back.
+    pub(super) fn is_due(&self) -> bool {
+        self.lock().due > 0
+    }
+
+    /// How many places are to be given back, or 0 when it is time for a sign of life. For the writer only.
+    pub(super) async fn due(&self) -> u32 {
+        loop {
+            let beat = {
+                let mut state = self.lock();
+                let beat = (state.held > 0).then(|| state.given + self.stall / BEATS);
+                if state.due > 0 || beat.is_some_and(|beat| beat <= Instant::now()) {
+                    state.given = Instant::now();
+                    return std::mem::take(&mut state.due);
+                }
+                beat
+            };
+            match beat {
+                None => self.due.notified().await,
+                Some(beat) => tokio::select! {
+                    () = self.due.notified() => {}
+                    () = sleep_until(beat) => {}
+                },
+            }
+        }
+    }
+
+    /// Waits until the peer has owed a sign of life for the stall time. Never ends while it owes none.
+    pub(super) async fn silence(&self) {
+        let (mut since, mut naps) = (self.quiet_since(), 0);
+        while naps < BEATS {
+            nap(self.stall).await;
+            let now = self.quiet_since();
+            naps = if now.is_some() && now == since { naps + 1 } else { 0 };
+            since = now;
+        }
+    }
+
+    fn quiet_since(&self) -> Option<Instant> {
+        let state = self.lock();
+        (state.free < WINDOW_CHUNKS).then_some(state.heard)
+    }
+
+    /// Waits until the peer has taken all that was queued so far.
+    pub(super) async fn all_taken(&self) {
+        let queued = self.lock().queued;
+        loop {
+            let taken = self.delivered.notified();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            if self.lock().taken >= queued {
+                return;
+            }
+            taken.await;
+        }
+    }
+}
+
+/// Waits for the stall time, not counting most of a pause of this whole process (a tool in a debugger, a suspended job): after one, whoever is waited
+/// for gets the chance to be heard first.
+pub async fn stall(time: Duration) {
+    for _ in 0..BEATS {
+        nap(time).await;
+    }
+}
+
+async fn nap(stall: Duration) {
+    sleep(stall / BEATS).await;
+}
+
+/// A chunk's place on the link on which it came, given back when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    credit: Arc<Credit>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = self.credit.lock();
+        state.held -= 1;
+        state.due += 1;
+        self.credit.due.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_only_waits_says_so_in_time() {
+        let credit = Credit::new(STALL);
+        let idle = timeout(10 * STALL, credit.due()).await;
+        assert!(idle.is_err(), "who holds nothing says nothing");
+        let held = credit.arrive().unwrap();
+        let begun = Instant::now();
+        for beat in 1..5 {
+            assert_eq!(credit.due().await, 0);
+            assert_eq!(begun.elapsed(), STALL / BEATS * beat);
+        }
+        drop(held);
+        assert_eq!(timeout(Duration::ZERO, credit.due()).await, Ok(1));
+        assert!(timeout(10 * STALL, credit.due()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_counted_from_the_first_unanswered_chunk() {
+        let credit = Credit::new(STALL);
+        assert!(timeout(10 * STALL, credit.silence()).await.is_err(), "nothing is owed");
+        let begun = Instant::now();
+        credit.spend();
+        for _ in 0..10 {
+            assert!(timeout(STALL / 2, credit.silence()).await.is_err());
+            credit.earn(0).unwrap();
+        }
+        credit.silence().await;
+        assert_eq!(begun.elapsed(), STALL * 6);
+        credit.earn(1).unwrap();
+        assert!(timeout(10 * STALL, credit.silence()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_side_can_take_more_than_there_is() {
+        let credit = Credit::new(STALL);
+        assert!(credit.earn(1).is_err() && credit.earn(u32::MAX).is_err());
+        let held: Vec<_> = (0..WINDOW_CHUNKS).map(|_| credit.arrive().unwrap()).collect();
+        assert!(credit.arrive().is_err());
+        drop(held);
+        assert!(credit.arrive().is_err(), "the peer does not know of the places yet");
+        assert_eq!(credit.due().await, WINDOW_CHUNKS);
+        credit.arrive().unwrap();
+        (0..WINDOW_CHUNKS).for_each(|_| credit.spend());
+        assert!(timeout(STALL, credit.any()).await.is_err());
+        credit.earn(1).unwrap();
+        credit.any().await;
+    }
+}

@@ -1,0 +1,132 @@
+//! The door of whoever is dialled: the frontend while agents report, and every agent.
+//!
+//! Anybody can dial. Who does not know the secret or says nothing costs one task for a few seconds and disturbs nobody else.
+
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::LinkError;
+use super::frame;
+use super::limits::HANDSHAKE_DEADLINE;
+use super::link::{Incoming, LinkReader, LinkWriter, accept};
+use super::message::Dial;
+use super::tcp::tune;
+use crate::id::AppId;
+use crate::secret::Secret;
+
+/// How long who was refused is listened to, so that it reads why.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
+/// After a failed accept (too many open files, usually) others get a moment to close theirs.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The two halves of a link.
+pub type Halves = (LinkReader, LinkWriter);
+
+/// What is said to who is not wanted before the link is closed: a frame's body; none: the link itself carries the reason.
+pub type BuildRefusal = fn(&str) -> Option<Vec<u8>>;
+
+/// A listener with those who have come to it and not yet said who they are.
+#[derive(Debug)]
+pub struct Door {
+    listener: TcpListener,
+    app: AppId,
+    secret: Secret,
+    refusal: BuildRefusal,
+    greetings: JoinSet<Option<(Halves, Dial)>>,
+}
+
+impl Door {
+    /// A door for members of `app`, which know its secret.
+    #[must_use]
+    pub fn new(listener: TcpListener, app: AppId, secret: Secret, refusal: BuildRefusal) -> Self {
+        Self { listener, app, secret, refusal, greetings: JoinSet::new() }
+    }
+
+    /// The next who has proven the secret and said hello. At most `places` are in their handshake at once; others wait in the system's queue.
+    ///
+    /// Waits as long as nobody comes. Cancel safe.
+    pub async fn next(&mut self, places: usize) -> (Halves, Dial) {
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if self.greetings.len() < places => match accepted {
+                    Ok((stream, _)) => {
+                        let (app, secret) = (self.app, self.secret.clone());
+                        self.greetings.spawn(greet(stream, app, secret, self.refusal));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an agent");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(greeted) = self.greetings.join_next() => {
+                    if let Some(greeted) = greeted.ok().flatten() {
+                        return greeted;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends somebody away who has said hello, and lets it read why.
+    pub fn refuse(&mut self, halves: Halves, reason: String) {
+        let refusal = self.refusal;
+        self.greetings.spawn(async move {
+            refuse(halves, &reason, refusal).await;
+            None
+        });
+    }
+}
+
+/// Handshake and hello.
+async fn greet(
+    stream: TcpStream,
+    app: AppId,
+    secret: Secret,
+    refusal: BuildRefusal,
+) -> Option<(Halves, Dial)> {
+    if let Err(error) = tune(&stream) {
+        tracing::debug!(%error, "cannot tune a link");
+    }
+    let deadline = Instant::now() + HANDSHAKE_DEADLINE;
+    let link = match accept(stream, &secret, app.as_str().as_bytes(), deadline).await {
+        Ok(link) => link,
+        Err(error) => {
+            tracing::debug!(%error, "a dialler was turned away");
+            return None;
+        }
+    };
+    let (mut reader, writer) = link.split();
+    match timeout_at(deadline, reader.next()).await {
+        Ok(Ok(Some(Incoming::Frame(body)))) => match frame::decode(&body) {
+            Ok(dial) => return Some(((reader, writer), dial)),
+            Err(error) => refuse((reader, writer), &format!("not understood: {error}"), refusal).await,
+        },
+        Ok(Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_)))) => {
+            refuse((reader, writer), "bulk data before a hello", refusal).await;
+        }
+        Ok(Ok(None) | Err(_)) | Err(_) => tracing::debug!("a dialler said no hello"),
+    }
+    None
+}
+
+/// Sends somebody away, and lets it read why for a moment.
+pub async fn refuse((mut reader, mut writer): Halves, reason: &str, refusal: BuildRefusal) {
+    tracing::warn!(reason, "a dialler was refused");
+    let refused = async {
+        match refusal(reason) {
+            Some(body) => {
+                writer.send_body(&body)?;
+                writer.close().await?;
+            }
+            None => writer.refuse(reason).await?,
+        }
+        while reader.next().await?.is_some() {}
+        Ok::<(), LinkError>(())
+    };
+    if !matches!(timeout(REFUSAL_TIME, refused).await, Ok(Ok(()))) {
+        tracing::debug!("a refused dialler may not know why");
+    }
+}
