@@ -1,7 +1,8 @@
 //! How fast a tree of real agents is, three links deep, beside what plain TCP does on the same machine in the same run.
 //!
 //! All nodes share this machine's cores, so the tree's numbers are sums over all links: `broadcast` seals once, and every one of the
-//! 14 nodes opens, hashes and passes on all of it. `one_node` has one link only and is the fair counterpart of `plain_tcp`.
+//! 14 nodes opens, hashes and passes on all of it. One node has one link only and is the fair counterpart of `bulk_plain_tcp`.
+//! `bulk_200_mb` compares radices of bulk data's own tree, with all nodes as the frontend's own children; 0 is the frontend sending to each.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,6 +16,7 @@ use tokio::runtime::Runtime;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const BULK_BYTES: u64 = 64 * 1024 * 1024;
+const LARGE_BYTES: u64 = 200_000_000;
 const PIECE_BYTES: usize = 256 * 1024;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
@@ -33,8 +35,12 @@ impl Nodes {
     const THREE_DEEP: u32 = 14;
 
     fn launch(nodes: u32) -> Self {
-        let config =
-            Config { wlm: Some("localhost".to_owned()), radix: 2, control: false, ..Config::default() };
+        Self::launch_with(nodes, 2, 2)
+    }
+
+    fn launch_with(nodes: u32, radix: u32, bulk_radix: u32) -> Self {
+        let wlm = Some("localhost".to_owned());
+        let config = Config { wlm, radix, bulk_radix, control: false, ..Config::default() };
         let nodes = nodes.to_string();
         let args = ["-N", &nodes, "-n", &nodes, "/bin/sleep", "1000"];
         let app = RUNTIME.block_on(Frontend::new(config).launch(LaunchRequest::new(args), DEADLINE));
@@ -49,10 +55,8 @@ impl Nodes {
         RUNTIME.block_on(measure::ping(self.app(), DEADLINE)).expect("an answer of every node");
     }
 
-    fn broadcast(&self) {
-        RUNTIME
-            .block_on(measure::broadcast(self.app(), BULK_BYTES, DEADLINE))
-            .expect("all bytes at every node");
+    fn broadcast(&self, bytes: u64) {
+        RUNTIME.block_on(measure::broadcast(self.app(), bytes, DEADLINE)).expect("all bytes at every node");
     }
 }
 
@@ -106,11 +110,23 @@ fn round_trip_nodes(bencher: Bencher, nodes: u32) {
 
 #[divan::bench(sample_count = 10, sample_size = 1)]
 fn bulk_plain_tcp(bencher: Bencher) {
-    let mut near = peer(BULK_BYTES, false);
+    plain_tcp(bencher, BULK_BYTES);
+}
+
+#[divan::bench(sample_count = 3, sample_size = 1)]
+fn bulk_200_mb_plain_tcp(bencher: Bencher) {
+    plain_tcp(bencher, LARGE_BYTES);
+}
+
+fn plain_tcp(bencher: Bencher, bytes: u64) {
+    let mut near = peer(bytes, false);
     let piece = vec![7; PIECE_BYTES];
-    bencher.counter(BytesCount::new(BULK_BYTES)).bench_local(|| {
-        for _ in 0..BULK_BYTES / PIECE_BYTES as u64 {
-            near.write_all(&piece).expect("sent");
+    bencher.counter(BytesCount::new(bytes)).bench_local(|| {
+        let mut left = bytes;
+        while left > 0 {
+            let now = left.min(PIECE_BYTES as u64);
+            near.write_all(&piece[..usize::try_from(now).expect("a piece")]).expect("sent");
+            left -= now;
         }
         near.read_exact(&mut [0; 1]).expect("received");
     });
@@ -119,5 +135,23 @@ fn bulk_plain_tcp(bencher: Bencher) {
 #[divan::bench(sample_count = 10, sample_size = 1, args = [1, 2, 6, Nodes::THREE_DEEP])]
 fn bulk_nodes(bencher: Bencher, nodes: u32) {
     let nodes = Nodes::launch(nodes);
-    bencher.counter(BytesCount::new(BULK_BYTES)).bench_local(|| nodes.broadcast());
+    bencher.counter(BytesCount::new(BULK_BYTES)).bench_local(|| nodes.broadcast(BULK_BYTES));
+}
+
+/// As `cp` of a file that is in memory already.
+#[divan::bench(sample_count = 3, sample_size = 1)]
+fn bulk_200_mb_copied(bencher: Bencher) {
+    let from = tempfile::NamedTempFile::new().expect("a file");
+    let to = tempfile::NamedTempFile::new().expect("a file");
+    from.as_file().set_len(LARGE_BYTES).expect("room");
+    bencher.counter(BytesCount::new(LARGE_BYTES)).bench_local(|| {
+        assert_eq!(std::fs::copy(from.path(), to.path()).expect("copied"), LARGE_BYTES);
+    });
+}
+
+/// Number of nodes, radix of bulk data.
+#[divan::bench(sample_count = 3, sample_size = 1, args = [(1, 2), (8, 1), (8, 2), (8, 4), (8, 0), (64, 1), (64, 2), (64, 4), (64, 0)])]
+fn bulk_200_mb(bencher: Bencher, (nodes, bulk_radix): (u32, u32)) {
+    let nodes = Nodes::launch_with(nodes, 64, bulk_radix);
+    bencher.counter(BytesCount::new(LARGE_BYTES)).bench_local(|| nodes.broadcast(LARGE_BYTES));
 }
