@@ -32,6 +32,7 @@ mod site;
 mod skip;
 mod sys;
 mod terminal;
+pub mod testbed;
 mod within;
 mod world;
 

@@ -54,10 +54,22 @@ pub fn get(name: &str) -> PathBuf {
 /// # Errors
 /// The compiler's words, as the reason of a skip: not every machine has a static C library.
 pub fn get_as(name: &str, link: Link) -> Result<PathBuf, String> {
+    compile(name, "cc", &[&FLAGS, link.flags()].concat())
+}
+
+/// As [`get`], of an MPI program: by the compiler of an MPI library, such as `mpicc.mpich`.
+///
+/// # Errors
+/// The compiler's words, as the reason of a skip: that library may not be here.
+pub fn get_mpi(name: &str, compiler: &str) -> Result<PathBuf, String> {
+    compile(name, compiler, &FLAGS)
+}
+
+fn compile(name: &str, compiler: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(format!("{name}.c"));
     let text = fs::read(&source).map_err(|error| format!("{}: {error}", source.display()))?;
     let mut hasher = DefaultHasher::new();
-    (&text, FLAGS, link.flags()).hash(&mut hasher);
+    (&text, compiler, flags).hash(&mut hasher);
     let folder = folder().join(format!("{:016x}", hasher.finish()));
     // The file's own name is the program's, so that it looks right in lists of processes.
     let made = folder.join(name);
@@ -70,11 +82,12 @@ pub fn get_as(name: &str, link: Link) -> Result<PathBuf, String> {
     }
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let fresh = folder.join(format!("{name}.new"));
-    let mut compiler = Command::new("cc");
-    compiler.args(FLAGS).args(link.flags()).arg("-o").arg(&fresh).arg(&source).stdin(Stdio::null());
-    let output = compiler.output().map_err(|error| format!("cc cannot be started: {error}"))?;
+    let mut command = Command::new(compiler);
+    command.args(flags).arg("-o").arg(&fresh).arg(&source).stdin(Stdio::null());
+    let output = command.output().map_err(|error| format!("{compiler} cannot be started: {error}"))?;
     if !output.status.success() {
-        return Err(format!("cc cannot make {name} ({link:?}): {}", String::from_utf8_lossy(&output.stderr)));
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{compiler} {} cannot make {name}: {said}", flags.join(" ")));
     }
     fs::rename(&fresh, &made).map_err(|error| format!("{}: {error}", made.display()))?;
     Ok(made)

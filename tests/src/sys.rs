@@ -63,6 +63,12 @@ impl Pidfd {
     }
 }
 
+impl From<Pidfd> for OwnedFd {
+    fn from(process: Pidfd) -> Self {
+        process.0
+    }
+}
+
 /// Has the kernel forget children of this process as they end, which is inherited over exec.
 ///
 /// # Errors

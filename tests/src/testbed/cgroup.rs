@@ -1,0 +1,62 @@
+//! Cgroups of a bed whose Slurm tracks processes by them.
+//!
+//! Slurm's plug-in for cgroup v1 wants the freezer's own root, and makes one folder there per node name: so there can be
+//! one such bed at a time on a machine, and the folders must be removed when it ends.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::place::Place;
+use super::{Result, err, files};
+
+/// Where Slurm looks for it.
+const FREEZER: &str = "/sys/fs/cgroup/freezer";
+
+/// A file that only the root of a hierarchy of cgroup v1 has. Beds lock it against each other; not the folder, which Slurm locks.
+const ROOTS_OWN: &str = "/sys/fs/cgroup/freezer/release_agent";
+
+/// Why Slurm cannot track processes by cgroup on this machine, if so.
+pub(crate) fn unusable() -> Option<String> {
+    let root = Path::new(FREEZER).join("release_agent");
+    (!root.exists())
+        .then(|| format!("{FREEZER} is not the freezer of cgroup v1, which proctrack/cgroup needs"))
+}
+
+/// Takes the freezer for this bed; it is held until this process ends.
+pub(crate) fn claim(place: &Place) -> Result<()> {
+    if let Some(why) = unusable() {
+        return Err(why);
+    }
+    let file = File::open(ROOTS_OWN).map_err(err(ROOTS_OWN))?;
+    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| format!("another bed uses {FREEZER}; there can be one with proctrack/cgroup"))?;
+    // Whatever is there is of a bed that was killed.
+    remove(place)?;
+    // Held by the hall's init as long as it lives.
+    std::mem::forget(lock);
+    Ok(())
+}
+
+/// Removes the cgroups of a bed in which nobody lives any more.
+pub(crate) fn remove(place: &Place) -> Result<()> {
+    let Ok(config) = place.config() else { return Ok(()) };
+    if !files::needs_cgroup(&config) {
+        return Ok(());
+    }
+    let mut folders =
+        config.node_names().into_iter().map(|node| Path::new(FREEZER).join(format!("slurm_{node}")));
+    folders.try_for_each(|folder| remove_tree(&folder))
+}
+
+/// A cgroup goes by rmdir, after those in it.
+fn remove_tree(folder: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    fs::remove_dir(folder).map_err(err(folder.display()))
+}

@@ -1,0 +1,159 @@
+//! What a bed is made of: how many nodes, what they see, how its Slurm is set. All pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the login node.
+pub const LOGIN: &str = "login";
+/// The ordinary user of every host.
+pub const USER: &str = "tester";
+/// The ordinary user's number, and that of the user's group.
+pub const UID: u32 = 20001;
+/// The ordinary user's home. It lies in `/run`, which every host has for itself: so it hides nothing of this machine.
+pub const HOME: &str = "/run/home/tester";
+
+/// The most nodes that a bed has addresses for.
+pub const MOST_NODES: u16 = 999;
+
+/// How Slurm finds the processes of a step, and so what is killed at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum Proctrack {
+    /// By parents: a process that has been daemonised outlives its step.
+    #[default]
+    LinuxProc,
+    /// By cgroup: nothing outlives its step. Needs the freezer of cgroup v1.
+    Cgroup,
+}
+
+impl fmt::Display for Proctrack {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::LinuxProc => "linuxproc",
+            Self::Cgroup => "cgroup",
+        })
+    }
+}
+
+/// A bed to be made. Two beds of equal configuration are as good as each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// How many nodes there are beside the login node: `n001`, `n002`, ...
+    pub nodes: u16,
+    /// CPUs that each node says it has, whatever this machine has.
+    pub cpus: u16,
+    /// Folders of this machine that nodes see empty. When there is one, the nodes have no file system in common: each has its own
+    /// home of the user too.
+    pub hide: Vec<PathBuf>,
+    /// Folders of this machine that nodes see although they lie in one that every node has for itself (`/tmp`).
+    pub share: Vec<PathBuf>,
+    /// How Slurm tracks processes.
+    pub proctrack: Proctrack,
+    /// Parameters of `slurm.conf`, over the testbed's own.
+    pub slurm: BTreeMap<String, String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            nodes: 2,
+            cpus: 16,
+            hide: Vec::new(),
+            share: Vec::new(),
+            proctrack: Proctrack::default(),
+            slurm: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// A bed with that many nodes, which see what this machine has.
+    #[must_use]
+    pub fn with_nodes(nodes: u16) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Hides a folder from the nodes. See [`Config::hide`].
+    #[must_use]
+    pub fn hiding(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.hide.push(folder.into());
+        self
+    }
+
+    /// Sets a parameter of `slurm.conf`.
+    #[must_use]
+    pub fn slurm(mut self, name: &str, value: &str) -> Self {
+        self.slurm.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Whether every node has a home of its own.
+    pub(crate) fn own_homes(&self) -> bool {
+        !self.hide.is_empty()
+    }
+
+    /// The names of the nodes, in order.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        (1..=self.nodes).map(node_name).collect()
+    }
+
+    /// The names of all hosts: the login node first.
+    #[must_use]
+    pub fn host_names(&self) -> Vec<String> {
+        std::iter::once(LOGIN.to_owned()).chain(self.node_names()).collect()
+    }
+}
+
+/// The name of node number `number`, counted from 1.
+#[must_use]
+pub fn node_name(number: u16) -> String {
+    format!("n{number:03}")
+}
+
+/// The address of a host by its name; none for a name that no bed has.
+///
+/// The network is the bed's own and leads nowhere else, so every bed may use the same one.
+#[must_use]
+pub fn address(host: &str) -> Option<Ipv4Addr> {
+    if host == LOGIN {
+        return Some(Ipv4Addr::new(10, 42, 0, 1));
+    }
+    let number: u16 = host.strip_prefix('n')?.parse().ok()?;
+    if !(1..=MOST_NODES).contains(&number) || node_name(number) != host {
+        return None;
+    }
+    let [high, low] = (256 + number).to_be_bytes();
+    Some(Ipv4Addr::new(10, 42, high, low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, expected: Option<[u8; 4]>) {
+        assert_eq!(address(host), expected.map(Ipv4Addr::from), "{host}");
+    }
+
+    #[test]
+    fn a_host_has_an_address_by_its_name() {
+        check("login", Some([10, 42, 0, 1]));
+        check("n001", Some([10, 42, 1, 1]));
+        check("n255", Some([10, 42, 1, 255]));
+        check("n256", Some([10, 42, 2, 0]));
+        check("n999", Some([10, 42, 4, 231]));
+        for nobody in ["n000", "n1", "n0001", "node", "n+01", ""] {
+            check(nobody, None);
+        }
+    }
+
+    #[test]
+    fn the_login_node_is_the_first_host() {
+        assert_eq!(Config::with_nodes(2).host_names(), ["login", "n001", "n002"]);
+    }
+}

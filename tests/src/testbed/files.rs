@@ -1,0 +1,212 @@
+//! The configuration files of a bed, built from its [`Config`]. All pure: what they say is seen without a cluster.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::config::{Config, HOME, LOGIN, Proctrack, UID, USER, address};
+
+/// Numbers of the users that daemons run as: the bed has its own `/etc/passwd`, so they need not be this machine's.
+pub(crate) const MUNGE_UID: u32 = 301;
+pub(crate) const SLURM_UID: u32 = 302;
+const SSHD_UID: u32 = 303;
+
+/// Where slurmctld listens.
+pub(crate) const SLURMCTLD_PORT: u16 = 6817;
+/// Where slurmd listens.
+pub(crate) const SLURMD_PORT: u16 = 6818;
+/// Where srun listens: known, so that a firewall can let it through, as sites with firewalls do.
+pub(crate) const SRUN_PORTS: (u16, u16) = (60001, 63000);
+
+/// The file where daemons find the key of munge.
+pub(crate) const MUNGE_KEY: &str = "/etc/munge/munge.key";
+/// The folder of the nodes' ssh host keys.
+pub(crate) const HOST_KEYS: &str = "/etc/ssh/testbed";
+/// The configuration of sshd.
+pub(crate) const SSHD_CONFIG: &str = "/etc/ssh/testbed/sshd_config";
+
+/// Every small file under `/etc` that says the same on every host: path and text.
+pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
+    vec![
+        ("/etc/passwd", build_passwd()),
+        ("/etc/group", build_group()),
+        // A star is a password that nothing matches; an exclamation mark would lock the account for sshd too.
+        ("/etc/shadow", format!("root:*:1::::::\n{USER}:*:1::::::\n")),
+        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\n".to_owned()),
+        // Names come from /etc/hosts; nobody may wait for a name server that cannot be reached.
+        ("/etc/resolv.conf", String::new()),
+        ("/etc/hosts", build_hosts(config)),
+        ("/etc/slurm/slurm.conf", build_slurm_conf(config)),
+        ("/etc/slurm/cgroup.conf", build_cgroup_conf()),
+        ("/etc/slurm/plugstack.conf", String::new()),
+        (SSHD_CONFIG, build_sshd_config()),
+        ("/etc/profile", "PATH=/usr/local/bin:/usr/bin:/bin\nexport PATH\n".to_owned()),
+    ]
+}
+
+fn build_passwd() -> String {
+    let mut text = "root:x:0:0:root:/root:/bin/sh\n".to_owned();
+    for (name, uid) in [("munge", MUNGE_UID), ("slurm", SLURM_UID), ("sshd", SSHD_UID), ("nobody", 65534)] {
+        line(&mut text, format_args!("{name}:x:{uid}:{uid}::/nonexistent:/usr/sbin/nologin"));
+    }
+    line(&mut text, format_args!("{USER}:x:{UID}:{UID}:ordinary user:{HOME}:/bin/bash"));
+    text
+}
+
+fn build_group() -> String {
+    let mut text = "root:x:0:\ntty:x:5:\n".to_owned();
+    for (name, gid) in [("munge", MUNGE_UID), ("slurm", SLURM_UID), ("sshd", SSHD_UID), ("nogroup", 65534)] {
+        line(&mut text, format_args!("{name}:x:{gid}:"));
+    }
+    line(&mut text, format_args!("{USER}:x:{UID}:"));
+    text
+}
+
+fn build_hosts(config: &Config) -> String {
+    let mut text = "127.0.0.1 localhost\n".to_owned();
+    for host in config.host_names() {
+        if let Some(address) = address(&host) {
+            line(&mut text, format_args!("{address} {host}"));
+        }
+    }
+    text
+}
+
+/// `slurm.conf`: what a small real cluster says, with short times where a test would wait them out.
+pub(crate) fn build_slurm_conf(config: &Config) -> String {
+    let login = address(LOGIN).map(|address| address.to_string()).unwrap_or_default();
+    let (first, last) = SRUN_PORTS;
+    let own = [
+        ("ClusterName", "testbed".to_owned()),
+        ("SlurmctldHost", format!("{LOGIN}({login})")),
+        ("SlurmctldPort", SLURMCTLD_PORT.to_string()),
+        ("SlurmdPort", SLURMD_PORT.to_string()),
+        ("SrunPortRange", format!("{first}-{last}")),
+        ("SlurmUser", "slurm".to_owned()),
+        ("AuthType", "auth/munge".to_owned()),
+        ("CredType", "cred/munge".to_owned()),
+        ("MpiDefault", "none".to_owned()),
+        ("ProctrackType", format!("proctrack/{}", config.proctrack)),
+        ("TaskPlugin", "task/none".to_owned()),
+        ("SwitchType", "switch/none".to_owned()),
+        ("SelectType", "select/cons_tres".to_owned()),
+        ("SelectTypeParameters", "CR_CPU".to_owned()),
+        ("SchedulerType", "sched/backfill".to_owned()),
+        ("JobAcctGatherType", "jobacct_gather/none".to_owned()),
+        ("AccountingStorageType", "accounting_storage/none".to_owned()),
+        ("MailProg", "/bin/true".to_owned()),
+        // A node that comes back is good again; it need not have the CPUs and the memory that it says it has.
+        ("ReturnToService", "2".to_owned()),
+        ("SlurmdParameters", "config_overrides".to_owned()),
+        ("SlurmctldPidFile", "/run/slurmctld.pid".to_owned()),
+        ("SlurmctldLogFile", "/var/log/slurmctld.log".to_owned()),
+        ("StateSaveLocation", "/var/spool/slurmctld".to_owned()),
+        ("SlurmdPidFile", "/run/slurmd.pid".to_owned()),
+        ("SlurmdLogFile", "/var/log/slurmd.log".to_owned()),
+        ("SlurmdSpoolDir", "/var/spool/slurmd".to_owned()),
+        ("InactiveLimit", "0".to_owned()),
+        ("KillWait", "5".to_owned()),
+        ("MessageTimeout", "30".to_owned()),
+    ];
+    let mut parameters: BTreeMap<&str, &str> =
+        own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    parameters.extend(config.slurm.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let mut text = String::new();
+    for (name, value) in parameters {
+        line(&mut text, format_args!("{name}={value}"));
+    }
+    let cpus = config.cpus;
+    for node in config.node_names() {
+        let address = address(&node).map(|address| address.to_string()).unwrap_or_default();
+        line(
+            &mut text,
+            format_args!(
+                "NodeName={node} NodeAddr={address} CPUs={cpus} CoresPerSocket={cpus} RealMemory=2000"
+            ),
+        );
+    }
+    line(&mut text, format_args!("PartitionName=main Nodes=ALL Default=YES OverSubscribe=FORCE:8 State=UP"));
+    text
+}
+
+/// Named whatever the proctrack: where Slurm is left to find out, it looks for systemd.
+fn build_cgroup_conf() -> String {
+    "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores=no\nConstrainRAMSpace=no\n"
+        .to_owned()
+}
+
+fn build_sshd_config() -> String {
+    let lines = [
+        "Port 22",
+        "PidFile /run/sshd.pid",
+        "UsePAM no",
+        "PermitRootLogin no",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "AcceptEnv LANG LC_*",
+        "Subsystem sftp internal-sftp",
+        "MaxStartups 100",
+        "UseDNS no",
+    ];
+    lines.join("\n") + "\n"
+}
+
+/// `known_hosts` for nodes with these public keys, each a line as ssh-keygen writes it (`TYPE KEY COMMENT`).
+pub(crate) fn build_known_hosts(keys: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (host, key) in keys {
+        let key: Vec<&str> = key.split_ascii_whitespace().take(2).collect();
+        let address = address(host).map(|address| address.to_string()).unwrap_or_default();
+        line(&mut text, format_args!("{host},{address} {}", key.join(" ")));
+    }
+    text
+}
+
+/// Whether cgroups have to be there for this bed.
+pub(crate) fn needs_cgroup(config: &Config) -> bool {
+    config.proctrack == Proctrack::Cgroup
+}
+
+fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+    writeln!(text, "{words}").expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(config: &Config, expected: &[&str]) {
+        let text = build_slurm_conf(config);
+        for wanted in expected {
+            assert!(text.lines().any(|line| line == *wanted), "{wanted} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn slurm_conf_names_every_node_and_takes_parameters_over_its_own() {
+        check(
+            &Config::with_nodes(2),
+            &[
+                "SlurmctldHost=login(10.42.0.1)",
+                "KillWait=5",
+                "ProctrackType=proctrack/linuxproc",
+                "NodeName=n002 NodeAddr=10.42.1.2 CPUs=16 CoresPerSocket=16 RealMemory=2000",
+            ],
+        );
+        let changed =
+            Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(1).slurm("KillWait", "30") };
+        check(&changed, &["KillWait=30", "ProctrackType=proctrack/cgroup"]);
+        assert!(!build_slurm_conf(&changed).contains("KillWait=5"));
+    }
+
+    #[test]
+    fn known_hosts_has_name_and_address_and_no_comment() {
+        let keys = [("n001".to_owned(), "ssh-ed25519 AAAA root@here\n".to_owned())];
+        assert_eq!(build_known_hosts(&keys), "n001,10.42.1.1 ssh-ed25519 AAAA\n");
+    }
+
+    #[test]
+    fn the_user_is_known_by_name_and_number() {
+        let user = format!("{USER}:x:{UID}:{UID}:ordinary user:{HOME}:/bin/bash");
+        assert!(build_passwd().lines().any(|line| line == user));
+    }
+}

@@ -1,0 +1,184 @@
+//! The hall: the room that all hosts of a bed stand in. It holds the switch between them and the files that they share.
+//!
+//! It is a set of namespaces (processes, mounts, network, names, IPC) around those of the hosts. Its init watches the bed's owner and
+//! ends when the owner does; the kernel then ends every process in the hall, and with the last of them its mounts and interfaces go.
+//! So nothing of a bed can outlive the hall's init, however it dies.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitPidFlag;
+use nix::unistd::Pid;
+
+use super::config::{Config, UID};
+use super::init::{self, Signals, reap, report};
+use super::place::{HALL, Place};
+use super::{Result, cgroup, complete, err, files};
+use crate::proc::Pidfd;
+
+/// The switch's name in the hall.
+pub(crate) const SWITCH: &str = "switch";
+
+const NOTHING: Option<&str> = None;
+
+/// Opens the hall; returns when it stands. Without an owner it stays until it is told to go.
+///
+/// This process goes into the hall's namespaces for it and is good for nothing else afterwards.
+pub(crate) fn open(place: &Place, owner: Option<i32>) -> Result<()> {
+    let owner = owner.map(Pidfd::open).transpose().map_err(err("the owner of the bed"))?;
+    let stdin = owner.map_or_else(Stdio::null, |owner| OwnedFd::from(owner).into());
+    unshare(
+        CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWNET
+            | CloneFlags::CLONE_NEWUTS
+            | CloneFlags::CLONE_NEWIPC,
+    )
+    .map_err(err("unshare"))?;
+    init::start(place, HALL, stdin).map(drop)
+}
+
+/// What the hall's init does. Its stdin is a pidfd of the owner, or nothing at all.
+pub(crate) fn run(place: &Place) -> Result<()> {
+    // This /proc is still that of the machine: it has the number by which the machine knows this process.
+    let own = fs::read_link("/proc/self").map_err(err("/proc/self"))?;
+    let own: i32 = own.to_str().and_then(|pid| pid.parse().ok()).ok_or("/proc/self is no pid")?;
+    place.set_hall(own)?;
+    let signals = Signals::block()?;
+    let config = place.config()?;
+    let outcome = furnish(place, &config);
+    report(&outcome)?;
+    let served = outcome.and_then(|()| signals.serve(owner().as_ref().map(AsFd::as_fd)));
+    served.and(close(place))
+}
+
+/// Standard input, when it is a pidfd.
+fn owner() -> Option<OwnedFd> {
+    let kind = fs::read_link("/proc/self/fd/0").ok()?;
+    kind.to_string_lossy().contains("pidfd").then(|| io::stdin().as_fd().try_clone_to_owned().ok())?
+}
+
+fn furnish(place: &Place, config: &Config) -> Result<()> {
+    nix::unistd::sethostname(HALL).map_err(err("hostname"))?;
+    mount(NOTHING, "/", NOTHING, MsFlags::MS_PRIVATE | MsFlags::MS_REC, NOTHING).map_err(err("/"))?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING).map_err(err("/proc"))?;
+    mount_etc(place)?;
+    write_etc(config)?;
+    make_home(&home(place))?;
+    make_host_keys(config)?;
+    if files::needs_cgroup(config) {
+        cgroup::claim(place)?;
+    }
+    ip(&format!("link set lo up\nlink add {SWITCH} type bridge\nlink set {SWITCH} up\n"))
+}
+
+/// Puts a writable layer of the bed's own over this machine's `/etc`.
+fn mount_etc(place: &Place) -> Result<()> {
+    let own = place.mount_point();
+    mount(Some("testbed"), &own, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
+        .map_err(err(own.display()))?;
+    for name in ["etc", "work"] {
+        fs::create_dir(own.join(name)).map_err(err(name))?;
+    }
+    let (upper, work) = (own.join("etc"), own.join("work"));
+    let options = format!("lowerdir=/etc,upperdir={},workdir={}", upper.display(), work.display());
+    mount(Some("testbed"), "/etc", Some("overlay"), MsFlags::empty(), Some(options.as_str()))
+        .map_err(err("an overlay over /etc"))
+}
+
+fn write_etc(config: &Config) -> Result<()> {
+    for folder in ["/etc/slurm", "/etc/munge", files::HOST_KEYS] {
+        fs::create_dir_all(folder).map_err(err(folder))?;
+    }
+    for (path, text) in files::build_etc(config) {
+        // Some machines have a link there that leads into a /run that hosts do not have.
+        drop(fs::remove_file(path));
+        fs::write(path, text).map_err(err(path))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).map_err(err(path))?;
+    }
+    fs::set_permissions("/etc/shadow", fs::Permissions::from_mode(0o600)).map_err(err("/etc/shadow"))?;
+    let mut key = vec![0; 128];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut key))
+        .map_err(err("random bytes"))?;
+    drop(fs::remove_file(files::MUNGE_KEY));
+    fs::write(files::MUNGE_KEY, key).map_err(err(files::MUNGE_KEY))?;
+    for (path, mode) in [(files::MUNGE_KEY, 0o400), ("/etc/munge", 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(err(path))?;
+        chown(path, Some(files::MUNGE_UID), Some(files::MUNGE_UID)).map_err(err(path))?;
+    }
+    Ok(())
+}
+
+/// Where the user's home is made; hosts mount it, or a copy, where the user has it.
+pub(crate) fn home(place: &Place) -> PathBuf {
+    place.mount_point().join("home")
+}
+
+/// A home with a key that opens every node.
+fn make_home(home: &Path) -> Result<()> {
+    let ssh = home.join(".ssh");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&ssh).map_err(err(ssh.display()))?;
+    let key = ssh.join("id_ed25519");
+    complete(keygen(&key))?;
+    fs::copy(ssh.join("id_ed25519.pub"), ssh.join("authorized_keys")).map_err(err("authorized_keys"))?;
+    for name in ["", ".ssh", ".ssh/id_ed25519", ".ssh/id_ed25519.pub", ".ssh/authorized_keys"] {
+        let path = home.join(name);
+        chown(&path, Some(UID), Some(UID)).map_err(err(path.display()))?;
+    }
+    Ok(())
+}
+
+fn keygen(path: &Path) -> Command {
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f"]).arg(path).stdin(Stdio::null());
+    command
+}
+
+/// A host key for every node, all made at once, and the file in which the user's ssh finds them.
+fn make_host_keys(config: &Config) -> Result<()> {
+    let path = |node: &str| Path::new(files::HOST_KEYS).join(node);
+    let nodes = config.node_names();
+    let making: io::Result<Vec<_>> = nodes.iter().map(|node| keygen(&path(node)).spawn()).collect();
+    for mut child in making.map_err(err("ssh-keygen"))? {
+        let status = child.wait().map_err(err("ssh-keygen"))?;
+        if !status.success() {
+            return Err(format!("ssh-keygen: {status}"));
+        }
+    }
+    let mut keys = Vec::new();
+    for node in nodes {
+        let public = path(&node).with_extension("pub");
+        let key = fs::read_to_string(&public).map_err(err(public.display()))?;
+        keys.push((node, key));
+    }
+    fs::write("/etc/ssh/ssh_known_hosts", files::build_known_hosts(&keys)).map_err(err("ssh_known_hosts"))
+}
+
+/// Gives `ip` a list of commands; it stops at the first that fails.
+pub(crate) fn ip(commands: &str) -> Result<()> {
+    let mut ip = Command::new("ip");
+    ip.args(["-batch", "-"]);
+    super::complete_with(ip, commands)
+}
+
+/// The orderly end: everybody else in the hall is killed, and what is left on the machine is removed.
+fn close(place: &Place) -> Result<()> {
+    // From process 1 of a namespace this means everybody in it.
+    match kill(Pid::from_raw(-1), Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => return Err(format!("kill: {error}")),
+    }
+    while reap(WaitPidFlag::empty()) {}
+    let gone = cgroup::remove(place);
+    umount2(&place.mount_point(), MntFlags::MNT_DETACH).map_err(err("umount"))?;
+    gone.and(place.remove())
+}

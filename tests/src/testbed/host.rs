@@ -1,0 +1,229 @@
+//! One host of a bed: the login node or a compute node, as a set of namespaces inside the hall, and the daemons in it.
+//!
+//! The login node sees this machine's files but has its own `/etc`, `/run` and logs; a compute node has its own `/tmp` and the like
+//! besides. Neither sees another's processes, as on a real cluster: a pid that is taken for a local one is not found.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use super::config::{Config, HOME, LOGIN, address};
+use super::hall::{self, SWITCH, ip};
+use super::init::{self, Signals, report};
+use super::place::Place;
+use super::{LAST_LINES, Result, complete, err, files};
+use crate::proc::{self, becomes_true};
+
+const NOTHING: Option<&str> = None;
+
+/// How long a daemon may take until it can be used.
+const STARTING: Duration = Duration::from_secs(30);
+
+/// Folders that every host has for itself, and their modes.
+const OWN: [(&str, &str); 3] = [("/run", "0755"), ("/var/log", "0755"), ("/var/spool", "0755")];
+/// What a compute node has for itself besides.
+pub(crate) const OWN_OF_NODES: [(&str, &str); 3] =
+    [("/tmp", "1777"), ("/var/tmp", "1777"), ("/dev/shm", "1777")];
+
+/// Starts a host from inside the hall; returns when its daemons can be used.
+///
+/// This process goes into the host's namespaces for it and is good for nothing else afterwards.
+pub(crate) fn open(place: &Place, name: &str) -> Result<()> {
+    let address = address(name).ok_or_else(|| format!("{name} is not the name of a host"))?;
+    let hall = File::open("/proc/1/ns/net").map_err(err("the hall's network"))?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(err("unshare"))?;
+    // Process 1 is the hall's: the cable's other end comes to lie there, under the host's name.
+    ip(&format!(
+        "link set lo up\nlink add eth0 type veth peer name {name} netns 1\n\
+         addr add {address}/16 dev eth0\nlink set eth0 up\n"
+    ))?;
+    let mut plug_in = Command::new("nsenter");
+    plug_in.arg(format!("--net=/proc/{}/fd/{}", std::process::id(), hall.as_raw_fd()));
+    plug_in.args(["ip", "link", "set", name, "master", SWITCH, "up"]);
+    complete(plug_in)?;
+    unshare(
+        CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWUTS
+            | CloneFlags::CLONE_NEWIPC,
+    )
+    .map_err(err("unshare"))?;
+    init::start(place, name, Stdio::null()).map(drop)
+}
+
+/// What a host's init does.
+pub(crate) fn run(place: &Place, name: &str) -> Result<()> {
+    let outcome = place.config().and_then(|config| {
+        nix::unistd::sethostname(name).map_err(err("hostname"))?;
+        mount_own(place, &config, name)?;
+        start_daemons(name)
+    });
+    // The host's logs go with it when this ends.
+    let outcome = outcome.map_err(|why| format!("{why}{}", last_lines(name, Path::new("/"), LAST_LINES)));
+    report(&outcome)?;
+    outcome?;
+    Signals::block()?.serve(None)
+}
+
+/// A folder of before the mounts, to be mounted in their midst.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    folder: File,
+}
+
+impl Kept {
+    fn open(path: &Path) -> Result<Self> {
+        let folder = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
+        Ok(Self { path: path.to_path_buf(), folder: folder.map_err(err(path.display()))? })
+    }
+
+    /// By its descriptor: its path may have been hidden meanwhile.
+    fn source(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.folder.as_raw_fd())
+    }
+
+    fn mount_at(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path).map_err(err(path.display()))?;
+        mount(Some(self.source().as_str()), path, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING)
+            .map_err(err(path.display()))
+    }
+}
+
+fn mount_own(place: &Place, config: &Config, name: &str) -> Result<()> {
+    let is_login = name == LOGIN;
+    let home = Kept::open(&hall::home(place))?;
+    let shared: &[PathBuf] = if is_login { &[] } else { &config.share };
+    let shared: Vec<Kept> = shared.iter().map(|path| Kept::open(path)).collect::<Result<_>>()?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING).map_err(err("/proc"))?;
+    let terminals = Some("newinstance,ptmxmode=0666,mode=620,gid=5");
+    mount(Some("devpts"), "/dev/pts", Some("devpts"), MsFlags::empty(), terminals)
+        .map_err(err("/dev/pts"))?;
+    let own_of_nodes: &[(&str, &str)] = if is_login { &[] } else { &OWN_OF_NODES };
+    for (path, mode) in OWN.iter().chain(own_of_nodes) {
+        mount_empty(Path::new(path), mode)?;
+    }
+    if !is_login {
+        for path in &config.hide {
+            mount_empty(path, "0755")?;
+        }
+    }
+    for folder in &shared {
+        folder.mount_at(&folder.path)?;
+    }
+    if !is_login && config.own_homes() {
+        fs::create_dir_all(HOME).map_err(err(HOME))?;
+        let mut copy = Command::new("cp");
+        copy.args(["-a", &format!("{}/.", home.source()), HOME]);
+        return complete(copy);
+    }
+    home.mount_at(Path::new(HOME))
+}
+
+/// Mounts an empty folder where there is one.
+fn mount_empty(path: &Path, mode: &str) -> Result<()> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let mode = format!("mode={mode}");
+    mount(Some("testbed"), path, Some("tmpfs"), MsFlags::empty(), Some(mode.as_str()))
+        .map_err(err(path.display()))
+}
+
+fn start_daemons(name: &str) -> Result<()> {
+    make_dir("/run/lock", 0o1777, 0)?;
+    start_munged()?;
+    if name == LOGIN {
+        make_dir("/var/spool/slurmctld", 0o700, files::SLURM_UID)?;
+        let log = fs::File::create("/var/log/slurmctld.log").map_err(err("/var/log/slurmctld.log"))?;
+        std::os::unix::fs::fchown(log, Some(files::SLURM_UID), Some(files::SLURM_UID))
+            .map_err(err("slurmctld.log"))?;
+        begin(daemon("slurmctld"))?;
+        return listening("slurmctld", files::SLURMCTLD_PORT);
+    }
+    start_slurmd()?;
+    make_dir("/run/sshd", 0o755, 0)?;
+    let key = Path::new(files::HOST_KEYS).join(name);
+    let mut sshd = daemon("/usr/sbin/sshd");
+    sshd.args(["-f", files::SSHD_CONFIG, "-h"]).arg(key);
+    begin(sshd)?;
+    listening("sshd", 22)
+}
+
+/// Every host has its own munged, as on a real cluster: each remembers for itself which credentials it has seen.
+fn start_munged() -> Result<()> {
+    for folder in ["/run/munge", "/var/log/munge"] {
+        make_dir(folder, 0o755, files::MUNGE_UID)?;
+    }
+    let mut munged = daemon("setpriv");
+    munged.args(["--reuid=munge", "--regid=munge", "--clear-groups", "--", "munged"]);
+    munged.args(["--socket=/run/munge/munge.socket.2", "--pid-file=/run/munge/munged.pid"]);
+    munged.args(["--seed-file=/run/munge/munged.seed", "--log-file=/var/log/munge/munged.log"]);
+    munged.arg(format!("--key-file={}", files::MUNGE_KEY));
+    begin(munged)
+}
+
+/// It tells slurmctld of itself as soon as it can.
+fn start_slurmd() -> Result<()> {
+    make_dir("/var/spool/slurmd", 0o755, 0)?;
+    begin(daemon("slurmd"))
+}
+
+/// A command with a daemon's environment, whatever this process has.
+fn daemon(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", super::PATH).stdin(Stdio::null());
+    // What an init says on stdout is an answer; what daemons say goes into the host's log.
+    if let Ok(log) = io::stderr().as_fd().try_clone_to_owned() {
+        command.stdout(log);
+    }
+    command
+}
+
+/// Waits until a daemon has gone into the background. It keeps its descriptors, so nothing of it is read to the end here.
+fn begin(mut daemon: Command) -> Result<()> {
+    let status = daemon.status().map_err(|error| format!("{daemon:?}: {error}"))?;
+    status.success().then_some(()).ok_or_else(|| format!("{daemon:?}: {status}"))
+}
+
+fn make_dir(path: &str, mode: u32, owner: u32) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(err(path))?;
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).map_err(err(path))?;
+    chown(path, Some(owner), Some(owner)).map_err(err(path))
+}
+
+/// Waits until a daemon answers at its port of this host, or has died.
+fn listening(name: &str, port: u16) -> Result<()> {
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let answers = || TcpStream::connect_timeout(&here, Duration::from_secs(1)).is_ok();
+    let lives = || proc::all().into_iter().any(|pid| proc::stat(pid).is_some_and(|stat| stat.comm == name));
+    let mut came = false;
+    let _settled = becomes_true(STARTING, || {
+        came = answers();
+        came || !lives()
+    });
+    came.then_some(()).ok_or_else(|| format!("{name} does not listen at port {port}"))
+}
+
+/// The last lines of the logs of a host's daemons; `root` is the host's own.
+pub(crate) fn last_lines(host: &str, root: &Path, count: usize) -> String {
+    let logs = ["slurmctld.log", "slurmd.log", "munge/munged.log"];
+    logs.iter().map(|log| tail(host, &root.join("var/log").join(log), count)).collect()
+}
+
+/// The last lines of a log, each after a line end and with the host's name; nothing when there is no such log.
+pub(crate) fn tail(host: &str, log: &Path, count: usize) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let name = log.file_name().unwrap_or_default().display();
+    let last = &lines[lines.len().saturating_sub(count)..];
+    last.iter().map(|line| format!("\n  {host} {name}: {line}")).collect()
+}

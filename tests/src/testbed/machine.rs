@@ -1,0 +1,391 @@
+//! One host of a bed as a test sees it from outside: what runs and lies there, and what can be done to it.
+//!
+//! All of it is looked at through this machine's `/proc`, so it needs no program on the host and no network to it: a node whose cable is
+//! pulled can still be asked.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::config::{HOME, LOGIN, UID, USER};
+use super::host::OWN_OF_NODES;
+use super::place::own_number;
+use super::{PATH, Result, Testbed, complete, err, files, kill};
+use crate::{World, proc};
+
+/// How long a killed process may take to be gone.
+const DYING: Duration = Duration::from_secs(20);
+
+/// A host of a bed: the login node or a compute node.
+#[derive(Debug, Clone)]
+pub struct Machine<'a> {
+    bed: &'a Testbed,
+    name: String,
+}
+
+/// A process on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its number on this machine: for `/proc`, signals and `gantry_tests::proc`.
+    pub pid: i32,
+    /// Its number on the host: what programs there call it.
+    pub number: i32,
+    /// Whose it is.
+    pub uid: u32,
+    /// Its command line.
+    pub line: String,
+}
+
+impl<'a> Machine<'a> {
+    pub(crate) fn new(bed: &'a Testbed, name: String) -> Self {
+        Self { bed, name }
+    }
+
+    /// Its name, as it has it itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its init, as this machine numbers it.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn init(&self) -> Result<i32> {
+        self.bed.place.host(&self.name).ok_or_else(|| format!("{} is off", self.name))
+    }
+
+    /// Where this machine finds a file of the host.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn path(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
+        let path = path.as_ref();
+        Ok(Path::new("/proc")
+            .join(self.init()?.to_string())
+            .join("root")
+            .join(path.strip_prefix("/").unwrap_or(path)))
+    }
+
+    /// A command that runs a program here as the ordinary user, at home, with an environment of its own: add arguments and variables and
+    /// run it. When the process that it starts is killed, so is the program; the program itself is that one's only child
+    /// (see [`program`]). Its working directory is not that of the command: see [`command_in`](Machine::command_in).
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Result<Command> {
+        self.command_in(HOME, program)
+    }
+
+    /// As [`command`](Machine::command), in a folder of the host.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn command_in(&self, folder: impl AsRef<OsStr>, program: impl AsRef<OsStr>) -> Result<Command> {
+        let mut command = enter(self.init()?);
+        command.args(["setpriv", "--no-new-privs", &format!("--reuid={UID}"), &format!("--regid={UID}")]);
+        command.args(["--clear-groups", "--pdeathsig=KILL", "--", "env", "-C"]).arg(folder).arg(program);
+        command.env_clear().env("PATH", PATH).env("HOME", HOME).env("USER", USER).env("LOGNAME", USER);
+        command.env("SHELL", "/bin/bash").env("LANG", "C.UTF-8");
+        Ok(command)
+    }
+
+    /// As [`command`](Machine::command), in a world: with its variables, so that what it starts is found by the world's leak check on
+    /// every host, and in its folder for work. The world's folders become the ordinary user's.
+    ///
+    /// # Errors
+    /// When it is off, or the world's folders cannot be given away.
+    pub fn command_of(&self, world: &World, program: impl AsRef<OsStr>) -> Result<Command> {
+        for folder in fs::read_dir(world.path()).map_err(err(world.path().display()))?.flatten() {
+            chown(folder.path(), Some(UID), Some(UID)).map_err(err(folder.path().display()))?;
+        }
+        chown(world.path(), Some(UID), Some(UID)).map_err(err(world.path().display()))?;
+        let mut command = self.command_in(world.work_dir(), program)?;
+        command.envs(world.variables());
+        Ok(command)
+    }
+
+    /// A command that runs a program here as root.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn root_command(&self, program: impl AsRef<OsStr>) -> Result<Command> {
+        let mut command = enter(self.init()?);
+        command.args(["setpriv", "--pdeathsig=KILL", "--"]).arg(program);
+        command.env_clear().env("PATH", PATH).env("HOME", "/root").env("USER", "root").env("LANG", "C.UTF-8");
+        Ok(command)
+    }
+
+    /// All processes here but its init.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        let Ok(init) = self.init() else { return Vec::new() };
+        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let Some(here) = namespace(init) else { return Vec::new() };
+        let ours =
+            proc::all().into_iter().filter(|pid| *pid != init && namespace(*pid).as_ref() == Some(&here));
+        ours.filter_map(Process::read).collect()
+    }
+
+    /// The processes of the ordinary user.
+    #[must_use]
+    pub fn user_processes(&self) -> Vec<Process> {
+        self.processes().into_iter().filter(|process| process.uid == UID).collect()
+    }
+
+    /// The files, folders and sockets of the ordinary user in what is the host's own, as the host names them. The home and what came with
+    /// it do not count. On the login node `/tmp` is this machine's and is not looked at.
+    #[must_use]
+    pub fn user_files(&self) -> Vec<PathBuf> {
+        let own_of_nodes: &[(&str, &str)] = if self.name == LOGIN { &[] } else { &OWN_OF_NODES };
+        let mut found = Vec::new();
+        for (folder, _) in own_of_nodes.iter().chain(&[("/run", "")]) {
+            if let Ok(root) = self.path("/")
+                && let Ok(path) = self.path(folder)
+            {
+                walk(&path, &root, &mut found);
+            }
+        }
+        found
+    }
+
+    /// The TCP sockets of the ordinary user, as `LOCAL -> REMOTE` in the kernel's hexadecimal words.
+    #[must_use]
+    pub fn user_sockets(&self) -> Vec<String> {
+        let Ok(init) = self.init() else { return Vec::new() };
+        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{init}/net/{table}"));
+        let texts = tables.iter().filter_map(|table| fs::read_to_string(table).ok());
+        texts.flat_map(|text| parse_sockets(&text, UID)).collect()
+    }
+
+    /// What the ordinary user has here, one line each.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let name = &self.name;
+        let processes = self.user_processes().into_iter();
+        let processes =
+            processes.map(|process| format!("{name}: process {} {}", process.number, process.line));
+        let files = self.user_files().into_iter().map(|path| format!("{name}: file {}", path.display()));
+        let sockets = self.user_sockets().into_iter().map(|socket| format!("{name}: tcp {socket}"));
+        processes.chain(files).chain(sockets).collect()
+    }
+
+    /// Pulls the cable: nothing comes or goes any more, and nobody is told.
+    ///
+    /// # Errors
+    /// When the hall is gone.
+    pub fn cut_link(&self) -> Result<()> {
+        self.set_link("down")
+    }
+
+    /// Plugs the cable in again.
+    ///
+    /// # Errors
+    /// When the hall is gone.
+    pub fn mend_link(&self) -> Result<()> {
+        self.set_link("up")
+    }
+
+    fn set_link(&self, state: &str) -> Result<()> {
+        let mut ip = self.bed.in_hall();
+        ip.args(["ip", "link", "set", &self.name, state]);
+        complete(ip)
+    }
+
+    /// Has the host refuse connections that other hosts open, but for Slurm's own ports and those in `open`; those that it opens itself work.
+    /// On the login node: a site whose nodes cannot dial back.
+    ///
+    /// # Errors
+    /// When `nft` (Debian package nftables) is not there or the kernel cannot.
+    pub fn refuse_connections(&self, open: &[u16]) -> Result<()> {
+        let mut nft = self.root_command("nft")?;
+        nft.args(["-f", "-"]).stdin(Stdio::piped());
+        super::complete_with(nft, &build_rules(open))
+    }
+
+    /// Takes back [`refuse_connections`](Machine::refuse_connections).
+    ///
+    /// # Errors
+    /// As `nft` has it.
+    pub fn accept_connections(&self) -> Result<()> {
+        let mut nft = self.root_command("nft")?;
+        nft.args(["flush", "ruleset"]);
+        complete(nft)
+    }
+
+    /// Kills a daemon here (`slurmd`, `sshd`, `munged`, `slurmctld`) and waits until it is gone. What it has started goes on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill_daemon(&self, name: &str) -> Result<()> {
+        let init = self.init()?;
+        let is_it = |process: &Process| {
+            proc::stat(process.pid).is_some_and(|stat| stat.comm == name && stat.parent == init)
+        };
+        let found = self.processes().into_iter().find(is_it);
+        let process = found.ok_or_else(|| format!("no {name} on {}", self.name))?;
+        let gone = kill(process.pid, Signal::SIGKILL)?.wait_end(DYING);
+        gone.then_some(()).ok_or_else(|| format!("{name} on {} does not die", self.name))
+    }
+
+    /// Starts slurmd again, after [`kill_daemon`](Machine::kill_daemon).
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_slurmd(&self) -> Result<()> {
+        let mut slurmd = self.root_command("slurmd")?;
+        // It goes into the background with what it is given.
+        slurmd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = slurmd.status().map_err(err("slurmd"))?;
+        status.success().then_some(()).ok_or_else(|| format!("slurmd on {}: {status}", self.name))
+    }
+
+    /// Takes its power away: everything on it is gone at once, its own files too.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub fn power_off(&self) -> Result<()> {
+        let gone = kill(self.init()?, Signal::SIGKILL)?.wait_end(DYING);
+        gone.then_some(()).ok_or_else(|| format!("{} does not go off", self.name))
+    }
+
+    /// Starts it anew, empty. Returns when its daemons can be used; Slurm may need a moment more ([`Testbed::wait_idle`]).
+    ///
+    /// # Errors
+    /// When it is on, or does not start.
+    pub fn power_on(&self) -> Result<()> {
+        if self.init().is_ok() {
+            return Err(format!("{} is on", self.name));
+        }
+        // The old cable goes with the old network, but the kernel takes its time for that.
+        let mut unplug = self.bed.in_hall();
+        unplug.args(["ip", "link", "del", &self.name]);
+        drop(complete(unplug));
+        self.bed.start_hosts(std::slice::from_ref(&self.name))
+    }
+
+    /// The namespaces that the host consists of, as `/proc/PID/ns` names them.
+    #[must_use]
+    pub fn namespaces(&self) -> BTreeSet<String> {
+        self.init().map(namespaces).unwrap_or_default()
+    }
+}
+
+impl Process {
+    fn read(pid: i32) -> Option<Self> {
+        let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        proc::is_alive(pid).then_some(())?;
+        Some(Self { pid, number: own_number(pid)?, uid, line: proc::command_line(pid) })
+    }
+}
+
+/// The namespaces that a process has and this one has not.
+pub(crate) fn namespaces(pid: i32) -> BTreeSet<String> {
+    let of = |pid: &str| -> BTreeSet<String> {
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/ns")) else { return BTreeSet::new() };
+        let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.map(|link| link.to_string_lossy().into_owned()).collect()
+    };
+    of(&pid.to_string()).difference(&of("self")).cloned().collect()
+}
+
+/// A command that runs what is added to it in the namespaces of an init.
+pub(crate) fn enter(init: i32) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &init.to_string(), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]);
+    command
+}
+
+/// The program that runs in a command made by [`Machine::command`], once that has started it, as this machine numbers it.
+#[must_use]
+pub fn program(command: i32) -> Option<i32> {
+    proc::children(command).first().copied()
+}
+
+/// Lists what the user has under a folder; `root` is left out of the names. Nothing under the home counts.
+fn walk(folder: &Path, root: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = Path::new("/").join(entry.path().strip_prefix(root).unwrap_or(&entry.path()));
+        let Ok(metadata) = entry.metadata() else { continue };
+        if path == Path::new(HOME) {
+            continue;
+        }
+        if metadata.uid() == UID {
+            found.push(path);
+        }
+        if metadata.is_dir() {
+            walk(&entry.path(), root, found);
+        }
+    }
+}
+
+/// The sockets of a user in a table of `/proc/net/tcp` (proc(5)).
+fn parse_sockets(table: &str, user: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in table.lines().skip(1) {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        // A socket in TIME_WAIT (06) belongs to nobody any more.
+        if let [_, local, remote, state, _, _, _, uid, ..] = fields[..]
+            && uid.parse() == Ok(user)
+            && state != "06"
+        {
+            found.push(format!("{local} -> {remote}"));
+        }
+    }
+    found
+}
+
+/// Rules for a host that only lets Slurm in.
+fn build_rules(open: &[u16]) -> String {
+    let (first, last) = files::SRUN_PORTS;
+    let mut ports =
+        vec![files::SLURMCTLD_PORT.to_string(), files::SLURMD_PORT.to_string(), format!("{first}-{last}")];
+    ports.extend(open.iter().map(u16::to_string));
+    format!(
+        "flush ruleset\ntable inet testbed {{\n chain input {{\n  type filter hook input priority 0\n  iif lo accept\n  \
+         tcp dport {{ {} }} accept\n  tcp flags & (syn | ack) == syn reject with tcp reset\n }}\n}}\n",
+        ports.join(", ")
+    )
+}
+
+impl Testbed {
+    /// Every namespace that the bed consists of, as `/proc/PID/ns` names them.
+    #[must_use]
+    pub fn namespaces(&self) -> BTreeSet<String> {
+        let hosts = self.hosts().into_iter().flat_map(|host| host.namespaces());
+        hosts.chain(namespaces(self.hall_pid)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rows: &[&str], expected: &[&str]) {
+        let table = format!("  sl  local_address rem_address st ...\n{}\n", rows.join("\n"));
+        assert_eq!(parse_sockets(&table, 20001), expected, "{table}");
+    }
+
+    #[test]
+    fn the_users_sockets_are_found_in_the_kernels_table() {
+        let row = |state: &str, uid: u32| {
+            format!(
+                "   0: 0100007F:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {uid} 0 1 1"
+            )
+        };
+        check(&[&row("0A", 20001)], &["0100007F:1F90 -> 00000000:0000"]);
+        check(&[&row("0A", 0), &row("06", 20001), "nonsense"], &[]);
+    }
+
+    #[test]
+    fn a_closed_host_still_lets_slurm_in() {
+        let rules = build_rules(&[22]);
+        assert!(rules.contains("dport { 6817, 6818, 60001-63000, 22 } accept"), "{rules}");
+    }
+}
