@@ -7,6 +7,7 @@
 //! | [`request`] | [`LaunchRequest`], [`DaemonRequest`]: what a tool asks for |
 //! | [`app`] | [`App`], its owner; [`AppHandle`], everybody else's view |
 //! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, what is put there, what is started there |
+//! | [`staging`] | what programs need, found without running them |
 //! | [`event`], [`info`] | what happens, and what is known at one moment |
 //! | [`control`] | the socket through which other commands of this user reach an app |
 //! | [`measure`] | how fast the way to the nodes is |
@@ -30,6 +31,7 @@ pub mod measure;
 mod overlay;
 pub mod request;
 pub mod session;
+pub mod staging;
 
 pub use app::{App, AppHandle, Events, OutputStream};
 pub use daemon::Daemon;

@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Kill(Kill),
     Wait(Wait),
     Daemon(Daemon),
+    Deps(Deps),
     Wlm(Wlm),
     Doctor(Doctor),
     Completions(Completions),
@@ -262,6 +263,33 @@ pub(crate) struct Daemon {
     /// The daemon's program and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Show which libraries a program, library or script needs, where each is found and who needs it. Nothing is run.
+///
+/// They are found as the loader would find them. HOW is one of rpath, runpath, ld_library_path, cache, default, absolute, and path for
+/// the program that 'env' starts in a script. What is missing is named on standard error, and the exit code is then 65.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry deps gdb
+  gantry deps --tree ./my-tool
+  gantry deps --json ./my-tool
+      An array of {name, path, needed_by, how}; what is missing has no path and the reason as 'missing'.
+  gantry deps --sysroot /images/node /usr/bin/app
+      As it would be in there, for any machine; /usr/bin/app is a path in there.")]
+pub(crate) struct Deps {
+    /// The file, or the name of a program in PATH.
+    pub(crate) binary: PathBuf,
+    /// Show under each library what it needs itself.
+    #[arg(long)]
+    pub(crate) tree: bool,
+    /// List too what may be loaded later and can be done without, as far as files tell (.note.dlopen).
+    #[arg(long)]
+    pub(crate) optional: bool,
+    /// Resolve every path, links and all, inside this directory, as if it were the root.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sysroot: Option<PathBuf>,
 }
 
 /// How long a request may take.

@@ -4,6 +4,7 @@ mod attach;
 mod background;
 mod completions;
 mod daemon;
+mod deps;
 mod doctor;
 mod input;
 mod interrupts;
@@ -55,6 +56,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Wait(args) => block_on(wait::run(args, json)),
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Wlm(args) => wlm::run(args, json),
+        Command::Deps(args) => deps::run(&args, json),
         Command::Doctor(args) => block_on(doctor::run(&args, json)),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(args),

@@ -1,0 +1,149 @@
+//! `gantry deps`.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use gantry_frontend::staging::{Closure, Dependency, Missing, Need, Optional, Resolver, ResolverConfig};
+use gantry_wlm::host::Machine;
+use serde::Serialize;
+
+use super::say;
+use crate::args::Deps;
+use crate::exit::{self, Outcome};
+use crate::view::{self, json, table};
+
+/// One line of `--json`.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    path: Option<String>,
+    needed_by: String,
+    how: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    optional: bool,
+}
+
+pub(super) fn run(args: &Deps, json: bool) -> Outcome {
+    let config = ResolverConfig { sysroot: args.sysroot.clone(), ..ResolverConfig::of_host(&Machine) };
+    let resolver = Resolver::new(config);
+    let closure = resolver.closure(&find(&resolver, args))?;
+    let bold = view::colours(&std::io::stdout());
+    let text = match (json, args.tree) {
+        (true, _) => json::line(&build_rows(&closure, args.optional)),
+        (false, true) => build_tree(&closure, args.optional),
+        (false, false) => build_list(&closure, args.optional, bold),
+    };
+    say(&text)?;
+    for missing in &closure.missing {
+        view::note(&missing.to_string());
+    }
+    Ok(if closure.missing.is_empty() { exit::SUCCESS } else { exit::NOT_FOUND })
+}
+
+/// The file that is meant: a path, or a program in PATH, or else a file in this directory.
+fn find(resolver: &Resolver, args: &Deps) -> PathBuf {
+    let binary = &args.binary;
+    match &args.sysroot {
+        // A path that was completed by the shell leads there from outside.
+        Some(root) => match binary.strip_prefix(root) {
+            Ok(inside) => Path::new("/").join(inside),
+            Err(_) => resolver.find_program(binary),
+        },
+        None => resolver.find_program(binary),
+    }
+}
+
+fn build_rows(closure: &Closure, with_optional: bool) -> Vec<Row> {
+    let found = closure.needed.iter().map(|it| Row {
+        name: it.name.to_string_lossy().into_owned(),
+        path: Some(it.path.to_string_lossy().into_owned()),
+        needed_by: it.needed_by.to_string_lossy().into_owned(),
+        how: Some(it.how.to_string()),
+        missing: None,
+        optional: false,
+    });
+    let missing = closure.missing.iter().map(|it: &Missing| Row {
+        name: it.name.to_string_lossy().into_owned(),
+        path: None,
+        needed_by: it.needed_by.to_string_lossy().into_owned(),
+        how: None,
+        missing: Some(it.to_string()),
+        optional: false,
+    });
+    let optional = closure.optional.iter().filter(|_| with_optional).map(|it| Row {
+        name: it.names.first().cloned().unwrap_or_default(),
+        path: it.found.as_ref().map(|path| path.to_string_lossy().into_owned()),
+        needed_by: it.wanted_by.to_string_lossy().into_owned(),
+        how: None,
+        missing: None,
+        optional: true,
+    });
+    found.chain(missing).chain(optional).collect()
+}
+
+fn build_list(closure: &Closure, with_optional: bool, bold: bool) -> String {
+    let row = |it: &Dependency| {
+        let text = |path: &Path| path.display().to_string();
+        vec![it.name.to_string_lossy().into_owned(), text(&it.path), it.how.to_string(), text(&it.needed_by)]
+    };
+    let rows: Vec<_> = closure.needed.iter().map(row).collect();
+    let mut text = match rows.is_empty() {
+        true if closure.missing.is_empty() => "nothing is needed: linked statically\n".to_owned(),
+        true => String::new(),
+        false => table::build_table(&["NAME", "PATH", "HOW", "NEEDED BY"], &rows, bold),
+    };
+    text.push_str(&build_end(closure, with_optional));
+    text
+}
+
+fn build_tree(closure: &Closure, with_optional: bool) -> String {
+    let mut text = format!("{}\n", closure.binary.display());
+    let mut shown = HashSet::new();
+    // What is still to be written, the next one last: a chain of libraries may be longer than a stack is deep.
+    let mut ahead: Vec<(usize, &Need)> = closure.needs.iter().rev().map(|need| (1, need)).collect();
+    while let Some((depth, need)) = ahead.pop() {
+        let name = need.name.display();
+        let indent = "  ".repeat(depth);
+        let Some((place, it)) = need.found.and_then(|place| Some((place, closure.needed.get(place)?))) else {
+            // What goes in a circle back to the file itself is not missing.
+            let is_missing = closure.missing.iter().any(|it| it.name == need.name);
+            let what = if is_missing { " => not found" } else { "" };
+            // Writing to a string does not fail.
+            writeln!(text, "{indent}{name}{what}").unwrap_or_default();
+            continue;
+        };
+        let is_new = shown.insert(place);
+        let above = if is_new || it.needs.is_empty() { "" } else { ", see above" };
+        writeln!(text, "{indent}{name} => {} ({}{above})", it.path.display(), it.how).unwrap_or_default();
+        if is_new {
+            ahead.extend(it.needs.iter().rev().map(|need| (depth + 1, need)));
+        }
+    }
+    text.push_str(&build_end(closure, with_optional));
+    text
+}
+
+/// What is said below both.
+fn build_end(closure: &Closure, with_optional: bool) -> String {
+    let mut text = String::new();
+    if let (Some(newest), Some(by)) = (&closure.libc.newest, &closure.libc.newest_by) {
+        let there = closure.libc.provided.map(|it| format!("; the one here is {it}")).unwrap_or_default();
+        text += &format!("\nglibc {newest} or newer is needed, by {}{there}\n", by.display());
+    }
+    if with_optional && !closure.optional.is_empty() {
+        text += "\nmay be loaded later:\n";
+        text.extend(closure.optional.iter().map(describe_optional));
+    }
+    text
+}
+
+fn describe_optional(it: &Optional) -> String {
+    let found = it.found.as_ref().map_or("not found".to_owned(), |path| path.display().to_string());
+    let what = it.description.as_ref().or(it.feature.as_ref());
+    let what = what.map(|what| format!(": {what}")).unwrap_or_default();
+    let priority = it.priority.as_deref().unwrap_or("suggested");
+    format!("  {} => {found} ({priority}){what}\n", it.names.join(", "))
+}

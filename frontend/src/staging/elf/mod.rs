@@ -1,0 +1,282 @@
+//! What a file says of itself to the kernel and the loader.
+//!
+//! Files are hostile input and may be large: only the parts that are asked for are read, through `pages`, within a budget. Section
+//! headers are never looked at; a loader does not need them and a stripped file may have none.
+
+mod dynamic;
+mod notes;
+mod pages;
+#[cfg(test)]
+pub(super) mod testing;
+mod versions;
+
+use std::ffi::OsString;
+
+use goblin::container::{Container, Ctx};
+use goblin::elf::Elf as Goblin;
+use goblin::elf::header::{EI_CLASS, EI_DATA, ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB, ELFMAG};
+use goblin::elf::header::{ET_DYN, ET_EXEC, Header};
+use goblin::elf::program_header::{PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader};
+
+pub use self::dynamic::{Dynamic, NeedKind, Needed};
+use self::pages::Pages;
+pub use self::pages::ReadAt;
+pub use self::versions::{Version, VersionNeeds};
+use super::arch::Arch;
+use super::dlopen::DlopenNote;
+
+/// Why a file cannot be used; the words of the loader where it has some.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// It is shorter than it says.
+    #[error("file too short")]
+    TooShort,
+    /// It is something else.
+    #[error("invalid ELF header")]
+    NoElf,
+    /// Neither program nor library.
+    #[error("only ET_DYN and ET_EXEC can be loaded")]
+    Type,
+    /// A table is not where it should be, or says what cannot be.
+    #[error("broken {0}")]
+    Broken(&'static str),
+    /// It would take more memory than any real file.
+    #[error("its tables are too large")]
+    TooLarge,
+    /// A library has to have a dynamic section.
+    #[error("object file has no dynamic section")]
+    NoDynamic,
+    /// Nothing of it goes into memory.
+    #[error("object file has no loadable segments")]
+    NoSegments,
+    /// A program in place of a library.
+    #[error("a program, not a library")]
+    Program,
+    /// The system refuses to read it.
+    #[error("cannot read file data: {0}")]
+    Read(String),
+}
+
+/// Program or library, as the header has it. Position-independent programs are [`Kind::Shared`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A program at a fixed address.
+    Executable,
+    /// A library, or a program that can be anywhere.
+    Shared,
+}
+
+/// What a file says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elf {
+    /// The machine that it is for.
+    pub arch: Arch,
+    /// What it is.
+    pub kind: Kind,
+    /// The loader that it asks for (PT_INTERP).
+    pub interpreter: Option<OsString>,
+    /// What the loader reads; none in a static program.
+    pub dynamic: Option<Dynamic>,
+    /// What it may load later and can do without.
+    pub dlopen: Vec<DlopenNote>,
+    /// The link editor's name for its content.
+    pub build_id: Option<Vec<u8>>,
+}
+
+/// Most bytes of the path of a loader: the kernel's limit.
+const MAX_INTERPRETER: u64 = 4096;
+/// Most bytes of notes that are looked through.
+const MAX_NOTES: u64 = 1 << 20;
+/// More program headers than any file has.
+const MAX_SEGMENTS: usize = 4096;
+
+/// The machine of an ELF file, which may be broken in any other way.
+///
+/// # Errors
+/// It is no ELF file, or is not known to be one.
+pub fn parse_arch(source: &(impl ReadAt + ?Sized)) -> Result<Arch, Unfit> {
+    let header = read_header(&mut Pages::new(source))?;
+    arch_of(&header)
+}
+
+/// Everything that is known of a file.
+///
+/// # Errors
+/// It is no ELF file, or is broken.
+pub fn parse_elf(source: &(impl ReadAt + ?Sized)) -> Result<Elf, Unfit> {
+    let mut pages = Pages::new(source);
+    let header = read_header(&mut pages)?;
+    let arch = arch_of(&header)?;
+    let kind = match header.e_type {
+        ET_EXEC => Kind::Executable,
+        ET_DYN => Kind::Shared,
+        _ => return Err(Unfit::Type),
+    };
+    let segments = Segments::read(&mut pages, &header, arch)?;
+    let interpreter = match segments.first(PT_INTERP) {
+        Some(segment) => read_interpreter(&mut pages, segment)?,
+        None => None,
+    };
+    let dynamic = match segments.first(PT_DYNAMIC) {
+        // A file with only the symbols of another one keeps the header and nothing behind it.
+        Some(segment) if segment.p_filesz > 0 => Some(dynamic::read(&mut pages, &segments, segment)?),
+        _ => None,
+    };
+    let mut elf = Elf { arch, kind, interpreter, dynamic, dlopen: Vec::new(), build_id: None };
+    for segment in segments.all.iter().filter(|it| it.p_type == PT_NOTE && it.p_filesz <= MAX_NOTES) {
+        let bytes = pages.bytes(segment.p_offset, segment.p_filesz)?;
+        notes::read(&bytes, segments.ctx.le, segment.p_align, &mut elf);
+    }
+    Ok(elf)
+}
+
+fn read_interpreter(
+    pages: &mut Pages<'_, impl ReadAt + ?Sized>,
+    segment: &ProgramHeader,
+) -> Result<Option<OsString>, Unfit> {
+    if segment.p_filesz == 0 {
+        return Ok(None);
+    }
+    if segment.p_filesz > MAX_INTERPRETER {
+        return Err(Unfit::Broken("PT_INTERP"));
+    }
+    let text = pages.string(segment.p_offset, Some(segment.p_filesz))?;
+    if text.is_empty() { Err(Unfit::Broken("PT_INTERP")) } else { Ok(Some(text)) }
+}
+
+fn read_header(pages: &mut Pages<'_, impl ReadAt + ?Sized>) -> Result<Header, Unfit> {
+    let ident = pages.bytes(0, 16)?;
+    if ident[..ELFMAG.len()] != *ELFMAG {
+        return Err(Unfit::NoElf);
+    }
+    let size = match ident[EI_CLASS] {
+        ELFCLASS64 => 64,
+        ELFCLASS32 => 52,
+        _ => return Err(Unfit::NoElf),
+    };
+    if ![ELFDATA2LSB, ELFDATA2MSB].contains(&ident[EI_DATA]) {
+        return Err(Unfit::NoElf);
+    }
+    let bytes = pages.bytes(0, size)?;
+    Goblin::parse_header(&bytes).map_err(|_| Unfit::NoElf)
+}
+
+fn arch_of(header: &Header) -> Result<Arch, Unfit> {
+    Ok(Arch {
+        is_64: header.e_ident[EI_CLASS] == ELFCLASS64,
+        is_little: header.endianness().map_err(|_| Unfit::NoElf)?.is_little(),
+        machine: header.e_machine,
+    })
+}
+
+/// The program headers.
+#[derive(Debug)]
+struct Segments {
+    all: Vec<ProgramHeader>,
+    ctx: Ctx,
+}
+
+impl Segments {
+    fn read(pages: &mut Pages<'_, impl ReadAt + ?Sized>, header: &Header, arch: Arch) -> Result<Self, Unfit> {
+        let container = if arch.is_64 { Container::Big } else { Container::Little };
+        let endian = header.endianness().map_err(|_| Unfit::NoElf)?;
+        let ctx = Ctx::new(container, endian);
+        let count = usize::from(header.e_phnum);
+        if count == 0 {
+            return Err(Unfit::NoSegments);
+        }
+        if usize::from(header.e_phentsize) != ProgramHeader::size(ctx) || count > MAX_SEGMENTS {
+            return Err(Unfit::Broken("program headers"));
+        }
+        let bytes = pages.bytes(header.e_phoff, (count * ProgramHeader::size(ctx)) as u64)?;
+        let all =
+            ProgramHeader::parse(&bytes, 0, count, ctx).map_err(|_| Unfit::Broken("program headers"))?;
+        if !all.iter().any(|segment| segment.p_type == PT_LOAD) {
+            return Err(Unfit::NoSegments);
+        }
+        Ok(Self { all, ctx })
+    }
+
+    fn first(&self, kind: u32) -> Option<&ProgramHeader> {
+        self.all.iter().find(|segment| segment.p_type == kind)
+    }
+
+    /// Where in the file an address comes from.
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        let holds = |segment: &&ProgramHeader| {
+            segment.p_type == PT_LOAD
+                && address.checked_sub(segment.p_vaddr).is_some_and(|inside| inside < segment.p_filesz)
+        };
+        let segment = self.all.iter().find(holds)?;
+        (address - segment.p_vaddr).checked_add(segment.p_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Sample;
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_is_read_in_both_widths_and_both_orders() {
+        for (is_64, is_little) in [(true, true), (true, false), (false, true), (false, false)] {
+            let arch = Arch { is_64, is_little, machine: 62 };
+            let sample = Sample {
+                interpreter: Some("/lib/ld.so"),
+                needed: vec!["libm.so.6", "libc.so.6"],
+                soname: Some("me.so.1"),
+                runpath: Some("$ORIGIN/lib"),
+                rpath: Some("/old"),
+                flags_1: 0x800,
+                ..Sample::new(arch)
+            };
+            let elf = parse_elf(sample.build().as_slice()).unwrap();
+            let dynamic = elf.dynamic.unwrap();
+            let needed: Vec<_> = dynamic.needed.iter().map(|it| it.name.to_str().unwrap()).collect();
+            assert_eq!((elf.arch, elf.interpreter.unwrap().to_str()), (arch, Some("/lib/ld.so")));
+            assert_eq!(needed, ["libm.so.6", "libc.so.6"]);
+            assert_eq!(dynamic.soname.unwrap(), "me.so.1");
+            assert_eq!((dynamic.runpath.unwrap().to_str(), dynamic.rpath), (Some("$ORIGIN/lib"), None));
+            assert_eq!(dynamic.flags_1, 0x800);
+        }
+    }
+
+    #[test]
+    fn what_is_no_program_is_refused_with_a_reason() {
+        let good = Sample { needed: vec!["libc.so.6"], ..Sample::new(Arch::NATIVE) }.build();
+        let check = |change: fn(&mut Vec<u8>), expected: Unfit| {
+            let mut bytes = good.clone();
+            change(&mut bytes);
+            assert_eq!(parse_elf(bytes.as_slice()).unwrap_err(), expected);
+        };
+        check(|it| it.truncate(0), Unfit::TooShort);
+        check(|it| it.truncate(60), Unfit::TooShort);
+        check(|it| it[0] = b'#', Unfit::NoElf);
+        check(|it| it[4] = 3, Unfit::NoElf);
+        check(|it| it[5] = 0, Unfit::NoElf);
+        check(|it| it[16..18].copy_from_slice(&1u16.to_ne_bytes()), Unfit::Type);
+        check(|it| it[56..58].copy_from_slice(&0u16.to_ne_bytes()), Unfit::NoSegments);
+        check(|it| it[54..56].copy_from_slice(&1u16.to_ne_bytes()), Unfit::Broken("program headers"));
+        check(|it| it.truncate(100), Unfit::TooShort);
+    }
+
+    #[test]
+    fn no_change_of_a_byte_and_no_truncation_panics() {
+        let good = Sample {
+            interpreter: Some("/lib/ld.so"),
+            needed: vec!["libc.so.6"],
+            soname: Some("x"),
+            ..Sample::new(Arch::NATIVE)
+        }
+        .build();
+        for at in 0..good.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = good.clone();
+                bytes[at] = value;
+                parse_elf(bytes.as_slice()).map(drop).unwrap_or_default();
+            }
+            parse_elf(&good[..at]).map(drop).unwrap_or_default();
+        }
+    }
+}

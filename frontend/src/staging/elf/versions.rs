@@ -1,0 +1,111 @@
+//! Versions of symbols: which ones a file needs of others, and which ones it has (GNU's extension, "Symbol Versioning" of the LSB).
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+
+use scroll::{Endian, Pread};
+
+use super::Unfit;
+use super::dynamic::Names;
+use super::pages::ReadAt;
+
+/// The versions that a file needs of one other file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionNeeds {
+    /// That file, by the name in `DT_NEEDED`.
+    pub file: OsString,
+    /// The versions.
+    pub versions: Vec<Version>,
+}
+
+/// One version that is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Its name, such as GLIBC_2.34.
+    pub name: OsString,
+    /// It may be missing.
+    pub is_weak: bool,
+}
+
+/// Bytes of one record of each kind, the same in both widths.
+const NEED: u64 = 16;
+const NEED_AUX: u64 = 16;
+const DEFINITION: u64 = 20;
+/// More versions than any file has.
+const MAX_VERSIONS: usize = 65_536;
+const WEAK: u16 = 2;
+
+pub(super) fn read_needs(
+    names: &mut Names<'_, '_, impl ReadAt + ?Sized>,
+    mut at: u64,
+    count: u64,
+    endian: Endian,
+) -> Result<Vec<VersionNeeds>, Unfit> {
+    let mut found = Vec::new();
+    let mut left = MAX_VERSIONS;
+    for _ in 0..count {
+        let record = names.pages.bytes(at, NEED)?;
+        let [aux_count, file, aux, next] = [
+            u32::from(half(&record, 2, endian)?),
+            word(&record, 4, endian)?,
+            word(&record, 8, endian)?,
+            word(&record, 12, endian)?,
+        ];
+        let mut versions = Vec::new();
+        let mut aux_at = step(at, aux)?;
+        for _ in 0..aux_count {
+            left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
+            let record = names.pages.bytes(aux_at, NEED_AUX)?;
+            let is_weak = half(&record, 4, endian)? & WEAK != 0;
+            versions.push(names.version(word(&record, 8, endian)?, is_weak)?);
+            match word(&record, 12, endian)? {
+                0 => break,
+                next => aux_at = step(aux_at, next)?,
+            }
+        }
+        found.push(VersionNeeds { file: names.get(u64::from(file))?, versions });
+        left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
+        match next {
+            0 => break,
+            next => at = step(at, next)?,
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn read_definitions(
+    names: &mut Names<'_, '_, impl ReadAt + ?Sized>,
+    mut at: u64,
+    count: u64,
+    endian: Endian,
+) -> Result<HashSet<OsString>, Unfit> {
+    let mut found = HashSet::new();
+    for number in 0..count {
+        if number == MAX_VERSIONS as u64 {
+            return Err(Unfit::TooLarge);
+        }
+        let record = names.pages.bytes(at, DEFINITION)?;
+        // The first name is its own, any other those it grew from.
+        if half(&record, 6, endian)? > 0 {
+            let aux = names.pages.bytes(step(at, word(&record, 12, endian)?)?, 4)?;
+            found.insert(names.get(u64::from(word(&aux, 0, endian)?))?);
+        }
+        match word(&record, 16, endian)? {
+            0 => break,
+            next => at = step(at, next)?,
+        }
+    }
+    Ok(found)
+}
+
+fn half(record: &[u8], at: usize, endian: Endian) -> Result<u16, Unfit> {
+    record.pread_with(at, endian).map_err(|_| Unfit::Broken("versions"))
+}
+
+fn word(record: &[u8], at: usize, endian: Endian) -> Result<u32, Unfit> {
+    record.pread_with(at, endian).map_err(|_| Unfit::Broken("versions"))
+}
+
+fn step(at: u64, by: u32) -> Result<u64, Unfit> {
+    at.checked_add(u64::from(by)).ok_or(Unfit::Broken("versions"))
+}

@@ -1,0 +1,202 @@
+//! `/etc/ld.so.conf`: the folders that ldconfig would put into the cache.
+//!
+//! A loader does not read it. It is asked where a system that is not ours has no cache yet, as an image that was only unpacked.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::root::Root;
+
+/// Where it is.
+pub(super) const LD_CONF: &str = "/etc/ld.so.conf";
+
+/// Most files that include each other, and most bytes of one.
+const MAX_FILES: usize = 256;
+const MAX_BYTES: u64 = 1 << 20;
+
+/// One line that means something.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Folder(PathBuf),
+    /// A pattern; relative to the folder of the file that has it.
+    Include(PathBuf),
+}
+
+/// All folders, in order.
+pub(super) fn read_ld_conf(root: &Root) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    let mut left = MAX_FILES;
+    read_file(root, Path::new(LD_CONF), &mut left, &mut folders);
+    folders
+}
+
+fn read_file(root: &Root, path: &Path, left: &mut usize, folders: &mut Vec<PathBuf>) {
+    if *left == 0 {
+        return;
+    }
+    *left -= 1;
+    let text = root.locate(path).ok().filter(|file| {
+        std::fs::metadata(file).is_ok_and(|about| about.is_file() && about.len() <= MAX_BYTES)
+    });
+    let Some(Ok(text)) = text.map(std::fs::read) else { return };
+    for line in parse_ld_conf(&text) {
+        match line {
+            Line::Folder(folder) => folders.push(folder),
+            Line::Include(pattern) => {
+                let base = path.parent().unwrap_or(Path::new("/"));
+                for included in find_matches(root, &base.join(pattern)) {
+                    read_file(root, &included, left, folders);
+                }
+            }
+        }
+    }
+}
+
+fn parse_ld_conf(text: &[u8]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = line.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
+        let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        match word {
+            b"" | b"hwcap" => {}
+            b"include" => {
+                let patterns = line.split(u8::is_ascii_whitespace).skip(1).filter(|it| !it.is_empty());
+                lines.extend(patterns.map(|pattern| Line::Include(path(pattern))));
+            }
+            _ => {
+                // "FOLDER=libc6" was once a way to name the kind of library.
+                let folder = line.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii_end();
+                lines.push(Line::Folder(path(folder)));
+            }
+        }
+    }
+    lines
+}
+
+/// The files that a pattern means, sorted. Folders are matched part by part.
+fn find_matches(root: &Root, pattern: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let part = part.as_os_str();
+        let is_pattern = part.as_bytes().iter().any(|byte| b"*?[".contains(byte));
+        found = match is_pattern {
+            false => found.into_iter().map(|path| path.join(part)).collect(),
+            true => found.iter().flat_map(|folder| list_matches(root, folder, part)).collect(),
+        };
+    }
+    found
+}
+
+fn list_matches(root: &Root, folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
+    let Some(Ok(entries)) = root.locate(folder).ok().map(std::fs::read_dir) else { return Vec::new() };
+    let is_meant = |name: &OsStr| {
+        let is_hidden = name.as_bytes().starts_with(b".") && !pattern.as_bytes().starts_with(b".");
+        !is_hidden && is_match(pattern.as_bytes(), name.as_bytes())
+    };
+    let names = entries.flatten().map(|entry| entry.file_name()).filter(|name| is_meant(name));
+    let mut names: Vec<_> = names.map(|name| folder.join(name)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Whether a name is of a shell's pattern with `*`, `?` and `[..]`. Takes no more steps than the product of both lengths.
+fn is_match(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut taken) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while taken < name.len() {
+        let one = match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at + 1, taken));
+                at += 1;
+                continue;
+            }
+            Some(b'?') => Some(1),
+            Some(b'[') => match_set(&pattern[at..], name[taken]),
+            Some(byte) => (*byte == name[taken]).then_some(1),
+            None => None,
+        };
+        match (one, star) {
+            (Some(length), _) => (at, taken) = (at + length, taken + 1),
+            (None, Some((behind, from))) => {
+                star = Some((behind, from + 1));
+                (at, taken) = (behind, from + 1);
+            }
+            (None, None) => return false,
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// How long the set `[..]` at the beginning of the pattern is, if `byte` is in it.
+fn match_set(pattern: &[u8], byte: u8) -> Option<usize> {
+    let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
+    let begin = if negated { 2 } else { 1 };
+    // A bracket that comes first is a member.
+    let end = begin + 1 + pattern.get(begin + 1..)?.iter().position(|it| *it == b']')?;
+    let mut set = &pattern[begin..end];
+    let mut is_in = false;
+    while let [first, rest @ ..] = set {
+        match rest {
+            [b'-', last, behind @ ..] => {
+                is_in |= (*first..=*last).contains(&byte);
+                set = behind;
+            }
+            _ => {
+                is_in |= *first == byte;
+                set = rest;
+            }
+        }
+    }
+    (is_in != negated).then_some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let check =
+            |text: &str, expected: &[Line]| assert_eq!(parse_ld_conf(text.as_bytes()), expected, "{text}");
+        check("# nothing\n\n  /a/b # there\n", &[Line::Folder("/a/b".into())]);
+        check(
+            "include x/*.conf\t/y.conf",
+            &[Line::Include("x/*.conf".into()), Line::Include("/y.conf".into())],
+        );
+        check("hwcap 0 nosegneg\n/c=libc6", &[Line::Folder("/c".into())]);
+        check("/a b", &[Line::Folder("/a b".into())]);
+    }
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, name: &str, expected| {
+            assert_eq!(is_match(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        };
+        check("*.conf", "a.conf", true);
+        check("*.conf", "a.confx", false);
+        check("a*b*c", "aXbYbZc", true);
+        check("?[a-c]", "xb", true);
+        check("?[!a-c]", "xb", false);
+        check("[]x]", "]", true);
+        check("[", "[", false);
+        check(&"*a".repeat(40), &"a".repeat(60), true);
+        check(&format!("{}b", "*a".repeat(40)), &"a".repeat(60), false);
+    }
+
+    #[test]
+    fn files_include_files_and_circles_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let etc = folder.path().join("etc");
+        std::fs::create_dir_all(etc.join("ld.so.conf.d")).unwrap();
+        std::fs::write(etc.join("ld.so.conf"), "include ld.so.conf.d/*.conf\n/last\n").unwrap();
+        std::fs::write(etc.join("ld.so.conf.d/b.conf"), "/b\n").unwrap();
+        std::fs::write(etc.join("ld.so.conf.d/a.conf"), "/a\n").unwrap();
+        std::fs::write(etc.join("ld.so.conf.d/.c.conf"), "/c\n").unwrap();
+        let root = Root::new(Some(folder.path().to_owned()));
+        assert_eq!(read_ld_conf(&root), ["/a", "/b", "/last"].map(PathBuf::from));
+        std::fs::write(etc.join("ld.so.conf.d/b.conf"), "include /etc/ld.so.conf\n").unwrap();
+        assert!(read_ld_conf(&root).contains(&"/last".into()));
+    }
+}

@@ -1,0 +1,127 @@
+//! Which C library a program needs: whether a node's own is new enough can be told from versions of symbols alone.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A version of glibc's symbols, such as 2.34.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GlibcVersion {
+    /// Always 2 so far.
+    pub major: u32,
+    /// What grows.
+    pub minor: u32,
+    /// Only in very old ones; 0 when it is not said.
+    pub patch: u32,
+}
+
+impl GlibcVersion {
+    /// From the name of a symbols' version, such as GLIBC_2.34. None for others, and for glibc's private ones.
+    pub fn parse(name: &OsStr) -> Option<Self> {
+        let text = name.to_str()?.strip_prefix("GLIBC_")?;
+        // A mark of what a loader must be able to do; glibc has it since this version.
+        if text == "ABI_DT_RELR" {
+            return Some(Self { major: 2, minor: 36, patch: 0 });
+        }
+        let mut numbers = text.split('.').map(str::parse::<u32>);
+        let version = Self {
+            major: numbers.next()?.ok()?,
+            minor: numbers.next()?.ok()?,
+            patch: numbers.next().unwrap_or(Ok(0)).ok()?,
+        };
+        numbers.next().is_none().then_some(version)
+    }
+}
+
+impl fmt::Display for GlibcVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        if self.patch > 0 { write!(f, ".{}", self.patch) } else { Ok(()) }
+    }
+}
+
+/// The family without `lib` and what is behind the first dot.
+const FAMILY: &[&str] = &[
+    "c",
+    "m",
+    "mvec",
+    "pthread",
+    "dl",
+    "rt",
+    "resolv",
+    "nsl",
+    "util",
+    "anl",
+    "BrokenLocale",
+    "thread_db",
+    "c_malloc_debug",
+    "memusage",
+    "pcprofile",
+    "SegFault",
+    "cidn",
+];
+
+/// glibc's own modules for name services; others bring their own, which are not of the family.
+const NAME_SERVICES: &[&str] = &["compat", "db", "dns", "files", "hesiod", "nis", "nisplus"];
+
+/// Whether a library belongs to glibc: the loader, libc, and what is built and versioned with them.
+pub fn is_glibc_family(library: &Path) -> bool {
+    let Some(name) = library.file_name().map(OsStr::as_bytes) else { return false };
+    if name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so") || name.starts_with(b"ld.so") {
+        return true;
+    }
+    let stem = name.strip_prefix(b"lib").and_then(|rest| rest.split(|byte| *byte == b'.').next());
+    let Some(stem) = stem.and_then(|stem| std::str::from_utf8(stem).ok()) else { return false };
+    // Before glibc 2.34 the files had its version behind the name, as libc-2.31.so.
+    let stem = stem.rsplit_once("-2").map_or(stem, |(stem, _)| stem);
+    FAMILY.contains(&stem) || stem.strip_prefix("nss_").is_some_and(|it| NAME_SERVICES.contains(&it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        let check = |name: &str, expected: Option<&str>| {
+            let version = GlibcVersion::parse(OsStr::new(name)).map(|it| it.to_string());
+            assert_eq!(version.as_deref(), expected, "{name}");
+        };
+        check("GLIBC_2.34", Some("2.34"));
+        check("GLIBC_2.2.5", Some("2.2.5"));
+        check("GLIBC_ABI_DT_RELR", Some("2.36"));
+        check("GLIBC_PRIVATE", None);
+        check("GLIBC_2", None);
+        check("GLIBC_2.3.4.5", None);
+        check("GLIBCXX_3.4", None);
+        let version = |name: &str| GlibcVersion::parse(OsStr::new(name));
+        assert!(version("GLIBC_2.9") < version("GLIBC_2.10"));
+    }
+
+    #[test]
+    fn the_family() {
+        let check = |name: &str, expected| assert_eq!(is_glibc_family(Path::new(name)), expected, "{name}");
+        for name in [
+            "/lib/libc.so.6",
+            "libc-2.31.so",
+            "libm.so.6",
+            "libnss_files.so.2",
+            "/lib64/ld-linux-x86-64.so.2",
+            "ld64.so.2",
+        ] {
+            check(name, true);
+        }
+        for name in [
+            "libcrypt.so.1",
+            "libc++.so.1",
+            "libnss_sss.so.2",
+            "libmpi.so.40",
+            "ld",
+            "libstdc++.so.6",
+            "libnsl_x.so",
+        ] {
+            check(name, false);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Where the loader looks for a library, and in which order (ld.so(8); glibc: `elf/dl-load.c`).
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::arch::Arch;
+use super::closure::{How, Why};
+use super::hwcaps::build_combinations;
+use super::loader::Loader;
+use super::resolver::{LD_CACHE, NotOpened, Opened, Resolver};
+
+/// Most places that are told of one library that was not found.
+const MAX_TOLD: usize = 64;
+
+/// What the loader of one program knows.
+#[derive(Debug)]
+pub(super) struct Search<'r> {
+    resolver: &'r Resolver,
+    arch: Arch,
+    interpreter: PathBuf,
+    /// The subdirectories for processors that a folder really has.
+    subdirectories: HashMap<PathBuf, Arc<[PathBuf]>>,
+}
+
+/// Where the one who needs a library has it looked for.
+#[derive(Debug, Default)]
+pub(super) struct Order<'a> {
+    /// Its own folders and the environment's, in order.
+    pub(super) folders: Vec<(How, &'a [PathBuf])>,
+    /// Nothing of the system's own folders (DF_1_NODEFLIB).
+    pub(super) without_default: bool,
+}
+
+/// A library and its path as the loader calls it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) how: How,
+    pub(super) opened: Opened,
+}
+
+impl<'r> Search<'r> {
+    pub(super) fn new(resolver: &'r Resolver, arch: Arch, interpreter: PathBuf) -> Self {
+        Self { resolver, arch, interpreter, subdirectories: HashMap::new() }
+    }
+
+    /// What is built into the loader. Its file is read only when it is asked for: most programs need nothing of it.
+    pub(super) fn loader(&self) -> Arc<Loader> {
+        self.resolver.loader(&self.interpreter, self.arch)
+    }
+
+    /// Opens a library by its path.
+    pub(super) fn open(&self, path: PathBuf, how: How) -> Result<Found, Why> {
+        let mut tried = Tried::default();
+        match tried.open(self, path, how)? {
+            Some(found) => Ok(found),
+            None => Err(Why::NotFound { looked_in: Vec::new(), other_machine: tried.other_machine }),
+        }
+    }
+
+    /// Finds a library by a name without a slash.
+    pub(super) fn find(&mut self, name: &OsStr, order: &Order<'_>) -> Result<Found, Why> {
+        let mut tried = Tried::default();
+        for (how, folders) in &order.folders {
+            if let Some(found) = self.find_in(name, *how, folders, &mut tried)? {
+                return Ok(found);
+            }
+        }
+        match self.resolver.ld_cache() {
+            Some(cache) => {
+                let path = cache.lookup(name, self.arch.cache_flags(), self.resolver.hwcaps(self.arch));
+                let path = path.filter(|path| !order.without_default || !self.is_system(path));
+                if let Some(path) = path
+                    && let Some(found) = tried.open(self, path.to_owned(), How::Cache)?
+                {
+                    return Ok(found);
+                }
+                tried.add(How::Cache, Path::new(LD_CACHE));
+            }
+            None => {
+                let resolver = self.resolver;
+                if let Some(found) = self.find_in(name, How::Cache, resolver.conf_folders(), &mut tried)? {
+                    return Ok(found);
+                }
+            }
+        }
+        if !order.without_default {
+            let loader = self.loader();
+            if let Some(found) = self.find_in(name, How::Default, &loader.folders, &mut tried)? {
+                return Ok(found);
+            }
+        }
+        Err(Why::NotFound { looked_in: tried.looked_in, other_machine: tried.other_machine })
+    }
+
+    fn find_in(
+        &mut self,
+        name: &OsStr,
+        how: How,
+        folders: &[PathBuf],
+        tried: &mut Tried,
+    ) -> Result<Option<Found>, Why> {
+        for folder in folders {
+            for below in self.subdirectories(folder).iter() {
+                if let Some(found) = tried.open(self, below.join(name), how)? {
+                    return Ok(Some(found));
+                }
+            }
+            if let Some(found) = tried.open(self, folder.join(name), how)? {
+                return Ok(Some(found));
+            }
+            tried.add(how, folder);
+        }
+        Ok(None)
+    }
+
+    fn is_system(&self, path: &Path) -> bool {
+        self.loader().folders.iter().any(|folder| path.starts_with(folder))
+    }
+
+    /// The subdirectories of a folder that are there and are for this processor, the best first.
+    fn subdirectories(&mut self, folder: &Path) -> Arc<[PathBuf]> {
+        if let Some(known) = self.subdirectories.get(folder) {
+            return Arc::clone(known);
+        }
+        let found: Arc<[PathBuf]> = self.list_subdirectories(folder).into();
+        self.subdirectories.insert(folder.to_owned(), Arc::clone(&found));
+        found
+    }
+
+    fn list_subdirectories(&self, folder: &Path) -> Vec<PathBuf> {
+        let is_there = |path: &Path| {
+            self.resolver.root.locate(path).and_then(std::fs::metadata).is_ok_and(|about| about.is_dir())
+        };
+        let mut found = Vec::new();
+        let named = self.resolver.hwcaps(self.arch);
+        let base = folder.join("glibc-hwcaps");
+        if !named.is_empty() && is_there(&base) && self.loader().has_hwcaps {
+            found.extend(named.iter().map(|name| base.join(name)).filter(|path| is_there(path)));
+        }
+        let Some(legacy) = self.resolver.legacy(self.arch) else { return found };
+        if legacy.parts.iter().any(|part| is_there(&folder.join(part))) && self.loader().has_legacy {
+            let all = build_combinations(&legacy.parts).into_iter().map(|below| folder.join(below));
+            found.extend(all.filter(|path| is_there(path)));
+        }
+        found
+    }
+}
+
+/// What was tried in vain.
+#[derive(Debug, Default)]
+struct Tried {
+    looked_in: Vec<(How, PathBuf)>,
+    other_machine: Vec<PathBuf>,
+}
+
+impl Tried {
+    fn add(&mut self, how: How, place: &Path) {
+        if self.looked_in.len() < MAX_TOLD {
+            self.looked_in.push((how, place.to_owned()));
+        }
+    }
+
+    /// A file that the loader would take; none where it would go on looking; an error where it would give up.
+    fn open(&mut self, search: &Search<'_>, path: PathBuf, how: How) -> Result<Option<Found>, Why> {
+        match search.resolver.open(&path, Some(search.arch)) {
+            Ok(opened) => match check_library(&opened) {
+                Some(reason) => Err(Why::Unfit { path, reason }),
+                None => Ok(Some(Found { path, how, opened })),
+            },
+            Err(NotOpened::Absent(_)) => Ok(None),
+            Err(NotOpened::OtherArch) => {
+                self.other_machine.push(path);
+                Ok(None)
+            }
+            Err(NotOpened::Unfit(reason)) => Err(Why::Unfit { path, reason }),
+        }
+    }
+}
+
+fn check_library(opened: &Opened) -> Option<super::elf::Unfit> {
+    use super::elf::{Kind, Unfit};
+    match &opened.elf.dynamic {
+        _ if opened.elf.kind == Kind::Executable => Some(Unfit::Program),
+        None => Some(Unfit::NoDynamic),
+        Some(dynamic) if dynamic.is_program() => Some(Unfit::Program),
+        Some(_) => None,
+    }
+}
