@@ -25,6 +25,7 @@ mod binaries;
 pub mod fault;
 pub mod fds;
 mod leak;
+pub mod loader;
 pub mod proc;
 pub mod programs;
 mod run;
