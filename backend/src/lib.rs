@@ -45,6 +45,9 @@
 
 #[cfg(test)]
 mod skip;
+#[cfg(test)]
+#[path = "agent/testing.rs"]
+mod testing;
 mod node;
 
 mod dirs;
@@ -55,6 +58,12 @@ mod link;
 
 #[doc(hidden)]
 pub mod socket_path;
+
+// The agent's dealings with files that others have a hand in. No part of the API; here, so that more than the agent can test them.
+#[doc(hidden)]
+pub mod failure;
+#[doc(hidden)]
+pub mod tree;
 
 pub use dirs::SessionDirs;
 pub use error::Error;

@@ -21,10 +21,8 @@ mod ending;
 mod storage;
 mod session;
 mod provide;
-mod tree;
 mod service;
 mod stdio;
-mod failure;
 #[cfg(test)]
 #[path = "../skip.rs"]
 mod skip;
@@ -36,6 +34,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::Ticket;

@@ -6,7 +6,8 @@ use std::io;
 use gantry_shared::error::{Failure, Kind};
 
 /// A failure that says what was being done and what the system answered.
-pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
+#[must_use]
+pub fn from_io(doing: impl Display, error: &io::Error) -> Failure {
     use io::ErrorKind as E;
     let (kind, hint) = match error.kind() {
         E::NotFound => (Kind::NotFound, None),

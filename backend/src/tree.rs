@@ -33,7 +33,7 @@ const DIRECTORY: OFlag =
 ///
 /// # Errors
 /// When it is no directory, or a link to one.
-pub(crate) fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::
 ///
 /// # Errors
 /// When there is something of that name, or it cannot be made.
-pub(crate) fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     mkdirat(parent.as_fd(), name, Mode::S_IRWXU)?;
     own_dir(parent, name)
 }
@@ -50,7 +50,7 @@ pub(crate) fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::
 ///
 /// # Errors
 /// When something else has that name, or it cannot be made.
-pub(crate) fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     match make_dir(parent.as_fd(), name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_dir(parent, name),
         made => made,
@@ -62,7 +62,7 @@ pub(crate) fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io
 ///
 /// # Errors
 /// When it is no longer a directory of ours.
-pub(crate) fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     let place = openat(parent, name, DIRECTORY | OFlag::O_PATH, Mode::empty())?;
     if fstat(&place)?.st_uid != geteuid().as_raw() {
         return Err(io::Error::new(
@@ -78,7 +78,7 @@ pub(crate) fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::R
 ///
 /// # Errors
 /// When it cannot be read.
-pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
+pub fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
     // Opened anew: a duplicate would share its position with `dir`.
     let mut listing = Dir::from_fd(open_dir(dir, ".")?)?;
     let mut names = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
 ///
 /// # Errors
 /// The first thing that could not be removed; what could be removed is gone all the same.
-pub(crate) fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
+pub fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
     let parent = parent.as_fd();
     let removal = Removal::start(parent)?;
     let first = removal.entry(parent, name, 0);
@@ -107,7 +107,7 @@ pub(crate) fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`remove`].
-pub(crate) fn clear(dir: impl AsFd, except: &[&CStr]) -> io::Result<()> {
+pub fn clear(dir: impl AsFd, except: &[&CStr]) -> io::Result<()> {
     let dir = dir.as_fd();
     let removal = Removal::start(dir)?;
     let first = removal.children(dir, except, 0);
@@ -250,15 +250,16 @@ fn open_wide(dir: &OwnedFd) -> nix::Result<()> {
 }
 
 /// What an entry of a directory is, without following it.
-pub(crate) fn lstat<N: NixPath + ?Sized>(
-    parent: impl AsFd,
-    name: &N,
-) -> nix::Result<nix::sys::stat::FileStat> {
+///
+/// # Errors
+/// When there is none, or it cannot be asked.
+pub fn lstat<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> nix::Result<nix::sys::stat::FileStat> {
     fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
 /// Whether a `stat` is of this kind of file.
-pub(crate) fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
+#[must_use]
+pub fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
 }
 
