@@ -46,7 +46,6 @@
 #[cfg(test)]
 mod skip;
 #[cfg(test)]
-#[path = "agent/testing.rs"]
 mod testing;
 mod node;
 
@@ -64,6 +63,8 @@ pub mod socket_path;
 pub mod failure;
 #[doc(hidden)]
 pub mod tree;
+#[doc(hidden)]
+pub mod unpack;
 
 pub use dirs::SessionDirs;
 pub use error::Error;

@@ -9,9 +9,11 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::NixPath;
 use nix::dir::Dir;
@@ -247,6 +249,21 @@ fn moved_name(number: u32) -> CString {
 fn open_wide(dir: &OwnedFd) -> nix::Result<()> {
     let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
     fchmodat(AT_FDCWD, path.as_str(), Mode::S_IRWXU, FchmodatFlags::FollowSymlink)
+}
+
+/// Opens a regular file for reading, and nothing else: opening a pipe waits, and opening a device does things. A link is followed.
+///
+/// # Errors
+/// When there is none, or it is something else.
+pub fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
+    // Once as a place, which has no effects, and again after opening, should it have been replaced in between.
+    let place = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let read = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let open_as = |flags| {
+        let file = File::from(openat(dir.as_fd(), path, flags, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    };
+    open_as(place).and_then(|_| open_as(read))
 }
 
 /// What an entry of a directory is, without following it.

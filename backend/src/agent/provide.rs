@@ -7,9 +7,8 @@ mod content;
 mod target;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use gantry_shared::error::{Failure, Kind};
@@ -17,7 +16,7 @@ use gantry_shared::id::EntryIndex;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Entry, EntrySet, Place};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlinkat};
 use nix::sys::stat::{Mode, SFlag};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat, symlinkat};
@@ -154,8 +153,8 @@ fn find(
         return Ok(Some(Found::Other(what)));
     }
     // A link here is one of ours to a file of the node, so this one is followed.
-    let same =
-        open_content(parent, Path::new(target.name())).is_ok_and(|file| cache.is_same(&file, &entry.content));
+    let same = tree::open_regular(parent, Path::new(target.name()))
+        .is_ok_and(|file| cache.is_same(&file, &entry.content));
     Ok(Some(if same { Found::Same } else { Found::Other(what) }))
 }
 
@@ -171,25 +170,13 @@ fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
     if entry.place == Place::Bin && !executable() {
         return false;
     }
-    let Ok(file) = open_content(AT_FDCWD, source) else { return false };
+    let Ok(file) = tree::open_regular(AT_FDCWD, source) else { return false };
     // Mapping a library as code needs the same of its mount as executing does.
     let mappable = || fstatvfs(&file).is_ok_and(|place| !place.flags().contains(FsFlags::ST_NOEXEC));
     if entry.place == Place::Lib && !mappable() {
         return false;
     }
     cache.is_same(&file, &entry.content)
-}
-
-/// Opens a regular file for reading, and nothing else: opening a pipe waits, and opening a device does things.
-fn open_content(dir: impl AsFd, path: &Path) -> io::Result<File> {
-    // Once as a place, which has no effects, and again after opening, should it have been replaced in between.
-    let place = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let read = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let open_as = |flags| {
-        let file = File::from(openat(dir.as_fd(), path, flags, Mode::empty())?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
-    };
-    open_as(place).and_then(|_| open_as(read))
 }
 
 #[cfg(test)]

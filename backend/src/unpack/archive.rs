@@ -1,0 +1,251 @@
+//! The entries of a tar archive, one after the other, as its bytes come.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use gantry_shared::error::{Failure, Kind};
+
+use super::header::{Announced, BLOCK, Header, parse_header};
+use super::name::{check_link, parse_parts};
+use super::pax::{Pax, parse_pax};
+use super::{INCOMING_PREFIX, damaged, refused};
+
+/// Most bytes of an extension: a name, a link's text and what else goes with them.
+const MAX_EXTENSION_BYTES: usize = 16 * 1024;
+
+/// How much of a file is copied at a time.
+const COPY_BYTES: usize = 64 * 1024;
+
+/// An entry that may be unpacked.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// A plain relative name.
+    pub(super) name: Vec<u8>,
+    /// What it is.
+    pub(super) what: What,
+}
+
+/// What is unpacked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum What {
+    File {
+        size: u64,
+        executable: bool,
+    },
+    Directory,
+    /// A link of this text to a place below the root.
+    Link(Vec<u8>),
+}
+
+/// An archive that is being read.
+pub(super) struct Archive<R> {
+    inner: R,
+    /// Bytes that may still come.
+    left: u64,
+    buffer: Vec<u8>,
+}
+
+/// What stands in front of an entry.
+#[derive(Default)]
+struct Extensions {
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    pax: Option<Pax>,
+}
+
+impl Extensions {
+    fn are_none(&self) -> bool {
+        self.name.is_none() && self.link.is_none() && self.pax.is_none()
+    }
+}
+
+impl<R: Read> Archive<R> {
+    /// An archive of at most that many bytes.
+    pub(super) fn new(inner: R, bytes: u64) -> Self {
+        Self { inner, left: bytes, buffer: vec![0; COPY_BYTES] }
+    }
+
+    /// The next entry; none at the end, behind which nothing came. The content of the one before was copied.
+    pub(super) fn next_entry(&mut self) -> Result<Option<Entry>, Failure> {
+        let mut extensions = Extensions::default();
+        loop {
+            let block = self.read_block()?;
+            if block == [0; BLOCK] {
+                if !extensions.are_none() {
+                    return Err(damaged("it ends between an extension and its entry"));
+                }
+                self.read_end()?;
+                return Ok(None);
+            }
+            let header = parse_header(&block).map_err(damaged)?;
+            if header.size > self.left {
+                return Err(refused(
+                    &header.name,
+                    "is larger than the rest of the archive was announced to be",
+                ));
+            }
+            let twice = match header.announced {
+                Announced::LongName => extensions.name.replace(self.read_text(&header)?).is_some(),
+                Announced::LongLink => extensions.link.replace(self.read_text(&header)?).is_some(),
+                Announced::Pax => {
+                    let bytes = self.read_extension(&header)?;
+                    let pax = parse_pax(&bytes).map_err(|why| refused(&header.name, why))?;
+                    extensions.pax.replace(pax).is_some()
+                }
+                _ => return build_entry(header, extensions).map(Some),
+            };
+            if twice {
+                return Err(refused(&header.name, "has an extension twice"));
+            }
+        }
+    }
+
+    /// Copies the content of the entry that came last.
+    pub(super) fn copy(&mut self, size: u64, to: &mut File) -> Result<(), CopyError> {
+        let mut rest = size;
+        while rest > 0 {
+            let length = usize::try_from(rest).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let copied = match self.fill(&mut buffer[..length]) {
+                Ok(()) => to.write_all(&buffer[..length]).map_err(CopyError::Write),
+                Err(failure) => Err(CopyError::Read(failure)),
+            };
+            self.buffer = buffer;
+            copied?;
+            rest -= length as u64;
+        }
+        self.read_padding(size).map_err(CopyError::Read)
+    }
+
+    fn read_text(&mut self, header: &Header) -> Result<Vec<u8>, Failure> {
+        let mut bytes = self.read_extension(header)?;
+        // Who writes them adds a NUL; some do not.
+        if bytes.last() == Some(&0) {
+            bytes.pop();
+        }
+        Ok(bytes)
+    }
+
+    fn read_extension(&mut self, header: &Header) -> Result<Vec<u8>, Failure> {
+        let length = usize::try_from(header.size).ok().filter(|length| *length <= MAX_EXTENSION_BYTES);
+        let length = length.ok_or_else(|| refused(&header.name, "has an extension that is too long"))?;
+        let mut bytes = vec![0; length];
+        self.fill(&mut bytes)?;
+        self.read_padding(header.size)?;
+        Ok(bytes)
+    }
+
+    /// Reads what fills the last block of a content.
+    fn read_padding(&mut self, size: u64) -> Result<(), Failure> {
+        let used = usize::try_from(size % BLOCK as u64).unwrap_or(0);
+        let padding = (BLOCK - used) % BLOCK;
+        self.fill(&mut [0; BLOCK][..padding])
+    }
+
+    fn read_block(&mut self) -> Result<[u8; BLOCK], Failure> {
+        let mut block = [0; BLOCK];
+        self.fill(&mut block)?;
+        Ok(block)
+    }
+
+    /// After the first block of zeros: one more, and then nothing but zeros to the end.
+    fn read_end(&mut self) -> Result<(), Failure> {
+        if self.read_block()? != [0; BLOCK] {
+            return Err(damaged("something comes after its end"));
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        loop {
+            let read = self.read_some(&mut buffer)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if buffer[..read].iter().any(|byte| *byte != 0) {
+                return Err(damaged("something comes after its end"));
+            }
+        }
+    }
+
+    fn fill(&mut self, mut buffer: &mut [u8]) -> Result<(), Failure> {
+        while !buffer.is_empty() {
+            let read = self.read_some(buffer)?;
+            if read == 0 {
+                return Err(damaged("it ends too early"));
+            }
+            buffer = &mut buffer[read..];
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        let read = loop {
+            match self.inner.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.map_err(|error| read_failure(&error))?,
+            }
+        };
+        self.left = self
+            .left
+            .checked_sub(read as u64)
+            .ok_or_else(|| damaged("it has more bytes than were announced"))?;
+        Ok(read)
+    }
+}
+
+/// Why a content was not copied.
+#[derive(Debug)]
+pub(super) enum CopyError {
+    /// The archive's fault.
+    Read(Failure),
+    /// The file's fault.
+    Write(io::Error),
+}
+
+/// What a broken compression says is a matter of the archive; everything else, of how it comes.
+fn read_failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other => {
+            damaged(format_args!("it cannot be decompressed: {error}"))
+        }
+        io::ErrorKind::ConnectionAborted => Failure::new(Kind::Gone, format!("unpack an archive: {error}")),
+        _ => Failure::new(Kind::Lost, format!("unpack an archive: {error}")),
+    }
+}
+
+/// Checks what an entry says of itself.
+fn build_entry(header: Header, extensions: Extensions) -> Result<Entry, Failure> {
+    let pax = extensions.pax.unwrap_or_default();
+    if extensions.name.is_some() && pax.name.is_some() || extensions.link.is_some() && pax.link.is_some() {
+        return Err(refused(&header.name, "has an extension twice"));
+    }
+    let mut name = extensions.name.or(pax.name).unwrap_or(header.name);
+    let link = extensions.link.or(pax.link);
+    if header.announced == Announced::Directory && name.len() > 1 {
+        name.pop_if(|last| *last == b'/');
+    }
+    let parts = parse_parts(&name).map_err(|why| refused(&name, format_args!("the name {why}")))?;
+    let first = parts.first().map_or(&b""[..], |first| first.as_encoded_bytes());
+    if first.starts_with(INCOMING_PREFIX.as_bytes()) {
+        return Err(refused(&name, "such names are gantry's own"));
+    }
+    let levels = parts.len() - 1;
+    let what = match header.announced {
+        Announced::File => What::File { size: header.size, executable: header.executable },
+        Announced::Directory => What::Directory,
+        Announced::Link => {
+            let text = link.clone().unwrap_or(header.link);
+            check_link(&text, levels).map_err(|why| refused(&name, why))?;
+            What::Link(text)
+        }
+        Announced::Unwanted(why) => return Err(refused(&name, why)),
+        Announced::LongName | Announced::LongLink | Announced::Pax => {
+            return Err(damaged("an extension stands in an entry's place"));
+        }
+    };
+    if link.is_some() && header.announced != Announced::Link {
+        return Err(refused(&name, "has a link's text and is none"));
+    }
+    if header.size > 0 && header.announced != Announced::File {
+        return Err(refused(&name, "has content and is no file"));
+    }
+    Ok(Entry { name, what })
+}

@@ -1,0 +1,131 @@
+//! The hidden directory in which an archive waits for its end.
+
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::symlinkat;
+
+use super::archive::{Archive, CopyError, Entry, What};
+use super::name::parse_parts;
+use super::refused;
+use crate::{failure, tree};
+
+pub(super) struct Incoming<'a> {
+    root: &'a OwnedFd,
+    /// The directory of the entry before, under its name: archives have many files of one directory behind each other.
+    last: Option<(Vec<u8>, OwnedFd)>,
+    no_exec: bool,
+    most_bytes: u64,
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn new(root: &'a OwnedFd) -> Result<Self, Failure> {
+        let failed = |error: Errno| failure::from_io("look at the session's directory", &error.into());
+        let no_exec = fstatvfs(root).map_err(failed)?.flags().contains(FsFlags::ST_NOEXEC);
+        // Who writes beyond it is not told so but killed, by SIGXFSZ.
+        let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(failed)?;
+        Ok(Self { root, last: None, no_exec, most_bytes })
+    }
+
+    /// Makes what the entry is. What has its name already is never touched.
+    pub(super) fn put<R: Read>(&mut self, entry: &Entry, archive: &mut Archive<R>) -> Result<(), Failure> {
+        let name = &entry.name;
+        let mut parts = parse_parts(name).map_err(|why| refused(name, why))?;
+        if self.no_exec && is_code(&parts, entry) {
+            return Err(no_exec(name));
+        }
+        let failed = |error: io::Error| explain(name, &error);
+        if let What::File { size, .. } = entry.what
+            && size > self.most_bytes
+        {
+            return Err(too_large(name, size, self.most_bytes));
+        }
+        if entry.what == What::Directory {
+            self.open(name, &parts).map_err(failed)?;
+            return Ok(());
+        }
+        let Some(last) = parts.pop() else { return Err(refused(name, "the name is empty")) };
+        let parent = name.get(..name.len() - last.len()).unwrap_or_default();
+        let dir = self.open(parent, &parts).map_err(failed)?;
+        match &entry.what {
+            What::Link(text) => {
+                symlinkat(OsStr::from_bytes(text), dir, last).map_err(|error| failed(error.into()))
+            }
+            What::File { size, executable } => {
+                let mut file = make_file(dir.as_fd(), last, *executable).map_err(failed)?;
+                archive.copy(*size, &mut file).map_err(|error| match error {
+                    CopyError::Read(failure) => failure,
+                    CopyError::Write(error) => failed(error),
+                })
+            }
+            What::Directory => Ok(()),
+        }
+    }
+
+    /// Opens a directory, after making what of it is not there. Never goes through a link, and nothing but the archive makes any here.
+    fn open(&mut self, name: &[u8], parts: &[&OsStr]) -> io::Result<&OwnedFd> {
+        let last = match self.last.take() {
+            Some(last) if last.0 == name => last,
+            _ => {
+                let mut dir = tree::open_dir(self.root, ".")?;
+                for part in parts {
+                    dir = tree::ensure_dir(&dir, *part)?;
+                }
+                (name.to_vec(), dir)
+            }
+        };
+        Ok(&self.last.insert(last).1)
+    }
+}
+
+fn make_file(dir: impl AsFd, name: &OsStr, executable: bool) -> io::Result<File> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = File::from(openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    // Whatever the umask.
+    file.set_permissions(Permissions::from_mode(if executable { 0o700 } else { 0o600 }))?;
+    Ok(file)
+}
+
+/// Whether an entry is of no use where nothing can be executed.
+fn is_code(parts: &[&OsStr], entry: &Entry) -> bool {
+    let in_code_dir =
+        parts.first().is_some_and(|first| [BIN_DIR, LIB_DIR, LOADER_DIR].iter().any(|dir| first == dir));
+    match entry.what {
+        What::File { executable, .. } => executable || in_code_dir,
+        What::Directory | What::Link(_) => false,
+    }
+}
+
+fn no_exec(name: &[u8]) -> Failure {
+    let name = OsStr::from_bytes(name);
+    Failure::new(Kind::Unsupported, format!("unpack {name:?}: the session's file system is mounted noexec"))
+        .with_hint("set GANTRY_STAGE_DIR to a directory on a file system mounted without noexec")
+}
+
+fn too_large(name: &[u8], size: u64, most: u64) -> Failure {
+    let name = OsStr::from_bytes(name);
+    let message = format!("unpack {name:?}: it has {size} bytes, and no file here may have more than {most}");
+    Failure::new(Kind::NoAccess, message)
+        .with_hint("raise the limit of files' sizes (ulimit -f) of what starts the agents")
+}
+
+/// What the system says, as a matter of the archive where it is one.
+fn explain(name: &[u8], error: &io::Error) -> Failure {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EEXIST) => refused(name, "comes twice"),
+        Some(Errno::ELOOP | Errno::ENOTDIR) => refused(name, "its way leads through a file or a link"),
+        Some(Errno::ENAMETOOLONG) => refused(name, "a name is too long for the node's file system"),
+        _ => failure::from_io(format_args!("unpack {:?}", OsStr::from_bytes(name)), error),
+    }
+}

@@ -1,0 +1,153 @@
+//! Moves what an archive brought to its place, all of it or nothing.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use gantry_shared::error::{Failure, Kind};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, readlinkat, renameat};
+use nix::sys::stat::SFlag;
+use nix::unistd::linkat;
+
+use crate::{failure, tree};
+
+/// Moves everything in `from` to `to`, on the same file system. What stands there already and is the same stays; `from` may keep some of its own.
+pub(super) fn settle(from: impl AsFd, to: impl AsFd) -> Result<(), Failure> {
+    let mut settling = Settling { moved: Vec::new() };
+    let settled = settling.settle_dir(from.as_fd(), to.as_fd(), Path::new(""));
+    if settled.is_err() {
+        settling.undo(to.as_fd());
+    }
+    settled
+}
+
+struct Settling {
+    /// What was moved, by its path below `to`. A directory that was not there is moved as one.
+    moved: Vec<PathBuf>,
+}
+
+impl Settling {
+    fn settle_dir(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, at: &Path) -> Result<(), Failure> {
+        let failed =
+            |path: &Path, error: io::Error| failure::from_io(format_args!("put {path:?} in place"), &error);
+        for name in tree::names(from).map_err(|error| failed(at, error))? {
+            let path = at.join(OsStr::from_bytes(name.to_bytes()));
+            let stat = tree::lstat(from, name.as_c_str()).map_err(|error| failed(&path, error.into()))?;
+            let is_dir = tree::is_kind(&stat, SFlag::S_IFDIR);
+            let moved = if is_dir { move_dir(from, to, &name) } else { move_file(from, to, &name) };
+            match moved {
+                Ok(()) => self.moved.push(path),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed(&path, error));
+                }
+                Err(_) if is_dir => {
+                    let sub_from =
+                        tree::open_dir(from, name.as_c_str()).map_err(|error| failed(&path, error))?;
+                    let sub_to = tree::open_dir(to, name.as_c_str())
+                        .map_err(|_| conflict(&path, "something that is no directory stands in its place"))?;
+                    self.settle_dir(sub_from.as_fd(), sub_to.as_fd(), &path)?;
+                }
+                Err(_) => match what_differs(from, to, &name) {
+                    Ok(None) => {}
+                    Ok(Some(what)) => return Err(conflict(&path, what)),
+                    Err(error) => return Err(failed(&path, error)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away again what was moved, as far as that goes.
+    fn undo(&self, to: BorrowedFd<'_>) {
+        for path in self.moved.iter().rev() {
+            if let Err(error) = remove_below(to, path) {
+                tracing::warn!(path = %path.display(), %error, "what came of a failed archive stays until its session ends");
+            }
+        }
+    }
+}
+
+fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let mut dir = tree::open_dir(root, ".")?;
+    for part in path.parent().into_iter().flatten() {
+        dir = tree::open_dir(&dir, part)?;
+    }
+    let name = CString::new(path.file_name().unwrap_or_default().as_bytes())?;
+    tree::remove(&dir, &name)
+}
+
+/// Moves a directory with all that is in it. One that is empty at the other end is no loss.
+fn move_dir(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    match tree::lstat(to, name) {
+        Err(Errno::ENOENT) => match renameat(from, name, to, name) {
+            Err(Errno::ENOTEMPTY | Errno::ENOTDIR) => Err(io::ErrorKind::AlreadyExists.into()),
+            moved => Ok(moved?),
+        },
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+    }
+}
+
+/// Gives a file or link its place by a second name, since that never takes another's; the first name goes with its directory.
+fn move_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    match linkat(from, name, to, name, AtFlags::empty()) {
+        // A file system without hard links.
+        Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EMLINK | Errno::EINVAL) => {
+            match tree::lstat(to, name) {
+                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                Err(Errno::ENOENT) => Ok(renameat(from, name, to, name)?),
+                Err(error) => Err(error.into()),
+            }
+        }
+        linked => Ok(linked?),
+    }
+}
+
+fn conflict(path: &Path, what: impl std::fmt::Display) -> Failure {
+    Failure::new(Kind::Invalid, format!("put {path:?} in place: {what}"))
+        .with_hint("give one of the two another name")
+}
+
+/// How what stands there differs from what has come; none where it is the same. A file that the node has itself is there as a link.
+fn what_differs(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<String>> {
+    let link = |dir: BorrowedFd<'_>| match readlinkat(dir, name) {
+        Ok(text) => Ok(Some(text)),
+        Err(Errno::EINVAL) => Ok(None),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    let (ours, theirs) = (link(from)?, link(to)?);
+    let shown = theirs.clone().unwrap_or_else(|| OsString::from_vec(name.to_bytes().to_vec()));
+    let same = match (&ours, &theirs) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        (Some(_), None) => false,
+        (None, _) => {
+            let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+            let ours = tree::open_regular(from, path)?;
+            tree::open_regular(to, path).is_ok_and(|theirs| same_content(ours, theirs).unwrap_or(false))
+        }
+    };
+    Ok((!same).then(|| format!("{shown:?}, which stands there, has other content")))
+}
+
+fn same_content(one: File, other: File) -> io::Result<bool> {
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) =
+        (io::BufReader::with_capacity(64 * 1024, one), io::BufReader::with_capacity(64 * 1024, other));
+    let (mut ours, mut theirs) = ([0; 8192], [0; 8192]);
+    loop {
+        let read = one.read(&mut ours)?;
+        if read == 0 {
+            return Ok(other.read(&mut theirs)? == 0);
+        }
+        other.read_exact(&mut theirs[..read])?;
+        if ours[..read] != theirs[..read] {
+            return Ok(false);
+        }
+    }
+}
