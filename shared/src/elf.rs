@@ -1,0 +1,163 @@
+//! As much of the ELF format as a node needs to know of a file: what kind of machine it is for, and where its segments are.
+//!
+//! The file may be anything, so every count and length in it is bounded and no more than some pages are read. Written by hand since the agent must
+//! stay small; source: elf(5).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Most program headers that are looked at. Linkers write about a dozen.
+const MAX_HEADERS: u16 = 512;
+
+/// Most segments of a kind that are looked at. Linkers write one PT_NOTE for each alignment.
+const MAX_SEGMENTS: usize = 16;
+
+/// Longest path of an interpreter, in bytes (`PATH_MAX`).
+const MAX_INTERPRETER_BYTES: u64 = 4096;
+
+const PT_INTERP: u64 = 3;
+
+/// Reads at an offset, as `pread(2)` does it.
+pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> io::Result<usize>;
+
+/// What a file's code is for: width, byte order, processor. Files that work together have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    class: u8,
+    order: u8,
+    processor: u64,
+}
+
+/// What an ELF file is for; `None` for what is no ELF file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_machine(file: &File) -> io::Result<Option<Machine>> {
+    let elf = Elf::open(&|bytes, offset| file.read_at(bytes, offset))?.map(|elf| elf.machine);
+    Ok(elf)
+}
+
+/// The loader that an ELF file names (PT_INTERP), without its NUL; `None` for what needs none: a static program, a damaged or any other file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_interpreter(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let read_at: ReadAt<'_> = &|bytes, offset| file.read_at(bytes, offset);
+    let Some(elf) = Elf::open(read_at)? else { return Ok(None) };
+    let Some(found) = elf.segments(PT_INTERP)?.first().copied() else { return Ok(None) };
+    let mut path = read_up_to(read_at, found.offset, found.length.min(MAX_INTERPRETER_BYTES))?;
+    let end = path.iter().position(|byte| *byte == 0);
+    path.truncate(end.unwrap_or(0));
+    Ok((!path.is_empty()).then_some(path))
+}
+
+/// How numbers are written in a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) wide: bool,
+    pub(crate) big: bool,
+}
+
+impl Numbers {
+    /// The number of `length` bytes at `at`; none where the bytes end before.
+    pub(crate) fn get(self, bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+        let bytes = bytes.get(at..at.checked_add(length)?)?;
+        let join = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        Some(if self.big { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) })
+    }
+}
+
+/// A part of a file, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) align: u64,
+}
+
+/// An ELF file of either width and byte order.
+pub(crate) struct Elf<'a> {
+    read_at: ReadAt<'a>,
+    pub(crate) numbers: Numbers,
+    machine: Machine,
+    headers: u64,
+    count: u16,
+}
+
+impl<'a> Elf<'a> {
+    /// Reads a file's first bytes; none where they are not those of an ELF file.
+    pub(crate) fn open(read_at: ReadAt<'a>) -> io::Result<Option<Self>> {
+        let head = read_up_to(read_at, 0, 64)?;
+        let Some([0x7f, b'E', b'L', b'F', class @ (1 | 2), order @ (1 | 2)]) = head.get(..6) else {
+            return Ok(None);
+        };
+        let numbers = Numbers { wide: *class == 2, big: *order == 2 };
+        let (offset, size, count) =
+            if numbers.wide { ((32, 8), (54, 56), 56) } else { ((28, 4), (42, 32), 44) };
+        let known = || {
+            let machine = Machine { class: *class, order: *order, processor: numbers.get(&head, 18, 2)? };
+            let headers = numbers.get(&head, offset.0, offset.1)?;
+            let found_size = numbers.get(&head, size.0, 2)?;
+            let count = u16::try_from(numbers.get(&head, count, 2)?).ok()?;
+            let elf = Self { read_at, numbers, machine, headers, count };
+            (found_size == size.1 && count <= MAX_HEADERS).then_some(elf)
+        };
+        Ok(known())
+    }
+
+    /// The first segments of a kind.
+    pub(crate) fn segments(&self, kind: u64) -> io::Result<Vec<Segment>> {
+        let (size, number) = if self.numbers.wide { (56, 8) } else { (32, 4) };
+        let (offset, length, align) = if self.numbers.wide { (8, 32, 48) } else { (4, 16, 28) };
+        let headers = read_up_to(self.read_at, self.headers, u64::from(self.count) * size as u64)?;
+        let of_header = |header: &[u8]| {
+            let get = |at: usize| self.numbers.get(header, at, number);
+            let segment = Segment { offset: get(offset)?, length: get(length)?, align: get(align)? };
+            (self.numbers.get(header, 0, 4)? == kind).then_some(segment)
+        };
+        Ok(headers.chunks_exact(size).filter_map(of_header).take(MAX_SEGMENTS).collect())
+    }
+}
+
+/// Up to `length` bytes; fewer where the file ends, or has no such offset.
+pub(crate) fn read_up_to(read_at: ReadAt<'_>, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    // The callers' limits are small.
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut filled = 0;
+    // Larger offsets are an error to the kernel, and no file has them.
+    if i64::try_from(offset.saturating_add(length)).is_err() {
+        return Ok(Vec::new());
+    }
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match read_at(rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_name_their_loader_and_other_files_none() {
+        let read = |path: &str| read_interpreter(&File::open(path).unwrap()).unwrap();
+        // Whoever runs these tests runs a shell; on every Linux it is either linked dynamically or names no loader.
+        let shell = read("/bin/sh");
+        assert!(shell.is_none_or(|loader| loader.starts_with(b"/")));
+        assert_eq!(read("/etc/passwd"), None);
+        let own = File::open("/proc/self/exe").unwrap();
+        assert!(read_machine(&own).unwrap().is_some());
+        assert_eq!(
+            read_machine(&own).unwrap(),
+            read_machine(&File::open("/proc/self/exe").unwrap()).unwrap()
+        );
+        assert_eq!(read_machine(&File::open("/etc/passwd").unwrap()).unwrap(), None);
+    }
+}
