@@ -21,7 +21,7 @@ use std::os::fd::OwnedFd;
 
 use gantry_shared::error::{Failure, Kind};
 
-pub use name::{MAX_PART_BYTES, MAX_PARTS, parse_parts};
+pub use name::{MAX_PARTS, parse_parts};
 
 use crate::{failure, tree};
 use archive::Archive;
@@ -42,7 +42,8 @@ pub struct Limits {
 /// Unpacks a tar archive below `root`. `number` is no other running call's there.
 ///
 /// Before everything is moved to its place, `may_settle` is asked; what it returns is dropped afterwards. A file that is there already and has the same
-/// content stays as it is. Files belong to their owner alone and keep no more of their mode than whether they can be executed. Blocks while
+/// content stays as it is. Files belong to their owner alone; they keep when they were changed, and of their mode
+/// whether they can be executed. Blocks while
 /// `archive` does.
 ///
 /// # Errors

@@ -31,6 +31,8 @@ pub(super) enum What {
     File {
         size: u64,
         executable: bool,
+        /// Seconds since 1970.
+        modified: u64,
     },
     Directory,
     /// A link of this text to a place below the root.
@@ -229,7 +231,9 @@ fn build_entry(header: Header, extensions: Extensions) -> Result<Entry, Failure>
     }
     let levels = parts.len() - 1;
     let what = match header.announced {
-        Announced::File => What::File { size: header.size, executable: header.executable },
+        Announced::File => {
+            What::File { size: header.size, executable: header.executable, modified: header.modified }
+        }
         Announced::Directory => What::Directory,
         Announced::Link => {
             let text = link.clone().unwrap_or(header.link);

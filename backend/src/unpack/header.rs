@@ -27,6 +27,8 @@ pub(super) struct Header {
     pub(super) link: Vec<u8>,
     pub(super) size: u64,
     pub(super) executable: bool,
+    /// When it was changed, in seconds since 1970.
+    pub(super) modified: u64,
 }
 
 /// Reads a header that is not all zeros.
@@ -59,7 +61,8 @@ pub(super) fn parse_header(block: &[u8; BLOCK]) -> Result<Header, &'static str> 
     };
     let mode = parse_number(&block[100..108])?;
     let link = text(&block[157..257]).to_vec();
-    Ok(Header { announced, name, link, size: parse_number(&block[124..136])?, executable: mode & 0o111 != 0 })
+    let (size, modified) = (parse_number(&block[124..136])?, parse_number(&block[136..148])?);
+    Ok(Header { announced, name, link, size, executable: mode & 0o111 != 0, modified })
 }
 
 /// Up to the first NUL, if there is one.
@@ -124,6 +127,7 @@ mod tests {
         header.set_path("lib/x").unwrap();
         header.set_size(77);
         header.set_mode(0o4755);
+        header.set_mtime(1_234_567);
         header.set_cksum();
         let good = *header.as_bytes();
         let expected = Header {
@@ -132,6 +136,7 @@ mod tests {
             link: Vec::new(),
             size: 77,
             executable: true,
+            modified: 1_234_567,
         };
         assert_eq!(parse_header(&good), Ok(expected));
         for at in 0..BLOCK {

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
@@ -62,12 +63,16 @@ impl<'a> Incoming<'a> {
             What::Link(text) => {
                 symlinkat(OsStr::from_bytes(text), dir, last).map_err(|error| failed(error.into()))
             }
-            What::File { size, executable } => {
+            What::File { size, executable, modified } => {
                 let mut file = make_file(dir.as_fd(), last, *executable).map_err(failed)?;
                 archive.copy(*size, &mut file).map_err(|error| match error {
                     CopyError::Read(failure) => failure,
                     CopyError::Write(error) => failed(error),
-                })
+                })?;
+                // Python takes what it has compiled for out of date otherwise. A time that cannot be had here is no loss.
+                let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(*modified));
+                drop(modified.map(|modified| file.set_modified(modified)));
+                Ok(())
             }
             What::Directory => Ok(()),
         }

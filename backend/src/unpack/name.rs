@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// Longest name of one file or directory, in bytes (`NAME_MAX`).
-pub const MAX_PART_BYTES: usize = 255;
+const MAX_PART_BYTES: usize = 255;
 
 /// Most parts of a name. Every part costs a call for every file.
 pub const MAX_PARTS: usize = 64;

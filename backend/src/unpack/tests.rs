@@ -127,6 +127,7 @@ fn what_the_tar_crate_writes_is_unpacked_for_its_owner_alone() {
             let mut header = new();
             header.set_size(content.len() as u64);
             header.set_mode(mode);
+            header.set_mtime(1_234_567);
             builder.append_data(&mut header, name, content.as_bytes()).unwrap();
         };
         add("bin/tool", 0o6755, "tool");
@@ -168,6 +169,7 @@ fn what_the_tar_crate_writes_is_unpacked_for_its_owner_alone() {
         let mut found = node.session();
         found.sort();
         assert_eq!(found, expected);
+        assert_eq!(fs::metadata(node.root.join("bin/tool")).unwrap().mtime(), 1_234_567);
         fs::remove_dir_all(node.root.join("data")).unwrap();
         for file in ["bin/tool", "bin/far", "lib/v1/libx.so", "lib/v1/libx.so.1"] {
             fs::remove_file(node.root.join(file)).ok();
@@ -322,6 +324,15 @@ fn sparse_files_and_hostile_extensions_are_refused() {
     check(&[pax("999 path=a\n")], "has a damaged extension");
     check(&[pax(&"20 mtime=1350244992\n".repeat(1000))], "has an extension that is too long");
     check(&[entry(b'L', "long", &"x".repeat(17_000))], "has an extension that is too long");
+}
+
+#[test]
+fn a_time_that_no_file_can_have_is_no_loss() {
+    let node = Fixture::new();
+    let far = changed(header(b'0', b"far", 0), 136, b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
+    let far_too = changed(header(b'0', b"far-too", 0), 136, b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff");
+    node.unpack(&archive(&[block(&far, b""), block(&far_too, b"")])).unwrap();
+    assert_eq!(node.session(), ["far 600 ", "far-too 600 "]);
 }
 
 #[test]
