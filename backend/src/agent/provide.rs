@@ -1,9 +1,11 @@
 //! Making files available in a session without sending them: what the node has already is linked.
 //!
-//! Content decides. A file counts as present when the path that the login side names holds the same number of bytes with the same BLAKE3 here;
-//! that a path exists proves nothing. Names come from outside and are taken apart before anything is touched.
+//! Content decides. A file counts as present when the path that the login side names holds the same number of bytes with the same build id, or
+//! the same BLAKE3, here; that a path exists proves nothing. Names come from outside and are taken apart before anything is touched.
 
+mod c_library;
 mod content;
+mod scan;
 mod target;
 
 use std::ffi::OsString;
@@ -14,7 +16,7 @@ use std::path::Path;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::EntryIndex;
 use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::message::{Entry, EntrySet, Place};
+use gantry_shared::wire::message::{Entry, EntrySet, LibcNeeds, Place};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlinkat};
 use nix::sys::stat::{Mode, SFlag};
@@ -22,9 +24,19 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat, symlinkat};
 
 pub(crate) use content::ContentCache;
+pub(crate) use scan::holds;
 use target::{Target, build_targets};
 
 use crate::{failure, tree};
+
+/// What came of providing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Provided {
+    /// The entries that have to be sent.
+    pub(crate) missing: EntrySet,
+    /// Where the node's C library is too old: the name of the loader in `loader/` through which the programs run.
+    pub(crate) loader: Option<OsString>,
+}
 
 /// Links each entry that this node has into the session, and says which it has not.
 ///
@@ -32,26 +44,37 @@ use crate::{failure, tree};
 /// from where it is (a binary that may not be executed, anything on a noexec mount) counts as missing, so that it is sent. The links
 /// point to the node's own files: who changes those later changes what the session sees.
 ///
+/// Entries of [`Place::Loader`] are wanted only where the node's own C library is older than `libc` says, and then never linked: a loader and
+/// a library that are not of one build do not work together, and the node's own may be replaced by an update at any time.
+///
 /// # Errors
 /// `Invalid`: a name that does not stay below its place, or two contents for one name; the message has both. Nothing was done when it is seen
 /// among the entries themselves. Otherwise when links or directories cannot be made.
 pub(crate) fn provide(
     dirs: &SessionDirs,
     entries: &[Entry],
+    libc: Option<&LibcNeeds>,
     cache: &mut ContentCache,
-) -> Result<EntrySet, Failure> {
+) -> Result<Provided, Failure> {
     let targets = build_targets(entries)?;
+    let loader = libc.map(c_library::loader_name).transpose()?;
+    let enough = libc.is_some_and(|needs| c_library::is_enough(needs, cache));
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let root = open(&dirs.root, flags, Mode::empty())
         .map_err(|error| failure::from_io(format_args!("open {}", dirs.root.display()), &error.into()))?;
     let mut missing = EntrySet::new();
     for (target, indices) in &targets {
         let candidates: Vec<&Entry> = indices.iter().filter_map(|index| at(entries, *index)).collect();
+        if enough && candidates.iter().all(|entry| entry.place == Place::Loader) {
+            continue;
+        }
         if !provide_one(&root, target, &candidates, cache)? {
             missing.extend(indices.iter().map(|index| EntryIndex(*index)));
         }
     }
-    Ok(missing)
+    // Without one, the programs are started all the same, and say themselves what they do not find.
+    let sent = |name: &OsString| entries.iter().any(|it| it.place == Place::Loader && it.name == *name);
+    Ok(Provided { missing, loader: loader.filter(|name| !enough && sent(name)) })
 }
 
 fn at(entries: &[Entry], index: u32) -> Option<&Entry> {
@@ -78,7 +101,10 @@ fn provide_one(
     {
         return found.same_or(target, first);
     }
-    let Some(source) = candidates.iter().find(|entry| is_here(entry, cache)) else { return Ok(false) };
+    let Some(source) = candidates.iter().find(|entry| entry.place != Place::Loader && is_here(entry, cache))
+    else {
+        return Ok(false);
+    };
     let parent = make_parent(root, target).map_err(failed)?;
     match symlinkat(source.source.as_os_str(), &parent, target.name()) {
         Ok(()) => Ok(true),

@@ -11,11 +11,11 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, SessionId};
 use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::message::{Answer, Entry};
+use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::provide::{ContentCache, provide};
+use crate::provide::{ContentCache, Provided, provide};
 use crate::service::{Service, View};
 use crate::session::{AppDir, StageBase, sweep};
 
@@ -29,7 +29,10 @@ pub(crate) struct Storage {
     asked: Option<OsString>,
     dir: Arc<Mutex<Option<AppDir>>>,
     sessions: BTreeMap<SessionId, SessionDirs>,
+    /// Locked by whoever puts files into sessions, or removes them.
     cache: Arc<Mutex<ContentCache>>,
+    /// Sessions whose programs run through a loader of their own, and its name there.
+    loaders: Arc<Mutex<BTreeMap<SessionId, OsString>>>,
     socket: Option<PathBuf>,
     service: Option<AbortHandle>,
 }
@@ -53,6 +56,7 @@ impl Storage {
             dir: Arc::default(),
             sessions: BTreeMap::new(),
             cache: Arc::default(),
+            loaders: Arc::default(),
             socket: None,
             service: None,
         }
@@ -100,21 +104,33 @@ impl Storage {
         self.sessions.clone()
     }
 
+    /// The name of the loader through which the session's programs run, where the node's C library is too old for them.
+    pub(crate) fn loader(&self, session: SessionId) -> Option<OsString> {
+        self.loaders.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned()
+    }
+
     /// Makes files available, beside the loop; `done` gets the answer.
     pub(crate) fn provide(
         &self,
         session: SessionId,
         entries: Vec<Entry>,
+        libc: Option<LibcNeeds>,
         done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
     ) {
         let dirs = match self.dirs(session) {
             Ok(dirs) => dirs,
             Err(failure) => return done(Err(failure)),
         };
-        let cache = Arc::clone(&self.cache);
+        let (cache, loaders) = (Arc::clone(&self.cache), Arc::clone(&self.loaders));
         tokio::task::spawn_blocking(move || {
             let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-            done(provide(&dirs, &entries, &mut cache).map(Answer::Missing));
+            let provided = provide(&dirs, &entries, libc.as_ref(), &mut cache);
+            done(provided.map(|Provided { missing, loader }| {
+                if let Some(loader) = loader {
+                    loaders.lock().unwrap_or_else(PoisonError::into_inner).insert(session, loader);
+                }
+                Answer::Missing(missing)
+            }));
         });
     }
 
@@ -125,6 +141,7 @@ impl Storage {
         done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
     ) {
         self.sessions.remove(&session);
+        self.loaders.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         let (dir, cache) = (Arc::clone(&self.dir), Arc::clone(&self.cache));
         tokio::task::spawn_blocking(move || {
             // Whoever still puts files there would bring back what is being removed.

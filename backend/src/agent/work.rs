@@ -212,10 +212,9 @@ impl Agent {
             }
             Order::OpenSession { session } => self.open_session(session),
             Order::CloseSession { session, grace } => return self.close_session(request, session, grace),
-            Order::Provide { session, entries, libc: _ } => {
-                let events = self.events.clone();
-                let done = move |answer| drop(events.send(Event::Answered(request, answer)));
-                return self.storage.provide(session, entries, done);
+            Order::Provide { session, entries, libc } => {
+                let done = self.answer_later(request);
+                return self.storage.provide(session, entries, libc, done);
             }
             Order::Receive { .. } => {
                 Err(Failure::new(Kind::Unsupported, "receive files: this agent cannot yet"))
@@ -259,6 +258,16 @@ impl Agent {
             (None, Ok(_)) => {}
             (None, Err(failure)) => tracing::warn!(%failure, "an order that wants no answer failed"),
         }
+    }
+
+    /// What answers an order that runs beside the loop.
+    fn answer_later(
+        &self,
+        request: Option<RequestId>,
+    ) -> impl FnOnce(Result<Answer, Failure>) + Send + 'static {
+        let events = self.events.clone();
+        // Nobody listens any more when the agent has left.
+        move |answer| drop(events.send(Event::Answered(request, answer)))
     }
 
     fn take_piece(&mut self, piece: &crate::overlay::Piece) {
@@ -364,8 +373,10 @@ impl Agent {
     ) -> Result<(), Failure> {
         self.refuse_while_ending()?;
         let dirs = self.storage.dirs(order.session)?;
+        let loader = self.storage.loader(order.session);
         let site = crate::daemons::site::Site {
             dirs: &dirs,
+            loader: loader.as_deref(),
             app: self.ticket.app,
             node: self.node,
             socket: &self.storage.socket()?,

@@ -1,6 +1,7 @@
 //! The tool daemons of this node, each in its session.
 
 pub(crate) mod site;
+mod command;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -57,10 +58,7 @@ pub(crate) fn prepare(
     nofile: Option<(u64, u64)>,
 ) -> Result<(Start, ProcessSpec), Failure> {
     let daemon = build_daemon(order, site)?;
-    let mut argv = vec![to_c(&order.program.program)?];
-    for arg in &daemon.args {
-        argv.push(to_c(arg)?);
-    }
+    let argv = daemon.argv.iter().map(|arg| to_c(arg)).collect::<Result<_, _>>()?;
     let (stdio, ends) = open_stdio(false, order.output == DaemonOutput::Forward)?;
     let [stdin, mut stdout, mut stderr] = stdio;
     if let DaemonOutput::Log(directory) = &order.output {

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gantry_backend::unpack::parse_parts;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::storage::{
@@ -18,6 +19,7 @@ use gantry_shared::wire::message::StartDaemon;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
+use super::command::Command;
 use crate::failure;
 
 /// Where programs are looked for when nobody says, as a shell does it.
@@ -28,6 +30,8 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 pub(crate) struct Site<'a> {
     /// The directories of the daemon's session.
     pub(crate) dirs: &'a SessionDirs,
+    /// Where the node's C library is too old for the session's programs: the name of their loader in `loader/`.
+    pub(crate) loader: Option<&'a OsStr>,
     /// The app.
     pub(crate) app: AppId,
     /// This node's number.
@@ -43,8 +47,8 @@ pub(crate) struct Site<'a> {
 pub(crate) struct PreparedDaemon {
     /// The file to execute, absolute.
     pub(crate) program: PathBuf,
-    /// The arguments after the program's name.
-    pub(crate) args: Vec<OsString>,
+    /// All arguments, the program's name first.
+    pub(crate) argv: Vec<OsString>,
     /// The whole environment, every name once.
     pub(crate) env: Vec<(OsString, OsString)>,
     /// The directory to start in, absolute.
@@ -57,6 +61,9 @@ pub(crate) struct PreparedDaemon {
 /// session's `bin`, then in the PATH of the daemon's environment (of which relative and empty parts are skipped). The daemon starts
 /// in the order's directory, a relative one counting from the session's root, and in the root itself when the order has none.
 ///
+/// What is executed is the program itself, unless it is one of the session's and the node cannot start it as it is: then it is the session's
+/// interpreter, for a script whose own the node has not, and the session's loader, where the node's C library is too old ([`super::command`]).
+///
 /// # Errors
 /// `NotFound`, `NoAccess` or `Invalid` when there is no such program, it may not be executed, or the order has texts that no process can be given.
 pub(crate) fn build_daemon(order: &StartDaemon, site: &Site<'_>) -> Result<PreparedDaemon, Failure> {
@@ -64,7 +71,23 @@ pub(crate) fn build_daemon(order: &StartDaemon, site: &Site<'_>) -> Result<Prepa
     let mut env = merge_env(site.base_env, &order.program.env)?;
     let search = env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
     let program = find_program(&order.program.program, site.dirs, &search)?;
-    build_env(&mut env, order, site, &search);
+    let lib_dirs = lib_dirs(order, site.dirs)?;
+    let rest = env.get(OsStr::new("LD_LIBRARY_PATH")).cloned().unwrap_or_default();
+    build_env(
+        &mut env,
+        order,
+        site,
+        [
+            ("PATH", prepend(std::slice::from_ref(&site.dirs.bin), &search)),
+            ("LD_LIBRARY_PATH", prepend(&lib_dirs, &rest)),
+        ],
+    );
+    let command = Command::new(program.clone(), &order.program.program, &order.program.args);
+    let command = command.by_interpreter(site.dirs);
+    let command = match site.loader {
+        Some(name) => command.by_loader(name, site.dirs, lib_dirs, &rest)?,
+        None => command,
+    };
     let root = &site.dirs.root;
     let cwd = order.program.cwd.as_ref().map_or_else(|| root.clone(), |cwd| root.join(cwd));
     if !cwd.is_dir() {
@@ -74,7 +97,8 @@ pub(crate) fn build_daemon(order: &StartDaemon, site: &Site<'_>) -> Result<Prepa
         )
         .with_hint("name a directory that every node has, or none for the session's own"));
     }
-    Ok(PreparedDaemon { program, args: order.program.args.clone(), env: env.into_iter().collect(), cwd })
+    let Command { program, argv } = command;
+    Ok(PreparedDaemon { program, argv, env: env.into_iter().collect(), cwd })
 }
 
 /// What `execve` would cut short.
@@ -111,12 +135,9 @@ fn merge_env(base: &[(OsString, OsString)], order: &[(OsString, OsString)]) -> R
 }
 
 /// Adds what gantry gives to every daemon; it wins over the order.
-fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, search: &OsStr) {
-    let library_path = env.get(OsStr::new("LD_LIBRARY_PATH")).cloned().unwrap_or_default();
+fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str, OsString); 2]) {
     let dirs = site.dirs;
-    let ours: [(&str, OsString); 9] = [
-        ("PATH", prepend(&dirs.bin, search)),
-        ("LD_LIBRARY_PATH", prepend(&dirs.lib, &library_path)),
+    let ours: [(&str, OsString); 7] = [
         ("TMPDIR", dirs.tmp.clone().into()),
         (GANTRY_APP, site.app.to_string().into()),
         (GANTRY_NODE, site.node.to_string().into()),
@@ -125,17 +146,33 @@ fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, search: &OsStr
         (GANTRY_DAEMON, order.daemon.to_string().into()),
         (GANTRY_BACKEND_SOCKET, site.socket.into()),
     ];
-    env.extend(ours.map(|(name, value)| (name.into(), value)));
+    env.extend(paths.into_iter().chain(ours).map(|(name, value)| (name.into(), value)));
 }
 
-/// A search path with one more directory in front. An empty rest adds no separator: an empty part would mean the current directory.
-fn prepend(dir: &Path, rest: &OsStr) -> OsString {
-    let mut path = dir.as_os_str().to_owned();
-    if !rest.is_empty() {
-        path.push(":");
-        path.push(rest);
+/// Where the session's libraries are: those of the order first, for one name may have several contents.
+fn lib_dirs(order: &StartDaemon, dirs: &SessionDirs) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for name in &order.lib_dirs {
+        let bytes = name.as_bytes();
+        let checked = match bytes.iter().find(|byte| b":;$".contains(byte)) {
+            Some(_) => Err("has `:`, `;` or `$`, which LD_LIBRARY_PATH cannot hold"),
+            None => parse_parts(bytes),
+        };
+        checked.map_err(|why| {
+            let message = format!("start a daemon with the library directory {name:?}: the name {why}");
+            Failure::new(Kind::Invalid, message).with_hint("use a relative name without `..`")
+        })?;
+        all.push(dirs.lib.join(name));
     }
-    path
+    all.push(dirs.lib.clone());
+    Ok(all)
+}
+
+/// A search path with more directories in front. An empty rest adds no separator: an empty part would mean the current directory.
+pub(super) fn prepend(dirs: &[PathBuf], rest: &OsStr) -> OsString {
+    let parts: Vec<&OsStr> =
+        dirs.iter().map(|dir| dir.as_os_str()).chain(Some(rest).filter(|rest| !rest.is_empty())).collect();
+    parts.join(OsStr::new(":"))
 }
 
 /// Why a file cannot be started as a program.
@@ -275,6 +312,7 @@ mod tests {
                 order,
                 &Site {
                     dirs: &self.dirs,
+                    loader: None,
                     app: "3kx9w0fz".parse().unwrap(),
                     node: NodeId(4),
                     socket: Path::new("/x/agent.sock"),
@@ -379,7 +417,7 @@ mod tests {
         let found: Vec<_> =
             daemon.env.iter().map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap())).collect();
         assert_eq!(found, expected);
-        assert_eq!((daemon.args, daemon.cwd), (vec!["-x".into()], node.dirs.root.clone()));
+        assert_eq!((daemon.argv, daemon.cwd), (vec!["tool".into(), "-x".into()], node.dirs.root.clone()));
     }
 
     #[test]
@@ -390,6 +428,23 @@ mod tests {
         for (name, dir) in [("PATH", &node.dirs.bin), ("LD_LIBRARY_PATH", &node.dirs.lib)] {
             let value = daemon.env.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
             assert_eq!(value, Some(dir.clone().into_os_string()));
+        }
+    }
+
+    #[test]
+    fn library_directories_of_the_order_come_first() {
+        let node = Fixture::new();
+        node.file("s2/bin/tool", 0o700);
+        let mut order = order("tool", &[("LD_LIBRARY_PATH", "/opt/lib")]);
+        order.lib_dirs = vec!["v2".into(), "a/b".into()];
+        let daemon = node.build_from(&order).unwrap();
+        let lib = node.dirs.lib.display();
+        let expected = format!("{lib}/v2:{lib}/a/b:{lib}:/opt/lib");
+        assert!(daemon.env.contains(&("LD_LIBRARY_PATH".into(), expected.into())), "{:?}", daemon.env);
+        for bad in ["", "/opt", "..", "a/../b", "a:b", "$ORIGIN", "a;b", "a//b", "a\0"] {
+            order.lib_dirs = vec![bad.into()];
+            let failure = node.build_from(&order).unwrap_err();
+            assert_eq!((failure.kind(), failure.hint().is_some()), (Kind::Invalid, true), "{bad:?}");
         }
     }
 

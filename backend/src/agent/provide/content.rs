@@ -1,4 +1,4 @@
-//! Whether a file has a certain content: by size first, then by BLAKE3, which is remembered for as long as the file does not change.
+//! Whether a file has a certain content: by size first, then by build id or BLAKE3. What was read is remembered for as long as the file does not change.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,7 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
+use gantry_shared::build_id::read_build_id;
 use gantry_shared::wire::staging::{Content, Mark};
+
+use super::c_library::{LibcVersion, find_newest};
 
 /// Most files that are remembered. When there are more it starts afresh: a session has hundreds, and an app few sessions.
 const MAX_FILES: usize = 4096;
@@ -42,48 +45,88 @@ impl FileState {
     }
 }
 
-/// The hashes of files that were read, by their state.
+/// Most bytes of a file in which a text is looked for. C libraries have 2 MiB.
+const MAX_SEARCHED_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Something that was found out about a file by reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Question {
+    Hash,
+    BuildId,
+    NewestVersion,
+}
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Known {
+    Hash([u8; 32]),
+    BuildId(Option<Vec<u8>>),
+    NewestVersion(Option<LibcVersion>),
+}
+
+/// What is known of files that were read, by their state.
 #[derive(Debug, Default)]
 pub(crate) struct ContentCache {
-    hashes: HashMap<FileState, [u8; 32]>,
+    known: HashMap<(FileState, Question), Known>,
     #[cfg(test)]
     pub(super) files_read: u32,
 }
 
 impl ContentCache {
-    /// Whether the file has that many bytes with that hash. Reads it, if at all, from its beginning to its end in small pieces. A file that
+    /// Whether the file has that many bytes with that mark. Reads it, if at all, from its beginning to its end in small pieces. A file that
     /// cannot be read, or that changes meanwhile, has no content.
     pub(super) fn is_same(&mut self, file: &File, content: &Content) -> bool {
         let Ok(state) = FileState::of(file) else { return false };
+        let question = match &content.mark {
+            Mark::Blake3(_) => Question::Hash,
+            Mark::BuildId(_) => Question::BuildId,
+        };
         state.size == content.size
-            && match &content.mark {
-                Mark::Blake3(hash) => self.hash(file, state).is_ok_and(|found| found == *hash),
-                Mark::BuildId(_) => false,
+            && match (self.find_out(file, state, question), &content.mark) {
+                (Ok(Known::Hash(found)), Mark::Blake3(hash)) => found == *hash,
+                (Ok(Known::BuildId(found)), Mark::BuildId(id)) => found.as_ref() == Some(id),
+                _ => false,
             }
     }
 
-    fn hash(&mut self, file: &File, state: FileState) -> io::Result<[u8; 32]> {
-        if let Some(hash) = self.hashes.get(&state) {
-            return Ok(*hash);
+    /// The newest version that a C library says it has.
+    pub(super) fn newest_version(&mut self, library: &File) -> Option<LibcVersion> {
+        let state = FileState::of(library).ok()?;
+        match self.find_out(library, state, Question::NewestVersion) {
+            Ok(Known::NewestVersion(newest)) => newest,
+            _ => None,
+        }
+    }
+
+    fn find_out(&mut self, file: &File, state: FileState, question: Question) -> io::Result<Known> {
+        let key = (state, question);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
         }
         #[cfg(test)]
         {
             self.files_read += 1;
         }
-        let mut hasher = blake3::Hasher::new();
-        // A file that grows under our eyes must not keep us.
-        hasher.update_reader(file.take(state.size.saturating_add(1)))?;
-        let hash = *hasher.finalize().as_bytes();
+        let known = match &key.1 {
+            Question::BuildId => Known::BuildId(read_build_id(file)?),
+            Question::NewestVersion => Known::NewestVersion(find_newest(file.take(MAX_SEARCHED_BYTES))?),
+            Question::Hash => {
+                let mut hasher = blake3::Hasher::new();
+                // A file that grows under our eyes must not keep us.
+                hasher.update_reader(file.take(state.size.saturating_add(1)))?;
+                Known::Hash(*hasher.finalize().as_bytes())
+            }
+        };
         if FileState::of(file)? != state {
             return Err(io::Error::other("the file changed while it was read"));
         }
         if state.is_settled() {
-            if self.hashes.len() >= MAX_FILES {
-                self.hashes.clear();
+            if self.known.len() >= MAX_FILES {
+                self.known.clear();
             }
-            self.hashes.insert(state, hash);
+            self.known.insert(key, known.clone());
         }
-        Ok(hash)
+        Ok(known)
     }
 }
 
@@ -121,6 +164,35 @@ mod tests {
         assert!(FileState::of(&File::open(path).unwrap()).unwrap().is_settled());
         assert!(same(&mut cache, path, &content) && same(&mut cache, path, &content));
         assert_eq!(cache.files_read, 1);
+    }
+
+    #[test]
+    fn a_build_id_is_compared_without_reading_the_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("elf");
+        let mut elf = vec![0; 300];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (elf[32], elf[54], elf[56]) = (64, 56, 1);
+        // One PT_NOTE segment of 36 bytes at 200, with a build id of 20 bytes.
+        (elf[64], elf[72], elf[96], elf[112]) = (4, 200, 36, 4);
+        elf[200..216].copy_from_slice(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0");
+        elf[216..236].copy_from_slice(b"0123456789abcdefghij");
+        std::fs::write(&path, &elf).unwrap();
+        let mut cache = ContentCache::default();
+        let mut check = |id: &[u8], size: u64, expected: bool| {
+            let content = Content { size, mark: Mark::BuildId(id.to_vec()) };
+            assert_eq!(cache.is_same(&File::open(&path).unwrap(), &content), expected);
+        };
+        check(b"0123456789abcdefghij", 300, true);
+        check(b"0123456789abcdefghiX", 300, false);
+        check(b"0123456789abcdefghij", 301, false);
+        check(b"", 300, false);
+        let none = Content { size: 9, mark: Mark::BuildId(Vec::new()) };
+        std::fs::write(&path, "no ELF...").unwrap();
+        assert!(!cache.is_same(&File::open(&path).unwrap(), &none));
+        let program = File::open("/proc/self/exe").unwrap();
+        let size = program.metadata().unwrap().len();
+        assert!(!cache.is_same(&program, &Content { size, mark: Mark::BuildId(vec![1; 20]) }));
     }
 
     #[test]

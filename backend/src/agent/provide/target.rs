@@ -5,15 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+use gantry_backend::unpack::{INCOMING_PREFIX, MAX_PARTS, parse_parts};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
 use gantry_shared::wire::message::{Entry, Place};
-
-/// Longest name of one file or directory, in bytes (`NAME_MAX`).
-const MAX_PART_BYTES: usize = 255;
-
-/// Most parts of a name. Every part costs a call for every entry.
-const MAX_PARTS: usize = 64;
 
 /// A path below a session's root: names of directories, and a file's name at the end. No part is empty, `.` or `..`, or has a `/` or NUL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,31 +77,20 @@ fn parse_target(entry: &Entry) -> Result<Target, Failure> {
         Failure::new(Kind::Invalid, format!("provide {source} as {name:?}: {why}"))
             .with_hint("use a relative name without `..`")
     };
-    let bytes = entry.name.as_bytes();
-    if bytes.is_empty() {
-        return Err(refused("the name is empty"));
-    }
-    if bytes.contains(&0) {
-        return Err(refused("the name has a NUL"));
-    }
-    if bytes.starts_with(b"/") {
-        return Err(refused("the name is an absolute path"));
-    }
     let place = match entry.place {
         Place::Bin => Some(BIN_DIR),
         Place::Lib => Some(LIB_DIR),
         Place::Loader => Some(LOADER_DIR),
         Place::Root => None,
     };
-    let mut parents: Vec<OsString> = place.into_iter().map(OsString::from).collect();
-    for part in bytes.split(|byte| *byte == b'/') {
-        match part {
-            b"" => return Err(refused("the name has an empty part")),
-            b"." | b".." => return Err(refused("the name has a part `.` or `..`")),
-            long if long.len() > MAX_PART_BYTES => return Err(refused("a part of the name is too long")),
-            part => parents.push(OsStr::from_bytes(part).to_owned()),
-        }
+    let parts = parse_parts(entry.name.as_bytes()).map_err(|why| refused(&format!("the name {why}")))?;
+    if place.is_none()
+        && parts.first().is_some_and(|first| first.as_bytes().starts_with(INCOMING_PREFIX.as_bytes()))
+    {
+        return Err(refused("such names are gantry's own"));
     }
+    let mut parents: Vec<OsString> =
+        place.into_iter().map(OsStr::new).chain(parts).map(OsStr::to_owned).collect();
     if parents.len() > MAX_PARTS {
         return Err(refused("the name has too many parts"));
     }

@@ -32,8 +32,16 @@ impl Fixture {
     }
 
     fn provide(&mut self, entries: &[Entry]) -> Result<Vec<u32>, Failure> {
-        let missing = provide(&self.dirs, entries, &mut self.cache)?;
-        Ok(missing.iter().map(|index| index.0).collect())
+        self.provide_with(entries, None).map(|(missing, _)| missing)
+    }
+
+    fn provide_with(
+        &mut self,
+        entries: &[Entry],
+        libc: Option<&LibcNeeds>,
+    ) -> Result<(Vec<u32>, Option<OsString>), Failure> {
+        let Provided { missing, loader } = provide(&self.dirs, entries, libc, &mut self.cache)?;
+        Ok((missing.iter().map(|index| index.0).collect(), loader))
     }
 }
 
@@ -157,4 +165,47 @@ fn what_lies_on_a_noexec_mount_is_missing_where_code_is_wanted() {
     let entries =
         [Place::Bin, Place::Lib, Place::Root].map(|place| entry(place, "f", Path::new("/mnt/file"), "x"));
     assert_eq!(node.provide(&entries).unwrap(), [0, 1]);
+}
+
+/// What a program that is linked as this test is may need.
+fn own_needs(version: &str) -> Option<LibcNeeds> {
+    let interpreter =
+        gantry_shared::elf::read_interpreter(&fs::File::open("/proc/self/exe").unwrap()).unwrap()?;
+    let interpreter = std::os::unix::ffi::OsStringExt::from_vec(interpreter);
+    Some(LibcNeeds { interpreter, library: "/elsewhere/libc.so.6".into(), version: version.to_owned() })
+}
+
+#[test]
+fn the_c_library_is_wanted_where_the_nodes_own_is_too_old() {
+    let (Some(fine), Some(too_new)) = (own_needs("GLIBC_2.2.5"), own_needs("GLIBC_99.1")) else {
+        return crate::skip::skip("this test is linked statically");
+    };
+    let mut node = Fixture::new();
+    let tool = node.file("tool", "tool", 0o700);
+    let ld_name = Path::new(&fine.interpreter).file_name().unwrap().to_owned();
+    let ld = node.file("ld", "ld", 0o700);
+    let entries = [
+        entry(Place::Bin, "tool", &tool, "tool"),
+        entry(Place::Loader, ld_name.to_str().unwrap(), &ld, "ld"),
+        entry(Place::Loader, "libc.so.6", &node.scratch.path().join("gone"), "libc"),
+    ];
+    assert_eq!(node.provide_with(&entries, Some(&fine)).unwrap(), (vec![], None));
+    assert!(!node.dirs.root.join("loader").exists());
+    let loader = Some(ld_name.clone());
+    assert_eq!(
+        node.provide_with(&entries, Some(&too_new)).unwrap(),
+        (vec![1, 2], loader.clone()),
+        "copies only"
+    );
+    fs::create_dir(node.dirs.root.join("loader")).unwrap();
+    fs::write(node.dirs.root.join("loader").join(&ld_name), "ld").unwrap();
+    assert_eq!(node.provide_with(&entries, Some(&too_new)).unwrap(), (vec![2], loader), "unpacked already");
+    assert_eq!(
+        node.provide_with(&entries[..1], Some(&too_new)).unwrap(),
+        (vec![], None),
+        "no loader is sent"
+    );
+    assert_eq!(node.provide_with(&entries, None).unwrap(), (vec![2], None), "not said to need it");
+    let invalid = LibcNeeds { interpreter: "ld.so".into(), ..too_new };
+    assert_eq!(node.provide_with(&entries, Some(&invalid)).unwrap_err().kind(), Kind::Invalid);
 }

@@ -1,0 +1,162 @@
+//! What is executed for a program: itself, its interpreter, or its loader.
+//!
+//! A program of the session was made on the login side, and names files of the login side: in its first line the interpreter, if it is a
+//! script, else its loader. The kernel would take those of the node. Where the node has no such interpreter, or its C library is
+//! too old, the session has its own, and is asked for them here.
+//!
+//! A program that is run through a loader is not quite as the program itself: `/proc/PID/exe` is the loader, and what the program starts is
+//! started by the node's own. Its name is handed on by `--argv0`, which loaders have since glibc 2.33; an older one would take it for the program,
+//! so the loader's bytes are asked whether it knows the word, and otherwise the program sees its path as its name.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use gantry_backend::tree;
+use gantry_shared::elf::read_interpreter;
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::storage::{LOADER_DIR, SessionDirs};
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
+
+use super::site::prepend;
+
+/// How much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
+const FIRST_LINE_BYTES: u64 = 256;
+
+/// Most bytes of a loader that are looked at.
+const MAX_LOADER_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A file to execute and all arguments, the name first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) program: PathBuf,
+    pub(super) argv: Vec<OsString>,
+}
+
+impl Command {
+    /// The program itself, under the name by which it was asked for.
+    pub(super) fn new(program: PathBuf, name: &OsStr, args: &[OsString]) -> Self {
+        let argv = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
+        Self { program, argv }
+    }
+
+    /// A script of the session by the session's interpreter, where the node has not the one that it names. `env NAME` finds the session's by
+    /// itself, but starts it as the node would; so it is left out where the session has that name.
+    pub(super) fn by_interpreter(self, dirs: &SessionDirs) -> Self {
+        if !is_in(&self.program, &dirs.bin) {
+            return self;
+        }
+        let Some((interpreter, arg)) = read_first_line(&self.program) else { return self };
+        let ours = |name: &OsStr| Some(dirs.bin.join(name)).filter(|path| is_executable(path));
+        let (found, arg) = match (interpreter.file_name(), arg) {
+            (Some(name), Some(arg)) if name == "env" && is_plain_name(&arg) => (ours(&arg), None),
+            (Some(name), arg) if interpreter.is_absolute() && !interpreter.exists() => (ours(name), arg),
+            _ => return self,
+        };
+        let Some(found) = found else { return self };
+        let mut argv = vec![found.clone().into_os_string()];
+        argv.extend(arg);
+        argv.push(self.program.into_os_string());
+        argv.extend(self.argv.into_iter().skip(1));
+        Self { program: found, argv }
+    }
+
+    /// A program of the session that is linked dynamically by the session's loader.
+    ///
+    /// # Errors
+    /// `NotFound` where the loader was not sent.
+    pub(super) fn by_loader(
+        self,
+        name: &OsStr,
+        dirs: &SessionDirs,
+        mut libraries: Vec<PathBuf>,
+        rest: &OsStr,
+    ) -> Result<Self, Failure> {
+        let interpreter = || read_interpreter(&tree::open_regular(AT_FDCWD, &self.program).ok()?).ok()?;
+        if !is_in(&self.program, &dirs.bin) || interpreter().is_none() {
+            return Ok(self);
+        }
+        let dir = dirs.root.join(LOADER_DIR);
+        let loader = dir.join(name);
+        if !is_executable(&loader) {
+            let message = format!(
+                "start {} through its own loader {}: no such program",
+                self.program.display(),
+                loader.display()
+            );
+            return Err(Failure::new(Kind::NotFound, message)
+                .with_hint("this node's C library is too old for the program: send the files that the node is said to lack"));
+        }
+        libraries.push(dir);
+        let mut argv =
+            vec![loader.clone().into_os_string(), "--library-path".into(), prepend(&libraries, rest)];
+        let mut own = self.argv.into_iter();
+        let own_name = own.next().unwrap_or_default();
+        if knows_argv0(&loader) {
+            argv.extend(["--argv0".into(), own_name]);
+        }
+        argv.push(self.program.into_os_string());
+        argv.extend(own);
+        Ok(Self { program: loader, argv })
+    }
+}
+
+/// Whether a path is that of something below a directory, as it is written.
+fn is_in(path: &Path, dir: &Path) -> bool {
+    path.starts_with(dir) && path.components().all(|part| part != Component::ParentDir)
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && faccessat(AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok()
+}
+
+/// Whether `env` takes it for a program's name.
+fn is_plain_name(arg: &OsStr) -> bool {
+    let bytes = arg.as_bytes();
+    !bytes.starts_with(b"-") && !bytes.iter().any(|byte| b"=/ \t".contains(byte))
+}
+
+fn knows_argv0(loader: &Path) -> bool {
+    let file = tree::open_regular(AT_FDCWD, loader);
+    file.is_ok_and(|file| crate::provide::holds(file.take(MAX_LOADER_BYTES), b"--argv0\0").unwrap_or(false))
+}
+
+/// A script's interpreter and its one argument.
+fn read_first_line(script: &Path) -> Option<(PathBuf, Option<OsString>)> {
+    let file: File = tree::open_regular(AT_FDCWD, script).ok()?;
+    let mut bytes = Vec::new();
+    file.take(FIRST_LINE_BYTES).read_to_end(&mut bytes).ok()?;
+    parse_first_line(&bytes)
+}
+
+/// Takes a first line apart as the kernel does: everything behind the interpreter is one argument. Source: execve(2), "Interpreter scripts".
+fn parse_first_line(bytes: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
+    let line = bytes.strip_prefix(b"#!")?.split(|byte| matches!(byte, b'\n' | 0)).next()?;
+    let text = trim(line);
+    let end = text.iter().position(is_space).unwrap_or(text.len());
+    let (interpreter, arg) = text.split_at(end);
+    let to_text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let arg = trim(arg);
+    (!interpreter.is_empty())
+        .then(|| (PathBuf::from(to_text(interpreter)), (!arg.is_empty()).then(|| to_text(arg))))
+}
+
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let Some((_, rest)) = text.split_first().filter(|(first, _)| is_space(first)) {
+        text = rest;
+    }
+    while let Some((_, rest)) = text.split_last().filter(|(last, _)| is_space(last)) {
+        text = rest;
+    }
+    text
+}
+
+fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+#[cfg(test)]
+mod tests;
