@@ -7,7 +7,8 @@
 //! | [`starter`] | whether anybody still wants us before we are there |
 //! | [`ranks`], [`process`] | ranks; starting, holding and ending processes |
 //! | [`daemons`], [`ending`] | tool daemons; how one is started; how they end |
-//! | [`storage`], [`session`], [`provide`], [`tree`] | directories on the node, and what is linked into them |
+//! | [`storage`], [`session`], [`tree`] | directories on the node |
+//! | [`provide`], [`receive`] | what is put into them: links to what the node has, archives of what it has not |
 //! | [`service`] | the socket at which daemons ask |
 //! | [`stdio`] | input and output of processes |
 
@@ -21,6 +22,7 @@ mod ending;
 mod storage;
 mod session;
 mod provide;
+mod receive;
 mod service;
 mod stdio;
 #[cfg(test)]

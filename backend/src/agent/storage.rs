@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, SessionId};
@@ -15,7 +15,9 @@ use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::overlay::Piece;
 use crate::provide::{ContentCache, Provided, provide};
+use crate::receive::{Announced, Ended, Receives};
 use crate::service::{Service, View};
 use crate::session::{AppDir, StageBase, sweep};
 
@@ -33,6 +35,7 @@ pub(crate) struct Storage {
     cache: Arc<Mutex<ContentCache>>,
     /// Sessions whose programs run through a loader of their own, and its name there.
     loaders: Arc<Mutex<BTreeMap<SessionId, OsString>>>,
+    receives: Receives,
     socket: Option<PathBuf>,
     service: Option<AbortHandle>,
 }
@@ -57,6 +60,7 @@ impl Storage {
             sessions: BTreeMap::new(),
             cache: Arc::default(),
             loaders: Arc::default(),
+            receives: Receives::default(),
             socket: None,
             service: None,
         }
@@ -134,6 +138,37 @@ impl Storage {
         });
     }
 
+    /// Unpacks an archive, beside the loop; `done` gets the answer.
+    pub(crate) fn receive(
+        &mut self,
+        announced: Announced,
+        done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
+    ) {
+        match self.dirs(announced.session) {
+            Ok(dirs) => {
+                let done = move |unpacked: Result<(), Failure>| done(unpacked.map(|()| Answer::Done));
+                self.receives.begin(announced, &dirs, Arc::clone(&self.cache), done);
+            }
+            Err(failure) => done(Err(failure)),
+        }
+    }
+
+    /// Takes the next bytes of an archive; gives them back where they belong to none.
+    pub(crate) fn take_piece(&mut self, piece: Piece) -> Option<Piece> {
+        self.receives.take(piece)
+    }
+
+    /// Nobody sends any more: what is still to come, does not.
+    pub(crate) fn nobody_sends(&mut self) {
+        let why = Failure::new(Kind::Lost, "receive files: nobody sends them any more");
+        self.receives.cut_off(None, &why);
+    }
+
+    /// A session will be closed: what still comes for it is no longer wanted.
+    pub(crate) fn closing(&mut self, session: SessionId) {
+        self.receives.cut_off(Some(session), &closed(session));
+    }
+
     /// Removes a session's directories, beside the loop; `done` gets the answer. Its daemons have ended.
     pub(crate) fn close_session(
         &mut self,
@@ -142,8 +177,10 @@ impl Storage {
     ) {
         self.sessions.remove(&session);
         self.loaders.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        let receives = self.receives.end(Some(session), &closed(session));
         let (dir, cache) = (Arc::clone(&self.dir), Arc::clone(&self.cache));
         tokio::task::spawn_blocking(move || {
+            Ended::wait_for(receives, Instant::now() + LAST_FILES);
             // Whoever still puts files there would bring back what is being removed.
             let _provided = cache.lock().unwrap_or_else(PoisonError::into_inner);
             let mut dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,12 +190,14 @@ impl Storage {
     }
 
     /// Removes everything. Waits until it is gone.
-    pub(crate) async fn remove(self) -> Result<(), Failure> {
+    pub(crate) async fn remove(mut self) -> Result<(), Failure> {
         if let Some(service) = self.service {
             service.abort();
         }
-        let cache = self.cache;
+        let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
+        let (receives, cache) = (self.receives.end(None, &leaving), self.cache);
         let provided = tokio::task::spawn_blocking(move || {
+            Ended::wait_for(receives, Instant::now() + LAST_FILES);
             drop(cache.lock().unwrap_or_else(PoisonError::into_inner));
         });
         // Whoever still puts files there would bring back what is being removed. But a slow disk must not keep the agent.
@@ -169,4 +208,8 @@ impl Storage {
         });
         removed.await.unwrap_or_else(|e| Err(Failure::new(Kind::Lost, e.to_string())))
     }
+}
+
+fn closed(session: SessionId) -> Failure {
+    Failure::new(Kind::Gone, format!("receive files: session {session} was closed"))
 }

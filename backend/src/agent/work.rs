@@ -8,6 +8,7 @@ mod leaving;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gantry_backend::unpack::Limits;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
@@ -23,6 +24,7 @@ use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::thread::RanksThread;
 use crate::ranks::{self, OurEnds, Ranks};
+use crate::receive::Announced;
 use crate::service::{AppFacts, View};
 use crate::stdio::{self, Credits, Input, OpenStreams};
 use crate::storage::Storage;
@@ -177,7 +179,7 @@ impl Agent {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Incoming(Incoming::Order { request, order }) => self.obey(request, order),
-            Event::Incoming(Incoming::Bulk(piece)) => self.take_piece(&piece),
+            Event::Incoming(Incoming::Bulk(piece)) => self.take_piece(piece),
             Event::Incoming(Incoming::Gone { orderly, reason }) => self.frontend_gone(orderly, &reason),
             Event::ChildEnded(exited) => self.child_ended(exited),
             Event::OutputDone(pid, status) => self.tell_end(pid, status),
@@ -216,8 +218,9 @@ impl Agent {
                 let done = self.answer_later(request);
                 return self.storage.provide(session, entries, libc, done);
             }
-            Order::Receive { .. } => {
-                Err(Failure::new(Kind::Unsupported, "receive files: this agent cannot yet"))
+            Order::Receive { session, stream, bytes, files, compressed } => {
+                let (done, limits) = (self.answer_later(request), Limits { bytes, files });
+                return self.storage.receive(Announced { session, stream, limits, compressed }, done);
             }
             Order::StartDaemon(order) => match self.start_daemon(request, order) {
                 Ok(()) => return,
@@ -270,8 +273,9 @@ impl Agent {
         move |answer| drop(events.send(Event::Answered(request, answer)))
     }
 
-    fn take_piece(&mut self, piece: &crate::overlay::Piece) {
-        if let Some((request, answer)) = self.bulk.take(piece) {
+    fn take_piece(&mut self, piece: crate::overlay::Piece) {
+        let Some(piece) = self.storage.take_piece(piece) else { return };
+        if let Some((request, answer)) = self.bulk.take(&piece) {
             self.answer(request, answer);
         }
     }

@@ -31,6 +31,14 @@ impl Piece {
     }
 }
 
+#[cfg(test)]
+impl Piece {
+    /// The next bytes of a stream, out of nowhere.
+    pub(crate) fn of(stream: u64, plain: &[u8], last: bool) -> Self {
+        Self { stream, plain: plain.to_vec(), last, aborted: None, _room: None }
+    }
+}
+
 /// Receives announced streams and tells their length and hash.
 #[derive(Debug, Default)]
 pub(crate) struct BulkReceiver {

@@ -22,6 +22,7 @@ impl Agent {
         self.credits.drop_everything();
         // Nobody writes to them any more: they read the end of their input.
         self.stdin.clear();
+        self.storage.nobody_sends();
         if self.claim == Claim::Detached && !self.ranks.all_over() {
             return;
         }
@@ -32,6 +33,7 @@ impl Agent {
         if let Err(failure) = self.storage.dirs(session) {
             return self.answer(request, Err(failure));
         }
+        self.storage.closing(session);
         self.begin(Ending::new(Scope::Session(session), request, Instant::now(), Duration::ZERO, grace));
     }
 

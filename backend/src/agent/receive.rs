@@ -1,0 +1,202 @@
+//! Archives that come as bulk data and are unpacked in sessions.
+//!
+//! The agent's loop hands on what comes and never waits: each archive is unpacked on a thread of its own, and the pieces that wait for it are
+//! held against the stream's credit, so that a slow disk slows the sender down and fills no memory. An archive ends when its last piece was
+//! taken, or when it is cut off: its stream was given up, its session closes, nobody is left to send. In either case what had come
+//! goes, and whoever removes the session's directory first waits for that.
+
+mod stream;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_backend::unpack::{Limits, unpack};
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::SessionId;
+use gantry_shared::storage::SessionDirs;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+use self::stream::Pieces;
+use crate::failure;
+use crate::overlay::Piece;
+
+/// Most archives that may come at once. Each has a thread.
+const MAX_RECEIVES: usize = 16;
+
+/// The largest window of compressed archives, as a power of two: 8 MiB, which is what zstd uses up to level 19.
+const MAX_WINDOW_LOG: u32 = 23;
+
+/// What is to come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Announced {
+    /// The session's number.
+    pub(crate) session: SessionId,
+    /// The bulk stream's number.
+    pub(crate) stream: u64,
+    /// What the archive may have, unpacked.
+    pub(crate) limits: Limits,
+    /// Whether the stream is the archive compressed with zstd.
+    pub(crate) compressed: bool,
+}
+
+/// The archives that are coming.
+#[derive(Debug, Default)]
+pub(crate) struct Receives {
+    coming: BTreeMap<u64, Coming>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Coming {
+    session: SessionId,
+    /// None when no more comes.
+    pieces: Option<Sender<Piece>>,
+    cut: Cut,
+    ended: Ended,
+}
+
+impl Receives {
+    /// An archive was announced. `settling` is locked while it is moved to its place. `done` gets the outcome, once.
+    pub(crate) fn begin<T: Send + 'static>(
+        &mut self,
+        announced: Announced,
+        dirs: &SessionDirs,
+        settling: Arc<Mutex<T>>,
+        done: impl FnOnce(Result<(), Failure>) + Send + 'static,
+    ) {
+        self.coming.retain(|_, coming| !coming.ended.is_over());
+        let Announced { session, stream, limits, compressed } = announced;
+        if self.coming.contains_key(&stream) {
+            return done(Err(Failure::new(Kind::Protocol, "receive files: this stream comes already")));
+        }
+        if self.coming.len() >= MAX_RECEIVES {
+            let message = format!("receive files: {} archives come already", self.coming.len());
+            return done(Err(
+                Failure::new(Kind::Unsupported, message).with_hint("send them one after the other")
+            ));
+        }
+        self.count += 1;
+        let (number, root, cut) = (self.count, dirs.root.clone(), Cut::default());
+        let (pieces, taken) = channel();
+        let (alive, ended) = channel();
+        let thread_cut = cut.clone();
+        tokio::task::spawn_blocking(move || {
+            let may_settle = || {
+                let lock = settling.lock().unwrap_or_else(PoisonError::into_inner);
+                thread_cut.check().map(|()| lock)
+            };
+            let unpacked = open_root(&root).and_then(|root| {
+                let pieces = Pieces::new(taken, thread_cut.clone());
+                let archive = decompress(pieces, compressed)?;
+                unpack(archive, &root, number, limits, may_settle)
+            });
+            // What it was cut off by says more than where.
+            done(unpacked.map_err(|failure| thread_cut.check().err().unwrap_or(failure)));
+            drop::<Sender<Infallible>>(alive);
+        });
+        self.coming.insert(stream, Coming { session, pieces: Some(pieces), cut, ended: Ended(ended) });
+    }
+
+    /// Takes the next bytes of a stream; gives them back where they belong to no archive.
+    pub(crate) fn take(&mut self, mut piece: Piece) -> Option<Piece> {
+        let Some(coming) = self.coming.get_mut(&piece.stream) else { return Some(piece) };
+        if let Some(why) = piece.aborted.take() {
+            coming.cut_off(why);
+            return None;
+        }
+        let last = piece.last;
+        if let Some(pieces) = &coming.pieces {
+            // When it has failed already, the rest comes to nothing.
+            drop(pieces.send(piece));
+        }
+        if last {
+            coming.pieces = None;
+        }
+        None
+    }
+
+    /// Cuts off what comes for this session, or for all.
+    pub(crate) fn cut_off(&mut self, session: Option<SessionId>, why: &Failure) {
+        for coming in self.coming.values_mut().filter(|coming| coming.is_for(session)) {
+            coming.cut_off(why.clone());
+        }
+    }
+
+    /// Cuts off what comes for this session, or for all, and tells when it is over.
+    pub(crate) fn end(&mut self, session: Option<SessionId>, why: &Failure) -> Vec<Ended> {
+        self.cut_off(session, why);
+        let all: Vec<u64> =
+            self.coming.iter().filter(|(_, it)| it.is_for(session)).map(|(stream, _)| *stream).collect();
+        all.iter().filter_map(|stream| self.coming.remove(stream)).map(|coming| coming.ended).collect()
+    }
+}
+
+impl Coming {
+    fn is_for(&self, session: Option<SessionId>) -> bool {
+        session.is_none_or(|session| session == self.session)
+    }
+
+    fn cut_off(&mut self, why: Failure) {
+        self.cut.set(why);
+        self.pieces = None;
+    }
+}
+
+/// Why an archive will not come to its end; the first reason counts.
+#[derive(Debug, Clone, Default)]
+struct Cut(Arc<Mutex<Option<Failure>>>);
+
+impl Cut {
+    fn set(&self, why: Failure) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    }
+}
+
+/// Tells when the thread of an archive has ended, and left nothing behind.
+#[derive(Debug)]
+pub(crate) struct Ended(Receiver<Infallible>);
+
+impl Ended {
+    fn is_over(&self) -> bool {
+        self.0.try_recv() == Err(TryRecvError::Disconnected)
+    }
+
+    /// Waits until all of them have ended, or the deadline has come. Blocks.
+    pub(crate) fn wait_for(all: Vec<Self>, deadline: Instant) {
+        for ended in all {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if ended.0.recv_timeout(left.max(Duration::from_millis(1))) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!("files still come although their session is removed");
+            }
+        }
+    }
+}
+
+fn open_root(root: &std::path::Path) -> Result<OwnedFd, Failure> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    open(root, flags, Mode::empty())
+        .map_err(|error| failure::from_io(format_args!("open {}", root.display()), &error.into()))
+}
+
+fn decompress(pieces: Pieces, compressed: bool) -> Result<Box<dyn Read>, Failure> {
+    if !compressed {
+        return Ok(Box::new(pieces));
+    }
+    let failed = |error: std::io::Error| failure::from_io("set up decompression", &error);
+    let mut decoder = zstd::stream::read::Decoder::new(pieces).map_err(failed)?;
+    decoder.window_log_max(MAX_WINDOW_LOG).map_err(failed)?;
+    Ok(Box::new(decoder))
+}
+
+#[cfg(test)]
+mod tests;

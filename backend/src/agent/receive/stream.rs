@@ -1,0 +1,54 @@
+//! The pieces of a bulk stream, to be read as one.
+
+use std::io::{self, Read};
+use std::sync::mpsc::Receiver;
+
+use super::Cut;
+use crate::overlay::Piece;
+
+/// Reads what comes, waiting for it. Its end is the stream's last piece, or an error when it is cut off before.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    coming: Receiver<Piece>,
+    cut: Cut,
+    current: Option<Piece>,
+    taken: usize,
+    ended: bool,
+}
+
+impl Pieces {
+    pub(super) fn new(coming: Receiver<Piece>, cut: Cut) -> Self {
+        Self { coming, cut, current: None, taken: 0, ended: false }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Err(why) = self.cut.check() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why));
+            }
+            if let Some(piece) = &self.current {
+                let read = (&piece.plain[self.taken..]).read(to)?;
+                self.taken += read;
+                if read > 0 || to.is_empty() {
+                    return Ok(read);
+                }
+                self.ended |= piece.last;
+                // Lets the next one come.
+                self.current = None;
+            }
+            if self.ended {
+                return Ok(0);
+            }
+            // This waits as long as the sender: the overlay ends each stream for sure, and the agent drops the other end when it leaves.
+            let piece = self.coming.recv().map_err(|_| {
+                self.cut.check().err().map_or_else(
+                    || io::Error::new(io::ErrorKind::ConnectionReset, "nobody sends any more"),
+                    |why| io::Error::new(io::ErrorKind::ConnectionAborted, why),
+                )
+            })?;
+            (self.current, self.taken) = (Some(piece), 0);
+        }
+    }
+}
