@@ -159,6 +159,11 @@ fn a_session_that_closes_gets_nothing_more_and_others_do() {
     node.begin(1, 13, false);
     node.send(13, &bytes, true);
     node.send(11, &bytes[..100], false);
+    let waiting = node.root.join("s1/.incoming-3/bin/one");
+    let deadline = Instant::now() + DEADLINE;
+    while !waiting.exists() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     let why = Failure::new(Kind::Gone, "closed");
     let ended = node.receives.end(Some(SessionId(1)), &why);
     assert_eq!(ended.len(), 2);
