@@ -4,6 +4,7 @@
 
 #![no_main]
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -83,11 +84,9 @@ fn check_links(session: &Path, dir: &Path) {
     }
 }
 
-fn names(dir: &Path) -> Vec<String> {
+fn names(dir: &Path) -> Vec<OsString> {
     let entries = fs::read_dir(dir).expect("it can be read");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<OsString> = entries.map(|entry| entry.expect("it can be read").file_name()).collect();
     names.sort();
     names
 }
