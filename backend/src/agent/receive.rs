@@ -96,9 +96,10 @@ impl Receives {
                 let archive = decompress(pieces, compressed)?;
                 unpack(archive, &root, number, limits, may_settle)
             });
+            // Before it is told: who hears of the end may send the next one at once.
+            drop::<Sender<Infallible>>(alive);
             // What it was cut off by says more than where.
             done(unpacked.map_err(|failure| thread_cut.check().err().unwrap_or(failure)));
-            drop::<Sender<Infallible>>(alive);
         });
         self.coming.insert(stream, Coming { session, pieces: Some(pieces), cut, ended: Ended(ended) });
     }
