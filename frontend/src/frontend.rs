@@ -25,6 +25,8 @@ pub struct Config {
     /// To how many others a node passes on a stream of bulk data, at most. Default: [`DEFAULT_BULK_RADIX`]. 0: bulk data takes the way of orders, for
     /// nodes that cannot reach each other.
     pub bulk_radix: u32,
+    /// Have launchers that can put gantry's agent on the nodes, for clusters where its path is not shared. Default: no.
+    pub send_agent: bool,
     /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
     /// Whether other commands of this user reach the apps through a control socket. Default: yes.
@@ -45,6 +47,7 @@ impl Default for Config {
             stage_base: None,
             radix: DEFAULT_RADIX,
             bulk_radix: DEFAULT_BULK_RADIX,
+            send_agent: false,
             runtime_dir: None,
             control: true,
         }

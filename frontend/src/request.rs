@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 pub struct LaunchRequest {
     pub(crate) args: Vec<OsString>,
     pub(crate) hold: bool,
+    pub(crate) launcher: Option<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) stdin: Input,
@@ -34,6 +35,13 @@ impl LaunchRequest {
     /// Stop every rank before its first instruction until [`AppHandle::release`](crate::AppHandle::release). Default: no.
     pub fn hold(mut self, hold: bool) -> Self {
         self.hold = hold;
+        self
+    }
+
+    /// The launcher to use, a name that is looked up in PATH or a path. Default: the workload manager's own way, or what `GANTRY_LAUNCHER` or
+    /// `CTI_LAUNCHER_NAME` say.
+    pub fn launcher(mut self, launcher: impl Into<OsString>) -> Self {
+        self.launcher = Some(launcher.into());
         self
     }
 

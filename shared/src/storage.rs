@@ -53,6 +53,10 @@ pub const GANTRY_STAGE_DIR: &str = "GANTRY_STAGE_DIR";
 pub const GANTRY_RUNTIME_DIR: &str = "GANTRY_RUNTIME_DIR";
 /// Set by users: where gantry is installed, to find its agent and guard.
 pub const GANTRY_INSTALL_DIR: &str = "GANTRY_INSTALL_DIR";
+/// Set by users: the launcher to use, a name or a path.
+pub const GANTRY_LAUNCHER: &str = "GANTRY_LAUNCHER";
+/// Set by users of CTI: the launcher to use, where [`GANTRY_LAUNCHER`] is not set.
+pub const CTI_LAUNCHER_NAME: &str = "CTI_LAUNCHER_NAME";
 /// Set by users of CTI: the WLM to use, where [`GANTRY_WLM`] is not set.
 pub const CTI_WLM_IMPL: &str = "CTI_WLM_IMPL";
 /// Set by users of CTI: where it is installed, where [`GANTRY_INSTALL_DIR`] is not set.

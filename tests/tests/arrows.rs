@@ -175,8 +175,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return found };
     for entry in entries.flatten() {
         let path = entry.path();
-        if path.is_dir() {
+        // Recordings are what others have printed.
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "fixtures") {
             found.extend(sources(&path));
+        } else if path.is_dir() {
+            continue;
         } else if path.extension().is_none_or(|kind| matches!(kind.to_str(), Some("rs" | "c" | "h" | "sh"))) {
             found.push(path);
         }

@@ -17,6 +17,21 @@ pub struct Launch {
     pub args: Vec<OsString>,
     /// Hold every rank before its first instruction.
     pub hold: bool,
+    /// The launcher to use, where the user names one: a name to look up in PATH, or a path.
+    pub launcher: Option<OsString>,
+    /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
+    pub agent: PathBuf,
+    /// Where on the nodes the launcher is to put the agent, when no path of it is shared. It stays there: the agent removes itself.
+    pub send_agent_to: Option<PathBuf>,
+    /// A directory in which the launch may have files of its own: [`Brought::files`].
+    pub scratch: PathBuf,
+}
+
+impl Launch {
+    /// The agent's path on the nodes.
+    pub fn agent_on_nodes(&self) -> &Path {
+        self.send_agent_to.as_deref().unwrap_or(&self.agent)
+    }
 }
 
 /// How a launch will be carried out.
@@ -25,6 +40,19 @@ pub struct Launch {
 pub enum Plan {
     /// There is no launcher: agents start the ranks, and hold them if asked.
     Direct(Direct),
+    /// A launcher starts the ranks, and brings the agents with them.
+    Brought(Brought),
+}
+
+/// A launch by a launcher that finds our agent in every program's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brought {
+    /// The launcher's executable and its arguments.
+    pub argv: Vec<OsString>,
+    /// Variables that the launcher needs beside those of its user; none: the variable is taken away. The agents' ticket is not among them.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    /// Files to be written before the launcher starts, readable for this user only, and removed when the ranks are there.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// A launch without a launcher.

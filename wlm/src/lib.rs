@@ -10,8 +10,7 @@
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
-//! | [`slurm`] | Slurm: detection, commands, what they print; nothing that acts yet |
-//! | [`localhost`] | no workload manager: ranks on this machine |
+//! | a folder each | the WLMs: detection, commands, what they print, and what acts; [`localhost`] is no workload manager: ranks on this machine |
 
 pub mod detect;
 pub mod error;
@@ -27,6 +26,7 @@ mod skip;
 use std::fmt;
 
 use async_trait::async_trait;
+use gantry_shared::error::Failure;
 use gantry_shared::placement::Placement;
 use gantry_shared::signal::Signal;
 
@@ -34,10 +34,10 @@ pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use host::Host;
 pub use job::{AppRef, JobRef};
-pub use launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner};
+pub use launch::{AgentCommand, Brought, Direct, Launch, Plan, ProcessOwner};
 
 /// Every workload manager, in order of detection. The only list there is.
-pub static WLMS: &[&dyn Wlm] = &[&localhost::Localhost];
+pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &localhost::Localhost];
 
 /// What gantry needs of a workload manager. Stateless: everything it works on is passed in.
 #[async_trait]
@@ -47,6 +47,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
 
     /// Whether this machine is ruled by this WLM, and what says so. Runs no program.
     fn detect(&self, host: &dyn Host) -> Option<Evidence>;
+
+    /// Where its nodes are: whether agents come from other machines.
+    fn reach(&self) -> Reach {
+        Reach::Network
+    }
 
     /// How `launch` will be carried out. Starts nothing.
     ///
@@ -72,6 +77,12 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         owner: &dyn ProcessOwner,
     ) -> Result<()>;
 
+    /// What is to be made of a launcher of this WLM that ended with `status` before its ranks were there; `words` are the last that it wrote on
+    /// standard error. None: nothing beyond that is known.
+    fn explain(&self, _command: &[String], _status: &str, _words: &str) -> Option<Failure> {
+        None
+    }
+
     /// Sends `signal` to all ranks of `app`, where the WLM has a way of its own that is better than the agents'.
     ///
     /// # Errors
@@ -79,6 +90,15 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     async fn signal(&self, _app: &AppRef, _signal: Signal, _host: &dyn Host) -> Result<Delivery> {
         Ok(Delivery::LeftToAgents)
     }
+}
+
+/// Where the nodes of a WLM are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// All is on this machine: nobody else needs to be able to dial.
+    ThisMachine,
+    /// On machines of a network.
+    Network,
 }
 
 /// Who delivers a signal.

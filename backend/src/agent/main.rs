@@ -5,6 +5,7 @@
 //! | [`work`] | the loop that decides, and all state |
 //! | [`overlay`] | the way to the frontend, and to agents further down |
 //! | [`starter`] | whether anybody still wants us before we are there |
+//! | [`shim`], [`desk`], [`epilog`] | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
 //! | [`ranks`], [`process`] | ranks; starting, holding and ending processes |
 //! | [`daemons`], [`ending`] | tool daemons; how one is started; how they end |
 //! | [`storage`], [`session`], [`tree`] | directories on the node |
@@ -15,6 +16,9 @@
 mod work;
 mod overlay;
 mod starter;
+mod shim;
+mod desk;
+mod epilog;
 mod ranks;
 mod process;
 mod daemons;
@@ -33,25 +37,40 @@ mod testing;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::ExitCode;
 
 use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
+use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::Ticket;
+use gantry_wlm::host::{Host, Machine};
+use gantry_wlm::launcher::find_node_name;
 use nix::sys::signal::SigSet;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
 usage: gantry-agent serve          serve an app; what it needs to know comes on standard input
+       gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
        gantry-agent --version";
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    if let Some((first, rest)) = args.split_first()
+        && first == "hold"
+    {
+        return shim::run(rest);
+    }
+    let ticket = Machine.env(GANTRY_TICKET);
     let result = match words.as_slice() {
+        // Some launchers take a program to run after each rank, but no arguments for it.
+        [] if let Some(ticket) = ticket => epilog::run_epilog(&ticket.to_string_lossy()),
+        ["enter"] => enter(),
         ["serve"] => serve(),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
@@ -78,17 +97,50 @@ fn serve() -> Result<(), Failure> {
     // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     let ticket = read_ticket()?;
-    let nofile = process::spawn::raise_open_files().ok();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| failure::from_io("set up the agent", &e))?;
-    let local = tokio::task::LocalSet::new();
-    let served = local.block_on(&runtime, async {
+    block_on(async move {
         let joined = tokio::select! {
             joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,
             () = starter::gone() => return Err(Failure::new(Kind::Lost, "whoever started this agent is gone")),
         };
-        work::serve(ticket, joined, nofile).await
-    });
+        work::serve(ticket, joined, work::Beginning::Empty).await
+    })
+}
+
+/// As [`serve`], for ranks that a launcher brings. The socket at which they check in is our standard input.
+fn enter() -> Result<(), Failure> {
+    // They are the first rank's: its launcher's pipes, which must not be kept open.
+    gantry_wlm::host::close_inherited_descriptors()
+        .map_err(|e| failure::from_io("close what is not ours", &e))?;
+    SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
+    let failed = |e: io::Error| failure::from_io("set up the agent", &e);
+    let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    listener.set_nonblocking(true).map_err(failed)?;
+    let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
+    let HoldTicket { agent: mut ticket, hold, .. } = HoldTicket::from_text(&text.to_string_lossy())
+        .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
+    check_release(&ticket)?;
+    ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
+    block_on(async move {
+        let thread = process::thread::RanksThread::spawn().map_err(failed)?;
+        let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
+        let desk::Entered { ranks, brought } = desk::receive_ranks(&listener, hold, &thread).await;
+        let size = brought.size;
+        let failed = brought.ranks.as_ref().err().cloned();
+        let joined = overlay::join_bringing(&ticket, brought).await;
+        if joined.is_err() {
+            // Nobody will ever let them go.
+            ranks.kill_all();
+        }
+        let joined = joined.map_err(|e| failed.unwrap_or_else(|| Failure::new(Kind::Lost, e.to_string())))?;
+        work::serve(ticket, joined, work::Beginning::Brought { ranks, size, hold, thread, desk: listener })
+            .await
+    })
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| failure::from_io("set up the agent", &e))?;
+    let served = tokio::task::LocalSet::new().block_on(&runtime, work);
     // Whatever still waits on a thread (a slow disk, say) must not keep the agent here.
     runtime.shutdown_background();
     served
@@ -100,6 +152,11 @@ fn read_ticket() -> Result<Ticket, Failure> {
     let body = frame::read_frame(&mut io::stdin().lock()).map_err(|e| malformed(e.to_string()))?;
     let body = body.ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
     let ticket: Ticket = frame::decode(&body).map_err(|e| malformed(e.to_string()))?;
+    check_release(&ticket)?;
+    Ok(ticket)
+}
+
+fn check_release(ticket: &Ticket) -> Result<(), Failure> {
     if ticket.release != env!("CARGO_PKG_VERSION") {
         let versions = format!(
             "the frontend is version {}, this agent is {}",
@@ -110,7 +167,7 @@ fn read_ticket() -> Result<Ticket, Failure> {
             Failure::new(Kind::Unsupported, versions).with_hint("install all of gantry from one version")
         );
     }
-    Ok(ticket)
+    Ok(())
 }
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {

@@ -20,9 +20,10 @@ use gantry_shared::wire::message::{AdoptRanks, HeldProof, Program, RankReport, S
 use crate::daemons::site::find_in_path;
 use crate::failure;
 use crate::process::adopted::{AdoptError, Adopted, adopt};
+use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::spawn::ProcessSpec;
-use crate::process::{Pinned, signal};
+use crate::process::{self, Pinned, signal};
 
 /// Our ends of the pipes of a process that is about to be started.
 #[derive(Debug, Default)]
@@ -85,6 +86,22 @@ impl Ranks {
                 reaped: false,
             };
             self.known.insert(rank, known);
+        }
+        Ok(reports)
+    }
+
+    /// Takes over ranks that a launcher has started and that are held.
+    pub(crate) fn entered(
+        &mut self,
+        wanted: &[(Rank, Pid)],
+        proofs: &[process::HeldProof],
+    ) -> Result<Vec<RankReport>, Failure> {
+        let mut reports = self.adopt(wanted)?;
+        for (report, proof) in reports.iter_mut().zip(proofs) {
+            report.held = Some(HeldProof { pc: proof.counter, state: proof.state });
+            if let Some(known) = self.known.get_mut(&report.rank) {
+                known.state = RankState::Starting.next(RankEvent::Held).unwrap_or(RankState::Running);
+            }
         }
         Ok(reports)
     }
@@ -166,6 +183,13 @@ impl Ranks {
             }
         }
         first_error.map_or(Ok(()), Err)
+    }
+
+    /// Kills all ranks: for an agent that finds no frontend.
+    pub(crate) fn kill_all(&self) {
+        if let Err(failure) = self.signal(None, Signal::KILL) {
+            tracing::warn!(%failure, "killing ranks");
+        }
     }
 
     /// Whether there is no rank that has not ended.
@@ -300,7 +324,11 @@ fn adopt_failure(error: &AdoptError) -> Failure {
 
 /// A failed start, in words that a user understands.
 pub(crate) fn start_failure(failure: &StartFailure) -> Failure {
-    let error = &failure.error;
+    to_failure(&failure.error)
+}
+
+/// Why one process did not start, in words that a user understands.
+pub(crate) fn to_failure(error: &StartError) -> Failure {
     let said = Failure::new(error.kind(), with_causes(error));
     match error.hint() {
         Some(hint) => said.with_hint(hint),

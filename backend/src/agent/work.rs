@@ -13,11 +13,13 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, RankReport, Source, Ticket};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::daemons::Daemons;
+use crate::desk;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
 use crate::process::hold::{Hold, StartFailure, StartedRank};
@@ -37,6 +39,9 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long daemons have by themselves once the app has ended without a frontend.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long they have when the launcher is about to kill everything on this node.
+const HASTY_GRACE: Duration = Duration::from_secs(2);
 
 /// How long daemons have between SIGTERM and SIGKILL when nobody says.
 const GRACE: Duration = Duration::from_secs(10);
@@ -60,6 +65,8 @@ pub(crate) enum Event {
     Answered(Option<RequestId>, Result<Answer, Failure>),
     /// A timer of an ending is due.
     Due(Scope),
+    /// A rank of a launcher has ended; when this socket closes the launcher ends what it has started on this node.
+    RankCollected(UnixStream),
     /// Somebody asked the agent itself to go.
     AskedToGo,
 }
@@ -75,6 +82,26 @@ enum Claim {
     Attached,
     /// The frontend has let go: ranks go on, and we stay until they have ended.
     Detached,
+}
+
+/// What an agent begins with.
+#[derive(Debug)]
+pub(crate) enum Beginning {
+    /// No ranks: it is told of them.
+    Empty,
+    /// Those that a launcher has brought.
+    Brought {
+        /// The ranks of this node.
+        ranks: Ranks,
+        /// How many the app has.
+        size: u32,
+        /// Whether they stay held.
+        hold: bool,
+        /// The thread that has held them.
+        thread: RanksThread,
+        /// Where they have checked in.
+        desk: UnixListener,
+    },
 }
 
 /// All that the agent knows.
@@ -98,6 +125,8 @@ pub(crate) struct Agent {
     last_output: Vec<OpenStreams>,
     bulk: BulkReceiver,
     endings: Vec<Ending>,
+    /// Closed when this agent has ended.
+    epilogs: Vec<UnixStream>,
     events: mpsc::UnboundedSender<Event>,
     to_own: Vec<i32>,
     starting: usize,
@@ -108,8 +137,13 @@ pub(crate) struct Agent {
 ///
 /// # Errors
 /// What the agent needs of the system is not to be had.
-pub(crate) async fn serve(ticket: Ticket, joined: Joined, nofile: Option<(u64, u64)>) -> Result<(), Failure> {
+pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) -> Result<(), Failure> {
     let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
+    let nofile = crate::process::spawn::raise_open_files().ok();
+    let (thread, brought) = match beginning {
+        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None),
+        Beginning::Brought { ranks, size, hold, thread, desk } => (thread, Some((ranks, size, hold, desk))),
+    };
     let mut reaper = Reaper::new().map_err(failed)?;
     reaper.adopt_orphans().map_err(failed)?;
     let mut asked_to_go = signal(SignalKind::terminate()).map_err(failed)?;
@@ -130,7 +164,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, nofile: Option<(u64, u
         nodes: joined.nodes,
         size: 0,
         up: joined.up,
-        thread: std::rc::Rc::new(RanksThread::spawn().map_err(failed)?),
+        thread: std::rc::Rc::new(thread),
         nofile,
         claim: Claim::None,
         started_here: false,
@@ -143,11 +177,20 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, nofile: Option<(u64, u
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
         endings: Vec::new(),
+        epilogs: Vec::new(),
         events,
         to_own: Vec::new(),
         starting: 0,
         view: watch::Sender::new(view),
     };
+    if let Some((ranks, size, hold, desk)) = brought {
+        agent.take_brought(ranks, size, hold)?;
+        let events = agent.events.clone();
+        // Nobody listens any more when the agent has left.
+        tokio::task::spawn_local(desk::receive_epilogs(desk, move |epilog| {
+            drop(events.send(Event::RankCollected(epilog)));
+        }));
+    }
     let mut inputs = joined.inputs;
     let mut connected = true;
     while !agent.is_done() {
@@ -195,6 +238,10 @@ impl Agent {
             }
             Event::Answered(request, answer) => self.answer(request, answer),
             Event::Due(scope) => self.advance(&scope, true),
+            Event::RankCollected(epilog) => {
+                self.epilogs.push(epilog);
+                self.leave_with_ranks();
+            }
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }
         self.check_endings();
@@ -344,6 +391,21 @@ impl Agent {
     ) -> Result<Vec<RankReport>, Failure> {
         self.claim_app(Claim::Attached, order.size)?;
         let reports = self.ranks.adopt(ranks::adoption_of(order, self.node.index()))?;
+        self.watch_adopted();
+        Ok(reports)
+    }
+
+    /// Ranks that a launcher has brought are ours as if we had started them.
+    fn take_brought(&mut self, ranks: Ranks, size: u32, hold: bool) -> Result<(), Failure> {
+        self.claim_app(Claim::Launched, size)?;
+        self.started_here = true;
+        self.ranks = ranks;
+        self.watch_adopted();
+        self.show();
+        if hold { Ok(()) } else { self.ranks.release() }
+    }
+
+    fn watch_adopted(&self) {
         for (rank, adopted) in self.ranks.adopted() {
             let events = self.events.clone();
             tokio::task::spawn_local(async move {
@@ -352,7 +414,6 @@ impl Agent {
                 drop(events.send(Event::AdoptedEnded(rank, status)));
             });
         }
-        Ok(reports)
     }
 
     fn claim_app(&mut self, claim: Claim, size: u32) -> Result<(), Failure> {
@@ -472,6 +533,14 @@ impl Agent {
         }
         if self.claim == Claim::Detached && self.ranks.all_over() {
             self.end_all(None, PATIENCE, GRACE);
+        }
+        self.leave_with_ranks();
+    }
+
+    /// With the node's last rank the launcher ends what it has started here, this agent included, and waits only a moment for it.
+    fn leave_with_ranks(&mut self) {
+        if !self.epilogs.is_empty() && self.ranks.all_over() {
+            self.end_all(None, Duration::ZERO, HASTY_GRACE);
         }
     }
 

@@ -7,16 +7,20 @@ use std::time::Duration;
 
 use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
+use gantry_shared::signal::Signal;
+use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, Source, To};
 use gantry_wlm::Wlm;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::state::{Happening, State};
+use super::stdio::launcher::Words;
 use super::stdio::{InputFeed, OutputStream, Outputs};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::client::{Guard, GuardEvent};
+use crate::info::AppState;
 use crate::overlay::{Overlay, OverlayEvent};
 
 /// How long daemons have to end by themselves when the app has ended.
@@ -27,6 +31,12 @@ pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(10);
 
 /// How much longer than its daemons' time an agent may take to clean up.
 const LEAVE_SLACK: Duration = Duration::from_secs(10);
+
+/// How long a launcher may take to end once agents that it has brought are gone, before they count as lost.
+const LAUNCHER_AFTER_AGENT: Duration = Duration::from_secs(1);
+
+/// How long ranks may take to end once their launcher has.
+const RANKS_AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 
 /// How far an app is in its life, as its handles see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) outputs: Arc<Outputs>,
     pub(crate) feed: InputFeed,
     rank_output: Mutex<Option<OutputStream>>,
+    /// What the launcher says, if there is one.
+    words: Mutex<Option<Words>>,
     guard: Guard,
     state: Mutex<State>,
     subscribers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
@@ -75,6 +87,8 @@ pub(crate) struct Parts {
     pub(crate) overlay: Overlay,
     pub(crate) guard: Guard,
     pub(crate) state: State,
+    /// What the launcher says, if there is one.
+    pub(crate) words: Option<Words>,
 }
 
 impl Core {
@@ -89,6 +103,7 @@ impl Core {
             wlm: parts.wlm,
             outputs: Arc::new(Outputs::new(parts.overlay.clone())),
             rank_output: Mutex::default(),
+            words: Mutex::new(parts.words),
             feed: InputFeed::default(),
             overlay: parts.overlay,
             guard: parts.guard,
@@ -118,6 +133,8 @@ impl Core {
         if state.exit().is_some() {
             // Before anybody hears of it: whoever does finds handles that know it.
             self.advance(Stage::Exited);
+            // Who listens may be waiting for something else.
+            self.wished.notify_one();
         }
         events.iter().for_each(|event| self.publish(event));
         drop(state);
@@ -278,6 +295,22 @@ impl Core {
         });
     }
 
+    /// The launcher has ended. So have its ranks, or are about to; those that outlive it are of no launch any more and are killed.
+    fn launcher_ended(self: &Arc<Self>, status: ExitStatus) {
+        let core = Arc::clone(self);
+        tokio::spawn(async move {
+            let words = lock(&core.words).clone();
+            if let Some(mut words) = words {
+                words.through().await;
+            }
+            core.happened(Happening::LauncherEnded(status));
+            if tokio::time::timeout(RANKS_AFTER_LAUNCHER, core.reached(Stage::Exited)).await.is_err() {
+                tracing::warn!("ranks have outlived their launcher");
+                core.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
+            }
+        });
+    }
+
     fn take_notice(&self, node: NodeId, notice: Notice) {
         match notice {
             Notice::RankExited { rank, status } => self.happened(Happening::RankExited(rank, status)),
@@ -311,7 +344,9 @@ async fn listen(
                 None => break,
             },
             event = guard_events.recv(), if guard_lives => {
-                if !matches!(event, Some(GuardEvent::AgentEnded { .. })) {
+                if let Some(GuardEvent::LauncherEnded(status)) = event {
+                    core.launcher_ended(status);
+                } else if !matches!(event, Some(GuardEvent::AgentEnded { .. })) {
                     guard_lives = false;
                     let error = Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };
                     core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
@@ -331,8 +366,7 @@ async fn listen(
     core.guard.dismiss().await;
     if !let_go && guard_lives {
         // It has agents to wait for, and what they may have left behind to end.
-        let left =
-            async { while matches!(guard_events.recv().await, Some(GuardEvent::AgentEnded { .. })) {} };
+        let left = async { while !matches!(guard_events.recv().await, Some(GuardEvent::Gone) | None) {} };
         if tokio::time::timeout(LEAVE_SLACK, left).await.is_err() {
             tracing::warn!("the guard does not leave");
         }
@@ -355,13 +389,29 @@ impl Drop for Over {
     }
 }
 
-fn take_overlay_event(core: &Core, event: OverlayEvent) {
+fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
     match event {
+        OverlayEvent::Lost { nodes, reason } if core.state().is_launcher_running() => {
+            core.outputs.lost(&nodes);
+            tokio::spawn(lose_unless_over(Arc::clone(core), nodes, reason));
+        }
         OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
         OverlayEvent::Lost { nodes, reason } => {
             core.outputs.lost(&nodes);
             core.happened(Happening::NodesLost(nodes, reason));
         }
+    }
+}
+
+/// With the ranks of a node the agent may go that their launcher has brought, and that is seen before the launcher's own end. What is lost otherwise while
+/// ranks are held cannot be let go any more: the launch has failed.
+async fn lose_unless_over(core: Arc<Core>, nodes: NodeSet, reason: String) {
+    let over = core.until(|state| (!state.is_launcher_running()).then_some(()));
+    drop(tokio::time::timeout(LAUNCHER_AFTER_AGENT, over).await);
+    let was_held = core.state().app_state() == AppState::Held;
+    core.happened(Happening::NodesLost(nodes, reason));
+    if was_held && core.state().is_launcher_running() {
+        core.end();
     }
 }
 

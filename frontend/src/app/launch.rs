@@ -1,6 +1,7 @@
 //! The way of an app into being: plan, guard, agents, tree, ranks.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
+use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{AdoptRanks, Answer, Order, Program, StartRanks, Ticket};
 use gantry_wlm::host::Machine;
@@ -19,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::brought;
 use super::core::{Core, Parts};
 use super::state::{Happening, Identity, State};
 use super::stdio::OpenStreams;
@@ -45,18 +48,37 @@ struct Agents {
 impl Frontend {
     pub(crate) async fn launch_until(&self, request: LaunchRequest, deadline: Instant) -> Result<App> {
         let choice = self.choice()?;
-        let launch = Launch { args: request.args.clone(), hold: request.hold };
-        let Plan::Direct(plan) = choice.wlm.plan(&launch, &Machine)? else {
-            return Err(Error::invalid(format!(
+        let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
+        let launch = Launch {
+            args: request.args.clone(),
+            hold: request.hold,
+            launcher: request.launcher.clone().or_else(find_launcher),
+            agent: helpers::find_helper(helpers::AGENT, &Machine)?,
+            send_agent_to: self.config.send_agent.then(|| PathBuf::from(format!("/tmp/gantry-agent-{app}"))),
+            scratch: brought::choose_scratch(app),
+        };
+        match choice.wlm.plan(&launch, &Machine)? {
+            Plan::Direct(plan) => self.launch_direct(choice.wlm, request, plan, deadline).await,
+            Plan::Brought(plan) => self.launch_brought(choice.wlm, app, request, plan, deadline).await,
+            _ => Err(Error::invalid(format!(
                 "{} asks for a way of launching that is not built in",
                 choice.wlm.name()
-            )));
-        };
+            ))),
+        }
+    }
+
+    async fn launch_direct(
+        &self,
+        wlm: &'static dyn Wlm,
+        request: LaunchRequest,
+        plan: Direct,
+        deadline: Instant,
+    ) -> Result<App> {
         let registry = self.open_registry()?;
         let program = build_program(&request, &plan)?;
         let input = open_input(request.stdin)?;
         let placement = build_placement(&plan)?;
-        let agents = self.start_agents(choice.wlm, plan.hosts.clone(), deadline).await?;
+        let agents = self.start_agents(wlm, plan.hosts.clone(), deadline).await?;
         let size = placement.rank_count();
         let order = StartRanks {
             program,
@@ -66,7 +88,7 @@ impl Frontend {
             stdin: input.as_ref().map(|_| Rank(0)),
             output: !matches!(request.output, OutputTo::Null),
         };
-        let core = self.take_over(agents, choice.wlm, false, show_args(&request.args), placement)?;
+        let core = self.take_over(agents, wlm, false, show_args(&request.args), placement)?;
         // From here on dropping the app ends everything, whatever fails.
         let app = App::new(Arc::clone(&core));
         remember_socket(&core, registry.as_ref()).await?;
@@ -124,7 +146,7 @@ impl Frontend {
         let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
-        let listener = Listener::bind(app, secret.clone(), self.config.radix, self.config.bulk_radix).await?;
+        let listener = self.listen(wlm, app, &secret).await?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let agent = self.build_agent_command(agent_program.clone(), wlm.name(), app, secret, &listener);
         wlm.start_agents(&AppRef { app, hosts: hosts.clone() }, &agent, &Machine, &guard).await?;
@@ -134,6 +156,16 @@ impl Frontend {
         };
         let (overlay, overlay_events) = assembled?;
         Ok(Agents { app, overlay, overlay_events, guard, guard_events })
+    }
+
+    pub(super) async fn listen(
+        &self,
+        wlm: &'static dyn Wlm,
+        app: AppId,
+        secret: &Secret,
+    ) -> Result<Listener> {
+        let (radix, bulk_radix) = (self.config.radix, self.config.bulk_radix);
+        Listener::bind(app, secret.clone(), radix, bulk_radix, wlm.reach()).await
     }
 
     fn build_agent_command(
@@ -147,16 +179,7 @@ impl Frontend {
         let addresses = listener.addresses();
         let stage_base = self.config.stage_base.clone();
         AgentCommand::new(program, move |host| {
-            let ticket = Ticket {
-                release: env!("CARGO_PKG_VERSION").to_owned(),
-                app,
-                secret: secret.clone(),
-                frontend: addresses.clone(),
-                host: host.to_owned(),
-                wlm: wlm.to_owned(),
-                stage_base: stage_base.clone().map(PathBuf::into_os_string),
-                patience: AGENT_PATIENCE,
-            };
+            let ticket = build_ticket(wlm, app, secret.clone(), addresses.clone(), stage_base.clone(), host);
             frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
         })
     }
@@ -178,18 +201,45 @@ impl Frontend {
             overlay: agents.overlay,
             guard: agents.guard,
             state: State::new(identity, placement),
+            words: None,
         };
         Ok(Core::start(parts, agents.overlay_events, agents.guard_events))
     }
 
     /// Where the app will be served. Asked for before anything is started: a bad place must not cost a launch.
-    fn open_registry(&self) -> Result<Option<Registry>> {
+    pub(super) fn open_registry(&self) -> Result<Option<Registry>> {
         self.config.control.then(|| Registry::open(self.config.runtime_dir.as_deref(), &Machine)).transpose()
     }
 }
 
+/// The launcher that the environment names: the second variable is the reference interface's.
+fn find_launcher() -> Option<std::ffi::OsString> {
+    Machine.env(GANTRY_LAUNCHER).or_else(|| Machine.env(CTI_LAUNCHER_NAME))
+}
+
+/// What an agent is told.
+pub(super) fn build_ticket(
+    wlm: &str,
+    app: AppId,
+    secret: Secret,
+    frontend: Vec<SocketAddr>,
+    stage_base: Option<PathBuf>,
+    host: &str,
+) -> Ticket {
+    Ticket {
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        app,
+        secret,
+        frontend,
+        host: host.to_owned(),
+        wlm: wlm.to_owned(),
+        stage_base: stage_base.map(PathBuf::into_os_string),
+        patience: AGENT_PATIENCE,
+    }
+}
+
 /// Has the guard remove the app's control socket should this process be killed. Before there are ranks: an app may be over at once.
-async fn remember_socket(core: &Core, registry: Option<&Registry>) -> Result<()> {
+pub(super) async fn remember_socket(core: &Core, registry: Option<&Registry>) -> Result<()> {
     let Some(registry) = registry else { return Ok(()) };
     let path = registry.socket_path(core.app);
     let path = std::path::absolute(&path)
@@ -198,7 +248,7 @@ async fn remember_socket(core: &Core, registry: Option<&Registry>) -> Result<()>
 }
 
 /// Serves the app's control socket, as long as its owner lives.
-async fn serve_control(mut app: App, registry: Option<Registry>) -> Result<App> {
+pub(super) async fn serve_control(mut app: App, registry: Option<Registry>) -> Result<App> {
     let Some(registry) = registry else { return Ok(app) };
     let handle = app.handle.clone();
     match app.core.make_socket(|| control::serve(handle, &registry)).await {
@@ -242,7 +292,7 @@ fn agent_failed(event: Option<GuardEvent>, program: PathBuf) -> Error {
             Error::HelperUnfit { program, reason: format!("ended before it reported: {status}") }
         }
         Some(GuardEvent::AgentEnded { last_words, .. }) => Error::HelperUnfit { program, reason: last_words },
-        Some(GuardEvent::Gone) | None => Error::Lost {
+        Some(GuardEvent::Gone | GuardEvent::LauncherEnded(_)) | None => Error::Lost {
             what: vec!["the guard".to_owned()],
             reason: "it ended before the agents had reported".to_owned(),
         },
@@ -263,7 +313,7 @@ fn build_program(request: &LaunchRequest, plan: &Direct) -> Result<Program> {
     })
 }
 
-fn open_input(input: Input) -> Result<Option<File>> {
+pub(super) fn open_input(input: Input) -> Result<Option<File>> {
     match input {
         Input::Null => Ok(None),
         Input::Fd(fd) => Ok(Some(File::from(fd))),

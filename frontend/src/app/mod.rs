@@ -3,6 +3,7 @@
 pub(crate) mod core;
 mod events;
 mod launch;
+mod brought;
 pub(crate) mod state;
 pub(crate) mod stdio;
 

@@ -45,6 +45,17 @@ pub(crate) enum Happening {
     NodesLost(NodeSet, String),
     /// Agents have cleaned up and left, as they were told to. What was not heard of by then ended with them.
     AgentsLeft(NodeSet),
+    /// The launcher ended.
+    LauncherEnded(ExitStatus),
+}
+
+/// What is known of the launcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Launcher {
+    /// There is none: agents have started the ranks, or they ran before us.
+    None,
+    Running,
+    Ended(ExitStatus),
 }
 
 /// How far the release is, so that it is told before the end of the first rank that it let go.
@@ -74,6 +85,7 @@ pub(crate) struct State {
     lost: NodeSet,
     announced: bool,
     release: Release,
+    launcher: Launcher,
     exit: Option<Exit>,
 }
 
@@ -91,8 +103,19 @@ impl State {
             lost: NodeSet::new(),
             announced: false,
             release: Release::NotYet,
+            launcher: Launcher::None,
             exit: None,
         }
+    }
+
+    /// The same, of an app whose ranks a launcher has started: it is over when the launcher is too, and its code is the launcher's.
+    pub(crate) fn with_launcher(self) -> Self {
+        Self { launcher: Launcher::Running, ..self }
+    }
+
+    /// Whether the app has a launcher that has not ended.
+    pub(crate) fn is_launcher_running(&self) -> bool {
+        self.launcher == Launcher::Running
     }
 
     /// The one place that changes what is known.
@@ -109,14 +132,23 @@ impl State {
             Happening::DaemonExited(node, daemon, status) => {
                 self.daemon_exited(node, daemon, status, &mut events)
             }
-            Happening::NodesLost(nodes, reason) => self.nodes_lost(&nodes, Some(reason), &mut events),
+            // With a launcher the agents that it has brought may end at any time.
+            Happening::NodesLost(nodes, reason) => {
+                let reason = (!matches!(self.launcher, Launcher::Ended(_))).then_some(reason);
+                self.nodes_lost(&nodes, reason, &mut events);
+            }
             Happening::AgentsLeft(nodes) => self.nodes_lost(&nodes, None, &mut events),
+            Happening::LauncherEnded(status) if self.launcher == Launcher::Running => {
+                self.launcher = Launcher::Ended(status);
+            }
+            Happening::LauncherEnded(_) => {}
         }
         if !self.announced && !self.ranks.contains(&RankState::Starting) {
             self.announced = true;
             events.insert(0, self.standing());
         }
-        if self.exit.is_none() && self.announced && self.over == self.ranks.len() {
+        let is_over = self.over == self.ranks.len() && self.launcher != Launcher::Running;
+        if self.exit.is_none() && self.announced && is_over {
             let exit = self.build_exit();
             self.exit = Some(exit.clone());
             events.push(Event::Exited(exit));
@@ -338,11 +370,15 @@ impl State {
         // Nobody knows how a lost rank ended; an app that lost some did not end well.
         let lost = self.ranks.contains(&RankState::Lost);
         let code = gantry_shared::status::overall_code(codes.clone()).map_or(0, i32::from);
+        let said = match self.launcher {
+            Launcher::Ended(status) => status.code().map(i32::from),
+            Launcher::None | Launcher::Running => None,
+        };
         let ranks = codes.zip(0..).map(|(status, rank)| RankExit { rank: Rank(rank), status: status.into() });
         Exit {
             app: self.identity.app,
             ranks: ranks.collect(),
-            code: if lost && code == 0 { 1 } else { code },
+            code: said.unwrap_or(if lost && code == 0 { 1 } else { code }),
         }
     }
 }
@@ -476,6 +512,29 @@ mod tests {
         drop(state.handle(Happening::RankExited(Rank(0), ExitStatus::Code(0))));
         drop(state.handle(Happening::RankExited(Rank(1), ExitStatus::Code(0))));
         assert_eq!(state.exit().unwrap().code, 1);
+    }
+
+    #[test]
+    fn an_app_with_a_launcher_is_over_when_that_is_and_has_its_code() {
+        let mut state = state(false).with_launcher();
+        drop(state.handle(there(0..3, false)));
+        for rank in 0..3 {
+            let ended = state.handle(Happening::RankExited(Rank(rank), ExitStatus::Unknown));
+            assert_eq!(names(&ended), ["rank_exited"]);
+        }
+        assert_eq!(names(&state.handle(Happening::LauncherEnded(ExitStatus::Code(7)))), ["exited"]);
+        assert_eq!(state.exit().unwrap().code, 7);
+    }
+
+    #[test]
+    fn agents_that_end_with_their_launcher_are_no_loss() {
+        let mut state = state(false).with_launcher();
+        drop(state.handle(there(0..3, false)));
+        drop(state.handle(Happening::DaemonThere(DaemonId(1), vec![(NodeId(0), Pid::new(9).unwrap())])));
+        assert_eq!(names(&state.handle(Happening::LauncherEnded(ExitStatus::Code(0)))), [""; 0]);
+        let lost = state.handle(Happening::NodesLost(nodes("0-1"), "cut".into()));
+        assert_eq!(names(&lost), ["daemon_exited", "exited"]);
+        assert_eq!(state.exit().unwrap().code, 0);
     }
 
     #[test]

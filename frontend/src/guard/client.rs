@@ -1,10 +1,12 @@
 //! The tool's end of the guard's socket.
 
 use std::collections::HashMap;
-use std::os::fd::AsRawFd;
+use std::ffi::OsString;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,12 +15,13 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
 use gantry_wlm::ProcessOwner;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{FromGuard, ProcessId, StartAgent, ToGuard};
+use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, ToGuard};
 use crate::error::{Error, Result};
 
 /// How long a guard may take to say hello, and to start a process.
@@ -34,11 +37,28 @@ pub(crate) enum GuardEvent {
         /// The last that it wrote on standard error.
         last_words: String,
     },
+    /// The launcher that it started has ended.
+    LauncherEnded(ExitStatus),
     /// The guard is gone.
     Gone,
 }
 
 type Waiting = Arc<Mutex<HashMap<ProcessId, oneshot::Sender<std::result::Result<(), Failure>>>>>;
+
+/// A launcher to start, and what it is connected to.
+#[derive(Debug)]
+pub(crate) struct LauncherStart {
+    /// The executable and its arguments.
+    pub(crate) argv: Vec<OsString>,
+    /// The whole environment.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// The directory to start in.
+    pub(crate) cwd: PathBuf,
+    /// Standard input, output and error.
+    pub(crate) stdio: [OwnedFd; 3],
+    /// Ends of pipes that the guard reads on once this process has let go and is gone.
+    pub(crate) pipes: Vec<OwnedFd>,
+}
 
 /// A live guard. Dropping it without [`Guard::detach`] makes the guard end what it started.
 #[derive(Debug)]
@@ -46,6 +66,7 @@ pub(crate) struct Guard {
     /// None once it was dismissed.
     to_guard: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     waiting: Waiting,
+    launcher: Arc<OnceLock<ProcessId>>,
     next: std::sync::atomic::AtomicU32,
     stage_base: Option<PathBuf>,
 }
@@ -91,15 +112,22 @@ impl Guard {
         }
         let waiting = Waiting::default();
         let (events, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), events));
+        let launcher = Arc::new(OnceLock::new());
+        tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), Arc::clone(&launcher), events));
         let next = std::sync::atomic::AtomicU32::new(1);
-        let guard = Self { to_guard: tokio::sync::Mutex::new(Some(to_guard)), waiting, next, stage_base };
+        let to_guard = tokio::sync::Mutex::new(Some(to_guard));
+        let guard = Self { to_guard, waiting, launcher, next, stage_base };
         Ok((guard, receiver))
     }
 
     /// Has the guard remove a socket should this process be killed.
     pub(crate) async fn remember_socket(&self, socket: PathBuf) -> Result<()> {
         self.say(&ToGuard::RemoveSocket(socket.into_os_string())).await
+    }
+
+    /// Tells the guard that the launcher's ranks are there.
+    pub(crate) async fn ranks_there(&self) -> Result<()> {
+        self.say(&ToGuard::RanksThere).await
     }
 
     /// Lets everything that was started outlive this process.
@@ -126,40 +154,88 @@ impl Guard {
         }
     }
 
+    /// Starts the app's launcher; returns when it is executed. To be called once.
+    ///
+    /// # Errors
+    /// It cannot be executed; the guard is gone.
+    pub(crate) async fn start_launcher(&self, start: LauncherStart) -> Result<()> {
+        let LauncherStart { argv, env, cwd, stdio, pipes } = start;
+        let (id, answered) = self.expect_start();
+        self.launcher.get_or_init(|| id);
+        let order = StartLauncher { id, argv, env, cwd: cwd.into_os_string() };
+        let descriptors: Vec<OwnedFd> = stdio.into_iter().chain(pipes).collect();
+        self.say_with(&ToGuard::StartLauncher(order), &descriptors).await?;
+        drop(descriptors);
+        let not_started = |failure| Error::Node { hosts: Vec::new(), failure };
+        wait_for_start(answered).await.map_err(not_started)
+    }
+
+    fn expect_start(&self) -> (ProcessId, Answered) {
+        let id = ProcessId(self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        lock(&self.waiting).insert(id, answer);
+        (id, answered)
+    }
+
     async fn say(&self, message: &ToGuard) -> Result<()> {
+        self.say_with(message, &[]).await
+    }
+
+    /// Says something. Descriptors go with its first byte.
+    async fn say_with(&self, message: &ToGuard, descriptors: &[OwnedFd]) -> Result<()> {
         let bytes = frame::encode(message).map_err(|e| Error::Protocol(e.to_string()))?;
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
-            Some(to_guard) => to_guard.write_all(&bytes).await,
+            Some(to_guard) => write_with(to_guard, &bytes, descriptors).await,
             None => Err(std::io::ErrorKind::NotConnected.into()),
         };
         written.map_err(|e| Error::Lost { what: vec!["the guard".to_owned()], reason: e.to_string() })
     }
 }
 
+async fn write_with(to: &mut OwnedWriteHalf, bytes: &[u8], descriptors: &[OwnedFd]) -> std::io::Result<()> {
+    let mut sent = 0;
+    if !descriptors.is_empty() {
+        let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&raw)];
+        let socket = to.as_ref();
+        sent = socket
+            .async_io(Interest::WRITABLE, || {
+                let slices = [IoSlice::new(bytes)];
+                let flags = MsgFlags::MSG_NOSIGNAL;
+                Ok(sendmsg::<()>(socket.as_raw_fd(), &slices, &rights, flags, None)?)
+            })
+            .await?;
+    }
+    to.write_all(bytes.get(sent..).unwrap_or_default()).await
+}
+
+type Answered = oneshot::Receiver<std::result::Result<(), Failure>>;
+
+async fn wait_for_start(answered: Answered) -> std::result::Result<(), Failure> {
+    match tokio::time::timeout(DEADLINE, answered).await {
+        Ok(Ok(started)) => started,
+        Ok(Err(_)) => Err(Failure::new(Kind::Lost, "the guard is gone")),
+        Err(_) => {
+            let message = format!("the guard did not answer within {} s", DEADLINE.as_secs());
+            Err(Failure::new(Kind::TimedOut, message))
+        }
+    }
+}
+
 #[async_trait]
 impl ProcessOwner for Guard {
     async fn start_agent(&self, program: &Path, ticket: Vec<u8>) -> gantry_wlm::Result<()> {
-        let not_started = |kind, message: String| gantry_wlm::Error::NotStarted(Failure::new(kind, message));
-        let id = ProcessId(self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-        let (answer, answered) = oneshot::channel();
-        lock(&self.waiting).insert(id, answer);
+        let (id, answered) = self.expect_start();
         let order = StartAgent {
             id,
             program: program.into(),
             ticket: Blob(ticket),
             stage_base: self.stage_base.clone().map(Into::into),
         };
-        self.say(&ToGuard::StartAgent(order)).await.map_err(|e| not_started(e.kind(), e.to_string()))?;
-        match tokio::time::timeout(DEADLINE, answered).await {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(failure))) => Err(gantry_wlm::Error::NotStarted(failure)),
-            Ok(Err(_)) => Err(not_started(Kind::Lost, "the guard is gone".to_owned())),
-            Err(_) => Err(not_started(
-                Kind::TimedOut,
-                format!("the guard did not answer within {} s", DEADLINE.as_secs()),
-            )),
-        }
+        let said = self.say(&ToGuard::StartAgent(order)).await;
+        said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
+        wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
     }
 }
 
@@ -167,6 +243,7 @@ async fn listen(
     mut from_guard: OwnedReadHalf,
     mut incoming: FrameBuffer,
     waiting: Waiting,
+    launcher: Arc<OnceLock<ProcessId>>,
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
     while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
@@ -174,6 +251,9 @@ async fn listen(
             FromGuard::Hello { .. } => {}
             FromGuard::Started { id, .. } => answer(&waiting, id, Ok(())),
             FromGuard::NotStarted { id, failure } => answer(&waiting, id, Err(failure)),
+            FromGuard::Exited { id, status, .. } if launcher.get() == Some(&id) => {
+                drop(events.send(GuardEvent::LauncherEnded(status)));
+            }
             FromGuard::Exited { id, status, last_words } => {
                 let failure =
                     Failure::new(Kind::LauncherFailed, format!("the agent ended: {status} {last_words}"));

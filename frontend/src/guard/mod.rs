@@ -11,4 +11,6 @@
 pub(crate) mod client;
 pub mod policy;
 pub mod protocol;
+mod launcher;
 pub mod serve;
+mod sys;

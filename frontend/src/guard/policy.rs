@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
 
-use super::protocol::{FromGuard, ProcessId, StartAgent, ToGuard};
+use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, ToGuard};
 
 /// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,20 +20,29 @@ pub enum Event {
     Said(ToGuard),
     /// The tool is gone.
     ToolGone,
-    /// An agent that was to be started runs.
+    /// A process that was to be started runs.
     Started(ProcessId, Pid),
+    /// It does not.
+    NotStarted(ProcessId, Failure),
     /// A child of the guard's ended; of an agent, with the last that it wrote on standard error.
     ChildEnded(Pid, ExitStatus, String),
-    /// Time has passed.
-    Tick,
+    /// Time has passed. Whether any child is left, known or not, is looked at only where [`Policy::minds_strangers`].
+    Tick {
+        /// No child is left.
+        alone: bool,
+    },
 }
 
 /// What is to be done about it, in this order.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Response {
-    /// Start an agent; its fate comes back as an event or is reported to the tool at once.
+    /// Start an agent; its fate comes back as an event.
     Start(StartAgent),
+    /// Start a launcher, with the descriptors that came with the order; its fate comes back as an event.
+    StartLauncher(StartLauncher),
+    /// Read on what the launcher and its ranks write: the tool does not any more.
+    Drain,
     /// Tell the tool, if it is still there.
     Tell(FromGuard),
     /// SIGTERM to each: an agent that has not reached the tool yet would go on trying.
@@ -49,11 +59,20 @@ pub enum Response {
     Leave,
 }
 
+/// A child that the guard looks after.
 #[derive(Debug)]
-struct Agent {
+struct Ward {
     id: ProcessId,
-    program: OsString,
-    stage_base: Option<OsString>,
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// To be swept after when it is killed.
+    Agent { program: OsString, stage_base: Option<OsString> },
+    /// Once its ranks are there it is never asked to go: it would pass that on to them, and a held rank would run for a moment. Its agents end the
+    /// ranks, and it ends by that. Before, it may still wait for nodes, and has to give that up itself.
+    Launcher,
 }
 
 /// Whether the tool is there, and if not, whether that matters.
@@ -72,9 +91,13 @@ enum Phase {
 pub struct Policy {
     phase: Phase,
     tool_is_there: bool,
-    starting: BTreeMap<ProcessId, StartAgent>,
-    agents: BTreeMap<Pid, Agent>,
+    starting: BTreeMap<ProcessId, What>,
+    wards: BTreeMap<Pid, Ward>,
     sockets: Vec<OsString>,
+    /// The launcher's ranks are there.
+    ranks_there: bool,
+    /// A launcher was started. It may have brought agents to this machine, which came to be our children in a roundabout way, and have to clean up.
+    launched: bool,
 }
 
 impl Default for Policy {
@@ -83,8 +106,10 @@ impl Default for Policy {
             phase: Phase::Serving,
             tool_is_there: true,
             starting: BTreeMap::new(),
-            agents: BTreeMap::new(),
+            wards: BTreeMap::new(),
             sockets: Vec::new(),
+            ranks_there: false,
+            launched: false,
         }
     }
 }
@@ -93,11 +118,20 @@ impl Policy {
     /// The one place that decides.
     pub fn handle(&mut self, event: Event, now: Instant) -> Vec<Response> {
         let mut todo = Vec::new();
+        let alone = matches!(event, Event::Tick { alone: true });
         match event {
             Event::Said(ToGuard::StartAgent(agent)) => {
-                self.starting.insert(agent.id, agent.clone());
+                let what =
+                    What::Agent { program: agent.program.clone(), stage_base: agent.stage_base.clone() };
+                self.starting.insert(agent.id, what);
                 todo.push(Response::Start(agent));
             }
+            Event::Said(ToGuard::StartLauncher(launcher)) => {
+                self.launched = true;
+                self.starting.insert(launcher.id, What::Launcher);
+                todo.push(Response::StartLauncher(launcher));
+            }
+            Event::Said(ToGuard::RanksThere) => self.ranks_there = true,
             Event::Said(ToGuard::RemoveSocket(socket)) => self.sockets.push(socket),
             Event::Said(ToGuard::Detach) => self.phase = Phase::Detached,
             Event::ToolGone => {
@@ -105,32 +139,58 @@ impl Policy {
                 todo.extend(self.sockets.drain(..).map(Response::RemoveSocket));
                 if self.phase == Phase::Serving {
                     self.phase = Phase::Ending(now + PATIENCE);
-                    todo.push(Response::AskToGo(self.agents.keys().copied().collect()));
+                    todo.push(Response::AskToGo(self.those_to_ask()));
+                } else if self.launched {
+                    todo.push(Response::Drain);
                 }
             }
             Event::Started(id, pid) => {
-                if let Some(agent) = self.starting.remove(&id) {
-                    self.agents
-                        .insert(pid, Agent { id, program: agent.program, stage_base: agent.stage_base });
+                if let Some(what) = self.starting.remove(&id) {
+                    self.wards.insert(pid, Ward { id, what });
                     todo.push(Response::Tell(FromGuard::Started { id, pid }));
                 }
+            }
+            Event::NotStarted(id, failure) => {
+                self.starting.remove(&id);
+                todo.push(Response::Tell(FromGuard::NotStarted { id, failure }));
             }
             Event::ChildEnded(pid, status, last_words) => {
                 self.child_ended(pid, status, last_words, &mut todo)
             }
-            Event::Tick => {}
+            Event::Tick { .. } => {}
         }
         if let Phase::Ending(until) = self.phase
             && now >= until
         {
             self.phase = Phase::Killing;
-            todo.push(Response::Kill(self.agents.keys().copied().collect()));
+            todo.push(Response::Kill(self.wards.keys().copied().collect()));
         }
-        if !self.tool_is_there && self.agents.is_empty() {
-            todo.push(Response::KillOrphans);
-            todo.push(Response::Leave);
+        if !self.tool_is_there && self.wards.is_empty() {
+            self.leave(alone, now, &mut todo);
         }
         todo
+    }
+
+    /// Nothing that we have started is left, and nobody is there to start more.
+    fn leave(&mut self, alone: bool, now: Instant, todo: &mut Vec<Response>) {
+        if self.launched && !alone && self.phase != Phase::Killing {
+            if self.phase == Phase::Detached {
+                self.phase = Phase::Ending(now + PATIENCE);
+            }
+            return;
+        }
+        todo.push(Response::KillOrphans);
+        todo.push(Response::Leave);
+    }
+
+    /// Whether children that the guard has not started itself matter now: agents that a launcher has brought here are to end by themselves.
+    pub fn minds_strangers(&self) -> bool {
+        self.launched && !self.tool_is_there && self.wards.is_empty()
+    }
+
+    fn those_to_ask(&self) -> Vec<Pid> {
+        let asked = self.wards.iter().filter(|(_, ward)| ward.what != What::Launcher || !self.ranks_there);
+        asked.map(|(pid, _)| *pid).collect()
     }
 
     /// When [`Event::Tick`] is due, if ever.
@@ -141,18 +201,15 @@ impl Policy {
         }
     }
 
-    /// The agent of that pid, if it is one.
-    pub fn is_agent(&self, pid: Pid) -> bool {
-        self.agents.contains_key(&pid)
-    }
-
     fn child_ended(&mut self, pid: Pid, status: ExitStatus, last_words: String, todo: &mut Vec<Response>) {
-        let Some(agent) = self.agents.remove(&pid) else { return };
-        if status != ExitStatus::Code(0) {
+        let Some(Ward { id, what }) = self.wards.remove(&pid) else { return };
+        if let What::Agent { program, stage_base } = what
+            && status != ExitStatus::Code(0)
+        {
             todo.push(Response::KillOrphans);
-            todo.push(Response::Sweep(agent.program, agent.stage_base));
+            todo.push(Response::Sweep(program, stage_base));
         }
-        todo.push(Response::Tell(FromGuard::Exited { id: agent.id, status, last_words }));
+        todo.push(Response::Tell(FromGuard::Exited { id, status, last_words }));
     }
 }
 
@@ -190,8 +247,11 @@ mod tests {
         let mut policy = serving(now);
         assert_eq!(policy.handle(Event::ToolGone, now), [Response::AskToGo(vec![pid(100)])]);
         assert_eq!(policy.deadline(), Some(now + PATIENCE));
-        assert_eq!(policy.handle(Event::Tick, now + PATIENCE / 2), []);
-        assert_eq!(policy.handle(Event::Tick, now + PATIENCE), [Response::Kill(vec![pid(100)])]);
+        assert_eq!(policy.handle(Event::Tick { alone: false }, now + PATIENCE / 2), []);
+        assert_eq!(
+            policy.handle(Event::Tick { alone: false }, now + PATIENCE),
+            [Response::Kill(vec![pid(100)])]
+        );
         let killed = ExitStatus::from_wait_status(libc::SIGKILL);
         let end = policy.handle(Event::ChildEnded(pid(100), killed, String::new()), now + PATIENCE);
         assert_eq!(end[0], Response::KillOrphans);
@@ -242,5 +302,75 @@ mod tests {
         let mut policy = Policy::default();
         let end = policy.handle(Event::ToolGone, now);
         assert_eq!(end, [Response::AskToGo(Vec::new()), Response::KillOrphans, Response::Leave]);
+    }
+
+    fn launcher(id: u32) -> StartLauncher {
+        let id = ProcessId(id);
+        StartLauncher { id, argv: vec!["run".into()], env: Vec::new(), cwd: "/".into() }
+    }
+
+    /// A guard that serves one launcher of pid 200.
+    fn launching(now: Instant) -> Policy {
+        let mut policy = Policy::default();
+        let started = policy.handle(Event::Said(ToGuard::StartLauncher(launcher(1))), now);
+        assert_eq!(started, [Response::StartLauncher(launcher(1))]);
+        drop(policy.handle(Event::Started(ProcessId(1), pid(200)), now));
+        policy
+    }
+
+    #[test]
+    fn a_launcher_is_not_asked_to_go_and_what_it_brought_has_time_after_it() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        drop(policy.handle(Event::Said(ToGuard::RanksThere), now));
+        assert_eq!(policy.handle(Event::ToolGone, now), [Response::AskToGo(Vec::new())]);
+        assert!(!policy.minds_strangers());
+        let end = policy.handle(Event::ChildEnded(pid(200), ExitStatus::Code(0), String::new()), now);
+        assert_eq!(end, [exited(ExitStatus::Code(0))]);
+        assert!(policy.minds_strangers());
+        assert_eq!(policy.handle(Event::Tick { alone: false }, now), []);
+        let leave = [Response::KillOrphans, Response::Leave];
+        assert_eq!(policy.handle(Event::Tick { alone: true }, now), leave);
+    }
+
+    #[test]
+    fn a_launcher_without_ranks_is_asked_to_go() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        assert_eq!(policy.handle(Event::ToolGone, now), [Response::AskToGo(vec![pid(200)])]);
+    }
+
+    #[test]
+    fn a_launcher_that_does_not_end_is_killed_and_so_is_what_it_brought() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        drop(policy.handle(Event::ToolGone, now));
+        let late = policy.handle(Event::Tick { alone: false }, now + PATIENCE);
+        assert_eq!(late, [Response::Kill(vec![pid(200)])]);
+        let killed = ExitStatus::from_wait_status(libc::SIGKILL);
+        let end = policy.handle(Event::ChildEnded(pid(200), killed, String::new()), now + PATIENCE);
+        assert_eq!(end, [exited(killed), Response::KillOrphans, Response::Leave]);
+    }
+
+    #[test]
+    fn a_launcher_that_was_let_go_is_read_on() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        drop(policy.handle(Event::Said(ToGuard::Detach), now));
+        assert_eq!(policy.handle(Event::ToolGone, now), [Response::Drain]);
+        drop(policy.handle(Event::ChildEnded(pid(200), ExitStatus::Code(0), String::new()), now));
+        assert_eq!(policy.deadline(), Some(now + PATIENCE));
+        assert_eq!(policy.handle(Event::Tick { alone: true }, now), [Response::KillOrphans, Response::Leave]);
+    }
+
+    #[test]
+    fn what_could_not_be_started_is_told_and_forgotten() {
+        let now = Instant::now();
+        let mut policy = Policy::default();
+        drop(policy.handle(Event::Said(ToGuard::StartLauncher(launcher(1))), now));
+        let failure = Failure::new(gantry_shared::error::Kind::NotFound, "no such file");
+        let told = policy.handle(Event::NotStarted(ProcessId(1), failure.clone()), now);
+        assert_eq!(told, [Response::Tell(FromGuard::NotStarted { id: ProcessId(1), failure })]);
+        assert_eq!(policy.handle(Event::ToolGone, now)[0], Response::AskToGo(Vec::new()));
     }
 }

@@ -1,6 +1,7 @@
 //! What the tool and its guard say to each other, as frames on a socket pair. The socket's end without a word is the message that matters most.
 
 use std::ffi::OsString;
+use std::fmt;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
@@ -17,6 +18,11 @@ pub struct ProcessId(pub u32);
 pub enum ToGuard {
     /// Start an agent.
     StartAgent(StartAgent),
+    /// Start a launcher. With this frame's first byte come descriptors: the launcher's standard input, output and error, and then those
+    /// ends of pipes that somebody has to read on once the tool has let go and is gone.
+    StartLauncher(StartLauncher),
+    /// The launcher's ranks are there, with agents that end them should the tool be killed.
+    RanksThere,
     /// Remove this socket when the tool is gone: a killed tool cannot do it itself.
     RemoveSocket(OsString),
     /// From now on the tool's end means nothing: what runs goes on.
@@ -34,6 +40,31 @@ pub struct StartAgent {
     pub ticket: Blob,
     /// Where it was told to keep session storage, if anywhere: swept after it should it be killed.
     pub stage_base: Option<OsString>,
+}
+
+/// A launcher to start. It gets a process group of its own, and dies with the guard.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartLauncher {
+    /// Its number.
+    pub id: ProcessId,
+    /// The executable and its arguments.
+    pub argv: Vec<OsString>,
+    /// The whole environment. Holds the app's secret.
+    pub env: Vec<(OsString, OsString)>,
+    /// The directory to start in.
+    pub cwd: OsString,
+}
+
+/// Most descriptors that come with a frame: a launcher's three, and two to read on.
+pub const MAX_DESCRIPTORS: usize = 5;
+
+impl fmt::Debug for StartLauncher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartLauncher")
+            .field("id", &self.id)
+            .field("argv", &self.argv)
+            .finish_non_exhaustive()
+    }
 }
 
 /// To the tool.

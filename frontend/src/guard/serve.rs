@@ -1,6 +1,7 @@
 //! The guard's process: one loop over the tool's socket and its children's ends, and the hands of [`Policy`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -21,8 +22,9 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
+use super::launcher;
 use super::policy::{Event, Policy, Response};
-use super::protocol::{FromGuard, StartAgent};
+use super::protocol::{FromGuard, ProcessId, StartAgent};
 
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
@@ -56,7 +58,10 @@ pub fn serve(socket: UnixStream) -> io::Result<()> {
         incoming: FrameBuffer::new(),
         children_ended,
         policy: Policy::default(),
-        agents: HashMap::new(),
+        children: HashMap::new(),
+        descriptors: VecDeque::new(),
+        pipes: Vec::new(),
+        drains: false,
     };
     let pid = Pid::new(nix::unistd::getpid().as_raw()).ok_or(io::ErrorKind::InvalidData)?;
     guard.tell(&FromGuard::Hello { release: env!("CARGO_PKG_VERSION").to_owned(), pid });
@@ -71,7 +76,12 @@ struct Guard {
     incoming: FrameBuffer,
     children_ended: SignalFd,
     policy: Policy,
-    agents: HashMap<Pid, Child>,
+    children: HashMap<Pid, Child>,
+    /// Came with an order that is not whole yet.
+    descriptors: VecDeque<OwnedFd>,
+    /// What a launcher's output comes through; read here once the tool does not.
+    pipes: Vec<File>,
+    drains: bool,
 }
 
 impl Guard {
@@ -89,11 +99,16 @@ impl Guard {
         if tool_ended {
             self.hear_last(&mut events);
         }
-        events.push(Event::Tick);
+        if self.drains {
+            self.drain_pipes();
+        }
         let mut stay = true;
         for event in events {
             stay &= self.decide(event);
         }
+        // Looked at last: what has just happened may be why it matters.
+        let alone = self.policy.minds_strangers() && self.orphans().is_empty();
+        stay &= self.decide(Event::Tick { alone });
         Ok(stay)
     }
 
@@ -108,19 +123,24 @@ impl Guard {
             fds.push(PollFd::new(tool.as_fd(), PollFlags::POLLIN));
             fds.extend(self.tool_process.iter().map(|tool| PollFd::new(tool.as_fd(), PollFlags::POLLIN)));
         }
+        if self.drains {
+            fds.extend(self.pipes.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)));
+        }
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(e.into()),
         }
         let ready = |fd: Option<&PollFd<'_>>| fd.and_then(PollFd::any).unwrap_or(false);
-        Ok([ready(fds.first()), ready(fds.get(1)), ready(fds.get(2))])
+        let tool = 1 + usize::from(self.tool.is_some());
+        let ended = self.tool.is_some() && self.tool_process.is_some() && ready(fds.get(tool));
+        Ok([ready(fds.first()), self.tool.is_some() && ready(fds.get(1)), ended])
     }
 
     /// Reads what the tool says. A frame that makes no sense is an end like any other.
     fn hear(&mut self, events: &mut Vec<Event>) {
         let Some(tool) = &mut self.tool else { return };
         let mut bytes = [0; 16 * 1024];
-        let gone = match tool.read(&mut bytes) {
+        let gone = match launcher::receive(tool, &mut bytes, &mut self.descriptors) {
             Ok(0) => true,
             Ok(n) if self.incoming.push(&bytes[..n]).is_ok() => loop {
                 match self.incoming.next_message() {
@@ -154,14 +174,14 @@ impl Guard {
     /// Collects agents that ended, and orphans of dead agents.
     fn take_ended(&mut self, events: &mut Vec<Event>) {
         let mut ended = Vec::new();
-        for (pid, child) in &mut self.agents {
+        for (pid, child) in &mut self.children {
             if let Ok(Some(status)) = child.try_wait() {
                 use std::os::unix::process::ExitStatusExt;
                 ended.push((*pid, ExitStatus::from_wait_status(status.into_raw())));
             }
         }
         for (pid, status) in ended {
-            let words = self.agents.remove(&pid).map(last_words).unwrap_or_default();
+            let words = self.children.remove(&pid).map(last_words).unwrap_or_default();
             events.push(Event::ChildEnded(pid, status, words));
         }
         for pid in self.orphans() {
@@ -173,7 +193,19 @@ impl Guard {
         let mut stay = true;
         for response in self.policy.handle(event, Instant::now()) {
             match response {
-                Response::Start(agent) => stay &= self.start(agent),
+                Response::Start(agent) => {
+                    let started = start_agent(&agent).map_err(|error| agent_failure(&agent, &error));
+                    stay &= self.take_started(agent.id, started);
+                }
+                Response::StartLauncher(order) => {
+                    let started = launcher::start(&order, &mut self.descriptors);
+                    let started = started.map(|(child, pipes)| {
+                        self.pipes = pipes;
+                        child
+                    });
+                    stay &= self.take_started(order.id, started);
+                }
+                Response::Drain => self.drains = true,
                 Response::Tell(message) => self.tell(&message),
                 Response::AskToGo(pids) => pids.into_iter().for_each(ask_to_go),
                 Response::Kill(pids) => pids.into_iter().for_each(kill_group),
@@ -186,29 +218,25 @@ impl Guard {
         stay
     }
 
-    fn start(&mut self, order: StartAgent) -> bool {
-        let id = order.id;
-        match start_agent(&order) {
-            Ok(child) => match i32::try_from(child.id()).ok().and_then(Pid::new) {
-                Some(pid) => {
-                    self.agents.insert(pid, child);
-                    self.decide(Event::Started(id, pid))
-                }
-                None => true,
-            },
-            Err(error) => {
-                let kind = match error.kind() {
-                    io::ErrorKind::NotFound => Kind::NotFound,
-                    io::ErrorKind::PermissionDenied => Kind::NoAccess,
-                    _ => Kind::LauncherFailed,
-                };
-                let program = order.program.to_string_lossy();
-                let failure = Failure::new(kind, format!("cannot start the agent {program}: {error}"))
-                    .with_hint("see that all of gantry is installed and may be executed");
-                self.tell(&FromGuard::NotStarted { id, failure });
-                true
+    fn take_started(&mut self, id: ProcessId, started: Result<Child, Failure>) -> bool {
+        let pid = |child: &Child| i32::try_from(child.id()).ok().and_then(Pid::new);
+        match started.map(|child| (pid(&child), child)) {
+            Ok((Some(pid), child)) => {
+                self.children.insert(pid, child);
+                self.decide(Event::Started(id, pid))
             }
+            Ok((None, _)) => true,
+            Err(failure) => self.decide(Event::NotStarted(id, failure)),
         }
+    }
+
+    /// Nobody reads any more what these pipes bring, and who writes there must not be stopped by that.
+    fn drain_pipes(&mut self) {
+        self.pipes.retain_mut(|pipe| {
+            let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+            let ready = poll(&mut ready, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
+            !ready || launcher::drain(pipe)
+        });
     }
 
     fn tell(&mut self, message: &FromGuard) {
@@ -226,7 +254,7 @@ impl Guard {
         children
             .split_whitespace()
             .filter_map(|pid| Pid::new(pid.parse().ok()?))
-            .filter(|pid| !self.agents.contains_key(pid))
+            .filter(|pid| !self.children.contains_key(pid))
             .collect()
     }
 
@@ -282,6 +310,17 @@ fn waits_in_vain(pid: Pid) -> bool {
         poll(&mut fds, second).ok();
     }
     !ended()
+}
+
+fn agent_failure(order: &StartAgent, error: &io::Error) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => Kind::NotFound,
+        io::ErrorKind::PermissionDenied => Kind::NoAccess,
+        _ => Kind::LauncherFailed,
+    };
+    let program = order.program.to_string_lossy();
+    Failure::new(kind, format!("cannot start the agent {program}: {error}"))
+        .with_hint("see that all of gantry is installed and may be executed")
 }
 
 fn start_agent(order: &StartAgent) -> io::Result<Child> {

@@ -10,7 +10,7 @@ use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{Door, Halves};
-use gantry_shared::wire::message::{AgentHello, Dial, Seat};
+use gantry_shared::wire::message::{AgentHello, Dial, RankReport, Seat};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
 use tokio::net::TcpListener;
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use super::link::{self, ARRIVALS, Arrival, News};
 use super::listener::Shape;
+use super::muster::{Refusal, Roll};
 use super::root::{Nodes, Root};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
@@ -36,6 +37,8 @@ pub(super) struct Assembly {
     hosts: Vec<String>,
     /// Node numbers without an agent, by host.
     free: HashMap<String, BTreeSet<NodeId>>,
+    /// Where agents come with ranks: those that have come.
+    roll: Roll,
     seated: BTreeMap<NodeId, Seated>,
     root: Option<Root>,
     events: Option<mpsc::UnboundedReceiver<OverlayEvent>>,
@@ -63,6 +66,7 @@ impl Assembly {
             shape,
             hosts: hosts.to_vec(),
             free,
+            roll: Roll::default(),
             seated: BTreeMap::new(),
             root: None,
             events: None,
@@ -81,6 +85,53 @@ impl Assembly {
                 Some(arrival) = self.arrivals.1.recv() => self.free_seat(&arrival),
             }
         }
+        self.link(door).await
+    }
+
+    /// Waits for agents that a launcher brings until all ranks are there, and until the agents hang in the tree. Gives name and ranks of
+    /// every node.
+    pub(super) async fn muster(&mut self, listener: TcpListener) -> Result<Vec<(String, Vec<RankReport>)>> {
+        let mut door = Door::new(listener, self.app, self.secret.clone(), build_refusal);
+        let mut come = Vec::new();
+        while !self.roll.is_complete() {
+            let (halves, dial) = door.next(come.len() + STRANGERS).await;
+            let Dial::Agent(mut hello) = dial else {
+                door.refuse(halves, "the frontend is nobody's parent here".to_owned());
+                continue;
+            };
+            match self.roll.take(&hello.host, hello.brought.take()) {
+                Ok(ranks) => come.push((halves, hello, ranks)),
+                Err(Refusal::Launch(error)) => return Err(error),
+                Err(Refusal::Agent(reason)) => door.refuse(halves, reason),
+            }
+        }
+        let nodes = self.seat_all(come)?;
+        self.link(door).await?;
+        Ok(nodes)
+    }
+
+    /// Gives out numbers in the order of the first ranks.
+    fn seat_all(
+        &mut self,
+        mut come: Vec<(Halves, AgentHello, Vec<RankReport>)>,
+    ) -> Result<Vec<(String, Vec<RankReport>)>> {
+        come.sort_by_key(|(_, _, ranks)| ranks.iter().map(|report| report.rank).min());
+        let count = u32::try_from(come.len()).map_err(|_| Error::invalid("too many hosts"))?;
+        self.tree = Tree::new(count, self.tree.radix());
+        let mut nodes = Vec::with_capacity(come.len());
+        for (node, (halves, hello, ranks)) in (0..count).map(NodeId).zip(come) {
+            nodes.push((hello.host.clone(), ranks));
+            self.hosts.push(hello.host.clone());
+            let halves = (halves, self.shape.stall);
+            let queue = link::spawn(&mut self.tasks, node, halves, self.arrivals.0.clone());
+            self.seated.insert(node, Seated { hello, queue });
+        }
+        Ok(nodes)
+    }
+
+    /// Tells all agents their places and waits until they hang there.
+    async fn link(&mut self, mut door: Door) -> Result<()> {
+        let places = self.hosts.len() + STRANGERS;
         self.assign()?;
         while self.root.as_ref().is_some_and(|root| !root.find_unjoined().is_empty()) {
             tokio::select! {
@@ -102,6 +153,9 @@ impl Assembly {
     /// What is being waited for, and the hosts whose agents are missing.
     pub(super) fn find_missing(&self) -> (&'static str, Vec<String>) {
         match &self.root {
+            None if self.hosts.is_empty() => {
+                ("waiting for the launcher to bring ranks", self.roll.find_missing())
+            }
             None => {
                 let missing: BTreeSet<_> = self.free.values().flatten().collect();
                 let mut hosts: Vec<_> =

@@ -1,12 +1,18 @@
 //! Where agents report.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gantry_shared::id::AppId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::credit::STALL_TIME;
+use gantry_shared::wire::message::RankReport;
+use gantry_wlm::Reach;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -15,15 +21,17 @@ use super::assembly::Assembly;
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
-/// Who can dial the frontend.
-#[derive(Debug, Clone, Copy)]
-enum Exposure {
-    /// Processes of this machine.
-    Loopback,
-}
+/// Most addresses that agents are told.
+const MAX_ADDRESSES: usize = 16;
 
-/// Agents of other machines need an address of the network; there is no such WLM yet.
-const EXPOSURE: Exposure = Exposure::Loopback;
+/// All agents that a launcher has brought, and their ranks.
+#[derive(Debug)]
+pub(crate) struct Mustered {
+    pub(crate) overlay: Overlay,
+    pub(crate) events: mpsc::UnboundedReceiver<OverlayEvent>,
+    /// Name and ranks of every node, by node number.
+    pub(crate) nodes: Vec<(String, Vec<RankReport>)>,
+}
 
 /// What is chosen of the overlay.
 #[derive(Debug, Clone, Copy)]
@@ -43,32 +51,68 @@ pub(crate) struct Listener {
     secret: Secret,
     shape: Shape,
     listener: TcpListener,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
 }
 
 impl Listener {
-    /// Starts listening, for agents of `app` that know its secret. `radix` is that of the tree of orders, `bulk_radix` that of bulk data;
-    /// 0 there sends bulk data along the tree of orders.
+    /// Starts listening, for agents of `app` that know its secret and run within `reach`. `radix` is that of the tree of orders, `bulk_radix` that
+    /// of bulk data; 0 there sends bulk data along the tree of orders.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a radix of 0, [`Error::Io`] when there is no port.
-    pub(crate) async fn bind(app: AppId, secret: Secret, radix: u32, bulk_radix: u32) -> Result<Self> {
+    pub(crate) async fn bind(
+        app: AppId,
+        secret: Secret,
+        radix: u32,
+        bulk_radix: u32,
+        reach: Reach,
+    ) -> Result<Self> {
         let Some(radix) = NonZeroU32::new(radix) else {
             return Err(Error::invalid("a tree of agents needs a radix of 1 at least"));
         };
-        let ip = match EXPOSURE {
-            Exposure::Loopback => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        };
         let cannot = |e| Error::io("cannot listen for agents", e);
-        let listener = TcpListener::bind((ip, 0)).await.map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
+        let listener = match reach {
+            Reach::ThisMachine => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await,
+            // The system's usual setting lets this take both families; where there is no IPv6 there is only the other.
+            Reach::Network => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
+                Ok(listener) => Ok(listener),
+                Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await,
+            },
+        };
+        let listener = listener.map_err(cannot)?;
+        let bound = listener.local_addr().map_err(cannot)?;
+        let addresses = match reach {
+            Reach::ThisMachine => vec![bound],
+            Reach::Network => find_addresses(bound).map_err(cannot)?,
+        };
         let shape = Shape { radix, bulk_radix, stall: STALL_TIME };
-        Ok(Self { app, secret, shape, listener, address })
+        Ok(Self { app, secret, shape, listener, addresses })
     }
 
     /// Where agents can dial.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        vec![self.address]
+        self.addresses.clone()
+    }
+
+    /// Waits for the agents that a launcher brings, until all its ranks are there and the agents hang in the tree. Nodes are numbered
+    /// in the order of their first ranks. When it fails, or is dropped, all links are cut.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] names the ranks that are missing; [`Error::Node`] a node that could not start or hold its ranks; [`Error::Lost`] nodes
+    /// whose agent died.
+    pub(crate) async fn muster(self, deadline: Instant) -> Result<Mustered> {
+        let started = Instant::now();
+        let mut assembly = Assembly::new(self.app, self.secret, self.shape, &[])?;
+        let nodes = match timeout_at(deadline, assembly.muster(self.listener)).await {
+            Ok(mustered) => mustered?,
+            Err(_late) => {
+                let after = deadline.saturating_duration_since(started);
+                let (phase, missing) = assembly.find_missing();
+                return Err(Error::TimedOut { phase, after, missing });
+            }
+        };
+        let (overlay, events) = assembly.finish()?;
+        Ok(Mustered { overlay, events, nodes })
     }
 
     /// With another stall time of bulk data.
@@ -99,5 +143,62 @@ impl Listener {
             }
         }
         assembly.finish()
+    }
+}
+
+/// Every address of this machine at which a listener on all of them can be dialled, those of networks first: agents try them side by side, and the
+/// one that answers first is taken. No name is looked up, here or there.
+fn find_addresses(bound: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    let mut found: Vec<(u8, IpAddr)> = Vec::new();
+    for interface in getifaddrs()? {
+        let is_up = interface.flags.contains(InterfaceFlags::IFF_UP);
+        let Some(ip) = interface.address.as_ref().and_then(to_ip).filter(|_| is_up) else { continue };
+        if let Some(order) = order_of(ip, bound.is_ipv6())
+            && found.len() < MAX_ADDRESSES
+        {
+            found.push((order, ip));
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found.into_iter().map(|(_, ip)| SocketAddr::new(ip, bound.port())).collect())
+}
+
+fn to_ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip())))
+}
+
+/// Which addresses are told first. None: it cannot be dialled from elsewhere, or not without naming an interface.
+fn order_of(ip: IpAddr, both_families: bool) -> Option<u8> {
+    match ip {
+        IpAddr::V4(ip) if ip.is_loopback() => Some(2),
+        IpAddr::V4(ip) if ip.is_link_local() => None,
+        IpAddr::V4(_) => Some(0),
+        IpAddr::V6(ip) if !both_families || ip.is_loopback() || ip.is_unicast_link_local() => None,
+        IpAddr::V6(_) => Some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_come_first_and_what_needs_an_interface_is_left_out() {
+        let check = |ip: &str, expected| assert_eq!(order_of(ip.parse().unwrap(), true), expected, "{ip}");
+        check("10.1.2.3", Some(0));
+        check("2001:db8::1", Some(1));
+        check("127.0.0.1", Some(2));
+        check("::1", None);
+        check("fe80::1", None);
+        check("169.254.0.7", None);
+        assert_eq!(order_of("2001:db8::1".parse().unwrap(), false), None);
+    }
+
+    #[test]
+    fn this_machine_has_its_loopback_address_at_least() {
+        let found = find_addresses("[::]:7".parse().unwrap()).unwrap();
+        assert!(found.contains(&"127.0.0.1:7".parse().unwrap()), "{found:?}");
     }
 }

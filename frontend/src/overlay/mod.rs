@@ -12,6 +12,7 @@ mod bulk;
 mod link;
 mod listener;
 mod plan;
+mod muster;
 mod requests;
 mod root;
 
@@ -19,7 +20,7 @@ use gantry_shared::id::NodeId;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Notice;
 
-pub(crate) use self::listener::Listener;
+pub(crate) use self::listener::{Listener, Mustered};
 pub(crate) use self::root::Overlay;
 
 /// What happens on the overlay without being asked for.

@@ -17,6 +17,7 @@ use gantry_shared::wire::message::{
     AgentHello, Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Feeder, Notice, Order, Seat, To, Up,
 };
 use gantry_shared::wire::tree::Tree;
+use gantry_wlm::Reach;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -52,7 +53,8 @@ struct Stage {
 impl Stage {
     async fn new(hosts: &[&str], radix: u32, patience: Duration) -> Self {
         let (app, secret) = (AppId::random().unwrap(), Secret::random().unwrap());
-        let listener = Listener::bind(app, secret.clone(), radix, 2).await.unwrap().with_stall(STALL);
+        let listener = Listener::bind(app, secret.clone(), radix, 2, Reach::ThisMachine).await;
+        let listener = listener.unwrap().with_stall(STALL);
         let address = listener.addresses()[0];
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let assembling =
@@ -78,7 +80,8 @@ impl Stage {
     async fn agent_on(&self, stream: TcpStream, host: &str) -> Peer {
         let mut peer = self.dial_on(stream, &self.secret).await.unwrap();
         let listen = vec![NOWHERE.parse().unwrap()];
-        peer.say(&Dial::Agent(AgentHello { host: host.to_owned(), pid: Pid::new(1).unwrap(), listen })).await;
+        let (host, pid) = (host.to_owned(), Pid::new(1).unwrap());
+        peer.say(&Dial::Agent(AgentHello { host, pid, listen, brought: None })).await;
         peer
     }
 
@@ -230,7 +233,8 @@ async fn lost(events: &mut mpsc::UnboundedReceiver<OverlayEvent>) -> (String, St
 
 #[tokio::test]
 async fn a_radix_of_zero_is_refused() {
-    let bound = Listener::bind(AppId::random().unwrap(), Secret::random().unwrap(), 0, 2).await;
+    let (app, secret) = (AppId::random().unwrap(), Secret::random().unwrap());
+    let bound = Listener::bind(app, secret, 0, 2, Reach::ThisMachine).await;
     assert!(matches!(bound, Err(Error::Invalid { .. })));
 }
 

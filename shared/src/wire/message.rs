@@ -17,6 +17,7 @@ use crate::secret::Secret;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
+use super::hold::Brought;
 pub use super::staging::{Content, Entry, EntrySet, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
@@ -73,6 +74,8 @@ pub struct AgentHello {
     pub pid: Pid,
     /// Where children can dial this agent.
     pub listen: Vec<SocketAddr>,
+    /// The ranks that a launcher has brought here, where it was the launcher that brought the agent too.
+    pub brought: Option<Brought>,
 }
 
 /// The frontend's answer to an agent's hello: its place in the tree.

@@ -2,7 +2,9 @@
 //!
 //! From the bottom up: [`limits`] says how much is too much, [`frame`] cuts a byte stream into messages, [`bulk`]
 //! seals data once for all nodes, [`handshake`] and [`link`] make an authenticated link of any byte stream, and [`tree`]
-//! says who is linked to whom. [`credit`] and [`queue`] decide when something is written, [`greeting`] who comes in, [`stream`] is about bulk data's own tree. What is said is in [`message`] (frontend and agents), [`staging`] (the files it is about) and [`backend`] (an agent and its node's daemons).
+//! says who is linked to whom. [`credit`] and [`queue`] decide when something is written, [`greeting`] who comes in, [`stream`] is about
+//! bulk data's own tree. What is said is in [`message`] (frontend and agents), [`staging`] (the files it is about) and [`hold`] (an agent and the ranks that a launcher
+//! brings), [`backend`] (an agent and its node's daemons).
 
 pub mod limits;
 pub mod frame;
@@ -19,6 +21,7 @@ pub mod greeting;
 pub mod stream;
 pub mod staging;
 pub mod message;
+pub mod hold;
 pub mod backend;
 
 pub use error::{LinkError, Phase};

@@ -75,6 +75,15 @@ struct Family {
 /// The variable of PMIx, which names the rank but no size: that is in what the server tells, not in the environment.
 const PMIX_RANK: &str = "PMIX_RANK";
 
+/// The variable with the node's name.
+const NODE_NAME: &str = "SLURMD_NODENAME";
+
+/// Whether processes that a launcher's ranks leave behind are killed with them: whether they are in a control group of a step. `cgroup` is the
+/// content of `/proc/self/cgroup`.
+pub fn dies_with_step(cgroup: &str) -> bool {
+    cgroup.lines().any(|line| line.contains("/slurm") && line.contains("/step_"))
+}
+
 /// In order: an outer launcher stands behind those that run inside it.
 const FAMILIES: [Family; 4] = [
     Family {
@@ -114,6 +123,12 @@ const FAMILIES: [Family; 4] = [
 
 /// The variables of an environment that are looked at.
 type Variables = BTreeMap<String, String>;
+
+/// The name by which the workload manager knows the node of a process with this environment, where it tells: it may differ from what the machine calls itself.
+pub fn find_node_name(environment: &[(OsString, OsString)]) -> Option<String> {
+    let (_, value) = environment.iter().find(|(name, value)| name == NODE_NAME && !value.is_empty())?;
+    value.to_str().map(str::to_owned)
+}
 
 /// Which rank the process with this environment is. `by` is the launcher that has started it, if that is known; its variables alone count
 /// then.
@@ -244,6 +259,16 @@ fn nonsense(variables: &Variables, name: &'static str, wanted: &'static str) -> 
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_control_group_of_a_step_is_told_by_its_path() {
+        let check = |text: &str, expected| assert_eq!(super::dies_with_step(text), expected, "{text}");
+        check("5:freezer:/slurm_n001/uid_1000/job_7/step_0\n1:name=systemd:/\n", true);
+        check("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n", true);
+        check("0::/user.slice/user-1000.slice/session-2.scope\n", false);
+        check("0::/system.slice/slurmd.service\n", false);
+        check("", false);
+    }
+
     use super::*;
 
     /// rank, size, and the place on the node.

@@ -7,6 +7,7 @@
 
 mod facts;
 mod files;
+mod held;
 mod hydra;
 mod openmpi;
 mod options;
@@ -19,8 +20,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
 
-pub use facts::{LocalFacts, NoRank, RankFacts, parse_rank_facts};
+pub use facts::{LocalFacts, NoRank, RankFacts, dies_with_step, find_node_name, parse_rank_facts};
 pub use files::{MAX_FILE_BYTES, rewrite_file};
+pub(crate) use held::{build_shim, find_launcher, move_files, plan_launcher};
 pub use options::{Given, Part, ProgramFile, Takes, locate};
 pub use rewrite::{replace_file, rewrite};
 

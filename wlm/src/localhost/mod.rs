@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use gantry_shared::placement::Placement;
 
 use crate::host::Host;
-use crate::{AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Result, Wlm};
+use crate::launcher::plan_launcher;
+use crate::{
+    AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Reach, Result, Wlm,
+};
 
 /// This machine.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +26,14 @@ impl Wlm for Localhost {
         Some(Evidence("this machine is always there".to_owned()))
     }
 
+    fn reach(&self) -> Reach {
+        Reach::ThisMachine
+    }
+
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        if let Some(launcher) = &launch.launcher {
+            return plan_launcher(launcher, launch, host).map(Plan::Brought);
+        }
         let options = command::parse_args(&launch.args)?;
         Ok(Plan::Direct(Direct {
             hosts: command::build_hosts(&host.hostname(), options.nodes),

@@ -1,4 +1,4 @@
-//! Slurm: what of it needs no cluster. How it is detected, the commands to run, and what they print.
+//! Slurm. How it is detected, the commands to run, and what they print, all of which needs no cluster; and [`Slurm`], which acts.
 //!
 //! Facts were measured with Slurm 22.05.8; what the tests read are recordings of it. Sources: the manual pages of srun, squeue, scontrol, sattach,
 //! sacct and scancel, and the JSON of `squeue` in versions 22.05 to 24.11.
@@ -8,6 +8,7 @@ mod detect;
 mod environment;
 mod parse;
 mod reference;
+mod wlm;
 mod words;
 
 pub use command::{
@@ -21,6 +22,7 @@ pub use parse::{
     parse_steps, parse_version,
 };
 pub use reference::{JobId, JobName, StepName, Target};
+pub use wlm::Slurm;
 pub use words::{TaskEnd, parse_failure, parse_task_ends};
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use gantry_shared::id::{NodeId, Pid};
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::STALL_TIME;
 use gantry_shared::wire::frame::{self, FrameError};
+use gantry_shared::wire::hold::Brought;
 use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{AgentHello, Dial, Seat, Ticket};
 use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
@@ -50,19 +51,27 @@ impl From<FrameError> for JoinError {
         Self::Answer(error.to_string())
     }
 }
-
-/// Reports to the frontend, takes the place that it is given, and starts passing on.
+/// Reports to the frontend, with what a launcher has brought here, takes the place that it is given, and starts passing on.
 ///
 /// Waits for the frontend and the parent as long as the ticket says; for the place as long as the frontend lives, since it knows how long all agents may take.
 ///
 /// # Errors
 /// There is no place for this agent; what it had begun is undone.
 pub(crate) async fn join(ticket: &Ticket) -> Result<Joined, JoinError> {
-    join_with(ticket, STALL_TIME).await
+    join_with(ticket, None, STALL_TIME).await
+}
+
+/// As [`join`], with what a launcher has brought here.
+pub(crate) async fn join_bringing(ticket: &Ticket, brought: Brought) -> Result<Joined, JoinError> {
+    join_with(ticket, Some(brought), STALL_TIME).await
 }
 
 /// As [`join`], with another stall time of bulk data.
-pub(super) async fn join_with(ticket: &Ticket, stall: Duration) -> Result<Joined, JoinError> {
+pub(super) async fn join_with(
+    ticket: &Ticket,
+    brought: Option<Brought>,
+    stall: Duration,
+) -> Result<Joined, JoinError> {
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
     let (link, ours) = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
     // Other agents reach this node where the frontend does.
@@ -70,7 +79,7 @@ pub(super) async fn join_with(ticket: &Ticket, stall: Duration) -> Result<Joined
     let listen = vec![listener.local_addr().map_err(JoinError::Listen)?];
     let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
     let pid = pid.ok_or_else(|| JoinError::Answer("this process has no pid".to_owned()))?;
-    let hello = AgentHello { host: ticket.host.clone(), pid, listen };
+    let hello = AgentHello { host: ticket.host.clone(), pid, listen, brought };
     let (mut reader, writer) = say(link, &Dial::Agent(hello)).await?;
     let (place, parent) = wait_for_seat(&mut reader).await?;
     let (reader, writer) = match parent {

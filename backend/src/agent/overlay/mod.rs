@@ -31,7 +31,7 @@ use gantry_shared::wire::message::{Answer, Notice, Order};
 use tokio::sync::mpsc;
 
 pub(crate) use self::bulk::{BulkReceiver, Piece};
-pub(crate) use self::join::{JoinError, join};
+pub(crate) use self::join::{JoinError, join, join_bringing};
 use self::relay::SharedRelay;
 
 /// An agent that has its place.

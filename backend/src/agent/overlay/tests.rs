@@ -181,7 +181,7 @@ async fn chain_with(nodes: u32, stall: Duration) -> (Front, Peer, Vec<Joined>, V
     let joining: Vec<_> = (0..nodes)
         .map(|node| {
             let ticket = front.ticket(&node.to_string());
-            tokio::spawn(async move { join_with(&ticket, stall).await })
+            tokio::spawn(async move { join_with(&ticket, None, stall).await })
         })
         .collect();
     let mut hellos = Vec::new();

@@ -70,7 +70,7 @@ impl Batch {
     }
 
     /// False if the batch was given up, and then the new child is as dead as the others.
-    fn add(&self, pid: i32) -> bool {
+    pub(super) fn add(&self, pid: i32) -> bool {
         let mut state = self.lock();
         state.pids.push(pid);
         if state.given_up {
@@ -80,7 +80,7 @@ impl Batch {
     }
 
     /// Ends the time in which the batch can be given up; false if it was.
-    fn hand_over(&self) -> bool {
+    pub(super) fn hand_over(&self) -> bool {
         let mut state = self.lock();
         if !state.given_up {
             state.pids.clear();
@@ -89,7 +89,7 @@ impl Batch {
     }
 
     /// Kills and collects all that is left.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.give_up();
         loop {
             let Some(pid) = self.lock().pids.last().copied() else { break };

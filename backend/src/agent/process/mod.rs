@@ -4,10 +4,11 @@
 //! Two owners, one after the other. While ranks are being started, the thread "ranks" ([`thread`]) is their
 //! only waiter: it forks them, traces them and brings them to *held* ([`hold`]). Then their pids are handed
 //! over, and the [`reaper`] on the agent's main thread waits for them. Nobody ever calls `waitpid(-1)`.
-//! Processes that somebody else started are [`adopted`].
+//! Processes that somebody else started are [`adopted`]; those that a launcher started for us are brought to their programs by [`enter`].
 
 pub(crate) mod adopted;
 pub(crate) mod diagnose;
+mod enter;
 pub(crate) mod error;
 pub(crate) mod hold;
 pub(crate) mod procfs;
@@ -18,6 +19,8 @@ mod sys;
 pub(crate) mod thread;
 pub(crate) mod trace;
 
+pub(crate) use self::sys::allow_tracer;
+pub(crate) use self::trace::HeldProof;
 pub(crate) use gantry_shared::status::ExitStatus;
 
 /// How a process ended, from what `waitpid` gave; `None` for one that has only stopped or gone on.

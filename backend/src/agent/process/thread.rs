@@ -17,10 +17,12 @@ use nix::sys::signal::SigSet;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::enter;
 use super::error::StartError;
 use super::hold::{Batch, Hold, StartFailure, StartedRank, end_ranks, start_ranks};
 use super::signal;
 use super::spawn::ProcessSpec;
+use super::trace::HeldProof;
 
 /// How long a killed batch may take to be collected, before its start returns without having seen it.
 const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
@@ -42,6 +44,18 @@ enum Request {
         reply: oneshot::Sender<Result<Unclaimed, StartFailure>>,
         /// To send them back if nobody takes them.
         back: mpsc::Sender<Request>,
+    },
+    /// Becomes the tracer of ranks that a launcher has started.
+    Seize {
+        pids: Vec<i32>,
+        batch: Arc<Batch>,
+        reply: oneshot::Sender<Result<(), StartFailure>>,
+    },
+    /// Brings them to their first instruction.
+    Hold {
+        pids: Vec<i32>,
+        batch: Arc<Batch>,
+        reply: oneshot::Sender<Result<Vec<HeldProof>, StartFailure>>,
     },
     End(Vec<StartedRank>),
 }
@@ -88,6 +102,20 @@ impl RanksThread {
         answer.ok_or_else(gone)?.map(Unclaimed::claim)
     }
 
+    /// Becomes the tracer of ranks that a launcher has started and that wait for the word to become their programs.
+    ///
+    /// # Errors
+    /// The first that may not be traced. None of them is left then.
+    pub(crate) async fn seize(&self, pids: Vec<i32>) -> Result<Seized, StartFailure> {
+        let batch = GiveUpOnDrop(Arc::default());
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Seize { pids: pids.clone(), batch: Arc::clone(&batch.0), reply };
+        // A thread that is gone drops the reply.
+        drop(self.requests.send(request));
+        answer.await.unwrap_or_else(|_| Err(given_up()))?;
+        Ok(Seized { pids, batch, requests: self.requests.clone() })
+    }
+
     /// Ends the thread and waits for it. Ranks that shall die with their parent are dying when this returns;
     /// they have yet to be collected.
     pub(crate) fn close(self) {
@@ -110,9 +138,46 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
                 // If nobody takes them, the answer is dropped, and that ends them.
                 drop(reply.send(started.map(|ranks| Unclaimed { ranks, back })));
             }
+            Request::Seize { pids, batch, reply } => drop(reply.send(enter::seize_all(&pids, &batch))),
+            Request::Hold { pids, batch, reply } => {
+                // If nobody takes the proofs, giving up what was traced has ended the ranks or will.
+                drop(reply.send(enter::hold_all(&pids, &batch)));
+            }
             Request::End(ranks) => end_ranks(&ranks),
         }
     }
+}
+
+/// Ranks of a launcher that are traced and wait for the word. If they are not held they are ended.
+#[derive(Debug)]
+pub(crate) struct Seized {
+    pids: Vec<i32>,
+    batch: GiveUpOnDrop,
+    requests: mpsc::Sender<Request>,
+}
+
+impl Seized {
+    /// Brings them to their first instruction, once they were told to go on. Waits until all are there, at most until `deadline`.
+    ///
+    /// # Errors
+    /// The first that failed; [`StartError::GivenUp`] after `deadline`. None of them is left then.
+    pub(crate) async fn hold(self, deadline: Instant) -> Result<Vec<HeldProof>, StartFailure> {
+        let (reply, mut answer) = oneshot::channel();
+        let request = Request::Hold { pids: self.pids, batch: Arc::clone(&self.batch.0), reply };
+        drop(self.requests.send(request));
+        match timeout_at(deadline, &mut answer).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(given_up())),
+            Err(_elapsed) => {
+                self.batch.0.give_up();
+                drop(timeout(COLLECT_AT_MOST, answer).await);
+                Err(given_up())
+            }
+        }
+    }
+}
+
+fn given_up() -> StartFailure {
+    StartFailure { index: 0, error: StartError::GivenUp { program: PathBuf::from("the ranks of this node") } }
 }
 
 /// Ranks that nobody has taken yet. If nobody does, they are ended.

@@ -97,6 +97,11 @@ pub(super) fn prove_held(
     if let Some(ended) = parse_end(next(pid, watch)?) {
         return Err(HoldFailure::Ended(ended));
     }
+    look_held(pid, (counter, entry))
+}
+
+/// Looks whether `pid`, which stood at `counter` after `execve`, is stopped there and nobody traces it.
+pub(super) fn look_held(pid: i32, (counter, entry): (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
     let state = procfs::read_stat(pid).map_err(call("read its state"))?.state;
     let tracer = procfs::read_status(pid).map_err(call("read its tracer"))?.tracer;
     if state != 'T' || tracer != 0 {

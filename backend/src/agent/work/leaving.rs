@@ -46,9 +46,7 @@ impl Agent {
     }
 
     pub(super) fn kill_ranks(&self) {
-        if let Err(failure) = self.ranks.signal(None, gantry_shared::signal::Signal::KILL) {
-            tracing::warn!(%failure, "killing ranks");
-        }
+        self.ranks.kill_all();
     }
 
     pub(super) fn begin(&mut self, ending: Ending) {

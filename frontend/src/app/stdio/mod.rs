@@ -4,6 +4,7 @@
 //! and no memory grows. The tool's own descriptors may block for ever (a stopped terminal): they are touched on threads of their own.
 
 mod input;
+pub(crate) mod launcher;
 mod output;
 
 pub(crate) use input::InputFeed;

@@ -54,7 +54,7 @@ impl Outputs {
     pub(crate) fn stream(&self, group: Option<DaemonId>, open: OpenStreams) -> OutputStream {
         let (to, from) = mpsc::unbounded_channel();
         lock(&self.sinks).insert(group, Sink { to, open });
-        OutputStream { from, credits: Credits::new(self.overlay.clone(), group) }
+        OutputStream { from: Feed::Agents { from, credits: Credits::new(self.overlay.clone(), group) } }
     }
 
     /// Has a thread write a group's output to two descriptors.
@@ -68,7 +68,20 @@ impl Outputs {
         stdout: OwnedFd,
         stderr: OwnedFd,
     ) -> io::Result<()> {
-        let mut stream = self.stream(group, open);
+        let stream = self.stream(group, open);
+        self.write_stream(stream, stdout, stderr)
+    }
+
+    /// Has a thread write a stream to two descriptors.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(crate) fn write_stream(
+        &self,
+        mut stream: OutputStream,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> io::Result<()> {
         // Nothing else of ours: the thread must end when the app does, or its runtime.
         let writers = Arc::clone(&self.writers);
         self.writers.send_modify(|n| *n += 1);
@@ -167,36 +180,48 @@ impl Outputs {
 /// Taking a piece lets its writer go on; a stream that is kept and not read stops the writers.
 #[derive(Debug)]
 pub struct OutputStream {
-    from: mpsc::UnboundedReceiver<Piece>,
-    credits: Credits,
+    from: Feed,
+}
+
+#[derive(Debug)]
+enum Feed {
+    /// Agents send as much as they have credit for.
+    Agents { from: mpsc::UnboundedReceiver<Piece>, credits: Credits },
+    /// A launcher's pipes are read as long as there is room.
+    Launcher(mpsc::Receiver<Output>),
 }
 
 impl OutputStream {
     /// The next piece; none when all writers have closed their output or are out of reach, or the app is gone. Waits for it; may be cancelled without loss.
     pub async fn next(&mut self) -> Option<Output> {
-        let piece = self.from.recv().await?;
-        Some(self.taken(piece))
+        match &mut self.from {
+            Feed::Agents { from, credits } => from.recv().await.map(|piece| credits.taken(piece)),
+            Feed::Launcher(from) => from.recv().await,
+        }
+    }
+
+    pub(crate) fn of_launcher(from: mpsc::Receiver<Output>) -> Self {
+        Self { from: Feed::Launcher(from) }
     }
 
     fn blocking_next(&mut self) -> Option<Output> {
-        let piece = self.from.blocking_recv()?;
-        Some(self.taken(piece))
-    }
-
-    fn taken(&mut self, piece: Piece) -> Output {
-        self.credits.give(piece.node, piece.output.data.0.len());
-        piece.output
+        match &mut self.from {
+            Feed::Agents { from, credits } => from.blocking_recv().map(|piece| credits.taken(piece)),
+            Feed::Launcher(from) => from.blocking_recv(),
+        }
     }
 }
 
 impl Drop for OutputStream {
     /// What is not taken any more must not stop its writers.
     fn drop(&mut self) {
-        self.from.close();
-        while let Ok(piece) = self.from.try_recv() {
-            self.credits.give(piece.node, piece.output.data.0.len());
+        // A launcher's reader sees by itself that nobody listens.
+        let Feed::Agents { from, credits } = &mut self.from else { return };
+        from.close();
+        while let Ok(piece) = from.try_recv() {
+            drop(credits.taken(piece));
         }
-        self.credits.flush();
+        credits.flush();
     }
 }
 
@@ -211,6 +236,11 @@ struct Credits {
 impl Credits {
     fn new(overlay: Overlay, group: Option<DaemonId>) -> Self {
         Self { overlay, group, owed: HashMap::new() }
+    }
+
+    fn taken(&mut self, piece: Piece) -> Output {
+        self.give(piece.node, piece.output.data.0.len());
+        piece.output
     }
 
     fn give(&mut self, node: NodeId, bytes: usize) {

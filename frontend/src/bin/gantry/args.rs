@@ -81,6 +81,13 @@ pub(crate) struct Launch {
     /// Set a variable in the ranks' environment.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
+    /// The launcher to use, such as mpiexec: a name or a path. Default: the workload manager's own way, or what GANTRY_LAUNCHER or
+    /// CTI_LAUNCHER_NAME say.
+    #[arg(long, value_name = "LAUNCHER")]
+    pub(crate) launcher: Option<OsString>,
+    /// Have the launcher put gantry's agent on the nodes: for clusters where its path is not shared.
+    #[arg(long)]
+    pub(crate) send_agent: bool,
     /// Directory in which ranks start. Default: this one.
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,

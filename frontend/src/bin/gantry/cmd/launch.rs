@@ -52,13 +52,22 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     let hold = plan.hold || !plan.daemons.is_empty();
     let mut request =
         LaunchRequest::new(args.launcher_args).hold(hold).stdin(around.stdin).output(around.output);
+    if let Some(launcher) = args.launcher {
+        request = request.launcher(launcher);
+    }
     for variable in &args.env {
         request = request.env_string(variable)?;
     }
     if let Some(cwd) = args.cwd {
         request = request.cwd(cwd);
     }
-    let frontend = frontend(args.wlm, &args.stay);
+    let config = Config {
+        wlm: args.wlm,
+        stage_base: args.stay.stage_dir.clone(),
+        send_agent: args.send_agent,
+        ..Config::default()
+    };
+    let frontend = Frontend::new(config);
     tracing::debug!(hold, "launching");
     let app = tokio::select! {
         app = frontend.launch(request, args.stay.timeout) => app?,

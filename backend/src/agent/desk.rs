@@ -1,0 +1,264 @@
+//! Where the ranks of a node check in that a launcher has brought, and how they come to be held.
+//!
+//! All of the node or none: the first of them that fails ends the others, and the failure is what the frontend is told. Nobody goes on
+//! before all have come, so that a launcher that brings only some of them leaves nothing that runs.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{Pid, Rank};
+use gantry_shared::wire::frame::{self, FrameBuffer};
+use gantry_shared::wire::hold::{Brought, CheckIn, FromDesk, MAX_LOCAL_RANKS, ToDesk};
+use gantry_shared::wire::message::RankReport;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::geteuid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{Instant, timeout_at};
+
+use crate::process::error::StartError;
+use crate::process::thread::RanksThread;
+use crate::ranks::{self, Ranks};
+
+/// How long the ranks of a node may take to check in, from the first one on, and then to become their programs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a process that has come may take to say what it wants.
+const EPILOG_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The ranks of a node, held or running, and what is told of them.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    /// They are looked after from here on.
+    pub(crate) ranks: Ranks,
+    /// For the frontend.
+    pub(crate) brought: Brought,
+}
+
+/// A rank that has checked in and waits.
+#[derive(Debug)]
+struct Waiting {
+    rank: Rank,
+    pid: i32,
+    stream: UnixStream,
+    incoming: FrameBuffer,
+}
+
+/// Waits for processes that a launcher has started after a rank's end, and gives the sockets at which they wait for this agent's own. Never ends.
+pub(crate) async fn receive_epilogs(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        let deadline = Instant::now() + EPILOG_DEADLINE;
+        if let Some((it, ToDesk::RankEnded)) = meet(stream, deadline).await {
+            take(it.stream);
+        }
+    }
+}
+
+/// Waits for all ranks of this node, and brings them to their programs. Takes 2 minutes at most.
+///
+/// Ranks that are not to be held are held all the same, where that is allowed, until the agent has its place and lets them go: else those that end at
+/// once would be gone before anybody knew of them.
+///
+/// Never fails: what went wrong is in what the frontend is to be told, and in what the ranks are told, which then end.
+pub(crate) async fn receive_ranks(listener: &UnixListener, hold: bool, thread: &RanksThread) -> Entered {
+    let mut waiting = Vec::new();
+    let mut size = 0;
+    let entered = async {
+        gather(listener, &mut waiting, &mut size, Instant::now() + DEADLINE).await?;
+        enter(&mut waiting, hold, thread, Instant::now() + DEADLINE).await
+    };
+    let (ranks, told) = match entered.await {
+        Ok((ranks, reports)) => (ranks, Ok(reports)),
+        Err(failure) => {
+            for it in &mut waiting {
+                drop(it.say(&FromDesk::Refused(failure.clone())).await);
+            }
+            (Ranks::default(), Err(failure))
+        }
+    };
+    Entered { ranks, brought: Brought { size, ranks: told } }
+}
+
+/// Waits until as many ranks have checked in as their launcher says that the node has.
+async fn gather(
+    listener: &UnixListener,
+    waiting: &mut Vec<Waiting>,
+    size: &mut u32,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let mut expected = None;
+    while expected != Some(waiting.len()) {
+        let accepted = timeout_at(deadline, listener.accept()).await;
+        let (stream, _) = accepted
+            .map_err(|_| late(waiting, expected))?
+            .map_err(|error| crate::failure::from_io("accept a rank", &error))?;
+        // Somebody else's process, or one that says nothing, is none of ours.
+        let Some((it, check_in)) = greet(stream, deadline).await else { continue };
+        if waiting.is_empty() {
+            *size = check_in.size;
+            expected = usize::try_from(check_in.local_size).ok();
+        }
+        check(&check_in, waiting, *size, expected)?;
+        waiting.push(it);
+    }
+    waiting.sort_by_key(|it| it.rank);
+    Ok(())
+}
+
+fn late(waiting: &[Waiting], expected: Option<usize>) -> Failure {
+    let (have, all) = (waiting.len(), expected.unwrap_or(0));
+    let message = format!("only {have} of {all} ranks of this node came within {} s", DEADLINE.as_secs());
+    Failure::new(Kind::TimedOut, message)
+}
+
+/// Whether what a rank says of itself fits what others have said.
+fn check(check_in: &CheckIn, waiting: &[Waiting], size: u32, expected: Option<usize>) -> Result<(), Failure> {
+    let CheckIn { rank, local_size, .. } = *check_in;
+    let fits = check_in.size == size
+        && usize::try_from(local_size).ok() == expected
+        && (1..=MAX_LOCAL_RANKS.min(size)).contains(&local_size)
+        && rank.0 < size
+        && waiting.iter().all(|it| it.rank != rank);
+    if fits {
+        return Ok(());
+    }
+    let message = format!(
+        "the launcher says rank {rank} of {}, {local_size} of them here, which does not fit what it said to others",
+        check_in.size
+    );
+    Err(Failure::new(Kind::Protocol, message).with_hint("two launchers in one command cannot be told apart"))
+}
+
+async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckIn)> {
+    match meet(stream, deadline).await? {
+        (mut it, ToDesk::CheckIn(check_in)) => {
+            it.rank = check_in.rank;
+            Some((it, check_in))
+        }
+        (it, said) => {
+            tracing::warn!(pid = it.pid, ?said, "a process came that is no rank");
+            None
+        }
+    }
+}
+
+/// Who has come, and its first words. None: somebody else's process, or one that says nothing.
+async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)> {
+    let peer = getsockopt(&stream.as_fd(), PeerCredentials).ok()?;
+    if peer.uid() != geteuid().as_raw() {
+        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "somebody else's process wants to be a rank");
+        return None;
+    }
+    let mut it = Waiting { rank: Rank(0), pid: peer.pid(), stream, incoming: FrameBuffer::new() };
+    match timeout_at(deadline, it.hear()).await {
+        Ok(Ok(Some(said))) => Some((it, said)),
+        Ok(Ok(None) | Err(_)) | Err(_) => None,
+    }
+}
+
+/// Lets all go on to their programs, held or not.
+async fn enter(
+    waiting: &mut [Waiting],
+    hold: bool,
+    thread: &RanksThread,
+    deadline: Instant,
+) -> Result<(Ranks, Vec<RankReport>), Failure> {
+    let pids: Vec<i32> = waiting.iter().map(|it| it.pid).collect();
+    prepare(waiting, deadline).await?;
+    let batch = match thread.seize(pids).await {
+        Ok(batch) => Some(batch),
+        Err(failure) if !hold && matches!(failure.error, StartError::PtraceRefused { .. }) => None,
+        Err(failure) => return Err(ranks::start_failure(&failure)),
+    };
+    for it in waiting.iter_mut() {
+        it.say(&FromDesk::Go).await?;
+    }
+    // Whatever becomes of them: their own words come first.
+    let held = async {
+        match batch {
+            Some(batch) => {
+                batch.hold(deadline).await.map(Some).map_err(|failure| ranks::start_failure(&failure))
+            }
+            None => Ok(None),
+        }
+    };
+    let (started, held) = tokio::join!(all_started(waiting, deadline), held);
+    started?;
+    let mut ranks = Ranks::default();
+    let pairs: Vec<(Rank, Pid)> =
+        waiting.iter().map(|it| Ok((it.rank, ranks::to_pid(it.pid)?))).collect::<Result<_, Failure>>()?;
+    let mut reports = match held? {
+        Some(proofs) => ranks.entered(&pairs, &proofs)?,
+        None => ranks.adopt(&pairs)?,
+    };
+    if !hold {
+        reports.iter_mut().for_each(|report| report.held = None);
+    }
+    Ok((ranks, reports))
+}
+
+/// Has every rank allow this agent to trace it.
+async fn prepare(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failure> {
+    let agent = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+    let agent = agent.ok_or_else(|| Failure::new(Kind::Protocol, "this agent has no pid"))?;
+    for it in waiting.iter_mut() {
+        it.say(&FromDesk::Prepare { agent }).await?;
+    }
+    for it in waiting.iter_mut() {
+        match timeout_at(deadline, it.hear()).await {
+            Ok(Ok(Some(ToDesk::Ready))) => {}
+            said => return Err(it.gone(&format!("{said:?}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until every rank is its program: then its end of the socket closes without a word.
+async fn all_started(waiting: &mut [Waiting], deadline: Instant) -> Result<(), Failure> {
+    for it in waiting.iter_mut() {
+        match timeout_at(deadline, it.hear()).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(ToDesk::NotStarted(failure)))) => return Err(failure),
+            Ok(said) => return Err(it.gone(&format!("{said:?}"))),
+            Err(_late) => {
+                let message =
+                    format!("rank {} has not become its program within {} s", it.rank, DEADLINE.as_secs());
+                return Err(Failure::new(Kind::TimedOut, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Waiting {
+    /// None: it has become its program, or ended.
+    async fn hear(&mut self) -> std::io::Result<Option<ToDesk>> {
+        let invalid = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+        loop {
+            if let Some(message) = self.incoming.next_message().map_err(invalid)? {
+                return Ok(Some(message));
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes).await? {
+                0 => return Ok(None),
+                read => self.incoming.push(&bytes[..read]).map_err(invalid)?,
+            }
+        }
+    }
+
+    async fn say(&mut self, message: &FromDesk) -> Result<(), Failure> {
+        let bytes =
+            frame::encode(message).map_err(|error| Failure::new(Kind::Protocol, error.to_string()))?;
+        self.stream.write_all(&bytes).await.map_err(|error| self.gone(&error.to_string()))
+    }
+
+    fn gone(&self, what: &str) -> Failure {
+        Failure::new(
+            Kind::Lost,
+            format!("rank {} (process {}) ended before it was its program: {what}", self.rank, self.pid),
+        )
+    }
+}

@@ -1,0 +1,106 @@
+//! Holding ranks that a launcher has started: they are not our children.
+//!
+//! Each waits, in a program of ours, for the word to become its program. It is seized before, as a rank of our own is at its gate, and stops for
+//! us in the same place. Two things differ. Nobody tells us, when we no longer trace it, that a stranger has stopped: it is looked for. And its
+//! end is collected by its parent, the launcher's helper on this node.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::diagnose::{PtraceFacts, why_ptrace_refused};
+use super::error::StartError;
+use super::hold::{Batch, StartFailure};
+use super::trace::{self, HeldProof, HoldFailure};
+use super::{procfs, sys};
+
+/// How long a process with SIGSTOP before it may take until it is seen stopped.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Becomes the tracer of all of `pids`, which wait for the word. To be called on the thread that will hold them.
+///
+/// # Errors
+/// The first that may not be traced. Where tracing is forbidden altogether they wait on; else all of them are ended.
+pub(super) fn seize_all(pids: &[i32], batch: &Batch) -> Result<(), StartFailure> {
+    let seized = pids.iter().enumerate().try_for_each(|(index, &pid)| {
+        let program = waiting(pid);
+        if !batch.add(pid) {
+            return Err(StartFailure { index, error: StartError::GivenUp { program } });
+        }
+        sys::trace_seize(pid).map_err(|source| StartFailure { index, error: refused(pid, program, source) })
+    });
+    match &seized {
+        Err(StartFailure { index: 0, error: StartError::PtraceRefused { .. } }) => drop(batch.hand_over()),
+        Err(_) => batch.end(),
+        Ok(()) => {}
+    }
+    seized
+}
+
+/// Brings all of `pids`, which have been seized and told to go on, to their first instruction. Blocks until they are there.
+///
+/// # Errors
+/// The first that did not get there; all of them are ended then.
+pub(super) fn hold_all(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure> {
+    let held = hold_each(pids, batch);
+    if held.is_err() {
+        batch.end();
+    }
+    held
+}
+
+fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure> {
+    let at = |index: usize, pid: i32| move |failure| StartFailure { index, error: explain(failure, pid) };
+    let mut places = Vec::with_capacity(pids.len());
+    for (index, &pid) in pids.iter().enumerate() {
+        let place =
+            trace::run_to_exec(pid, batch).and_then(|place| trace::leave_stopped(pid).map(|()| place));
+        places.push(place.map_err(at(index, pid))?);
+    }
+    let mut proofs = Vec::with_capacity(pids.len());
+    for ((index, &pid), place) in pids.iter().enumerate().zip(places) {
+        proofs.push(prove_stopped(pid, place).map_err(at(index, pid))?);
+    }
+    match pids.first() {
+        Some(&pid) if !batch.hand_over() => {
+            Err(StartFailure { index: 0, error: StartError::GivenUp { program: waiting(pid) } })
+        }
+        _ => Ok(proofs),
+    }
+}
+
+/// Waits until `pid` has stopped. It is on its way from the kernel to its first instruction, with SIGSTOP before it: there is nothing to wait for but
+/// its turn on a processor.
+fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
+    let until = Instant::now() + STOPS_WITHIN;
+    loop {
+        match trace::look_held(pid, place) {
+            Err(HoldFailure::NotStopped { .. }) if Instant::now() < until => std::thread::yield_now(),
+            looked => return looked,
+        }
+    }
+}
+
+fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {
+            StartError::PtraceRefused { program, refusal: why_ptrace_refused(PtraceFacts::read(pid)), source }
+        }
+        _ => StartError::Trace { program, step: "trace it", source },
+    }
+}
+
+fn explain(failure: HoldFailure, pid: i32) -> StartError {
+    let program = waiting(pid);
+    match failure {
+        HoldFailure::Ended(status) => StartError::Died { program, status },
+        HoldFailure::NotAtEntry { counter, entry } => StartError::NotAtEntry { program, counter, entry },
+        HoldFailure::NotStopped { state, tracer } => StartError::NotStopped { program, state, tracer },
+        HoldFailure::Call { step, source } => StartError::Trace { program, step, source },
+    }
+}
+
+/// What a process runs, as far as it can be told.
+fn waiting(pid: i32) -> PathBuf {
+    procfs::read_exe(pid).unwrap_or_else(|_| PathBuf::from(format!("process {pid}")))
+}

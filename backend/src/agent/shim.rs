@@ -1,0 +1,140 @@
+//! What stands in a program's place in a launcher's command line: it checks in with its node's agent, and becomes the program.
+//!
+//! The first one on a node finds no agent and starts it. Whether it is the first is decided by the kernel: only one process can have the
+//! agent's socket, and it has it before there is an agent, so that nobody who comes early is turned away.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Rank;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::hold::{CheckIn, FromDesk, GANTRY_TICKET, HoldTicket, ToDesk, build_desk_name};
+use gantry_wlm::host::{Host, Machine, spawn_orphan};
+use gantry_wlm::launcher::{Launcher, parse_rank_facts};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::geteuid;
+
+use crate::process::allow_tracer;
+use crate::process::diagnose::explain_exec;
+use crate::{failure, ranks};
+
+/// How long the agent may be silent. It answers when all ranks of the node have checked in.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// As shells and launchers say it: not found, and found but not to be executed.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTED: u8 = 126;
+
+/// Checks in, waits for the word, and becomes the program. `args` are `[--by LAUNCHER] [--] PROGRAM ARGS`. Returns only when that fails, with
+/// what is to be this process's exit code.
+pub(crate) fn run(args: &[OsString]) -> ExitCode {
+    let (by, command) = match args {
+        [option, launcher, rest @ ..] if option == "--by" => (launcher.to_str(), rest),
+        rest => (None, rest),
+    };
+    let command = command.strip_prefix(&[OsString::from("--")]).unwrap_or(command);
+    let by = by.and_then(|name| name.parse::<Launcher>().ok());
+    let (failure, code) = match check_in(by) {
+        Ok(desk) => become_program(command, desk),
+        Err(failure) => (failure, NOT_EXECUTED),
+    };
+    // The launcher passes this on to the user.
+    let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    drop(writeln!(io::stderr(), "gantry: {failure}{hint}"));
+    ExitCode::from(code)
+}
+
+/// The way to the agent, which has said that we may go on.
+fn check_in(by: Option<Launcher>) -> Result<UnixStream, Failure> {
+    let host = Machine;
+    let text = host.env(GANTRY_TICKET).ok_or_else(|| {
+        Failure::new(Kind::Invalid, format!("{GANTRY_TICKET} is not set"))
+            .with_hint("gantry-agent hold is started by a launcher that gantry has started; see that it passes on the environment")
+    })?;
+    let ticket = HoldTicket::from_text(&text.to_string_lossy());
+    let ticket = ticket.map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
+    let facts = parse_rank_facts(&host.environment(), by)
+        .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
+    let local = facts.local.ok_or_else(|| {
+        Failure::new(Kind::Unsupported, "the launcher does not say how many ranks this node has")
+    })?;
+    let mut desk =
+        reach_desk(&ticket).map_err(|error| failure::from_io("reach this node's agent", &error))?;
+    let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
+    say(&mut desk, &ToDesk::CheckIn(check_in))?;
+    loop {
+        match hear(&mut desk)? {
+            FromDesk::Prepare { agent } => {
+                // Where this is not asked for (no Yama) it is not needed either.
+                drop(allow_tracer(agent.get()));
+                say(&mut desk, &ToDesk::Ready)?;
+            }
+            FromDesk::Go => return Ok(desk),
+            FromDesk::Refused(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Connects to the node's agent; starts it when there is none.
+fn reach_desk(ticket: &HoldTicket) -> io::Result<UnixStream> {
+    let name = build_desk_name(ticket.agent.app, geteuid().as_raw());
+    let address = SocketAddr::from_abstract_name(name.as_bytes())?;
+    match UnixListener::bind_addr(&address) {
+        Ok(listener) => {
+            let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+            spawn_orphan(&agent, &["enter"], listener.into())?;
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+        Err(error) => return Err(error),
+    }
+    let desk = UnixStream::connect_addr(&address)?;
+    // Of who has made the socket: another rank of ours.
+    let owner = getsockopt(&desk, PeerCredentials)?.uid();
+    if owner != geteuid().as_raw() {
+        let why = format!("its socket belongs to user {owner}");
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    desk.set_read_timeout(Some(PATIENCE))?;
+    Ok(desk)
+}
+
+fn say(desk: &mut UnixStream, message: &ToDesk) -> Result<(), Failure> {
+    let failed = |error: String| Failure::new(Kind::Lost, format!("speak to this node's agent: {error}"));
+    let bytes = frame::encode(message).map_err(|error| failed(error.to_string()))?;
+    desk.write_all(&bytes).map_err(|error| failed(error.to_string()))
+}
+
+fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
+    let failed = |error: String| Failure::new(Kind::Lost, format!("hear this node's agent: {error}"));
+    let body = frame::read_frame(desk).map_err(|error| failed(error.to_string()))?;
+    let body = body.ok_or_else(|| failed("it has ended".to_owned()))?;
+    frame::decode(&body).map_err(|error| failed(error.to_string()))
+}
+
+/// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
+fn become_program(command: &[OsString], mut desk: UnixStream) -> (Failure, u8) {
+    let Some((program, args)) = command.split_first() else {
+        return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
+    };
+    #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and starts none")]
+    let error = Command::new(program).args(args).env_remove(GANTRY_TICKET).exec();
+    let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTED };
+    let failure = match error.raw_os_error() {
+        Some(errno) if program.as_bytes().contains(&b'/') => {
+            ranks::to_failure(&explain_exec(Path::new(program), None, errno))
+        }
+        _ => failure::from_io(format_args!("start {}", program.display()), &error)
+            .with_hint("give its path, or add its folder to PATH on the nodes"),
+    };
+    drop(say(&mut desk, &ToDesk::NotStarted(failure.clone())));
+    (failure, code)
+}

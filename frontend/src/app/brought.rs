@@ -1,0 +1,228 @@
+//! A launch by a launcher that brings the agents with the ranks: our agent stands in the programs' place in its command line.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, Pid};
+use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_shared::secret::Secret;
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
+use gantry_shared::wire::message::RankReport;
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Brought, Host, Wlm};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::App;
+use super::core::{Core, Parts};
+use super::launch::{build_ticket, open_input, remember_socket, serve_control};
+use super::state::{Happening, Identity, State};
+use super::stdio::OutputStream;
+use super::stdio::launcher::{self, LauncherStdio, Words};
+use crate::error::{Error, Result};
+use crate::frontend::{Frontend, show_args};
+use crate::guard::client::{Guard, GuardEvent, LauncherStart};
+use crate::helpers;
+use crate::overlay::Mustered;
+use crate::request::{LaunchRequest, OutputTo, merge_env};
+
+impl Frontend {
+    pub(super) async fn launch_brought(
+        &self,
+        wlm: &'static dyn Wlm,
+        app: AppId,
+        request: LaunchRequest,
+        plan: Brought,
+        deadline: Instant,
+    ) -> Result<App> {
+        let registry = self.open_registry()?;
+        let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let secret =
+            Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
+        let listener = self.listen(wlm, app, &secret).await?;
+        let agent =
+            build_ticket(wlm.name(), app, secret, listener.addresses(), self.config.stage_base.clone(), "");
+        let ticket = HoldTicket { agent, hold: request.hold, hold_at: None };
+        let env = build_env(&plan, &request.env, &ticket)?;
+        let cwd = find_cwd(request.cwd)?;
+        let args = show_args(&request.args);
+        let stdout = match &request.output {
+            OutputTo::Fds { stdout, .. } => Some(stdout.try_clone()),
+            OutputTo::Null | OutputTo::Stream => None,
+        };
+        let stdout = stdout.transpose().map_err(|e| Error::io("cannot connect a launcher", e))?;
+        let stdio = launcher::connect(app, &Machine.hostname(), open_input(request.stdin)?, request.output);
+        let stdio = stdio.map_err(|e| Error::io("cannot connect a launcher", e))?;
+        let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio;
+        let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
+        let command = show_args(&plan.argv);
+        let files = Scratch::write(choose_scratch(app), plan.files)?;
+        let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes };
+        guard.start_launcher(start).await?;
+        let mustered = tokio::select! {
+            mustered = listener.muster(deadline) => mustered.map_err(|e| with_words(e, &words)),
+            status = launcher_ended(&mut guard_events) => Err(ended(wlm, status, &command, &mut words).await),
+        };
+        let Mustered { overlay, events, nodes } = mustered?;
+        drop(files);
+        guard.ranks_there().await?;
+        let identity = Identity { app, wlm: wlm.name(), attached: false, owner: own_pid()?, command: args };
+        let state = State::new(identity, build_placement(&nodes)?).with_launcher();
+        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words) };
+        let core = Core::start(parts, events, guard_events);
+        // From here on dropping the app ends everything, whatever fails.
+        let owner = App::new(Arc::clone(&core));
+        remember_socket(&core, registry.as_ref()).await?;
+        pass_on(&core, output, wanted, stdout.zip(stderr))?;
+        for (_, ranks) in nodes {
+            core.happened(Happening::RanksThere(ranks));
+        }
+        serve_control(owner, registry).await
+    }
+}
+
+/// Where a launch may have files of its own: a place that nobody else has, as the app's id is random.
+pub(super) fn choose_scratch(app: AppId) -> PathBuf {
+    let base = Machine.env("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    base.join(format!("gantry-launch-{app}"))
+}
+
+/// Files that a launcher reads while it starts. Dropping it removes them.
+#[derive(Debug)]
+struct Scratch(Option<PathBuf>);
+
+impl Scratch {
+    fn write(folder: PathBuf, files: Vec<(PathBuf, Vec<u8>)>) -> Result<Self> {
+        if files.is_empty() {
+            return Ok(Self(None));
+        }
+        let failed = |e| Error::io(format!("cannot write to {}", folder.display()), e);
+        // Fails where there is something of that name already.
+        DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
+        let scratch = Self(Some(folder.clone()));
+        for (path, bytes) in files {
+            std::fs::write(path, bytes).map_err(failed)?;
+        }
+        Ok(scratch)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0
+            && let Err(error) = std::fs::remove_dir_all(folder)
+        {
+            tracing::warn!(folder = %folder.display(), %error, "a launch's files stay behind");
+        }
+    }
+}
+
+/// Where the launcher's output goes from here.
+fn pass_on(
+    core: &Core,
+    output: OutputStream,
+    wanted: bool,
+    to: Option<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)>,
+) -> Result<()> {
+    match to {
+        Some((stdout, stderr)) => {
+            let started = core.outputs.write_stream(output, stdout, stderr);
+            started.map_err(|e| Error::io("cannot start a thread for output", e))
+        }
+        None if wanted => {
+            core.keep_rank_output(output);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The launcher's environment: the user's, what the plan changes, and the ticket.
+fn build_env(
+    plan: &Brought,
+    changes: &[(OsString, OsString)],
+    ticket: &HoldTicket,
+) -> Result<Vec<(OsString, OsString)>> {
+    let text = ticket.to_text().map_err(|e| Error::Protocol(e.to_string()))?;
+    let mut env = merge_env(Machine.environment(), changes);
+    let is_changed =
+        |name: &OsStr| name == GANTRY_TICKET || plan.env.iter().any(|(changed, _)| changed == name);
+    env.retain(|(name, _)| !is_changed(name));
+    env.extend(plan.env.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?))));
+    env.push((GANTRY_TICKET.into(), text.as_str().into()));
+    Ok(env)
+}
+
+fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
+    let cwd = match asked {
+        Some(cwd) => std::path::absolute(cwd),
+        None => Machine.current_dir(),
+    };
+    cwd.map_err(|e| Error::io("cannot tell the current directory", e))
+}
+
+fn own_pid() -> Result<Pid> {
+    let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+    pid.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))
+}
+
+/// Nodes in the order of their first ranks, and ranks as the launcher has numbered them.
+fn build_placement(nodes: &[(String, Vec<RankReport>)]) -> Result<Placement> {
+    let mut hosts = std::collections::BTreeMap::new();
+    for (host, ranks) in nodes {
+        hosts.extend(ranks.iter().map(|report| (report.rank, host)));
+    }
+    let mut placement = PlacementBuilder::with_capacity(hosts.len());
+    for (host, _) in nodes {
+        placement.push_host(host).map_err(|e| Error::Protocol(e.to_string()))?;
+    }
+    for host in hosts.into_values() {
+        placement.push(host, None, "").map_err(|e| Error::Protocol(e.to_string()))?;
+    }
+    Ok(placement.build())
+}
+
+/// How the launcher ended; none: the guard did.
+async fn launcher_ended(events: &mut mpsc::UnboundedReceiver<GuardEvent>) -> Option<ExitStatus> {
+    loop {
+        match events.recv().await {
+            Some(GuardEvent::LauncherEnded(status)) => return Some(status),
+            Some(GuardEvent::AgentEnded { .. }) => {}
+            Some(GuardEvent::Gone) | None => return None,
+        }
+    }
+}
+
+/// A launcher that ended before its ranks were there.
+async fn ended(wlm: &dyn Wlm, status: Option<ExitStatus>, command: &[String], words: &mut Words) -> Error {
+    let Some(status) = status else {
+        return Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };
+    };
+    words.through().await;
+    let said = words.so_far();
+    let failure = wlm.explain(command, &status.to_string(), &said).unwrap_or_else(|| {
+        let command = command.join(" ");
+        let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+        let message =
+            format!("the launcher ended ({status}) before all ranks were there: {said} (command: {command})");
+        Failure::new(Kind::LauncherFailed, message)
+    });
+    Error::Node { hosts: Vec::new(), failure }
+}
+
+/// A launcher that waits for something usually says for what.
+fn with_words(error: Error, words: &Words) -> Error {
+    let said = words.so_far();
+    match error {
+        Error::TimedOut { .. } if !said.is_empty() => {
+            let failure = Failure::new(Kind::TimedOut, format!("{error}; the launcher says: {said}"));
+            Error::Node { hosts: Vec::new(), failure }
+        }
+        error => error,
+    }
+}

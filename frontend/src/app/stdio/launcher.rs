@@ -1,0 +1,198 @@
+//! What a launcher is connected to, and what it writes.
+//!
+//! A launcher reads its standard input and writes its standard output where the tool said, with nobody between, wherever that is a descriptor. What
+//! it writes on standard error passes by here: the end of it is kept, because that is where launchers say why they failed.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_shared::id::AppId;
+use gantry_shared::wire::message::Stream;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{mpsc, watch};
+
+use super::output::OutputStream;
+use crate::app::core::lock;
+use crate::event::{Data, Output};
+use crate::request::OutputTo;
+
+/// Most bytes in one piece.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// Pieces that wait to be taken. When there are more the launcher waits.
+const PIECES: usize = 8;
+
+/// How much of a launcher's standard error is kept.
+const WORDS_BYTES: usize = 4096;
+
+/// How long what a launcher that has ended has written is waited for: something of its own may hold its pipes open.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// What a launcher has said on standard error.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    tail: Arc<Mutex<Vec<u8>>>,
+    /// Pipes that are open still.
+    open: watch::Receiver<usize>,
+}
+
+impl Words {
+    /// The end of what it has said so far, without blanks around it.
+    pub(crate) fn so_far(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.tail)).trim().to_owned()
+    }
+
+    /// Waits until what a launcher that has ended wrote is through: a moment at most.
+    pub(crate) async fn through(&mut self) {
+        drop(tokio::time::timeout(LAST_WORDS, self.open.wait_for(|open| *open == 0)).await);
+    }
+}
+
+/// A launcher's three descriptors, and our ends of those that are pipes.
+#[derive(Debug)]
+pub(crate) struct LauncherStdio {
+    /// For the launcher.
+    pub(crate) theirs: [OwnedFd; 3],
+    /// To be read on by the guard once this process has let go and is gone.
+    pub(crate) pipes: Vec<OwnedFd>,
+    /// What comes through the pipes. To be read, or dropped.
+    pub(crate) output: OutputStream,
+    /// The descriptor to which the pipes' standard error is to be written, if that was asked for.
+    pub(crate) stderr: Option<OwnedFd>,
+    /// Whether the output is the tool's to take.
+    pub(crate) wanted: bool,
+    /// The end of its standard error.
+    pub(crate) words: Words,
+}
+
+/// Makes the pipes, and reads them from now on. `host` is the name of this machine.
+///
+/// # Errors
+/// No descriptors are left.
+pub(crate) fn connect(
+    app: AppId,
+    host: &str,
+    stdin: Option<File>,
+    output: OutputTo,
+) -> io::Result<LauncherStdio> {
+    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+    let stdin = stdin.map_or_else(null, |file| Ok(file.into()))?;
+    let (pieces, from) = mpsc::channel(PIECES);
+    let (open, watched) = watch::channel(0);
+    let open = Arc::new(open);
+    let tail = Arc::new(Mutex::new(Vec::new()));
+    let mut pipes = Vec::new();
+    let mut pipe = |stream: Stream| -> io::Result<OwnedFd> {
+        let (ours, theirs) = io::pipe()?;
+        pipes.push(OwnedFd::from(ours.try_clone()?));
+        let reader = Reader {
+            pipe: Receiver::from_owned_fd(ours.into())?,
+            stub: Output {
+                app,
+                rank: None,
+                daemon: None,
+                host: host.to_owned(),
+                stream,
+                data: Data(Vec::new()),
+            },
+            pieces: Some(pieces.clone()),
+            tail: matches!(stream, Stream::Stderr).then(|| Arc::clone(&tail)),
+        };
+        open.send_modify(|open| *open += 1);
+        let open = Arc::clone(&open);
+        tokio::spawn(async move {
+            reader.read().await;
+            open.send_modify(|open| *open -= 1);
+        });
+        Ok(theirs.into())
+    };
+    let (stdout, stderr, wanted) = match output {
+        OutputTo::Null => (null()?, None, false),
+        OutputTo::Fds { stdout, stderr } => (stdout, Some(stderr), false),
+        OutputTo::Stream => (pipe(Stream::Stdout)?, None, true),
+    };
+    let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
+    let words = Words { tail, open: watched };
+    Ok(LauncherStdio { theirs, pipes, output: OutputStream::of_launcher(from), stderr, wanted, words })
+}
+
+struct Reader {
+    pipe: Receiver,
+    stub: Output,
+    /// None when nobody wants them any more.
+    pieces: Option<mpsc::Sender<Output>>,
+    tail: Option<Arc<Mutex<Vec<u8>>>>,
+}
+
+impl Reader {
+    async fn read(mut self) {
+        let mut bytes = vec![0; PIECE_BYTES];
+        loop {
+            let read = match self.pipe.read(&mut bytes).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => &bytes[..read],
+            };
+            if let Some(tail) = &self.tail {
+                keep(&mut lock(tail), read);
+            }
+            if let Some(pieces) = &self.pieces {
+                let piece = Output { data: Data(read.to_vec()), ..self.stub.clone() };
+                if pieces.send(piece).await.is_err() {
+                    self.pieces = None;
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the last bytes.
+fn keep(tail: &mut Vec<u8>, read: &[u8]) {
+    tail.extend_from_slice(read);
+    let surplus = tail.len().saturating_sub(WORDS_BYTES);
+    tail.drain(..surplus);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_standard_error_is_kept_and_all_of_it_passed_on() {
+        let app = "abcdefgh".parse().unwrap();
+        let stdio = connect(app, "here", None, OutputTo::Stream).unwrap();
+        let [_, stdout, stderr] = stdio.theirs;
+        let (mut output, mut words) = (stdio.output, stdio.words);
+        File::from(stdout).write_all(b"out").unwrap();
+        let mut stderr = File::from(stderr);
+        stderr.write_all(&vec![b'x'; WORDS_BYTES]).unwrap();
+        stderr.write_all(b"why \n").unwrap();
+        drop(stderr);
+        let mut bytes = 0;
+        while let Some(piece) = output.next().await {
+            assert_eq!((piece.rank, piece.host.as_str()), (None, "here"));
+            bytes += piece.data.0.len();
+        }
+        assert_eq!(bytes, 3 + WORDS_BYTES + 5);
+        words.through().await;
+        assert!(words.so_far().ends_with("xwhy") && words.so_far().len() < WORDS_BYTES);
+    }
+
+    #[tokio::test]
+    async fn output_that_nobody_wants_is_read_all_the_same() {
+        let app = "abcdefgh".parse().unwrap();
+        let stdio = connect(app, "here", None, OutputTo::Null).unwrap();
+        drop(stdio.output);
+        let [_, _, stderr] = stdio.theirs;
+        let writing = tokio::task::spawn_blocking(move || {
+            // Much more than a pipe and all pieces hold.
+            File::from(stderr).write_all(&vec![b'x'; 100 * PIECE_BYTES])
+        });
+        writing.await.unwrap().unwrap();
+    }
+}

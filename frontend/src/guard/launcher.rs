@@ -1,0 +1,85 @@
+//! A launcher as the guard starts it, and the descriptors that come for it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use gantry_shared::error::{Failure, Kind};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+use super::protocol::{MAX_DESCRIPTORS, StartLauncher};
+use super::sys;
+
+/// Reads what there is, and the descriptors that come with it.
+///
+/// # Errors
+/// As `recvmsg(2)`.
+pub(super) fn receive(
+    socket: &UnixStream,
+    bytes: &mut [u8],
+    descriptors: &mut VecDeque<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = nix::cmsg_space!([RawFd; MAX_DESCRIPTORS]);
+    let mut slices = [IoSliceMut::new(bytes)];
+    let received =
+        recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    for message in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(raw) = message {
+            descriptors.extend(raw.into_iter().map(sys::own));
+        }
+    }
+    Ok(received.bytes)
+}
+
+/// Starts a launcher with the descriptors that came for it, and gives back those that are to be read on later.
+///
+/// # Errors
+/// It cannot be executed, or its descriptors have not come.
+pub(super) fn start(
+    order: &StartLauncher,
+    descriptors: &mut VecDeque<OwnedFd>,
+) -> Result<(Child, Vec<File>), Failure> {
+    let protocol = |why: &str| Failure::new(Kind::Protocol, format!("start a launcher: {why}"));
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (descriptors.pop_front(), descriptors.pop_front(), descriptors.pop_front())
+    else {
+        return Err(protocol("its descriptors have not come"));
+    };
+    let rest = descriptors.drain(..).map(File::from).collect();
+    let Some((program, args)) = order.argv.split_first() else { return Err(protocol("it has no name")) };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the guard is the one place that starts long-lived processes"
+    )]
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(order.env.iter().map(|(name, value)| (name, value)));
+    command.current_dir(&order.cwd).process_group(0);
+    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+    sys::die_with_us(&mut command);
+    let child = command.spawn().map_err(|error| explain(order, &error))?;
+    Ok((child, rest))
+}
+
+fn explain(order: &StartLauncher, error: &io::Error) -> Failure {
+    let program = order.argv.first().map(|program| program.display().to_string()).unwrap_or_default();
+    let (kind, hint) = match error.kind() {
+        io::ErrorKind::NotFound => (
+            Kind::NotFound,
+            "see that the launcher is installed and in PATH, and that the directory is there",
+        ),
+        io::ErrorKind::PermissionDenied => (Kind::NoAccess, "see that the launcher may be executed"),
+        _ => (Kind::LauncherFailed, "try the same command by hand"),
+    };
+    Failure::new(kind, format!("cannot start the launcher {program} in {}: {error}", order.cwd.display()))
+        .with_hint(hint)
+}
+
+/// Throws away what is in a pipe. False: nothing will come any more.
+pub(super) fn drain(pipe: &mut File) -> bool {
+    let mut bytes = [0; 64 * 1024];
+    !matches!(pipe.read(&mut bytes), Ok(0))
+}

@@ -1,0 +1,31 @@
+//! What a launcher does between fork and exec, and descriptors that come over a socket.
+#![expect(unsafe_code, reason = "system calls between fork and exec")]
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Takes charge of a descriptor that has just come over a socket.
+pub(super) fn own(raw: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us; nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(raw) }
+}
+
+/// Makes `command` die when this process does.
+pub(super) fn die_with_us(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: the closure makes async-signal-safe system calls only, as it must between fork and exec.
+    unsafe { command.pre_exec(move || follow(parent)) };
+}
+
+fn follow(parent: u32) -> io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes a signal's number and touches no memory of ours.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // It may have ended before that was said.
+    // SAFETY: getppid has no preconditions.
+    let now = unsafe { libc::getppid() };
+    if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+}

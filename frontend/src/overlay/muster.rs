@@ -1,0 +1,132 @@
+//! Agents that a launcher brings with its ranks: nobody knows before where they will be, or how many.
+//!
+//! Each says which ranks it has and how many there are in all. When all ranks are accounted for, so are all agents. Pure.
+
+use gantry_shared::error::Failure;
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::wire::hold::Brought;
+use gantry_shared::wire::message::RankReport;
+
+use crate::error::Error;
+
+/// Most ranks of an app.
+const MAX_RANKS: u32 = 1 << 24;
+
+/// What has come so far.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    size: Option<u32>,
+    present: RankSet,
+}
+
+/// Why an agent's word does not count.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It is refused, and others are waited for.
+    Agent(String),
+    /// The launch has failed.
+    Launch(Error),
+}
+
+impl Roll {
+    /// Whether all ranks are there.
+    pub(super) fn is_complete(&self) -> bool {
+        self.size.is_some_and(|size| u64::from(size) == self.present.len())
+    }
+
+    /// Takes the word of the agent of `host`: its ranks.
+    pub(super) fn take(
+        &mut self,
+        host: &str,
+        brought: Option<Brought>,
+    ) -> std::result::Result<Vec<RankReport>, Refusal> {
+        let Some(Brought { size, ranks }) = brought else {
+            return Err(Refusal::Agent("only agents with ranks are expected".to_owned()));
+        };
+        let ranks = ranks.map_err(|failure| Refusal::Launch(node_failed(host, failure)))?;
+        let protocol = |what: String| Refusal::Launch(Error::Protocol(format!("{host}: {what}")));
+        let all = *self.size.get_or_insert(size);
+        if size != all || size > MAX_RANKS {
+            return Err(protocol(format!("its launcher says {size} ranks where others say {all}")));
+        }
+        for report in &ranks {
+            if report.rank.0 >= size {
+                return Err(protocol(format!("rank {} of {size}", report.rank)));
+            }
+            if !self.present.insert(report.rank) {
+                return Err(protocol(format!(
+                    "rank {} is on another node, or twice on this one",
+                    report.rank
+                )));
+            }
+        }
+        if ranks.is_empty() {
+            return Err(Refusal::Agent("it has no ranks".to_owned()));
+        }
+        Ok(ranks)
+    }
+
+    /// What is missing, for people.
+    pub(super) fn find_missing(&self) -> Vec<String> {
+        match self.size {
+            None => Vec::new(),
+            Some(size) => vec![format!("ranks {}", RankSet::first_n(size).difference(&self.present))],
+        }
+    }
+}
+
+fn node_failed(host: &str, failure: Failure) -> Error {
+    Error::Node { hosts: vec![host.to_owned()], failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::error::Kind;
+    use gantry_shared::id::{Pid, Rank};
+
+    use super::*;
+
+    fn brought(size: u32, ranks: &[u32]) -> Option<Brought> {
+        let report = |rank: &u32| RankReport {
+            rank: Rank(*rank),
+            pid: Pid::new(9).unwrap(),
+            exe: "/bin/app".into(),
+            held: None,
+        };
+        Some(Brought { size, ranks: Ok(ranks.iter().map(report).collect()) })
+    }
+
+    #[test]
+    fn all_ranks_are_all_agents() {
+        let mut roll = Roll::default();
+        assert!(!roll.is_complete() && roll.find_missing().is_empty());
+        assert_eq!(roll.take("b", brought(4, &[2, 3])).unwrap().len(), 2);
+        assert_eq!(roll.find_missing(), ["ranks 0-1"]);
+        roll.take("a", brought(4, &[0, 1])).unwrap();
+        assert!(roll.is_complete());
+    }
+
+    #[test]
+    fn words_that_do_not_fit_end_the_launch() {
+        let check = |second: Option<Brought>, expected: &str| {
+            let mut roll = Roll::default();
+            roll.take("a", brought(4, &[0, 1])).unwrap();
+            match roll.take("b", second) {
+                Err(Refusal::Launch(error)) => assert!(error.to_string().contains(expected), "{error}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        check(brought(5, &[2]), "5 ranks where others say 4");
+        check(brought(4, &[1]), "rank 1 is on another node");
+        check(brought(4, &[4]), "rank 4 of 4");
+        let failure = Failure::new(Kind::NotFound, "no such program");
+        check(Some(Brought { size: 4, ranks: Err(failure) }), "no such program");
+    }
+
+    #[test]
+    fn agents_without_ranks_are_turned_away() {
+        let mut roll = Roll::default();
+        assert!(matches!(roll.take("a", None), Err(Refusal::Agent(_))));
+        assert!(matches!(roll.take("a", brought(4, &[])), Err(Refusal::Agent(_))));
+    }
+}

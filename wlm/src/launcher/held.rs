@@ -1,0 +1,150 @@
+//! The plan of a launch in which the launcher brings our agents: the agent stands in every program's place.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::{Dialect, Part, locate, replace_file, rewrite, rewrite_file};
+use crate::host::Host;
+use crate::{Brought, Error, Launch, Result};
+
+/// Links from a launcher's name to its file that are followed: `mpiexec` is one of several by way of two in Debian.
+const MAX_LINKS: usize = 16;
+
+/// What stands in front of each program in the arguments of a launcher of that dialect.
+pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
+    let by = dialect.launcher.to_string();
+    vec![agent.into(), "hold".into(), "--by".into(), by.into(), "--".into()]
+}
+
+/// The launcher of that name, as a path, and how it reads its arguments. Runs nothing.
+///
+/// # Errors
+/// It is not there, or is none that is known.
+pub(crate) fn find_launcher(name: &OsStr, host: &dyn Host) -> Result<(PathBuf, &'static Dialect)> {
+    let path = match name.to_str() {
+        Some(text) if !text.contains('/') => host.find_in_path(text),
+        _ => Some(PathBuf::from(name)).filter(|path| host.is_executable(path)),
+    };
+    let path = path.ok_or_else(|| Error::NotFound {
+        message: format!("launcher '{}' was not found", name.display()),
+        hint: Some("give its path, or add its folder to PATH".to_owned()),
+    })?;
+    let links = std::iter::successors(Some(path.clone()), |at| {
+        let target = host.read_link(at).ok()?;
+        Some(at.parent().unwrap_or(Path::new("/")).join(target))
+    });
+    let dialect = links.take(MAX_LINKS).find_map(|at| Dialect::of_program(at.as_os_str()));
+    let dialect = dialect.ok_or_else(|| {
+        Error::invalid_with(
+            format!("{} is no launcher whose arguments are understood", path.display()),
+            "name the file itself, such as mpiexec.hydra or orterun",
+        )
+    })?;
+    Ok((path, dialect))
+}
+
+/// A launch by the launcher that `launch` names.
+///
+/// # Errors
+/// There is no such launcher; its arguments are not understood; a file with programs cannot be read.
+pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
+    let (path, dialect) = find_launcher(name, host)?;
+    let environment = host.environment();
+    let mut args = launch.args.clone();
+    let parts = locate(dialect, &args, &environment)?;
+    let shim = build_shim(&launch.agent, dialect);
+    let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
+    let mut argv = vec![path.into_os_string()];
+    argv.extend(rewrite(dialect, &args, &parts, |_| Vec::new(), &shim));
+    Ok(Brought { argv, env: Vec::new(), files })
+}
+
+/// Names files of our own in the place of files that hold programs, and gives their paths and contents.
+pub(crate) fn move_files(
+    args: &mut [OsString],
+    parts: &[Part],
+    dialect: &'static Dialect,
+    shim: &[OsString],
+    launch: &Launch,
+    host: &dyn Host,
+) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let path = launch.scratch.join(format!("programs-{index}"));
+        let Some(old) = replace_file(args, part, path.as_os_str()) else { continue };
+        let old = PathBuf::from(old);
+        let text = host.read(&old).map_err(|source| Error::Read { path: old, source })?;
+        files.push((path, rewrite_file(dialect, &text, shim)?));
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn host() -> FakeHost {
+        FakeHost::default()
+            .with_env("PATH", "/opt/bin")
+            .with_file("/opt/bin/mpiexec.hydra", "")
+            .with_file("/opt/bin/orterun", "")
+            .with_file("/opt/bin/other", "")
+            .with_file("list", "-n 1 ./a x : -n 2 ./b\n")
+    }
+
+    fn launch(args: &[&str]) -> Launch {
+        Launch {
+            args: args.iter().map(OsString::from).collect(),
+            agent: "/g/agent".into(),
+            scratch: "/s".into(),
+            ..Launch::default()
+        }
+    }
+
+    fn check(name: &str, args: &[&str], expected: &[&str]) {
+        let planned = plan_launcher(OsStr::new(name), &launch(args), &host()).unwrap();
+        assert_eq!(planned.argv, expected.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(planned.files.is_empty());
+    }
+
+    #[test]
+    fn the_agent_stands_in_every_programs_place() {
+        let hydra = "/opt/bin/mpiexec.hydra";
+        let hold = ["/g/agent", "hold", "--by", "hydra", "--"];
+        check(
+            "mpiexec.hydra",
+            &["-n", "4", "./a", "-n"],
+            &[&[hydra, "-n", "4"][..], &hold, &["./a", "-n"]].concat(),
+        );
+        check(
+            hydra,
+            &["-n", "1", "./a", ":", "-n", "2", "./b"],
+            &[&[hydra, "-n", "1"][..], &hold, &["./a", ":", "-n", "2"], &hold, &["./b"]].concat(),
+        );
+    }
+
+    #[test]
+    fn a_file_with_programs_is_replaced_by_one_of_ours() {
+        let planned =
+            plan_launcher(OsStr::new("mpiexec.hydra"), &launch(&["-configfile", "list"]), &host()).unwrap();
+        assert_eq!(planned.argv[1..], ["-configfile", "/s/programs-0"]);
+        let (path, text) = &planned.files[0];
+        assert_eq!(path, Path::new("/s/programs-0"));
+        assert!(String::from_utf8_lossy(text).contains("/g/agent hold --by hydra -- ./a x"), "{text:?}");
+        let missing = plan_launcher(OsStr::new("mpiexec.hydra"), &launch(&["-configfile", "no"]), &host());
+        assert_eq!(missing.unwrap_err().to_string(), "cannot read no");
+    }
+
+    #[test]
+    fn launchers_that_are_not_there_or_not_known_are_named() {
+        let check = |name: &str, expected: &str| {
+            let error = plan_launcher(OsStr::new(name), &launch(&["-n", "1", "a"]), &host()).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+            assert!(error.hint().is_some());
+        };
+        check("mpiexec", "launcher 'mpiexec' was not found");
+        check("/opt/bin/none", "launcher '/opt/bin/none' was not found");
+        check("other", "/opt/bin/other is no launcher whose arguments are understood");
+    }
+}
