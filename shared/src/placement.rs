@@ -211,8 +211,17 @@ impl PlacementBuilder {
     pub fn push(&mut self, host: &str, pid: Option<Pid>, exe: &str) -> Result<Rank, PlacementError> {
         let rank = u32::try_from(self.ranks.len()).ok().filter(|&rank| rank < u32::MAX - 1);
         let rank = rank.map(Rank).ok_or(PlacementError::TooLarge)?;
-        let node = self.push_host(host)?;
-        let exe = self.exes.intern(exe).ok_or(PlacementError::TooLarge)?;
+        // Most ranks are like the one before: no need to look their strings up.
+        let (node_before, exe_before) =
+            self.ranks.last().map_or((None, None), |it| (Some(it.node), Some(it.exe)));
+        let node = match node_before.filter(|node| self.hosts.get(node.0) == Some(host)) {
+            Some(node) => node,
+            None => self.push_host(host)?,
+        };
+        let exe = match exe_before.filter(|before| self.exes.get(*before) == Some(exe)) {
+            Some(exe) => exe,
+            None => self.exes.intern(exe).ok_or(PlacementError::TooLarge)?,
+        };
         self.ranks.push(Process { node, pid, exe });
         Ok(rank)
     }
