@@ -3,6 +3,7 @@
 //! The result is kept under `target/test-programs`, named after the source's content and the flags, so that it is made once for all
 //! test processes and never stale. The sources stand in `tests/programs`; each says what it is for.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ pub fn get(name: &str) -> PathBuf {
 /// # Errors
 /// The compiler's words, as the reason of a skip: not every machine has a static C library.
 pub fn get_as(name: &str, link: Link) -> Result<PathBuf, String> {
-    compile(name, "cc", &[&FLAGS, link.flags()].concat())
+    get_with(name, name, link.flags())
 }
 
 /// As [`get`], of an MPI program: by the compiler of an MPI library, such as `mpicc.mpich`.
@@ -62,17 +63,32 @@ pub fn get_as(name: &str, link: Link) -> Result<PathBuf, String> {
 /// # Errors
 /// The compiler's words, as the reason of a skip: that library may not be here.
 pub fn get_mpi(name: &str, compiler: &str) -> Result<PathBuf, String> {
-    compile(name, compiler, &FLAGS)
+    compile::<&str>(name, name, compiler, &[])
 }
 
-fn compile(name: &str, compiler: &str, flags: &[&str]) -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(format!("{name}.c"));
+/// As [`get`], with flags of its own, under a name of its own.
+///
+/// # Errors
+/// The compiler's words, as the reason of a skip.
+pub fn get_with<F: AsRef<OsStr> + Hash>(name: &str, made_name: &str, flags: &[F]) -> Result<PathBuf, String> {
+    compile(name, made_name, "cc", flags)
+}
+
+fn compile<F: AsRef<OsStr> + Hash>(
+    name: &str,
+    made_name: &str,
+    compiler: &str,
+    flags: &[F],
+) -> Result<PathBuf, String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let source = sources.join(format!("{name}.c"));
     let text = fs::read(&source).map_err(|error| format!("{}: {error}", source.display()))?;
     let mut hasher = DefaultHasher::new();
-    (&text, compiler, flags).hash(&mut hasher);
+    (&text, compiler, FLAGS, flags).hash(&mut hasher);
+    included(&text).map(|file| fs::read(sources.join(file)).ok()).for_each(|text| text.hash(&mut hasher));
     let folder = folder().join(format!("{:016x}", hasher.finish()));
     // The file's own name is the program's, so that it looks right in lists of processes.
-    let made = folder.join(name);
+    let made = folder.join(made_name);
     if made.is_file() {
         return Ok(made);
     }
@@ -81,16 +97,23 @@ fn compile(name: &str, compiler: &str, flags: &[&str]) -> Result<PathBuf, String
         return Ok(made);
     }
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let fresh = folder.join(format!("{name}.new"));
+    let fresh = folder.join(format!("{made_name}.new"));
     let mut command = Command::new(compiler);
-    command.args(flags).arg("-o").arg(&fresh).arg(&source).stdin(Stdio::null());
+    command.args(FLAGS).arg("-o").arg(&fresh).arg(&source).args(flags).stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{compiler} cannot be started: {error}"))?;
     if !output.status.success() {
+        let flags: Vec<_> = flags.iter().map(|flag| flag.as_ref().to_string_lossy()).collect();
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{compiler} {} cannot make {name}: {said}", flags.join(" ")));
+        return Err(format!("{compiler} {} cannot make {made_name}: {said}", flags.join(" ")));
     }
     fs::rename(&fresh, &made).map_err(|error| format!("{}: {error}", made.display()))?;
     Ok(made)
+}
+
+/// Sources beside a source that it includes.
+fn included(text: &[u8]) -> impl Iterator<Item = String> {
+    let lines = text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned());
+    lines.filter_map(|line| Some(line.strip_prefix("#include \"")?.split('"').next()?.to_owned()))
 }
 
 /// A program for a machine that this one is not: an ELF file whose header names the other architecture.

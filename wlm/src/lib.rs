@@ -11,6 +11,7 @@
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
 //! | a folder each | the WLMs: detection, commands, what they print, and what acts; [`localhost`] is no workload manager: ranks on this machine |
+//! | [`mpir`] | launchers that say where their ranks are |
 
 pub mod detect;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod job;
 pub mod launch;
 pub mod launcher;
 pub mod localhost;
+pub mod mpir;
 pub mod slurm;
 #[cfg(test)]
 mod skip;

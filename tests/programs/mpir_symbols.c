@@ -1,0 +1,26 @@
+/*
+ * mpir_symbols: what a launcher has for debuggers (the MPIR interface), in a library of its own, as one
+ * MPI does it, or included in mpir_launcher. Running the breakpoint's body prints "body".
+ */
+#include <unistd.h>
+
+struct mpir_process {
+    char *host_name;
+    char *executable_name;
+    int pid;
+};
+
+int MPIR_being_debugged = 0;
+int MPIR_debug_state = 0;
+int MPIR_i_am_starter = 0;
+int MPIR_proctable_size = 0;
+struct mpir_process *MPIR_proctable = 0;
+char *MPIR_debug_abort_string = 0;
+char *totalview_jobid = "77";
+char *totalview_stepid = "3";
+
+__attribute__((noinline)) void MPIR_Breakpoint(void)
+{
+    if (write(1, "body\n", 5) != 5)
+        _exit(9);
+}

@@ -1,0 +1,118 @@
+//! The table of a launcher that runs, read without stopping it, and what both ways of getting a table share.
+
+use std::path::{Path, PathBuf};
+
+use gantry_shared::id::Pid;
+
+use super::Table;
+use super::error::MpirError;
+use super::image::{Mapped, parse_entry, parse_maps};
+use super::memory::{BLOCK_BYTES, Memory, ProcessMemory, Width};
+use super::proctable::{TableError, read_table};
+use super::symbols::{Elf, Symbol, Symbols, read_elf};
+use crate::host::Host;
+
+/// Longest text of a variable that is taken.
+const MOST_TEXT_BYTES: usize = 4 * BLOCK_BYTES;
+
+/// Reads the table of the launcher `pid`, which goes on meanwhile. Does not wait for a launcher that has not started its ranks yet.
+///
+/// # Errors
+/// There is no such process or it may not be looked into; it has no MPIR symbols; its table is empty, half filled or makes no sense.
+pub fn read_running(pid: Pid, host: &dyn Host) -> Result<Table, MpirError> {
+    let image = Image::read(pid, host)?;
+    let mut inspected = vec![image.path.clone()];
+    let mut symbols = image.symbols();
+    // An executable may have copies of a library's variables, but not all: its own function tells which of the two it is.
+    if !symbols.can_hold() {
+        image.add_libraries(host, &mut symbols, &mut inspected)?;
+    }
+    if !symbols.can_tell() {
+        return Err(MpirError::NotALauncher { pid, inspected });
+    }
+    Ok(table_of(&ProcessMemory::new(pid), image.elf.width, &symbols)?)
+}
+
+/// The program that a process runs.
+#[derive(Debug)]
+pub(super) struct Image {
+    pid: Pid,
+    /// Its path, for people.
+    pub(super) path: PathBuf,
+    pub(super) elf: Elf,
+    /// Where it starts once the loader has done its work.
+    pub(super) entry: u64,
+}
+
+impl Image {
+    pub(super) fn read(pid: Pid, host: &dyn Host) -> Result<Self, MpirError> {
+        let at = |step| move |source| MpirError::Look { pid, step, source };
+        let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+        let path = host.read_link(&exe).map_err(at("ask for its executable"))?;
+        let elf = read_elf(&exe).map_err(at("read its executable"))?;
+        let strange = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+        let elf = elf.ok_or_else(strange).map_err(at("understand its executable"))?;
+        let auxv = host.read(Path::new(&format!("/proc/{pid}/auxv"))).map_err(at("ask where it starts"))?;
+        let entry = parse_entry(&auxv, elf.width).ok_or_else(strange).map_err(at("ask where it starts"))?;
+        Ok(Self { pid, path, elf, entry })
+    }
+
+    /// Symbols of the executable itself, where they are in memory.
+    pub(super) fn symbols(&self) -> Symbols {
+        let mut symbols = Symbols::default();
+        symbols.add(&self.elf.symbols, self.entry.wrapping_sub(self.elf.entry));
+        symbols
+    }
+
+    /// Adds the symbols of the libraries that are loaded now, and to `inspected` their paths. A library that cannot be read has none.
+    pub(super) fn add_libraries(
+        &self,
+        host: &dyn Host,
+        symbols: &mut Symbols,
+        inspected: &mut Vec<PathBuf>,
+    ) -> Result<(), MpirError> {
+        let pid = self.pid;
+        let maps = host.read(Path::new(&format!("/proc/{pid}/maps")));
+        let maps = maps.map_err(|source| MpirError::Look { pid, step: "ask what is loaded", source })?;
+        for Mapped { path, start, offset } in parse_maps(&maps) {
+            if path == self.path {
+                continue;
+            }
+            // As the process sees it: it may have another root than we have.
+            let seen = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
+            let Ok(Some(library)) = read_elf(&seen) else { continue };
+            if let Some(bias) = library.bias(start, offset) {
+                symbols.add(&library.symbols, bias);
+            }
+            inspected.push(path);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the table to which `symbols` lead.
+pub(super) fn table_of(memory: &dyn Memory, width: Width, symbols: &Symbols) -> Result<Table, TableError> {
+    let (Some(table), Some(size)) = (symbols.get(Symbol::Proctable), symbols.get(Symbol::ProctableSize))
+    else {
+        return Err(TableError::Empty);
+    };
+    let unreadable =
+        |address| move |e: std::io::Error| TableError::Unreadable { address, reason: e.to_string() };
+    let count = memory.int(size).map_err(unreadable(size))?;
+    let address = memory.pointer(table, width).map_err(unreadable(table))?;
+    // Between making room and filling it, a launcher has one without the other.
+    let placement = read_table(memory, width, address, if address == 0 { 0 } else { count })?;
+    Ok(Table {
+        placement,
+        job: text_of(memory, width, symbols.get(Symbol::JobId)),
+        step: text_of(memory, width, symbols.get(Symbol::StepId)),
+        stops_before_main: symbols.get(Symbol::AcquiredPreMain).is_some(),
+    })
+}
+
+/// The text to which the pointer at `variable` leads; none when it is null, empty, or leads nowhere.
+pub(super) fn text_of(memory: &dyn Memory, width: Width, variable: Option<u64>) -> Option<String> {
+    let address = memory.pointer(variable?, width).ok().filter(|address| *address != 0)?;
+    let text = memory.string(address, MOST_TEXT_BYTES).ok().flatten()?;
+    (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
+}

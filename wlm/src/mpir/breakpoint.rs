@@ -1,0 +1,256 @@
+//! Breakpoints in a launcher, and the way back out of a function.
+//!
+//! A launcher forks helpers before it comes to its breakpoint. A breakpoint in its code would be in their copies of it, too, and kill the
+//! one that runs into it. So the processor's own breakpoint is used, which belongs to one thread and which no child has. Machines that run
+//! in others sometimes have it without effect: that is tried out once, before the launcher's first instruction. Where it does not work the
+//! code is changed, and children are stopped at birth to have theirs put right.
+
+use std::io;
+use std::time::Instant;
+
+use super::memory::{Memory, ProcessMemory, Width};
+use super::sys::{self, RegisterSet};
+use super::tracee::{Halt, Tracee, call};
+
+/// How breakpoints are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// By the processor.
+    Hardware,
+    /// By changing code.
+    Software,
+}
+
+#[cfg(target_arch = "x86_64")]
+const TRAP: [u8; 1] = [0xcc];
+#[cfg(target_arch = "aarch64")]
+const TRAP: [u8; 4] = 0xd420_0000_u32.to_le_bytes();
+
+/// A breakpoint in a stopped tracee.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Breakpoint {
+    address: u64,
+    /// What the code was before it was changed.
+    original: Option<[u8; TRAP.len()]>,
+}
+
+impl Breakpoint {
+    /// Sets one. There is one at a time.
+    pub(super) fn set(tracee: &mut Tracee, kind: Kind, address: u64) -> Result<Self, Halt> {
+        if kind == Kind::Hardware {
+            hardware::set(tracee.raw(), address).map_err(call("set a breakpoint"))?;
+            return Ok(Self { address, original: None });
+        }
+        let mut original = [0; TRAP.len()];
+        let memory = ProcessMemory::new(tracee.pid());
+        memory.read(address, &mut original).map_err(call("read its code"))?;
+        write(tracee.raw(), address, &TRAP).map_err(call("set a breakpoint"))?;
+        tracee.watch_forks(true)?;
+        Ok(Self { address, original: Some(original) })
+    }
+
+    /// Takes it away.
+    pub(super) fn clear(&self, tracee: &mut Tracee) -> Result<(), Halt> {
+        let step = call("take a breakpoint away");
+        match self.original {
+            None => hardware::clear(tracee.raw()).map_err(step),
+            Some(original) => {
+                write(tracee.raw(), self.address, &original).map_err(step)?;
+                tracee.watch_forks(false)
+            }
+        }
+    }
+
+    /// Whether the trap at which the tracee stands is this one. Its next instruction is then the one at the breakpoint.
+    pub(super) fn is_hit(&self, tracee: &Tracee) -> Result<bool, Halt> {
+        // After it has executed the changed code of x86, the program counter is behind that.
+        const BEHIND: u64 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
+        let mut cpu = Cpu::read(tracee)?;
+        match self.original {
+            None => Ok(cpu.counter() == self.address),
+            Some(_) if cpu.counter() == self.address.wrapping_add(BEHIND) => {
+                cpu.set_counter(self.address);
+                cpu.write(tracee)?;
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// From a hit: lets the tracee execute the instruction at the breakpoint and leaves the breakpoint where it is.
+    pub(super) fn step_over(self, tracee: &mut Tracee, kind: Kind, until: Instant) -> Result<Self, Halt> {
+        self.clear(tracee)?;
+        tracee.step(until)?;
+        Self::set(tracee, kind, self.address)
+    }
+
+    /// Puts the code of the tracee's new child right, which stands still and has a copy of its parent's.
+    pub(super) fn spare(&self, child: i32) -> io::Result<()> {
+        self.original.map_or(Ok(()), |original| write(child, self.address, &original))
+    }
+}
+
+/// Tries out whether the processor's breakpoints work here. The tracee stands before its first instruction, with all signals blocked;
+/// afterwards it has executed two instructions at most.
+pub(super) fn detect_kind(tracee: &mut Tracee, until: Instant) -> Result<Kind, Halt> {
+    let here = Cpu::read(tracee)?.counter();
+    if hardware::set(tracee.raw(), here).is_err() {
+        return Ok(Kind::Software);
+    }
+    // The first step may do no more than leave the system call that started the program.
+    let mut works = false;
+    for _ in 0..2 {
+        tracee.step(until)?;
+        works = hardware::was_hit(tracee.raw());
+        if works || Cpu::read(tracee)?.counter() != here {
+            break;
+        }
+    }
+    hardware::clear(tracee.raw()).map_err(call("take a breakpoint away"))?;
+    Ok(if works { Kind::Hardware } else { Kind::Software })
+}
+
+/// From the first instruction of a function: goes back to where it was called from, as if it had returned at once.
+pub(super) fn leave_function(tracee: &Tracee) -> Result<(), Halt> {
+    let mut cpu = Cpu::read(tracee)?;
+    cpu.return_from_function(&ProcessMemory::new(tracee.pid())).map_err(call("read its stack"))?;
+    cpu.write(tracee)
+}
+
+/// The registers that matter, by their place in the kernel's general registers.
+#[derive(Debug, Clone, Copy)]
+struct Cpu {
+    registers: RegisterSet,
+    width: Width,
+    counter: usize,
+    /// The stack pointer where the return address is on the stack, else the register that holds it.
+    way_back: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+const WIDE: (usize, usize, usize) = (27, 16, 19);
+#[cfg(target_arch = "x86_64")]
+const NARROW: (usize, usize, usize) = (17, 12, 15);
+#[cfg(target_arch = "aarch64")]
+const WIDE: (usize, usize, usize) = (34, 32, 30);
+#[cfg(target_arch = "aarch64")]
+const NARROW: (usize, usize, usize) = (18, 15, 14);
+
+impl Cpu {
+    fn read(tracee: &Tracee) -> Result<Self, Halt> {
+        let registers = sys::registers(tracee.raw()).map_err(call("read its registers"))?;
+        Self::of(registers).ok_or_else(|| call("understand its registers")(io::ErrorKind::Unsupported.into()))
+    }
+
+    fn of(registers: RegisterSet) -> Option<Self> {
+        let (width, (_, counter, way_back)) = match registers.length_bytes {
+            length if length == WIDE.0 * 8 => (Width::Wide, WIDE),
+            length if length == NARROW.0 * 4 => (Width::Narrow, NARROW),
+            _ => return None,
+        };
+        Some(Self { registers, width, counter, way_back })
+    }
+
+    fn get(&self, number: usize) -> u64 {
+        match self.width {
+            Width::Wide => self.registers.words[number],
+            Width::Narrow => {
+                let bytes = self.registers.words[number / 2].to_ne_bytes();
+                self.width.number(&bytes[number % 2 * 4..]).unwrap_or(0)
+            }
+        }
+    }
+
+    fn set(&mut self, number: usize, value: u64) {
+        match self.width {
+            Width::Wide => self.registers.words[number] = value,
+            Width::Narrow => {
+                let mut bytes = self.registers.words[number / 2].to_ne_bytes();
+                bytes[number % 2 * 4..][..4].copy_from_slice(&value.to_le_bytes()[..4]);
+                self.registers.words[number / 2] = u64::from_ne_bytes(bytes);
+            }
+        }
+    }
+
+    fn counter(&self) -> u64 {
+        self.get(self.counter)
+    }
+
+    fn set_counter(&mut self, address: u64) {
+        self.set(self.counter, address);
+    }
+
+    fn return_from_function(&mut self, memory: &dyn Memory) -> io::Result<()> {
+        let way_back = self.get(self.way_back);
+        if cfg!(target_arch = "x86_64") {
+            let caller = memory.pointer(way_back, self.width)?;
+            self.set(self.way_back, way_back.wrapping_add(self.width.bytes() as u64));
+            self.set_counter(caller);
+        } else {
+            self.set_counter(way_back);
+        }
+        Ok(())
+    }
+
+    fn write(&self, tracee: &Tracee) -> Result<(), Halt> {
+        sys::set_registers(tracee.raw(), &self.registers).map_err(call("set its registers"))
+    }
+}
+
+/// Writes bytes into a stopped tracee, into its code too.
+pub(super) fn write(pid: i32, address: u64, bytes: &[u8]) -> io::Result<()> {
+    const WORD: u64 = size_of::<u64>() as u64;
+    for (byte, at) in bytes.iter().zip(address..) {
+        let start = at - at % WORD;
+        let mut word = sys::read_word(pid, start)?.to_ne_bytes();
+        word[(at % WORD) as usize] = *byte;
+        sys::write_word(pid, start, u64::from_ne_bytes(word))?;
+    }
+    Ok(())
+}
+
+/// The first of the processor's breakpoints.
+#[cfg(target_arch = "x86_64")]
+mod hardware {
+    use std::io;
+
+    use super::sys;
+
+    const ADDRESS: usize = sys::debug_register(0);
+    const STATUS: usize = sys::debug_register(6);
+    const CONTROL: usize = sys::debug_register(7);
+    /// On, for this thread, when an instruction there is to be executed.
+    const ON: u64 = 1;
+
+    pub(super) fn set(pid: i32, address: u64) -> io::Result<()> {
+        sys::write_user(pid, ADDRESS, address)?;
+        sys::write_user(pid, STATUS, 0)?;
+        sys::write_user(pid, CONTROL, ON)
+    }
+
+    pub(super) fn clear(pid: i32) -> io::Result<()> {
+        sys::write_user(pid, CONTROL, 0)
+    }
+
+    pub(super) fn was_hit(pid: i32) -> bool {
+        sys::read_user(pid, STATUS).is_ok_and(|status| status & 1 != 0)
+    }
+}
+
+/// On other processors code is changed.
+#[cfg(not(target_arch = "x86_64"))]
+mod hardware {
+    use std::io;
+
+    pub(super) fn set(_pid: i32, _address: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn clear(_pid: i32) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn was_hit(_pid: i32) -> bool {
+        false
+    }
+}

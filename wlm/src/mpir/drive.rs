@@ -1,0 +1,235 @@
+//! A launcher from its start to its end, driven by threads of its own and reached by messages.
+//!
+//! The owner (the guard) is one loop over descriptors: a [`Driver`] has one that becomes readable when there is something to hear. The
+//! launcher dies with this process, and with the driver: by `PTRACE_O_EXITKILL` while it is traced, by `PR_SET_PDEATHSIG` afterwards.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use gantry_shared::id::Pid;
+use gantry_shared::status::ExitStatus;
+
+use super::Table;
+use super::error::MpirError;
+use super::launcher::{Launcher, Trouble, explain};
+use super::tracee::{Halt, Message, Order, Tracee, call};
+use super::words::Words;
+use crate::host::Machine;
+
+/// How long a killed launcher may take to be gone.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the last words of a launcher are waited for when others have its standard error, too.
+const WORDS_PATIENCE: Duration = Duration::from_millis(200);
+
+/// What is done with a launcher at its breakpoint, once its table is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtBreakpoint {
+    /// The function is left before it has done anything, and the launcher goes on, traced by nobody. Right where that function is what
+    /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile.
+    LeaveAtOnce,
+    /// The launcher's first thread stands there until [`Order::Release`].
+    Stay,
+}
+
+/// How a launcher is stopped at a place in its code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Breakpoints {
+    /// By the processor, where that works; else by changing code. Which it is, is tried out.
+    #[default]
+    Detect,
+    /// By changing the launcher's code in memory. Its children are stopped at birth to have theirs put right. A child of another thread
+    /// than the first is not; it dies when it comes to that place.
+    ChangeCode,
+}
+
+/// A launcher to be started.
+#[derive(Debug)]
+pub struct LauncherCommand {
+    /// Its command line; the first word is a path or is looked for in the `PATH` of `env`.
+    pub argv: Vec<OsString>,
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// Its standard input.
+    pub stdin: OwnedFd,
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Where its standard error goes, by way of the driver, which keeps the end of it.
+    pub stderr: OwnedFd,
+    /// What is done at its breakpoint.
+    pub at_breakpoint: AtBreakpoint,
+    /// How it is stopped there.
+    pub breakpoints: Breakpoints,
+    /// How long it may take to start its ranks. Then it is ended.
+    pub deadline: Duration,
+}
+
+/// What a driver tells, in the order in which it may come.
+#[derive(Debug)]
+pub enum Event {
+    /// The launcher runs. It leads a process group of its own.
+    Started(Pid),
+    /// Its ranks are where this says, and not let go.
+    Held(Table),
+    /// Its ranks are not held, and it was ended if it had not ended by itself.
+    Failed(MpirError),
+    /// The launcher has ended. Nothing comes after this, nor after `Failed` for a launcher that was never started.
+    Ended(ExitStatus),
+}
+
+/// A launcher that is driven. Dropping it ends the launcher.
+#[derive(Debug)]
+pub struct Driver {
+    orders: Sender<Message>,
+    events: Receiver<Event>,
+    /// One byte for each event that was not taken.
+    bell: PipeReader,
+}
+
+impl Driver {
+    /// Starts to drive a launcher. Returns at once; what becomes of it comes as events.
+    ///
+    /// # Errors
+    /// There is no room for a thread or a pipe.
+    pub fn start(command: LauncherCommand) -> io::Result<Self> {
+        let (orders, inbox) = mpsc::channel();
+        let (outbox, events) = mpsc::channel();
+        let (bell, rope) = io::pipe()?;
+        let news = orders.clone();
+        std::thread::Builder::new()
+            .name("launcher".to_owned())
+            .spawn(move || drive(command, news, inbox, &mut Outbox { outbox, rope }))?;
+        Ok(Self { orders, events, bell })
+    }
+
+    /// Gives an order. One that comes too late does nothing.
+    pub fn order(&self, order: Order) {
+        // A driver that has ended has nothing to be ordered.
+        self.orders.send(Message::Order(order)).ok();
+    }
+
+    /// The next event, if there is one. The driver's descriptor is readable while there is, and after the last.
+    pub fn take_event(&mut self) -> Option<Event> {
+        let event = self.events.try_recv().ok()?;
+        self.hear();
+        Some(event)
+    }
+
+    /// Waits for the next event until the deadline. None as well when there will be no more.
+    pub fn next_event(&mut self, deadline: Duration) -> Option<Event> {
+        let event = self.events.recv_timeout(deadline).ok()?;
+        self.hear();
+        Some(event)
+    }
+
+    /// Takes an event's byte, which is on its way when the event is there.
+    fn hear(&mut self) {
+        self.bell.read_exact(&mut [0]).ok();
+    }
+}
+
+impl AsFd for Driver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.order(Order::Kill);
+    }
+}
+
+/// Where events go, and the bell that is rung for each.
+struct Outbox {
+    outbox: Sender<Event>,
+    rope: PipeWriter,
+}
+
+impl Outbox {
+    fn tell(&mut self, event: Event) {
+        // An owner that is gone hears nothing; it has ordered the end.
+        if self.outbox.send(event).is_ok() {
+            self.rope.write_all(&[1]).ok();
+        }
+    }
+}
+
+/// The tracer's thread.
+fn drive(command: LauncherCommand, news: Sender<Message>, inbox: Receiver<Message>, outbox: &mut Outbox) {
+    let until = Instant::now() + command.deadline;
+    let argv = command.argv.clone();
+    let (then, breakpoints) = (command.at_breakpoint, command.breakpoints);
+    let started = prepare(command).map_err(call("make a pipe or thread")).and_then(|(command, words)| {
+        Tracee::start(command, news, inbox, until).map(|tracee| (tracee, words))
+    });
+    let (tracee, words) = match started {
+        Ok(started) => started,
+        Err(halt) => {
+            outbox.tell(Event::Failed(explain(halt.into(), &argv, &[], String::new)));
+            return;
+        }
+    };
+    outbox.tell(Event::Started(tracee.pid()));
+    let mut launcher = match Launcher::new(tracee, &Machine, breakpoints, until) {
+        Ok(launcher) => launcher,
+        Err((mut tracee, halt)) => {
+            let (trouble, status) = end(&mut tracee, halt.into());
+            outbox.tell(Event::Failed(explain(trouble, &argv, &[], String::new)));
+            outbox.tell(Event::Ended(status));
+            return;
+        }
+    };
+    let status = match launcher.hold(then) {
+        Ok(table) => {
+            outbox.tell(Event::Held(table));
+            launcher.serve_until_end()
+        }
+        Err(trouble) => {
+            let (trouble, status) = end(&mut launcher.tracee, trouble);
+            let words = || words.last(WORDS_PATIENCE);
+            outbox.tell(Event::Failed(explain(trouble, &argv, &launcher.inspected, words)));
+            status
+        }
+    };
+    outbox.tell(Event::Ended(status));
+}
+
+/// Ends a launcher whose ranks are not held, if it has not ended.
+fn end(tracee: &mut Tracee, trouble: Trouble) -> (Trouble, ExitStatus) {
+    if let Trouble::Halted(Halt::Ended(status)) = trouble {
+        return (trouble, status);
+    }
+    tracee.kill();
+    let status = tracee.wait_end(Instant::now() + END_PATIENCE);
+    // Of a launcher that somebody has killed in a stop one first hears that it is not there.
+    let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+    match trouble {
+        Trouble::Halted(Halt::Call { source, .. }) if gone(&source) => (Halt::Ended(status).into(), status),
+        Trouble::Failed(MpirError::Look { source, .. }) if gone(&source) => {
+            (Halt::Ended(status).into(), status)
+        }
+        other => (other, status),
+    }
+}
+
+fn prepare(command: LauncherCommand) -> io::Result<(Command, Words)> {
+    let LauncherCommand { argv, env, cwd, stdin, stdout, stderr, .. } = command;
+    let mut argv = VecDeque::from(argv);
+    let program = argv.pop_front().unwrap_or_default();
+    let (stderr, words) = Words::pass_on(stderr)?;
+    #[expect(clippy::disallowed_methods, reason = "launchers start here, for the guard")]
+    let mut command = Command::new(program);
+    command.args(argv).env_clear().envs(env).current_dir(cwd).process_group(0);
+    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+    Ok((command, words))
+}

@@ -1,0 +1,294 @@
+//! The way of a launcher from its first instruction to its breakpoint.
+//!
+//! What is started need not be the launcher: it may be a script, or a small program that sets something up and becomes the launcher. So
+//! every program that the process becomes is looked at. One that has the symbols in its executable is marked before its first instruction.
+//! Libraries are not there yet at that time, so it is run to where the loader hands over, and all that is loaded is looked at.
+//!
+//! A program without symbols that is no interpreter and forks is not going to become the launcher: it starts ranks. It is ended at that
+//! point, before its child has run, because an app that was to be held must not run.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use gantry_shared::status::ExitStatus;
+
+use super::attach::{Image, table_of, text_of};
+use super::breakpoint::{self, Breakpoint, Kind};
+use super::drive::{AtBreakpoint, Breakpoints};
+use super::error::MpirError;
+use super::memory::{Memory, ProcessMemory, Width};
+use super::symbols::{Symbol, Symbols};
+use super::sys;
+use super::tracee::{Errand, Halt, Stop, Tracee, call};
+use super::{Table, TableError};
+use crate::host::Host;
+
+/// Values of `MPIR_debug_state`.
+const SPAWNED: i32 = 1;
+const ABORTING: i32 = 2;
+
+/// Why a launcher's ranks are not held: with what it was doing, or for a reason of its own.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Halted(Halt),
+    Failed(MpirError),
+    NoSymbols,
+    Aborted(String),
+}
+
+impl From<Halt> for Trouble {
+    fn from(halt: Halt) -> Self {
+        Self::Halted(halt)
+    }
+}
+
+impl From<TableError> for Trouble {
+    fn from(error: TableError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<MpirError> for Trouble {
+    fn from(error: MpirError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A launcher on its way.
+#[derive(Debug)]
+pub(super) struct Launcher<'a> {
+    pub(super) tracee: Tracee,
+    host: &'a dyn Host,
+    kind: Kind,
+    breakpoint: Option<Breakpoint>,
+    /// Files that were looked at; empty once the symbols are found.
+    pub(super) inspected: Vec<PathBuf>,
+    until: Instant,
+}
+
+impl<'a> Launcher<'a> {
+    /// A tracee that stands before the first instruction of its first program, with all signals blocked.
+    pub(super) fn new(
+        mut tracee: Tracee,
+        host: &'a dyn Host,
+        breakpoints: Breakpoints,
+        until: Instant,
+    ) -> Result<Self, (Tracee, Halt)> {
+        let kind = match breakpoints {
+            Breakpoints::Detect => breakpoint::detect_kind(&mut tracee, until),
+            Breakpoints::ChangeCode => Ok(Kind::Software),
+        };
+        let unblocked = |kind| sys::unblock_signals(tracee.raw()).map(|()| kind);
+        match kind.and_then(|kind| unblocked(kind).map_err(call("unblock its signals"))) {
+            Ok(kind) => Ok(Self { tracee, host, kind, breakpoint: None, inspected: Vec::new(), until }),
+            Err(halt) => Err((tracee, halt)),
+        }
+    }
+
+    /// Runs it to its breakpoint and reads its table. Then it stands there, or goes on without its ranks, as `then` says.
+    pub(super) fn hold(&mut self, then: AtBreakpoint) -> Result<Table, Trouble> {
+        loop {
+            if let Some(table) = self.run_program()? {
+                if then == AtBreakpoint::LeaveAtOnce {
+                    breakpoint::leave_function(&self.tracee)?;
+                    self.release()?;
+                }
+                return Ok(table);
+            }
+        }
+    }
+
+    /// From the breakpoint: lets the launcher go on.
+    pub(super) fn release(&mut self) -> Result<(), Halt> {
+        if let Some(breakpoint) = self.breakpoint.take() {
+            breakpoint.clear(&mut self.tracee)?;
+        }
+        self.tracee.set_free()
+    }
+
+    /// Waits for its end, however long that takes, and obeys orders.
+    pub(super) fn serve_until_end(&mut self) -> ExitStatus {
+        loop {
+            match self.tracee.next_errand() {
+                Errand::Release => {
+                    if self.release().is_err() {
+                        // One that cannot be let go must not stand there for ever.
+                        self.tracee.kill();
+                    }
+                }
+                Errand::Ended(status) => return status,
+            }
+        }
+    }
+
+    /// From the first instruction of a program to its breakpoint. None: it has become another one.
+    fn run_program(&mut self) -> Result<Option<Table>, Trouble> {
+        self.tracee.watch_forks(false)?;
+        let image = Image::read(self.tracee.pid(), self.host)?;
+        self.inspected.push(image.path.clone());
+        let mut symbols = image.symbols();
+        if !symbols.can_hold() {
+            if !self.run_to_entry(image.entry)? {
+                return Ok(None);
+            }
+            image.add_libraries(self.host, &mut symbols, &mut self.inspected)?;
+        }
+        if symbols.can_hold() {
+            self.inspected.clear();
+            return self.run_to_breakpoint(&symbols, image.elf.width);
+        }
+        if !is_interpreter(&image.path) {
+            self.tracee.watch_forks(true)?;
+        }
+        self.run_to_exec()
+    }
+
+    /// False: it has become another program before.
+    fn run_to_entry(&mut self, entry: u64) -> Result<bool, Halt> {
+        let breakpoint = Breakpoint::set(&mut self.tracee, self.kind, entry)?;
+        self.breakpoint = Some(breakpoint);
+        let hit = self.run_to(breakpoint)?;
+        if hit {
+            breakpoint.clear(&mut self.tracee)?;
+        }
+        self.breakpoint = None;
+        Ok(hit)
+    }
+
+    /// Runs to the breakpoint that is set. False: it has become another program before, and the breakpoint is gone.
+    fn run_to(&mut self, breakpoint: Breakpoint) -> Result<bool, Halt> {
+        self.tracee.go_on(0)?;
+        loop {
+            match self.tracee.next_stop(self.until)? {
+                Stop::Exec => return Ok(false),
+                Stop::Trap if breakpoint.is_hit(&self.tracee)? => return Ok(true),
+                Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
+                Stop::Fork { child, borrows } => {
+                    let_child_go(child, (!borrows).then_some(breakpoint))?;
+                    self.tracee.go_on(0)?;
+                }
+            }
+        }
+    }
+
+    fn run_to_breakpoint(&mut self, symbols: &Symbols, width: Width) -> Result<Option<Table>, Trouble> {
+        let memory = ProcessMemory::new(self.tracee.pid());
+        let place = |symbol| symbols.get(symbol).ok_or(Trouble::NoSymbols);
+        let debugged = place(Symbol::BeingDebugged)?;
+        breakpoint::write(self.tracee.raw(), debugged, &1_i32.to_ne_bytes())
+            .map_err(call("set MPIR_being_debugged"))?;
+        let mut breakpoint = Breakpoint::set(&mut self.tracee, self.kind, place(Symbol::Breakpoint)?)?;
+        loop {
+            self.breakpoint = Some(breakpoint);
+            if !self.run_to(breakpoint)? {
+                self.breakpoint = None;
+                return Ok(None);
+            }
+            let state = symbols.get(Symbol::DebugState).map_or(Ok(SPAWNED), |state| memory.int(state));
+            match state.map_err(call("read MPIR_debug_state"))? {
+                SPAWNED => return Ok(Some(table_of(&memory, width, symbols)?)),
+                ABORTING => {
+                    let reason = text_of(&memory, width, symbols.get(Symbol::AbortString));
+                    return Err(Trouble::Aborted(reason.unwrap_or_else(|| "no reason given".to_owned())));
+                }
+                // It has something else to say, which is not for us.
+                _ => breakpoint = breakpoint.step_over(&mut self.tracee, self.kind, self.until)?,
+            }
+        }
+    }
+
+    /// Lets a program without symbols go on until it becomes another one.
+    fn run_to_exec(&mut self) -> Result<Option<Table>, Trouble> {
+        self.tracee.go_on(0)?;
+        loop {
+            match self.tracee.next_stop(self.until)? {
+                Stop::Exec => return Ok(None),
+                Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
+                Stop::Fork { child, .. } => {
+                    // Neither of the two goes on from here.
+                    self.tracee.kill();
+                    end_child(child);
+                    return Err(Trouble::NoSymbols);
+                }
+            }
+        }
+    }
+}
+
+/// A child that was stopped at its birth: its code is put right and it goes on, traced by nobody.
+fn let_child_go(child: i32, breakpoint: Option<Breakpoint>) -> Result<(), Halt> {
+    let step = "let a child go on";
+    // Its first stop comes by itself. It may be killed at any time, and then there is nothing to be done.
+    let Some(status) = sys::collect(child, true).map_err(call(step))? else { return Ok(()) };
+    if !libc::WIFSTOPPED(status) {
+        return Ok(());
+    }
+    let spared = breakpoint.map_or(Ok(()), |breakpoint| breakpoint.spare(child));
+    match spared.and_then(|()| sys::detach(child)) {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(call(step)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn end_child(child: i32) {
+    // It is ours to collect as its tracer, and after that its parent's.
+    sys::kill(child, libc::SIGKILL).ok();
+    while let Ok(Some(status)) = sys::collect(child, true) {
+        if !libc::WIFSTOPPED(status) {
+            return;
+        }
+    }
+}
+
+/// Whether this is a program that runs other people's scripts: those fork on their way to becoming the launcher.
+fn is_interpreter(path: &Path) -> bool {
+    const INTERPRETERS: [&str; 17] = [
+        "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox", "python",
+        "perl", "ruby", "tclsh", "lua", "php",
+    ];
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // python3.11, ksh93, perl5.36.0
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || matches!(letter, '.' | '-'));
+    INTERPRETERS.contains(&name)
+}
+
+/// The errors of a way that did not lead to the breakpoint. `words` are asked for when they are needed.
+pub(super) fn explain(
+    trouble: Trouble,
+    argv: &[OsString],
+    inspected: &[PathBuf],
+    words: impl Fn() -> String,
+) -> MpirError {
+    let argv = argv.to_vec();
+    match trouble {
+        Trouble::Failed(error) => error,
+        Trouble::NoSymbols => MpirError::NoSymbols { argv, inspected: inspected.to_vec() },
+        Trouble::Aborted(reason) => MpirError::Aborted { argv, reason, words: words() },
+        Trouble::Halted(Halt::NotStarted(source)) => {
+            MpirError::NotStarted { program: argv.into_iter().next().unwrap_or_default(), source }
+        }
+        Trouble::Halted(Halt::Ended(status)) => {
+            MpirError::Ended { argv, status, words: words(), inspected: inspected.to_vec() }
+        }
+        Trouble::Halted(Halt::Deadline) => MpirError::TimedOut { argv, words: words() },
+        Trouble::Halted(Halt::Ordered) => MpirError::GivenUp { argv },
+        Trouble::Halted(Halt::Call { step, source }) => MpirError::Trace { argv, step, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_known_with_their_versions() {
+        let check = |path: &str, expected| assert_eq!(is_interpreter(Path::new(path)), expected, "{path}");
+        for path in ["/bin/sh", "/usr/bin/python3.11", "/usr/bin/perl5.36.0", "/usr/bin/ksh93", "/bin/bash"] {
+            check(path, true);
+        }
+        for path in ["/usr/bin/env", "/usr/bin/mpiexec.hydra", "/usr/bin/launch.sh2x", "/"] {
+            check(path, false);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! A launcher as a tracee: started, and from stop to stop.
+//!
+//! Two threads share the work. The *watcher* starts the launcher, so it is the parent whose end is the launcher's, and waits for news. The
+//! *tracer* does everything else: ptrace obeys one thread only. Orders from outside and news from the watcher reach the tracer in one
+//! inbox, so it can wait for both with one deadline.
+//!
+//! Only the launcher's first thread is traced. A launcher stopped as a whole cannot answer its daemons, and a workload manager takes that
+//! for a broken node.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Instant;
+
+use gantry_shared::id::Pid;
+use gantry_shared::signal::Signal;
+use gantry_shared::status::ExitStatus;
+
+use super::sys;
+
+/// What comes to the tracer.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// The launcher has stopped or ended; to be collected.
+    News,
+    /// The launcher cannot be executed.
+    NotStarted(io::Error),
+    /// From outside.
+    Order(Order),
+}
+
+/// What the owner of a launcher may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Let a launcher that stands at its breakpoint go on. Means nothing at any other time.
+    Release,
+    /// Send the launcher a signal.
+    Signal(Signal),
+    /// End the launcher by SIGKILL. Its helpers are left alone: some launchers have one that ends the ranks when the launcher is gone.
+    Kill,
+    /// SIGKILL to the launcher's process group: for helpers that do not go.
+    KillGroup,
+}
+
+/// Why a launcher does not get to where it was to be run.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// It cannot be executed.
+    NotStarted(io::Error),
+    /// It has ended, and its pid is free for others.
+    Ended(ExitStatus),
+    /// Time is up.
+    Deadline,
+    /// It is to be ended by order.
+    Ordered,
+    /// A call failed.
+    Call { step: &'static str, source: io::Error },
+}
+
+/// A stop that the tracer has to decide about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It has become another program.
+    Exec,
+    /// It has come to a breakpoint or made a step.
+    Trap,
+    /// It has a new child, which stands still and is traced, too.
+    Fork {
+        /// The child.
+        child: i32,
+        /// It uses its parent's memory until it becomes another program.
+        borrows: bool,
+    },
+}
+
+/// What there is to do for a launcher whose ranks are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// It is to go on.
+    Release,
+    /// It has ended.
+    Ended(ExitStatus),
+}
+
+/// What a wait status says of a tracee.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    Ended(ExitStatus),
+    Exec,
+    Fork { borrows: bool },
+    Signal(i32),
+    GroupStop,
+    Other,
+}
+
+/// A launcher that this thread traces.
+#[derive(Debug)]
+pub(super) struct Tracee {
+    pid: Pid,
+    inbox: Receiver<Message>,
+    collected: Sender<()>,
+    options: i32,
+    /// It goes on without us.
+    free: bool,
+}
+
+/// What a tracee always has: it dies with its tracer, and stops when it becomes another program.
+const OPTIONS: i32 = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACEEXEC;
+
+impl Tracee {
+    /// Starts `command`, which nobody else may start, and waits until it stands in its first program, before the first instruction and with
+    /// all signals blocked. News come to `inbox` by `news`.
+    pub(super) fn start(
+        mut command: Command,
+        news: Sender<Message>,
+        inbox: Receiver<Message>,
+        until: Instant,
+    ) -> Result<Self, Halt> {
+        let step = call("make a pipe");
+        let (mut heard, say) = io::pipe().map_err(&step)?;
+        let (gate, mut opener) = io::pipe().map_err(&step)?;
+        sys::wait_at_gate(&mut command, say.as_fd(), gate.as_fd());
+        let (collected, acknowledged) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("launcher-watch".to_owned())
+            .spawn(move || {
+                let started = command.spawn();
+                drop((command, say, gate));
+                watch(started, &news, &acknowledged);
+            })
+            .map_err(call("start a thread"))?;
+        let mut number = [0; 4];
+        let pid = match heard.read_exact(&mut number) {
+            Ok(()) => i32::try_from(u32::from_ne_bytes(number)).ok().and_then(Pid::new),
+            Err(_) => None,
+        };
+        let Some(pid) = pid else { return Err(never_born(&inbox)) };
+        let mut tracee = Self { pid, inbox, collected, options: OPTIONS, free: false };
+        if let Err(source) = sys::seize(pid.get(), OPTIONS) {
+            // It waits at its gate and ends there.
+            tracee.kill();
+            tracee.wait_end(until);
+            return Err(Halt::Call { step: "trace it", source });
+        }
+        opener.write_all(&[1]).map_err(call("let it start"))?;
+        match tracee.next_stop(until)? {
+            Stop::Exec => Ok(tracee),
+            _ => Err(call("start it")(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Number for the calls of this folder.
+    pub(super) fn raw(&self) -> i32 {
+        self.pid.get()
+    }
+
+    /// Whether its children are traced from their start.
+    pub(super) fn watch_forks(&mut self, watch: bool) -> Result<(), Halt> {
+        let forks = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
+        let options = if watch { OPTIONS | forks } else { OPTIONS };
+        if options != self.options {
+            sys::set_options(self.raw(), options).map_err(call("set what to trace"))?;
+            self.options = options;
+        }
+        Ok(())
+    }
+
+    /// Lets it go on with `signal` or 0.
+    pub(super) fn go_on(&self, signal: i32) -> Result<(), Halt> {
+        unless_gone(sys::go_on(self.raw(), signal)).map_err(call("let it go on"))
+    }
+
+    /// Lets it execute one instruction. Signals that arrive meanwhile are sent again afterwards.
+    pub(super) fn step(&mut self, until: Instant) -> Result<(), Halt> {
+        let mut late = Vec::new();
+        unless_gone(sys::step(self.raw())).map_err(call("make a step"))?;
+        loop {
+            match self.next_event(until)? {
+                Event::Signal(libc::SIGTRAP) if self.made_by_kernel() => break,
+                Event::Signal(signal) => late.push(signal),
+                Event::Ended(status) => return Err(Halt::Ended(status)),
+                _ => {}
+            }
+            unless_gone(sys::step(self.raw())).map_err(call("make a step"))?;
+        }
+        for signal in late {
+            // It may have been killed meanwhile.
+            sys::kill(self.raw(), signal).ok();
+        }
+        Ok(())
+    }
+
+    /// Waits for a stop that needs a decision. All others are dealt with: signals are passed on, and a launcher that was stopped by a user
+    /// stays stopped until that user lets it go on.
+    pub(super) fn next_stop(&mut self, until: Instant) -> Result<Stop, Halt> {
+        loop {
+            match self.next_event(until)? {
+                Event::Ended(status) => return Err(Halt::Ended(status)),
+                Event::Exec => return Ok(Stop::Exec),
+                Event::Fork { borrows } => {
+                    let child = sys::event_message(self.raw()).map_err(call("ask for its child"))?;
+                    return Ok(Stop::Fork { child: i32::try_from(child).unwrap_or(0), borrows });
+                }
+                Event::Signal(libc::SIGTRAP) if self.made_by_kernel() => return Ok(Stop::Trap),
+                Event::Signal(signal) => self.go_on(signal)?,
+                Event::GroupStop => {
+                    unless_gone(sys::listen(self.raw())).map_err(call("leave it stopped"))?;
+                }
+                Event::Other => self.go_on(0)?,
+            }
+        }
+    }
+
+    fn next_event(&mut self, until: Instant) -> Result<Event, Halt> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.inbox.recv_timeout(left) {
+                Ok(Message::News) => {
+                    if let Some(status) = self.collect().map_err(call("wait for it"))? {
+                        return Ok(classify(status));
+                    }
+                }
+                Ok(Message::NotStarted(error)) => return Err(Halt::NotStarted(error)),
+                Ok(Message::Order(Order::Release)) => {}
+                Ok(Message::Order(order @ Order::Signal(_))) => self.obey(order),
+                Ok(Message::Order(order @ (Order::Kill | Order::KillGroup))) => {
+                    self.obey(order);
+                    return Err(Halt::Ordered);
+                }
+                Err(RecvTimeoutError::Timeout) => return Err(Halt::Deadline),
+                Err(RecvTimeoutError::Disconnected) => return Err(Halt::Ordered),
+            }
+        }
+    }
+
+    /// Collects the news that the watcher has seen, and lets it look for more.
+    fn collect(&self) -> io::Result<Option<i32>> {
+        let status = sys::collect(self.raw(), false);
+        // A watcher that is gone has nothing more to tell.
+        self.collected.send(()).ok();
+        status
+    }
+
+    /// From a stop: ends tracing, and it goes on.
+    pub(super) fn set_free(&mut self) -> Result<(), Halt> {
+        unless_gone(sys::detach(self.raw())).map_err(call("stop tracing it"))?;
+        self.free = true;
+        Ok(())
+    }
+
+    /// Waits, however long that takes, for its end or for the order to release it, and obeys all other orders.
+    pub(super) fn next_errand(&mut self) -> Errand {
+        loop {
+            // The watcher holds the other end for as long as there is something to wait for.
+            let Ok(message) = self.inbox.recv() else { return Errand::Ended(ExitStatus::Unknown) };
+            match message {
+                Message::News => match self.collect().map(|status| status.map(classify)) {
+                    Ok(Some(Event::Ended(status))) => return Errand::Ended(status),
+                    Ok(_) => {}
+                    Err(_) => return Errand::Ended(ExitStatus::Unknown),
+                },
+                Message::Order(Order::Release) if !self.free => return Errand::Release,
+                Message::Order(order) => self.obey(order),
+                Message::NotStarted(_) => {}
+            }
+        }
+    }
+
+    /// Waits for the end of one that was killed, until then at most.
+    pub(super) fn wait_end(&mut self, until: Instant) -> ExitStatus {
+        loop {
+            match self.next_event(until) {
+                Ok(Event::Ended(status)) | Err(Halt::Ended(status)) => return status,
+                Err(Halt::Deadline | Halt::NotStarted(_) | Halt::Call { .. }) => return ExitStatus::Unknown,
+                Ok(_) | Err(Halt::Ordered) => {}
+            }
+        }
+    }
+
+    fn obey(&self, order: Order) {
+        // Until its end is collected, which we alone do, the pid is its own. A send fails only for one that has ended.
+        match order {
+            Order::Signal(signal) => drop(sys::kill(self.raw(), signal.number())),
+            Order::Kill => self.kill(),
+            Order::KillGroup => drop(sys::kill_group(self.raw(), libc::SIGKILL)),
+            Order::Release => {}
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        drop(sys::kill(self.raw(), libc::SIGKILL));
+    }
+
+    /// Whether the SIGTRAP at which it stands comes from a breakpoint or step and not from somebody's `kill`.
+    fn made_by_kernel(&self) -> bool {
+        sys::signal_code(self.raw()).is_ok_and(|code| code > 0)
+    }
+}
+
+/// The watcher: tells of news until there can be none.
+fn watch(started: io::Result<std::process::Child>, news: &Sender<Message>, acknowledged: &Receiver<()>) {
+    let child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            // A tracer that is gone does not want to know.
+            news.send(Message::NotStarted(error)).ok();
+            return;
+        }
+    };
+    let Ok(pid) = i32::try_from(child.id()) else { return };
+    while sys::wait_for_news(pid).is_ok() && news.send(Message::News).is_ok() && acknowledged.recv().is_ok() {
+    }
+}
+
+/// Why there is no process: the watcher says so.
+fn never_born(inbox: &Receiver<Message>) -> Halt {
+    loop {
+        match inbox.recv() {
+            Ok(Message::NotStarted(error)) => return Halt::NotStarted(error),
+            Ok(Message::Order(_)) => {}
+            Ok(Message::News) | Err(_) => return Halt::NotStarted(io::ErrorKind::Interrupted.into()),
+        }
+    }
+}
+
+fn classify(status: i32) -> Event {
+    if !libc::WIFSTOPPED(status) {
+        return Event::Ended(ExitStatus::from_wait_status(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 => Event::Signal(signal),
+        libc::PTRACE_EVENT_EXEC => Event::Exec,
+        libc::PTRACE_EVENT_FORK => Event::Fork { borrows: false },
+        libc::PTRACE_EVENT_VFORK => Event::Fork { borrows: true },
+        libc::PTRACE_EVENT_STOP => match signal {
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Event::GroupStop,
+            _ => Event::Other,
+        },
+        _ => Event::Other,
+    }
+}
+
+/// A tracee that was killed cannot be ordered about; its end is the next news.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other,
+    }
+}
+
+/// Adds what was to be done to an error.
+pub(super) fn call(step: &'static str) -> impl Fn(io::Error) -> Halt {
+    move |source| Halt::Call { step, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: i32, expected: &Event) {
+        assert_eq!(&classify(status), expected, "{status:#x}");
+    }
+
+    #[test]
+    fn stops_are_told_apart() {
+        let stop = |signal: i32, event: i32| 0x7f | (signal << 8) | (event << 16);
+        check(0x0300, &Event::Ended(ExitStatus::Code(3)));
+        check(9, &Event::Ended(ExitStatus::Signal(Signal::KILL)));
+        check(stop(libc::SIGTRAP, libc::PTRACE_EVENT_EXEC), &Event::Exec);
+        check(stop(libc::SIGTRAP, libc::PTRACE_EVENT_FORK), &Event::Fork { borrows: false });
+        check(stop(libc::SIGTRAP, libc::PTRACE_EVENT_VFORK), &Event::Fork { borrows: true });
+        check(stop(libc::SIGTRAP, 0), &Event::Signal(libc::SIGTRAP));
+        check(stop(libc::SIGSTOP, 0), &Event::Signal(libc::SIGSTOP));
+        check(stop(libc::SIGTSTP, libc::PTRACE_EVENT_STOP), &Event::GroupStop);
+        check(stop(libc::SIGTRAP, libc::PTRACE_EVENT_STOP), &Event::Other);
+    }
+}
