@@ -3,7 +3,7 @@
 //! The JSON of an event is one object with the key `event`; see each variant for the others. It is what `gantry --json` prints a line each.
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, DaemonId, Pid, Rank};
+use gantry_shared::id::{AppId, DaemonId, Pid, Rank, SessionId};
 use gantry_shared::status::{ExitStatus, RankState};
 use gantry_shared::wire::message::Stream;
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,10 @@ pub enum Event {
         #[serde(flatten)]
         status: Ending,
     },
+    /// Files are on their way to nodes that lack them: told at the beginning, at the end, and no more than ten times a second between.
+    Staging(Staging),
+    /// Files were sent, and every node has them. Where no node lacks anything, nothing is told.
+    Staged(StagingEnd),
     /// A rank or a tool daemon wrote something.
     Output(Output),
     /// A rank ended.
@@ -121,6 +125,40 @@ impl Event {
             hint: failure.hint().map(str::to_owned),
         }
     }
+}
+
+/// How far files are on their way to the nodes of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staging {
+    /// The app.
+    pub app: AppId,
+    /// The session.
+    pub session: SessionId,
+    /// How many bytes are on their way or there.
+    pub bytes: u64,
+    /// How many there are.
+    pub total_bytes: u64,
+    /// How many files they are.
+    pub files: u64,
+    /// How many nodes lack some of them.
+    pub nodes: u64,
+}
+
+/// What was sent to the nodes of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagingEnd {
+    /// The app.
+    pub app: AppId,
+    /// The session.
+    pub session: SessionId,
+    /// Bytes that left this machine on each of its links, compressed if they were.
+    pub bytes_sent: u64,
+    /// How many files were sent.
+    pub files_sent: u64,
+    /// How many more were asked for, which every node had already.
+    pub files_linked: u64,
+    /// How many nodes lacked some.
+    pub nodes: u64,
 }
 
 /// A rank, where it is and what it does.

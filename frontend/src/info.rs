@@ -3,7 +3,7 @@
 use gantry_shared::id::{AppId, DaemonId, Pid};
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Ending, Exit, RankInfo};
+use crate::event::{Ending, Exit, RankInfo, Staging};
 
 /// An app at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct AppInfo {
     pub ranks: Vec<RankInfo>,
     /// Every tool daemon that was started.
     pub daemons: Vec<DaemonInfo>,
+    /// What is being sent to its nodes now.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub staging: Vec<Staging>,
     /// Its end, when it has ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit: Option<Exit>,

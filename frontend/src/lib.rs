@@ -38,6 +38,6 @@ pub use daemon::Daemon;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use frontend::{Config, Frontend};
-pub use manifest::Manifest;
+pub use manifest::{Manifest, Staged};
 pub use request::{DaemonRequest, Input, LaunchRequest, OutputTo};
 pub use session::Session;

@@ -1,20 +1,16 @@
 //! Manifests: what is to be made available in a session.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::wire::message::{
-    Answer, Content, DaemonOutput, Entry, Mark, Order, Place, Program, StartDaemon,
-};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::{DaemonOutput, Place, Program, StartDaemon};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use walkdir::WalkDir;
 
 use crate::app::core::lock;
@@ -22,47 +18,82 @@ use crate::daemon::Daemon;
 use crate::error::{Error, Result};
 use crate::request::{DaemonRequest, merge_env};
 use crate::session;
-
-/// Most bytes of names in one order; an order must fit into a frame with room to spare.
-const ORDER_BYTES: usize = 256 * 1024;
+use crate::staging::find::{absolute, file_name, find_program, readable_file};
+use crate::staging::gather::{Wanted, cannot_read, gather};
+use crate::staging::ledger::Target;
+use crate::staging::needs::SystemResolver;
+use crate::staging::plan::{self, Plan, build_plan, clash};
+use crate::staging::send::{in_time, send};
 
 /// What is to be made available in a session. It is filled, and then consumed by [`Manifest::send`] or [`Manifest::exec_daemon`]: what
 /// was sent cannot be changed any more.
 ///
-/// Two things of one name are refused here, unless they are the same thing.
+/// Programs and libraries bring what they need to run: the libraries that the loader would find for them here, and the interpreters of
+/// scripts. A node that has a file with the same content at the same path has it linked; what a node lacks is sent. The C library is only used from
+/// here on nodes whose own is too old.
+///
+/// Two things of one name are refused, unless they have the same content. Libraries are an exception: one whose name the session has for another one
+/// already goes to a folder of its own, which the daemons of this manifest search first.
 #[derive(Debug)]
 pub struct Manifest {
     session: Arc<session::Inner>,
-    wanted: Vec<Wanted>,
+    wanted: BTreeMap<Target, Wanted>,
+    with_needs: bool,
+    allow_missing: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    place: Place,
-    name: OsString,
-    source: PathBuf,
+/// What was done to make a manifest available.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Staged {
+    /// How many files the manifest came to, with all that they need but the C library.
+    pub files: usize,
+    /// How many of them some node lacked, so that they were sent.
+    pub files_sent: usize,
+    /// Bytes that left this machine on each of its links; every file went once.
+    pub bytes_sent: u64,
+    /// The nodes that lacked something.
+    pub nodes_sent: NodeSet,
 }
 
 impl Manifest {
     pub(crate) fn new(session: Arc<session::Inner>) -> Self {
-        Self { session, wanted: Vec::new() }
+        Self { session, wanted: BTreeMap::new(), with_needs: true, allow_missing: false }
     }
 
-    /// Adds an executable, to the session's `bin`: a path, or a name that is looked up in PATH on this machine.
+    /// From here on, what is added comes without what it needs: nodes have that, or it was added.
+    pub fn without_dependencies(&mut self) -> &mut Self {
+        self.with_needs = false;
+        self
+    }
+
+    /// Goes on when libraries that something needs are not here: nodes have them, or nothing will use them. Otherwise that is an error.
+    pub fn allow_missing(&mut self) -> &mut Self {
+        self.allow_missing = true;
+        self
+    }
+
+    /// Adds an executable, to the session's `bin`: a path, or a name that is looked up in PATH on this machine. It brings what it needs.
     ///
     /// # Errors
     /// It is not found, is no executable file, or clashes with another one of its name.
     pub fn add_binary(&mut self, program: impl AsRef<Path>) -> Result<()> {
         let source = find_program(program.as_ref(), &Machine)?;
-        self.add(Place::Bin, &source)
+        self.add(Place::Bin, &source, self.with_needs)
     }
 
-    /// Adds a library, to the session's `lib`, which is first in the daemons' LD_LIBRARY_PATH.
+    /// Adds a library, to the session's `lib`, which is first in the daemons' LD_LIBRARY_PATH: a path, or a name without a slash that is looked for where
+    /// the loader looks. It brings the libraries that it needs.
     ///
     /// # Errors
-    /// It is no readable file, or clashes with another one of its name.
+    /// It is not found, is no readable file, or clashes with another one of this manifest.
     pub fn add_library(&mut self, library: impl AsRef<Path>) -> Result<()> {
-        self.add(Place::Lib, &readable_file(library.as_ref())?)
+        let library = library.as_ref();
+        let source = match library.as_os_str().as_encoded_bytes().contains(&b'/') {
+            true => readable_file(library)?,
+            false => readable_file(&SystemResolver::new().find_library(library.as_os_str())?)?,
+        };
+        self.add(Place::Lib, &source, self.with_needs)
     }
 
     /// Adds a file, to the session's root.
@@ -70,13 +101,21 @@ impl Manifest {
     /// # Errors
     /// It is no readable file, or clashes with another one of its name.
     pub fn add_file(&mut self, file: impl AsRef<Path>) -> Result<()> {
-        self.add(Place::Root, &readable_file(file.as_ref())?)
+        let source = readable_file(file.as_ref())?;
+        if plan::is_reserved(file_name(&source)?) {
+            return Err(Error::Invalid {
+                message: format!("{} has the name of one of a session's own directories", source.display()),
+                hint: Some("rename it".to_owned()),
+            });
+        }
+        self.add(Place::Root, &source, false)
     }
 
-    /// Adds a directory with all that is below it, to the session's `lib`, under the directory's own name.
+    /// Adds a directory with all files that are below it, hidden ones too, to the session's `lib`, under the directory's own name. Links
+    /// are followed: what they lead to is there as a file. What the files need is not brought.
     ///
     /// # Errors
-    /// It is no readable directory, holds something that is neither file nor directory, or clashes with what is there.
+    /// It is no readable directory, holds something that is neither file nor directory or a link into a circle, or clashes with what is there.
     pub fn add_lib_dir(&mut self, directory: impl AsRef<Path>) -> Result<()> {
         let root = absolute(directory.as_ref())?;
         let base = file_name(&root)?.to_owned();
@@ -87,7 +126,8 @@ impl Manifest {
             }
             let source = readable_file(found.path())?;
             let below = source.strip_prefix(&root).map_err(|e| Error::invalid(e.to_string()))?;
-            self.add_as(Place::Lib, Path::new(&base).join(below).into_os_string(), &source)?;
+            let name = Path::new(&base).join(below).into_os_string();
+            self.add_as(Place::Lib, name, &source, false)?;
         }
         Ok(())
     }
@@ -95,9 +135,10 @@ impl Manifest {
     /// Makes everything available on every node of the session that can be reached. Waits until it is.
     ///
     /// # Errors
-    /// A node cannot have something; what the other nodes got stays in the session.
-    pub async fn send(self, deadline: Duration) -> Result<()> {
-        self.send_until(Instant::now() + deadline).await
+    /// A library that something needs is not here, a node cannot have something, or a file changes while it is sent. What the other nodes got stays in
+    /// the session.
+    pub async fn send(self, deadline: Duration) -> Result<Staged> {
+        self.stage(Instant::now() + deadline).await.map(|(staged, _)| staged)
     }
 
     /// Makes everything available and starts a daemon: one on every node, or on those that the request names. Waits until it runs.
@@ -107,7 +148,7 @@ impl Manifest {
     pub async fn exec_daemon(mut self, request: DaemonRequest, deadline: Duration) -> Result<Daemon> {
         let deadline = Instant::now() + deadline;
         let source = find_program(Path::new(&request.program), &Machine)?;
-        self.add(Place::Bin, &source)?;
+        self.add(Place::Bin, &source, self.with_needs)?;
         let name = file_name(&source)?.to_owned();
         let session = Arc::clone(&self.session);
         let nodes = match request.nodes {
@@ -120,10 +161,11 @@ impl Manifest {
                 }
             },
         };
-        self.send_until(deadline).await?;
+        let (_, plan) = self.stage(deadline).await?;
         let order = StartDaemon {
             daemon: session.core.new_daemon(),
             session: session.id,
+            lib_dirs: plan.lib_dirs_of(&name),
             program: Program {
                 program: name,
                 args: request.args,
@@ -131,129 +173,82 @@ impl Manifest {
                 cwd: None,
             },
             output: absolute_log(request.output)?,
-            lib_dirs: Vec::new(),
         };
         Daemon::start(&session.core, nodes, order, deadline).await
     }
 
-    async fn send_until(self, deadline: Instant) -> Result<()> {
-        self.session.check_alive()?;
+    async fn stage(self, deadline: Instant) -> Result<(Staged, Plan)> {
+        let session = &self.session;
+        session.check_alive()?;
         if self.wanted.is_empty() {
+            return Ok((Staged::default(), Plan::default()));
+        }
+        let started = Instant::now();
+        let Ok(_turn) = timeout_at(deadline, session.staging.lock()).await else {
+            return Err(Error::TimedOut {
+                phase: "waiting for another manifest of the session",
+                after: deadline.saturating_duration_since(started),
+                missing: Vec::new(),
+            });
+        };
+        let contents = Arc::clone(&session.core.contents);
+        let wanted: Vec<Wanted> = self.wanted.into_values().collect();
+        let items = in_time(deadline, move || gather(&wanted, &mut SystemResolver::new(), &contents)).await?;
+        if !self.allow_missing {
+            let missing =
+                items.iter().filter_map(|item| item.needs.as_ref()).flat_map(|needs| &needs.missing);
+            plan::check_missing(missing)?;
+        }
+        let plan = build_plan(&items, &lock(&session.ledger))?;
+        match send(session, &plan, deadline).await {
+            Ok(staged) => {
+                *lock(&session.ledger) = plan.ledger.clone();
+                Ok((staged, plan))
+            }
+            Err(error) => {
+                lock(&session.ledger).failed(&plan.ledger);
+                Err(error)
+            }
+        }
+    }
+
+    fn add(&mut self, place: Place, source: &Path, with_needs: bool) -> Result<()> {
+        let name = file_name(source)?.to_owned();
+        self.add_as(place, name, source, with_needs)
+    }
+
+    fn add_as(&mut self, place: Place, name: OsString, source: &Path, with_needs: bool) -> Result<()> {
+        self.session.check_alive()?;
+        let target = (place, name);
+        if let Some(known) = self.wanted.get_mut(&target) {
+            check_same(&self.session, &known.source, source)?;
+            known.with_needs |= with_needs;
             return Ok(());
         }
-        let wanted = self.wanted.clone();
-        let read =
-            tokio::task::spawn_blocking(move || wanted.iter().map(build_entry).collect::<Result<Vec<_>>>());
-        let entries = read.await.map_err(|e| Error::Protocol(e.to_string()))??;
-        for entries in in_portions(entries) {
-            self.provide(entries, deadline).await?;
-        }
-        let mut sent = lock(&self.session.sent);
-        sent.extend(self.wanted.into_iter().map(|wanted| ((wanted.place, wanted.name), wanted.source)));
-        Ok(())
-    }
-
-    async fn provide(&self, entries: Vec<Entry>, deadline: Instant) -> Result<()> {
-        let sources: Vec<PathBuf> = entries.iter().map(|entry| PathBuf::from(&entry.source)).collect();
-        let order = Order::Provide { session: self.session.id, entries, libc: None };
-        let core = &self.session.core;
-        let nodes = self.session.live_nodes();
-        for (node, answer) in core.ask(&nodes, order, "making files available", deadline).await? {
-            let Answer::Missing(missing) = answer else {
-                return Err(Error::Protocol(format!("an agent answered {answer:?} to a manifest")));
-            };
-            if let Some(source) = missing.first().and_then(|index| sources.get(index.0 as usize)) {
-                let message = format!("it does not have {} as it is here", source.display());
-                let failure = Failure::new(Kind::NotFound, message)
-                    .with_hint("put it at the same path on every node, with the same content");
-                return Err(Error::Node { hosts: vec![core.state().host(node)], failure });
+        let there = lock(&self.session.ledger).everywhere(target.0, &target.1).map(|it| it.source.clone());
+        if let Some(known) = there {
+            let same = check_same(&self.session, &known, source);
+            // A library has another place to go to. It was named on its own if it lies in no folder.
+            if place != Place::Lib || target.1.as_encoded_bytes().contains(&b'/') {
+                same?;
             }
         }
+        let wanted = Wanted { place, name: target.1.clone(), source: source.to_owned(), with_needs };
+        self.wanted.insert(target, wanted);
         Ok(())
     }
-
-    fn add(&mut self, place: Place, source: &Path) -> Result<()> {
-        let name = file_name(source)?.to_owned();
-        self.add_as(place, name, source)
-    }
-
-    fn add_as(&mut self, place: Place, name: OsString, source: &Path) -> Result<()> {
-        self.session.check_alive()?;
-        let here =
-            self.wanted.iter().find(|it| it.place == place && it.name == name).map(|it| it.source.clone());
-        let there = || lock(&self.session.sent).get(&(place, name.clone())).cloned();
-        match here.or_else(there) {
-            None => {
-                self.wanted.push(Wanted { place, name, source: source.to_owned() });
-                Ok(())
-            }
-            Some(known) if known == source => Ok(()),
-            Some(known) => Err(Error::Invalid {
-                message: format!(
-                    "{} and {} have the same name in the session",
-                    known.display(),
-                    source.display()
-                ),
-                hint: Some("use two sessions, or rename one of them".to_owned()),
-            }),
-        }
-    }
 }
 
-/// Path of a program, with links resolved in its folder only: its own name is the one that was asked for.
-fn find_program(program: &Path, host: &dyn Host) -> Result<PathBuf> {
-    if program.as_os_str().is_empty() {
-        return Err(Error::invalid("an empty program name"));
+/// Refuses two files of one name, unless they are the same or have the same content. Reads them then.
+fn check_same(session: &session::Inner, known: &Path, source: &Path) -> Result<()> {
+    if known == source {
+        return Ok(());
     }
-    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
-        return executable_file(&absolute(program)?);
+    let look = |path: &Path| session.core.contents.look(path).map_err(|error| cannot_read(path, error));
+    match look(known)?.content == look(source)?.content {
+        true => Ok(()),
+        false => Err(clash(known, source)),
     }
-    let path = host.env("PATH").unwrap_or_default();
-    let mut refused = None;
-    for folder in std::env::split_paths(&path) {
-        match executable_file(&absolute(&folder.join(program))?) {
-            Ok(found) => return Ok(found),
-            Err(error) if error.kind() == Kind::NotFound => {}
-            Err(error) => refused = refused.or(Some(error)),
-        }
-    }
-    Err(refused.unwrap_or_else(|| Error::Node {
-        hosts: Vec::new(),
-        failure: Failure::new(Kind::NotFound, format!("program '{}' is not in PATH", program.display()))
-            .with_hint("give its path, or add its folder to PATH"),
-    }))
-}
-
-fn executable_file(path: &Path) -> Result<PathBuf> {
-    let source = readable_file(path)?;
-    let mode = std::fs::metadata(&source).map_err(|e| cannot_read(path, e))?.permissions().mode();
-    if mode & 0o111 == 0 {
-        let denied = io::Error::new(io::ErrorKind::PermissionDenied, "it is not executable");
-        return Err(Error::io(format!("cannot use {} as a program", path.display()), denied));
-    }
-    Ok(source)
-}
-
-/// The absolute path of a file that can be read.
-fn readable_file(path: &Path) -> Result<PathBuf> {
-    let path = absolute(path)?;
-    let kind = std::fs::metadata(&path).map_err(|e| cannot_read(&path, e))?.file_type();
-    if !kind.is_file() {
-        return Err(Error::Invalid {
-            message: format!("{} is not a regular file", path.display()),
-            hint: Some("name a file; directories go to the session's lib as a whole".to_owned()),
-        });
-    }
-    File::open(&path).map_err(|e| cannot_read(&path, e))?;
-    Ok(path)
-}
-
-fn cannot_read(path: &Path, error: io::Error) -> Error {
-    Error::io(format!("cannot read {}", path.display()), error)
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))
 }
 
 fn absolute_log(output: DaemonOutput) -> Result<DaemonOutput> {
@@ -263,41 +258,4 @@ fn absolute_log(output: DaemonOutput) -> Result<DaemonOutput> {
         }
         other => Ok(other),
     }
-}
-
-fn file_name(path: &Path) -> Result<&OsStr> {
-    path.file_name().ok_or_else(|| Error::invalid(format!("{} has no name of its own", path.display())))
-}
-
-/// Size and content of what is wanted, read now.
-fn build_entry(wanted: &Wanted) -> Result<Entry> {
-    let mut file = File::open(&wanted.source).map_err(|e| cannot_read(&wanted.source, e))?;
-    let mut hasher = blake3::Hasher::new();
-    let size = io::copy(&mut file, &mut hasher).map_err(|e| cannot_read(&wanted.source, e))?;
-    Ok(Entry {
-        place: wanted.place,
-        name: wanted.name.clone(),
-        source: wanted.source.clone().into_os_string(),
-        content: Content { size, mark: Mark::Blake3(*hasher.finalize().as_bytes()) },
-    })
-}
-
-/// Cuts a long list so that every portion fits into an order.
-fn in_portions(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
-    let mut portions: Vec<Vec<Entry>> = Vec::new();
-    let mut bytes = 0;
-    for entry in entries {
-        let length = entry.name.len() + entry.source.len() + 64;
-        match portions.last_mut() {
-            Some(portion) if bytes + length <= ORDER_BYTES => {
-                bytes += length;
-                portion.push(entry);
-            }
-            _ => {
-                bytes = length;
-                portions.push(vec![entry]);
-            }
-        }
-    }
-    portions
 }

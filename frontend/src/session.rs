@@ -1,8 +1,6 @@
 //! Sessions: a unique, private storage place on every node of an app, cleaned up for sure.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,13 +8,14 @@ use std::time::Duration;
 use gantry_shared::id::{NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::message::{Answer, Order, Place, To};
+use gantry_shared::wire::message::{Answer, Order, To};
 use tokio::time::Instant;
 
 use crate::app::DAEMON_GRACE;
 use crate::app::core::Core;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
+use crate::staging::ledger::Ledger;
 
 /// A storage place on every node of an app. It owns its manifests and the daemons that were started with them.
 ///
@@ -34,8 +33,10 @@ pub(crate) struct Inner {
     pub(crate) id: SessionId,
     /// The nodes that have it.
     pub(crate) nodes: NodeSet,
-    /// What manifests have put where, and from where, to tell a repetition from a clash.
-    pub(crate) sent: Mutex<HashMap<(Place, OsString), PathBuf>>,
+    /// What its manifests have put where.
+    pub(crate) ledger: Mutex<Ledger>,
+    /// Held by the manifest that is being made available: the next one's plan stands on what that one has put.
+    pub(crate) staging: tokio::sync::Mutex<()>,
     roots: BTreeMap<NodeId, SessionDirs>,
     alive: AtomicBool,
 }
@@ -49,7 +50,8 @@ impl Session {
             core: Arc::clone(core),
             id,
             nodes: nodes.clone(),
-            sent: Mutex::default(),
+            ledger: Mutex::default(),
+            staging: tokio::sync::Mutex::default(),
             roots: BTreeMap::new(),
             alive: AtomicBool::new(true),
         };

@@ -157,6 +157,53 @@ fn two_different_things_of_one_name_are_refused() {
 }
 
 #[test]
+fn one_content_of_one_name_is_no_clash_and_is_asked_for_once() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["/bin/true"]).await;
+        let (session, dirs) = open(&app).await;
+        let (one, two) = (write(site, "a/same", "one"), write(site, "b/same", "one"));
+        let mut manifest = session.manifest();
+        manifest.add_file(&one).expect("the first");
+        manifest.add_file(&two).expect("the same content");
+        let staged = manifest.send(SOON).await.expect("send");
+        assert_eq!((staged.files, staged.files_sent, staged.bytes_sent), (1, 0, 0), "this machine has it");
+        assert!(staged.nodes_sent.is_empty());
+        // A later one may name it too, and not with another content.
+        let mut later = session.manifest();
+        later.add_file(&two).expect("the same content");
+        assert_eq!(later.send(SOON).await.expect("send").files, 1);
+        fs::write(&one, "other").expect("a file");
+        let mut later = session.manifest();
+        later.add_file(&one).expect("the same path");
+        let error = later.send(SOON).await.expect_err("it is another one now");
+        assert!(error.to_string().contains("is not what it was"), "{error}");
+        drop((session, dirs));
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
+fn a_directory_is_taken_with_hidden_files_and_links_and_without_circles() {
+    on_every_wlm(LIMIT, async |site| {
+        let app = site.held(["/bin/true"]).await;
+        let (session, dirs) = open(&app).await;
+        write(site, "tree/.hidden/file", "seen");
+        write(site, "elsewhere", "linked");
+        let tree = site.world.work_dir().join("tree");
+        std::os::unix::fs::symlink("../elsewhere", tree.join("link")).expect("a link");
+        let mut manifest = session.manifest();
+        manifest.add_lib_dir(&tree).expect("a directory");
+        manifest.send(SOON).await.expect("send");
+        let read = |name: &str| fs::read_to_string(dirs.lib.join("tree").join(name)).expect("a file");
+        assert_eq!((read(".hidden/file").as_str(), read("link").as_str()), ("seen", "linked"));
+        std::os::unix::fs::symlink("..", tree.join(".hidden/circle")).expect("a link");
+        let error = session.manifest().add_lib_dir(&tree).expect_err("a circle");
+        assert!(error.to_string().contains("circle"), "{error}");
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
 fn two_daemons_of_one_name_are_refused_and_one_can_run_twice() {
     on_every_wlm(LIMIT, async |site| {
         let app = site.held(["/bin/true"]).await;
@@ -196,6 +243,8 @@ fn what_cannot_be_sent_is_refused_with_its_reason() {
         check(manifest.add_file(&folder), Kind::Invalid, "not a regular file".to_owned());
         check(manifest.add_lib_dir(&missing), Kind::NotFound, missing.display().to_string());
         check(manifest.add_binary(""), Kind::Invalid, "empty".to_owned());
+        check(manifest.add_file(write(site, "f/lib", "x")), Kind::Invalid, "own directories".to_owned());
+        check(manifest.add_library("libgantry-none.so.7"), Kind::NotFound, "libgantry-none.so.7".to_owned());
         // Refused things are not in it.
         manifest.send(SOON).await.expect("send");
         let in_root: Vec<_> =

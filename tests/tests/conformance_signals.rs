@@ -191,7 +191,7 @@ fn handles_of_a_closed_app_answer_gone() {
             late.exec_daemon(gantry_frontend::DaemonRequest::new("true"), SOON).await.map(drop),
             "exec_daemon",
         );
-        gone(filled.send(SOON).await, "send");
+        gone(filled.send(SOON).await.map(drop), "send");
         gone(session.destroy(SOON).await, "destroy");
         gone(daemon.signal(Signal::TERM, SOON).await, "a daemon's signal");
         // What is known stays known.

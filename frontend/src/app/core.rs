@@ -21,7 +21,8 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::info::AppState;
-use crate::overlay::{Overlay, OverlayEvent};
+use crate::overlay::{Overlay, OverlayEvent, Reply};
+use crate::staging::content::Contents;
 
 /// How long daemons have to end by themselves when the app has ended.
 pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) overlay: Overlay,
     pub(crate) outputs: Arc<Outputs>,
     pub(crate) feed: InputFeed,
+    /// What is in the files that were staged.
+    pub(crate) contents: Arc<Contents>,
     rank_output: Mutex<Option<OutputStream>>,
     /// What the launcher says, if there is one.
     words: Mutex<Option<Words>>,
@@ -105,6 +108,7 @@ impl Core {
             rank_output: Mutex::default(),
             words: Mutex::new(parts.words),
             feed: InputFeed::default(),
+            contents: Arc::default(),
             overlay: parts.overlay,
             guard: parts.guard,
             state: Mutex::new(parts.state),
@@ -174,7 +178,11 @@ impl Core {
     ) -> Result<Vec<(NodeId, Answer)>> {
         self.check_alive()?;
         let to = if *nodes == self.state().live_nodes() { To::All } else { To::Nodes(nodes.clone()) };
-        let answers = self.overlay.request(to, order, phase, deadline).await?;
+        self.accept(self.overlay.request(to, order, phase, deadline).await?)
+    }
+
+    /// What nodes answered to an order; the first refusal is the error.
+    pub(crate) fn accept(&self, answers: Vec<(NodeId, Reply)>) -> Result<Vec<(NodeId, Answer)>> {
         let mut refused: Option<(Vec<NodeId>, gantry_shared::error::Failure)> = None;
         let mut good = Vec::with_capacity(answers.len());
         for (node, answer) in answers {

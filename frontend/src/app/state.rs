@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank};
+use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 use gantry_shared::placement::Placement;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::status::{ExitStatus, RankEvent, RankState};
 use gantry_shared::wire::message::RankReport;
 
-use crate::event::{Ending, Event, Exit, RankExit, RankInfo, StateName};
+use crate::event::{Ending, Event, Exit, RankExit, RankInfo, Staging, StagingEnd, StateName};
 use crate::info::{AppInfo, AppState, DaemonInfo};
 
 /// What an app is, apart from what happens to it.
@@ -41,6 +41,10 @@ pub(crate) enum Happening {
     DaemonThere(DaemonId, Vec<(NodeId, Pid)>),
     /// A daemon ended.
     DaemonExited(NodeId, DaemonId, ExitStatus),
+    /// Files are on their way to the nodes of a session.
+    Staging(Staging),
+    /// They no longer are: they are there, or cannot be had.
+    StagingOver(SessionId, Option<StagingEnd>),
     /// Nodes are out of reach.
     NodesLost(NodeSet, String),
     /// Agents have cleaned up and left, as they were told to. What was not heard of by then ended with them.
@@ -82,6 +86,8 @@ pub(crate) struct State {
     daemons: BTreeMap<(DaemonId, NodeId), Daemon>,
     /// Ends that were reported before the answer to the daemon's start arrived.
     early_ends: BTreeMap<(DaemonId, NodeId), ExitStatus>,
+    /// What is being sent, by session: a session sends one thing at a time.
+    staging: BTreeMap<SessionId, Staging>,
     lost: NodeSet,
     announced: bool,
     release: Release,
@@ -100,6 +106,7 @@ impl State {
             over: 0,
             daemons: BTreeMap::new(),
             early_ends: BTreeMap::new(),
+            staging: BTreeMap::new(),
             lost: NodeSet::new(),
             announced: false,
             release: Release::NotYet,
@@ -136,6 +143,14 @@ impl State {
             Happening::NodesLost(nodes, reason) => {
                 let reason = (!matches!(self.launcher, Launcher::Ended(_))).then_some(reason);
                 self.nodes_lost(&nodes, reason, &mut events);
+            }
+            Happening::Staging(news) => {
+                self.staging.insert(news.session, news.clone());
+                events.push(Event::Staging(news));
+            }
+            Happening::StagingOver(session, staged) => {
+                self.staging.remove(&session);
+                events.extend(staged.map(Event::Staged));
             }
             Happening::AgentsLeft(nodes) => self.nodes_lost(&nodes, None, &mut events),
             Happening::LauncherEnded(status) if self.launcher == Launcher::Running => {
@@ -199,6 +214,7 @@ impl State {
             command: self.identity.command.clone(),
             ranks: self.rank_infos(),
             daemons: daemons.collect(),
+            staging: self.staging.values().cloned().collect(),
             exit: self.exit.clone(),
         }
     }

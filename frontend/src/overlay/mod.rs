@@ -21,6 +21,7 @@ use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Notice;
 
 pub(crate) use self::listener::{Listener, Mustered};
+pub(crate) use self::requests::Reply;
 pub(crate) use self::root::Overlay;
 
 /// What happens on the overlay without being asked for.

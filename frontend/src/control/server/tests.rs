@@ -66,6 +66,7 @@ impl Target for Puppet {
             command: Vec::new(),
             ranks: Vec::new(),
             daemons: Vec::new(),
+            staging: Vec::new(),
             exit: None,
         }
     }

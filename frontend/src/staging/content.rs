@@ -1,0 +1,170 @@
+//! What is in a file, by which nodes find out whether they have it: the build id of an ELF file, which takes some pages to read, or
+//! BLAKE3 of all of it. Remembered for as long as the file does not change, since a tool's libraries are asked about by every manifest.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use gantry_shared::build_id::read_build_id;
+use gantry_shared::wire::staging::{Content, Mark};
+
+use crate::app::core::lock;
+
+/// Most files that are remembered. When there are more it starts afresh: a manifest has hundreds.
+const MAX_FILES: usize = 16 * 1024;
+
+/// A file that was changed less than this ago is not remembered: a second change could bear the same time stamps.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What tells one state of a file from another without reading it. The change time cannot be set by programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileState {
+    dev: u64,
+    ino: u64,
+    pub(super) size: u64,
+    pub(super) modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileState {
+    pub(super) fn of(meta: &Metadata) -> Self {
+        Self {
+            dev: meta.dev(),
+            ino: meta.ino(),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let changed = Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age > SETTLED)
+    }
+}
+
+/// What is known of a file at the moment when it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) content: Content,
+    /// Its owner may execute it.
+    pub(crate) executable: bool,
+    pub(crate) state: FileState,
+}
+
+/// The contents of files that were looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    known: Mutex<HashMap<FileState, Mark>>,
+}
+
+impl Contents {
+    /// Looks at a regular file. Blocks; a file without a build id is read from its beginning to its end, in small pieces.
+    ///
+    /// # Errors
+    /// It cannot be read, is no regular file, or changes meanwhile.
+    pub(crate) fn look(&self, path: &Path) -> io::Result<Facts> {
+        let file = open_regular(path)?;
+        let meta = file.metadata()?;
+        let state = FileState::of(&meta);
+        // The lock is not held while a file is read.
+        let known = lock(&self.known).get(&state).cloned();
+        let mark = match known {
+            Some(mark) => mark,
+            None => self.read(&file, state)?,
+        };
+        let executable = meta.mode() & 0o100 != 0;
+        Ok(Facts { content: Content { size: state.size, mark }, executable, state })
+    }
+
+    fn read(&self, file: &File, state: FileState) -> io::Result<Mark> {
+        let mark = match read_build_id(file)? {
+            Some(id) => Mark::BuildId(id),
+            None => {
+                let mut hasher = blake3::Hasher::new();
+                // A file that grows under our eyes must not keep us.
+                hasher.update_reader(file.take(state.size.saturating_add(1)))?;
+                Mark::Blake3(*hasher.finalize().as_bytes())
+            }
+        };
+        if FileState::of(&file.metadata()?) != state {
+            return Err(io::Error::other("it changed while it was read"));
+        }
+        if state.is_settled() {
+            let mut known = lock(&self.known);
+            if known.len() >= MAX_FILES {
+                known.clear();
+            }
+            known.insert(state, mark.clone());
+        }
+        Ok(mark)
+    }
+
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        lock(&self.known).len()
+    }
+}
+
+/// Opens what is to be a regular file without waiting for the other end of a pipe that stands in its place.
+///
+/// # Errors
+/// It cannot be opened or is something else.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_a_build_id_is_known_by_it_and_others_by_their_hash() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("text");
+        std::fs::write(&path, "some text").unwrap();
+        let facts = Contents::default().look(&path).unwrap();
+        assert_eq!(facts.content.size, 9);
+        assert_eq!(facts.content.mark, Mark::Blake3(*blake3::hash(b"some text").as_bytes()));
+        assert!(!facts.executable);
+        // A damaged ELF file is like any other.
+        std::fs::write(&path, b"\x7fELF\x02\x01").unwrap();
+        assert!(matches!(Contents::default().look(&path).unwrap().content.mark, Mark::Blake3(_)));
+        let facts = Contents::default().look(Path::new("/bin/sh")).unwrap();
+        assert!(matches!(facts.content.mark, Mark::BuildId(_)), "{facts:?}");
+        assert!(facts.executable);
+    }
+
+    #[test]
+    fn what_is_settled_is_remembered_and_what_was_just_changed_is_not() {
+        let contents = Contents::default();
+        contents.look(Path::new("/etc/passwd")).unwrap();
+        contents.look(Path::new("/etc/passwd")).unwrap();
+        assert_eq!(contents.remembered(), 1);
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("fresh");
+        std::fs::write(&path, "one").unwrap();
+        let one = contents.look(&path).unwrap();
+        std::fs::write(&path, "two").unwrap();
+        assert_ne!(contents.look(&path).unwrap().content, one.content);
+        assert_eq!(contents.remembered(), 1);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_has_no_content() {
+        let scratch = tempfile::tempdir().unwrap();
+        let pipe = scratch.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [pipe.as_path(), scratch.path(), Path::new("/dev/null"), &scratch.path().join("none")] {
+            assert!(Contents::default().look(path).is_err(), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a session's manifests have put where, so that a later one asks only for what is new.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use gantry_shared::wire::staging::{Content, LibcNeeds, Place};
+
+/// Something's place in a session's storage: which part of it, and the path below that.
+pub(crate) type Target = (Place, OsString);
+
+/// What stands at a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) source: PathBuf,
+    pub(crate) content: Content,
+    /// Every node has it. Otherwise a manifest failed, and some may.
+    pub(crate) everywhere: bool,
+}
+
+/// What a session has, as far as its manifests know.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger {
+    pub(super) taken: BTreeMap<Target, Taken>,
+    /// Folders below `lib` for libraries whose names were taken, with what is in them.
+    pub(super) folders: BTreeMap<OsString, BTreeMap<OsString, Content>>,
+    /// How many folders were made, or tried to be.
+    pub(super) folders_made: u32,
+    /// What nodes have been told of the C library that is needed, by loader. They have that version now, one way or another.
+    pub(super) libc: BTreeMap<OsString, LibcNeeds>,
+}
+
+impl Ledger {
+    /// What stands there.
+    pub(crate) fn at(&self, place: Place, name: &OsStr) -> Option<&Taken> {
+        // A tuple of borrowed parts is no borrowed tuple.
+        self.taken.get(&(place, name.to_owned()))
+    }
+
+    /// As [`Ledger::at`], of what every node has.
+    pub(crate) fn everywhere(&self, place: Place, name: &OsStr) -> Option<&Taken> {
+        self.at(place, name).filter(|taken| taken.everywhere)
+    }
+
+    /// Takes note that a manifest which came to `planned` has failed: its names may be in use on some nodes.
+    pub(crate) fn failed(&mut self, planned: &Self) {
+        for (target, taken) in &planned.taken {
+            self.taken.entry(target.clone()).or_insert_with(|| Taken { everywhere: false, ..taken.clone() });
+        }
+        self.folders_made = planned.folders_made;
+    }
+}

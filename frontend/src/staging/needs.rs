@@ -1,0 +1,174 @@
+//! What programs and libraries need, as a manifest wants to know it.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::wire::staging::LibcNeeds;
+use gantry_wlm::host::Machine;
+
+use super::arch::Arch;
+use super::closure::{Closure, Dependency};
+use super::content::open_regular;
+use super::elf::parse_arch;
+use super::gather::{Dependencies, Resolve};
+use super::plan::Absent;
+use super::resolver::{Resolver, ResolverConfig};
+use crate::error::{Error, Result};
+
+/// What a name's version of symbols begins with.
+const GLIBC: &str = "GLIBC_";
+
+/// Looks where the loader of this machine looks, with this process's variables.
+#[derive(Debug)]
+pub(crate) struct SystemResolver {
+    resolver: Resolver,
+}
+
+impl SystemResolver {
+    pub(crate) fn new() -> Self {
+        Self { resolver: Resolver::new(ResolverConfig::of_host(&Machine)) }
+    }
+
+    /// Where the loader would find a library of that name.
+    ///
+    /// # Errors
+    /// Nowhere; it says where it looked.
+    pub(crate) fn find_library(&self, name: &OsStr) -> Result<PathBuf> {
+        let found = self.resolver.find_library(name, Arch::NATIVE);
+        found.map(|library| library.file).map_err(|missing| Error::Node {
+            hosts: Vec::new(),
+            failure: Failure::new(Kind::NotFound, missing.to_string())
+                .with_hint("give its path, with a slash in it, or add its folder to LD_LIBRARY_PATH"),
+        })
+    }
+}
+
+impl Resolve for SystemResolver {
+    fn dependencies(&mut self, path: &Path) -> Result<Dependencies> {
+        match self.resolver.closure(path) {
+            // A program for nodes of another kind: their loader will know, this machine has nothing for it.
+            Ok(closure) if !closure.missing.is_empty() && is_foreign(path) => Ok(Dependencies::default()),
+            Ok(closure) => Ok(build_dependencies(closure)),
+            // What the loader knows nothing of, the kernel may: such a file brings nothing along.
+            Err(error) if error.kind() == Kind::Invalid => Ok(Dependencies::default()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_foreign(path: &Path) -> bool {
+    open_regular(path).is_ok_and(|file| parse_arch(&file).is_ok_and(|arch| arch != Arch::NATIVE))
+}
+
+fn build_dependencies(closure: Closure) -> Dependencies {
+    let mut found = Dependencies { libc: build_libc_needs(&closure), ..Dependencies::default() };
+    let programs: BTreeSet<&PathBuf> = closure.script.iter().collect();
+    for dependency in &closure.needed {
+        let names = || names(dependency).into_iter().map(|name| (name, dependency.file.clone()));
+        if programs.contains(&dependency.path) {
+            found.programs.push(dependency.file.clone());
+        } else if dependency.is_glibc {
+            found.family.extend(names());
+        } else if closure.interpreter.as_ref() != Some(&dependency.path) {
+            // Another C library's loader is that library as well: a node has it or cannot run the program.
+            found.libraries.extend(names());
+        }
+    }
+    let absent = |missing: &super::closure::Missing| Absent {
+        name: missing.name.clone(),
+        needed_by: missing.needed_by.clone(),
+        told: missing.to_string(),
+    };
+    // A loader, or a script's program, is asked for by path: nodes look there themselves, and say so when it is not there.
+    let by_path = |missing: &&super::closure::Missing| missing.name.as_encoded_bytes().contains(&b'/');
+    found.missing = closure.missing.iter().filter(|missing| !by_path(missing)).map(absent).collect();
+    found
+}
+
+/// All names under which a copy has to be there. One with a slash is a path, and the loader takes only that; in a search path it has the name at its end.
+fn names(dependency: &Dependency) -> BTreeSet<OsString> {
+    let names = dependency.other_names.iter().chain([&dependency.name]);
+    names.filter_map(|name| Some(Path::new(name).file_name()?.to_owned())).collect()
+}
+
+fn build_libc_needs(closure: &Closure) -> Option<LibcNeeds> {
+    let version = format!("{GLIBC}{}", closure.libc.newest?);
+    let library = closure.libc.path.clone()?.into_os_string();
+    let interpreter = closure.interpreter.clone()?.into_os_string();
+    Some(LibcNeeds { interpreter, library, version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dependencies(path: &Path) -> Dependencies {
+        SystemResolver::new().dependencies(path).unwrap()
+    }
+
+    fn has(list: &[(OsString, PathBuf)], name: &str) -> bool {
+        list.iter().any(|(it, path)| it == name && path.is_absolute())
+    }
+
+    #[test]
+    fn the_c_library_is_kept_apart_from_other_libraries() {
+        // The test itself has libgcc_s and the C library in it, as every Rust program here.
+        let found = dependencies(&std::env::current_exe().unwrap());
+        assert!(has(&found.libraries, "libgcc_s.so.1") && !has(&found.libraries, "libc.so.6"), "{found:?}");
+        assert!(has(&found.family, "libc.so.6") && !has(&found.family, "libgcc_s.so.1"), "{found:?}");
+        assert!(found.missing.is_empty() && found.programs.is_empty());
+        let libc = found.libc.unwrap();
+        let loader = Path::new(&libc.interpreter).file_name().unwrap().to_str().unwrap();
+        assert!(has(&found.family, loader), "{loader} is not in {:?}", found.family);
+        assert!(libc.version.starts_with("GLIBC_2.") && Path::new(&libc.library).is_file(), "{libc:?}");
+    }
+
+    #[test]
+    fn a_script_brings_its_interpreter_and_what_that_needs() {
+        let scratch = tempfile::tempdir().unwrap();
+        let script = scratch.path().join("script");
+        std::fs::write(&script, "#!/bin/sh\n:\n").unwrap();
+        let found = dependencies(&script);
+        assert_eq!(found.programs, [Path::new("/bin/sh")]);
+        assert!(has(&found.family, "libc.so.6") && found.libc.is_some(), "{found:?}");
+        // One that is not here may be there.
+        std::fs::write(&script, "#!/no/such/shell\n").unwrap();
+        let found = dependencies(&script);
+        assert!(found.programs.is_empty() && found.missing.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn what_the_loader_knows_nothing_of_brings_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let text = scratch.path().join("text");
+        std::fs::write(&text, "no program at all").unwrap();
+        let found = dependencies(&text);
+        assert!(found.libraries.is_empty() && found.family.is_empty() && found.missing.is_empty());
+        assert!(SystemResolver::new().dependencies(&scratch.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_program_for_another_machine_brings_nothing_and_misses_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let foreign = scratch.path().join("foreign");
+        let mut bytes = std::fs::read("/bin/sh").unwrap();
+        // e_machine: that of aarch64 here, and the other way round.
+        let other: u16 = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
+        bytes[18..20].copy_from_slice(&other.to_ne_bytes());
+        std::fs::write(&foreign, bytes).unwrap();
+        let found = dependencies(&foreign);
+        assert!(found.missing.is_empty() && found.family.is_empty() && found.libc.is_none(), "{found:?}");
+    }
+
+    #[test]
+    fn a_library_is_found_by_its_name_or_it_is_said_where_it_was_looked_for() {
+        let resolver = SystemResolver::new();
+        let found = resolver.find_library(OsStr::new("libc.so.6")).unwrap();
+        assert!(found.is_file() && found.ends_with("libc.so.6"), "{found:?}");
+        let error = resolver.find_library(OsStr::new("libgantry-none.so.7")).unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound);
+        assert!(error.to_string().contains("libgantry-none.so.7") && error.hint().is_some(), "{error}");
+    }
+}

@@ -1,0 +1,334 @@
+//! Where everything that a manifest wants goes, and with it what that needs to run. Pure: what is in files, and what needs what, was
+//! found out before.
+//!
+//! Libraries go to `lib`, under the names by which the loader looks for them. Where another one of that name is there already, they go to a folder
+//! of their own below it, which the daemons that need it have before `lib` in their search path. The C library's own family goes to
+//! `loader` and in no search path: a daemon with another one than its node's loader would not run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
+use gantry_shared::wire::staging::{Content, Entry, LibcNeeds, Place};
+
+use super::content::{Facts, FileState};
+use super::ledger::{Ledger, Taken, Target};
+use crate::error::{Error, Result};
+
+/// What the name of a folder for libraries of taken names begins with. Hidden, so that no directory of a tool's has it.
+const FOLDER: &str = ".other-";
+
+/// Most libraries that one error tells of, besides the first.
+const MAX_TOLD: usize = 8;
+
+/// Something that a manifest names.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) place: Place,
+    /// Path below the place.
+    pub(crate) name: OsString,
+    pub(crate) source: PathBuf,
+    pub(crate) facts: Facts,
+    /// What it needs to run; none for what does not run.
+    pub(crate) needs: Option<Needs>,
+}
+
+/// What a program or library needs to run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Needs {
+    /// Libraries, in the order in which they are searched.
+    pub(crate) libraries: Vec<Needed>,
+    /// Interpreters of scripts.
+    pub(crate) programs: Vec<Needed>,
+    /// The C library's own family with its loader.
+    pub(crate) family: Vec<Needed>,
+    /// What is needed of the C library.
+    pub(crate) libc: Option<LibcNeeds>,
+    /// Libraries that are nowhere.
+    pub(crate) missing: Vec<Absent>,
+}
+
+/// A file that something needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Needed {
+    /// The name by which it is looked for.
+    pub(crate) name: OsString,
+    pub(crate) source: PathBuf,
+    pub(crate) facts: Facts,
+}
+
+/// A library that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Absent {
+    pub(crate) name: OsString,
+    pub(crate) needed_by: PathBuf,
+    /// All of it in a sentence: what, by whom, where it was looked for.
+    pub(crate) told: String,
+}
+
+/// What nodes are to be asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// What is new.
+    pub(crate) wants: Vec<Want>,
+    /// What is needed of the C library, if nodes do not know yet.
+    pub(crate) libc: Option<LibcNeeds>,
+    /// How many files the manifest comes to, with those that the session has already, and without the C library's own family.
+    pub(crate) files: usize,
+    /// The search path's folders below `lib` for each program of the manifest, by its name in `bin`.
+    pub(crate) lib_dirs: BTreeMap<OsString, Vec<OsString>>,
+    /// The session's ledger when all this is there.
+    pub(crate) ledger: Ledger,
+}
+
+/// A file that nodes are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Want {
+    pub(crate) entry: Entry,
+    pub(crate) state: FileState,
+    pub(crate) executable: bool,
+}
+
+/// Plans for a session that has what `session` says.
+///
+/// # Errors
+/// Two things that cannot both be; the message has both.
+pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
+    let mut plan = Planning { wants: Vec::new(), touched: BTreeSet::new(), ledger: session.clone() };
+    // What was named comes before what that needs.
+    let mut folders = Vec::new();
+    for item in items {
+        folders.extend(plan.put_named(item)?);
+    }
+    let runs = || items.iter().filter_map(|item| Some((item, item.needs.as_ref()?)));
+    for (item, needs) in runs() {
+        plan.put_interpreters(&needs.programs)?;
+        if item.place != Place::Bin {
+            folders.extend(plan.put_libraries(&needs.libraries, &[]));
+        }
+    }
+    let mut of_programs = BTreeMap::new();
+    for (item, needs) in runs().filter(|(item, _)| item.place == Place::Bin) {
+        // A program's own choice comes before what was only put beside it.
+        let mut dirs = plan.put_libraries(&needs.libraries, &folders);
+        dirs.extend(folders.iter().cloned());
+        let mut seen = BTreeSet::new();
+        dirs.retain(|folder| seen.insert(folder.clone()));
+        of_programs.insert(item.name.clone(), dirs);
+    }
+    let files = plan.touched.len();
+    let libc = plan.put_family(items);
+    Ok(Plan { wants: plan.wants, libc, files, lib_dirs: of_programs, ledger: plan.ledger })
+}
+
+/// Refuses when libraries are missing, and says who needs them.
+///
+/// # Errors
+/// Of kind [`Kind::NotFound`].
+pub(crate) fn check_missing<'a>(missing: impl IntoIterator<Item = &'a Absent>) -> Result<()> {
+    let mut missing = missing.into_iter().collect::<Vec<_>>();
+    missing.sort_by_key(|absent| (&absent.name, &absent.needed_by));
+    missing.dedup();
+    let Some(first) = missing.first() else { return Ok(()) };
+    let others = missing.iter().skip(1).take(MAX_TOLD);
+    let others: Vec<_> = others
+        .map(|it| format!("; {}, needed by {}, neither", it.name.display(), it.needed_by.display()))
+        .collect();
+    let more = match missing.len().saturating_sub(1 + MAX_TOLD) {
+        0 => String::new(),
+        more => format!("; nor {more} more"),
+    };
+    let failure = Failure::new(Kind::NotFound, format!("{}{}{more}", first.told, others.concat()))
+        .with_hint("set LD_LIBRARY_PATH to where it is, or allow missing libraries");
+    Err(Error::Node { hosts: Vec::new(), failure })
+}
+
+impl Plan {
+    /// The folders below `lib` that a program in `bin` searches before it.
+    pub(crate) fn lib_dirs_of(&self, program: &OsStr) -> Vec<OsString> {
+        self.lib_dirs.get(program).cloned().unwrap_or_default()
+    }
+}
+
+/// Whether something of that name in a session's root would stand in the way of the session's own directories.
+pub(crate) fn is_reserved(name: &OsStr) -> bool {
+    [BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR].iter().any(|own| name == *own)
+}
+
+struct Planning {
+    wants: Vec<Want>,
+    /// What the manifest comes to.
+    touched: BTreeSet<Target>,
+    ledger: Ledger,
+}
+
+impl Planning {
+    /// The folder that it went to, if it is a library whose name was taken.
+    fn put_named(&mut self, item: &Item) -> Result<Option<OsString>> {
+        let taken = self.ledger.at(item.place, &item.name).filter(|taken| taken.everywhere);
+        match taken {
+            Some(taken) if taken.content == item.facts.content => {
+                self.touch(item.place, item.name.clone());
+                Ok(None)
+            }
+            Some(taken) if taken.source == item.source => Err(changed(&item.source)),
+            // A library that was named on its own; a tree's files belong together.
+            Some(_) if item.place == Place::Lib && !item.name.as_encoded_bytes().contains(&b'/') => {
+                let library = Needed {
+                    name: item.name.clone(),
+                    source: item.source.clone(),
+                    facts: item.facts.clone(),
+                };
+                Ok(self.put_beside(&[&library], std::slice::from_ref(&library)).pop())
+            }
+            Some(taken) => Err(clash(&taken.source, &item.source)),
+            None => {
+                self.put(item.place, item.name.clone(), &item.source, &item.facts);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Puts interpreters into `bin`, but for those of which the manifest names one of its own.
+    fn put_interpreters(&mut self, programs: &[Needed]) -> Result<()> {
+        for program in programs {
+            if self.ledger.everywhere(Place::Bin, &program.name).is_none() {
+                self.put(Place::Bin, program.name.clone(), &program.source, &program.facts);
+            } else {
+                self.touch(Place::Bin, program.name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a closure's libraries where the loader finds them, also if it searches `before` in front of `lib`. Gives the folders that must come
+    /// before both for that.
+    fn put_libraries(&mut self, libraries: &[Needed], before: &[OsString]) -> Vec<OsString> {
+        let mut beside = Vec::new();
+        let mut seen = BTreeSet::new();
+        for library in libraries {
+            // The loader has one of a name in a process: the first that it finds.
+            if !seen.insert(&library.name) {
+                continue;
+            }
+            match self.ledger.at(Place::Lib, &library.name) {
+                _ if self.hides(before, library) => beside.push(library),
+                Some(taken) if taken.content != library.facts.content => beside.push(library),
+                Some(Taken { everywhere: true, .. }) => self.touch(Place::Lib, library.name.clone()),
+                _ => self.put(Place::Lib, library.name.clone(), &library.source, &library.facts),
+            }
+        }
+        self.put_beside(&beside, libraries)
+    }
+
+    /// Whether one of the folders has another library of that name.
+    fn hides(&self, folders: &[OsString], library: &Needed) -> bool {
+        let held = folders.iter().filter_map(|folder| self.ledger.folders.get(folder)?.get(&library.name));
+        held.into_iter().any(|content| *content != library.facts.content)
+    }
+
+    /// Puts libraries whose names are taken into folders below `lib`. One that is there serves if nothing else is in it than what the
+    /// closure has as well; what other folders would be used for, nobody can say.
+    fn put_beside(&mut self, libraries: &[&Needed], closure: &[Needed]) -> Vec<OsString> {
+        let mut rest: Vec<&Needed> = libraries.to_vec();
+        let mut folders = Vec::new();
+        let of_closure = |name: &OsStr| closure.iter().find(|it| it.name == name);
+        for (folder, held) in &self.ledger.folders {
+            let serves = held.iter().all(|(name, content)| {
+                of_closure(name).is_some_and(|needed| needed.facts.content == *content)
+            });
+            let (there, others) =
+                rest.iter().partition::<Vec<_>, _>(|library| held.contains_key(&library.name));
+            if serves && !there.is_empty() {
+                let target =
+                    |library: &&Needed| (Place::Lib, Path::new(folder).join(&library.name).into_os_string());
+                self.touched.extend(there.iter().map(target));
+                folders.push(folder.clone());
+                rest = others;
+            }
+        }
+        if rest.is_empty() {
+            return folders;
+        }
+        let folder = self.new_folder();
+        for library in &rest {
+            let name = Path::new(&folder).join(&library.name).into_os_string();
+            self.put(Place::Lib, name, &library.source, &library.facts);
+        }
+        let held = rest.iter().map(|library| (library.name.clone(), library.facts.content.clone()));
+        self.ledger.folders.insert(folder.clone(), held.collect());
+        folders.push(folder);
+        folders
+    }
+
+    fn new_folder(&mut self) -> OsString {
+        self.ledger.folders_made += 1;
+        OsString::from(format!("{FOLDER}{}", self.ledger.folders_made))
+    }
+
+    /// The loaders' families, if nodes have to look whether their own will do. Theirs was decided on when they were first asked: a newer version asks anew.
+    fn put_family(&mut self, items: &[Item]) -> Option<LibcNeeds> {
+        let needs = || items.iter().filter_map(|item| item.needs.as_ref());
+        // The newest one serves older programs as well. Of several loaders, as for 32 bits, the first is brought; the others' programs
+        // run with what their nodes have.
+        let first = needs().find_map(|needs| needs.libc.as_ref())?;
+        let of_it = |libc: &&LibcNeeds| libc.interpreter == first.interpreter;
+        let newest = needs().filter_map(|needs| needs.libc.as_ref()).filter(of_it);
+        let newest = newest.max_by_key(|libc| parse_version(&libc.version))?;
+        let known = self.ledger.libc.get(&newest.interpreter);
+        if known.is_some_and(|known| parse_version(&known.version) >= parse_version(&newest.version)) {
+            return None;
+        }
+        let of_newest =
+            |needs: &&Needs| needs.libc.as_ref().is_some_and(|libc| libc.interpreter == newest.interpreter);
+        for member in needs().filter(of_newest).flat_map(|needs| &needs.family) {
+            let known = self.ledger.at(Place::Loader, &member.name).map(|taken| taken.content.clone());
+            let asked = |want: &Want| (want.entry.place, &want.entry.name) == (Place::Loader, &member.name);
+            // A family is one whole: it is the one that came first.
+            if known.is_none_or(|content| content == member.facts.content) && !self.wants.iter().any(asked) {
+                self.put(Place::Loader, member.name.clone(), &member.source, &member.facts);
+            }
+        }
+        self.ledger.libc.insert(newest.interpreter.clone(), newest.clone());
+        Some(newest.clone())
+    }
+
+    fn touch(&mut self, place: Place, name: OsString) {
+        self.touched.insert((place, name));
+    }
+
+    fn put(&mut self, place: Place, name: OsString, source: &Path, facts: &Facts) {
+        let content: Content = facts.content.clone();
+        let taken = Taken { source: source.to_owned(), content: content.clone(), everywhere: true };
+        self.ledger.taken.insert((place, name.clone()), taken);
+        self.touch(place, name.clone());
+        let entry = Entry { place, name, source: source.into(), content };
+        self.wants.push(Want { entry, state: facts.state, executable: facts.executable });
+    }
+}
+
+/// The error for two things of one name.
+pub(crate) fn clash(one: &Path, other: &Path) -> Error {
+    Error::Invalid {
+        message: format!("{} and {} have the same name in the session", one.display(), other.display()),
+        hint: Some("use two sessions, or rename one of them".to_owned()),
+    }
+}
+
+fn changed(path: &Path) -> Error {
+    Error::Invalid {
+        message: format!("{} is not what it was when the session got it", path.display()),
+        hint: Some("use a new session for what has changed".to_owned()),
+    }
+}
+
+/// The numbers of `GLIBC_2.36`, to be compared.
+fn parse_version(version: &str) -> Vec<u32> {
+    let numbers = version.rsplit('_').next().unwrap_or_default();
+    numbers.split('.').map(|number| number.parse().unwrap_or(0)).collect()
+}
+
+#[cfg(test)]
+mod tests;

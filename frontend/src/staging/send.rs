@@ -1,0 +1,260 @@
+//! Asks the nodes of a session what they lack of a plan, and sends that, once, to exactly those that lack something.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use gantry_shared::id::SessionId;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::{Answer, Entry, Order, Place};
+use gantry_wlm::Reach;
+use tokio::time::{Instant, timeout_at};
+
+use super::plan::{Plan, Want};
+use super::progress::Throttle;
+use super::squeeze::is_worth_packing;
+use super::stream::{Archive, ArchiveReader};
+use crate::app::core::{Core, lock};
+use crate::app::state::Happening;
+use crate::error::{Error, Result};
+use crate::event::{Staging, StagingEnd};
+use crate::manifest::Staged;
+use crate::session;
+
+/// Most bytes of names in one order; an order must fit into a frame with room to spare.
+const ORDER_BYTES: usize = 256 * 1024;
+
+const ASKING: &str = "asking nodes what they lack";
+
+/// What nodes lack.
+#[derive(Debug, Default)]
+struct Lack {
+    /// Indices of wants.
+    files: BTreeSet<usize>,
+    nodes: NodeSet,
+}
+
+/// Makes everything of the plan available on every node of the session that can be reached.
+///
+/// # Errors
+/// A node cannot have something, or a file is not what it was when it was planned.
+pub(crate) async fn send(session: &session::Inner, plan: &Plan, deadline: Instant) -> Result<Staged> {
+    let mut done = Staged { files: plan.files, ..Staged::default() };
+    if plan.wants.is_empty() && plan.libc.is_none() {
+        return Ok(done);
+    }
+    // The C library's family goes with what is needed of it, and so first.
+    let (family, others): (Vec<&Want>, Vec<&Want>) =
+        plan.wants.iter().partition(|want| want.entry.place == Place::Loader);
+    let wants = [family, others].concat();
+    let nodes = session.live_nodes();
+    let lack = ask(session, &nodes, &wants, plan, deadline).await?;
+    if lack.files.is_empty() {
+        return Ok(done);
+    }
+    let is_part = |index: &usize| wants.get(*index).is_some_and(|want| want.entry.place != Place::Loader);
+    // Who has no use for the family has not linked it either.
+    let linked =
+        (0..wants.len()).filter(is_part).count() - lack.files.iter().filter(|index| is_part(index)).count();
+    let lacked = lack.files.iter().filter_map(|index| wants.get(*index).copied());
+    let archive = Archive::new(lacked)?;
+    done.files_sent = archive.files();
+    done.nodes_sent = lack.nodes;
+    done.bytes_sent = deliver(session, archive, &done.nodes_sent, linked, deadline).await?;
+    Ok(done)
+}
+
+async fn ask(
+    session: &session::Inner,
+    nodes: &NodeSet,
+    wants: &[&Want],
+    plan: &Plan,
+    deadline: Instant,
+) -> Result<Lack> {
+    let mut lack = Lack::default();
+    let mut libc = plan.libc.clone();
+    let mut begin = 0;
+    for entries in in_portions(wants) {
+        let count = entries.len();
+        let order = Order::Provide { session: session.id, entries, libc: libc.take() };
+        for (node, answer) in session.core.ask(nodes, order, ASKING, deadline).await? {
+            let Answer::Missing(missing) = answer else {
+                return Err(Error::Protocol(format!("an agent answered {answer:?} to a manifest")));
+            };
+            for index in missing.iter().map(|index| index.0 as usize) {
+                if index >= count {
+                    return Err(Error::Protocol("an agent lacks what it was not asked for".to_owned()));
+                }
+                lack.files.insert(begin + index);
+                lack.nodes.insert(node);
+            }
+        }
+        begin += count;
+    }
+    Ok(lack)
+}
+
+/// Sends the archive, tells how far that is, and gives the bytes that were sent.
+async fn deliver(
+    session: &session::Inner,
+    archive: Archive,
+    nodes: &NodeSet,
+    linked: usize,
+    deadline: Instant,
+) -> Result<u64> {
+    let core = &session.core;
+    let files = archive.files() as u64;
+    let (archive, packed) = choose_packing(archive, core.wlm.reach(), deadline).await?;
+    let mut over = Over { core, session: session.id, told: Arc::default(), staged: None };
+    let news = Staging {
+        app: core.app,
+        session: session.id,
+        bytes: 0,
+        total_bytes: archive.bytes(),
+        files,
+        nodes: nodes.len(),
+    };
+    let order = Receive {
+        session: session.id,
+        bytes: archive.bytes(),
+        files: u32::try_from(files).map_err(|_| Error::invalid("too many files for one manifest"))?,
+        packed,
+    };
+    let reader = archive.start(packed, tell(core, Arc::clone(&over.told), news));
+    let sent = reader.watch();
+    let answers = send_stream(core, nodes, order, reader, deadline).await;
+    let (bytes, failure) = {
+        let mut sent = lock(&sent);
+        (sent.bytes, sent.failure.take())
+    };
+    // That a file could not be read is why the rest failed.
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    answers?;
+    let (files_sent, files_linked) = (files, linked as u64);
+    let staged = StagingEnd {
+        app: core.app,
+        session: session.id,
+        bytes_sent: bytes,
+        files_sent,
+        files_linked,
+        nodes: nodes.len(),
+    };
+    over.staged = Some(staged);
+    Ok(bytes)
+}
+
+async fn choose_packing(archive: Archive, reach: Reach, deadline: Instant) -> Result<(Archive, bool)> {
+    // No network is saved where there is none.
+    if reach == Reach::ThisMachine {
+        return Ok((archive, false));
+    }
+    in_time(deadline, move || {
+        let sample = archive.sample();
+        let packed = is_worth_packing(archive.bytes(), sample, false);
+        Ok((archive, packed))
+    })
+    .await
+}
+
+/// Does something that blocks, on a thread of its own.
+///
+/// # Errors
+/// What it says; [`Error::TimedOut`] when it goes on for too long, by itself.
+pub(crate) async fn in_time<T: Send + 'static>(
+    deadline: Instant,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let started = Instant::now();
+    match timeout_at(deadline, tokio::task::spawn_blocking(work)).await {
+        Ok(done) => done.map_err(|error| Error::Protocol(error.to_string()))?,
+        Err(_late) => Err(Error::TimedOut {
+            phase: "reading what is to be made available",
+            after: deadline.saturating_duration_since(started),
+            missing: Vec::new(),
+        }),
+    }
+}
+
+/// Tells how many bytes are on their way, not too often.
+fn tell(core: &Arc<Core>, over: Arc<Mutex<bool>>, mut news: Staging) -> impl FnMut(u64) + Send + 'static {
+    let mut throttle = Throttle::new(news.total_bytes);
+    // Only to those who still listen: a thread that hangs in a read must not keep an app that is over.
+    let core = Arc::downgrade(core);
+    move |bytes| {
+        if throttle.admit(bytes, Instant::now())
+            && let Some(core) = core.upgrade()
+            // Held while it is told: nothing comes after the end.
+            && let over = lock(&over)
+            && !*over
+        {
+            news.bytes = bytes;
+            core.happened(Happening::Staging(news.clone()));
+        }
+    }
+}
+
+/// The end of what [`tell`] tells, also when the future is dropped.
+struct Over<'a> {
+    core: &'a Core,
+    session: SessionId,
+    told: Arc<Mutex<bool>>,
+    staged: Option<StagingEnd>,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        *lock(&self.told) = true;
+        self.core.happened(Happening::StagingOver(self.session, self.staged.take()));
+    }
+}
+
+/// [`Order::Receive`] before its stream has a number.
+#[derive(Debug, Clone, Copy)]
+struct Receive {
+    session: SessionId,
+    bytes: u64,
+    files: u32,
+    packed: bool,
+}
+
+impl Receive {
+    fn announce(self, stream: u64) -> Order {
+        let Self { session, bytes, files, packed } = self;
+        Order::Receive { session, stream, bytes, files, compressed: packed }
+    }
+}
+
+/// Sends the stream to these nodes and waits until each has unpacked it.
+async fn send_stream(
+    core: &Core,
+    nodes: &NodeSet,
+    order: Receive,
+    source: ArchiveReader,
+    deadline: Instant,
+) -> Result<()> {
+    // How far it is is told by who makes the archive, who knows its uncompressed bytes.
+    let announce = |stream| order.announce(stream);
+    let answers = core.overlay.send_bulk(nodes.clone(), announce, source, |_| (), deadline).await?;
+    core.accept(answers).map(drop)
+}
+
+/// Cuts a long list so that every portion fits into an order. An empty list is one empty portion.
+fn in_portions(wants: &[&Want]) -> Vec<Vec<Entry>> {
+    let mut portions: Vec<Vec<Entry>> = vec![Vec::new()];
+    let mut bytes = 0;
+    for Want { entry, .. } in wants {
+        let length = entry.name.len() + entry.source.len() + 128;
+        match portions.last_mut() {
+            Some(portion) if bytes + length <= ORDER_BYTES || portion.is_empty() => {
+                bytes += length;
+                portion.push(entry.clone());
+            }
+            _ => {
+                bytes = length;
+                portions.push(vec![entry.clone()]);
+            }
+        }
+    }
+    portions
+}

@@ -1,0 +1,103 @@
+//! Whether and how an archive is compressed. Libraries become a third of what they were, at a speed that few networks have; files that are
+//! compressed already, and nodes on this very machine, gain nothing.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use zstd::stream::write::Encoder;
+
+/// Fast rather than small.
+const LEVEL: i32 = 1;
+/// How far back the other side has to remember: 2^20 bytes, on every node.
+const WINDOW_LOG: u32 = 20;
+/// Less than that is not worth a thought.
+const LEAST_BYTES: u64 = 64 * 1024;
+/// What a try reads: that many pieces of that many bytes.
+const PIECES: u64 = 8;
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// How small a part of the content became.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) bytes: u64,
+    pub(crate) packed_bytes: u64,
+}
+
+/// Whether an archive of `bytes` is compressed, after a try said `sample`. `here`: all nodes are this machine.
+pub(crate) fn is_worth_packing(bytes: u64, sample: Sample, here: bool) -> bool {
+    // By a fifth at least.
+    let shrinks = sample.bytes > 0 && sample.packed_bytes.saturating_mul(5) <= sample.bytes.saturating_mul(4);
+    !here && bytes >= LEAST_BYTES && shrinks
+}
+
+/// Compresses a few pieces, from places that lie evenly in all of the files put together. What cannot be read says nothing.
+pub(super) fn sample(files: &[(&Path, u64)]) -> Sample {
+    let total: u64 = files.iter().map(|(_, size)| size).sum();
+    let mut sample = Sample::default();
+    for piece in 0..PIECES {
+        let Some((path, offset)) = find(files, total / PIECES * piece) else { continue };
+        let mut bytes = vec![0; PIECE_BYTES];
+        let read = File::open(path).and_then(|file| file.read_at(&mut bytes, offset)).unwrap_or(0);
+        if let Ok(packed) = zstd::bulk::compress(&bytes[..read], LEVEL) {
+            sample.bytes += read as u64;
+            sample.packed_bytes += packed.len() as u64;
+        }
+    }
+    sample
+}
+
+/// The file in which a place lies, and the place in it.
+fn find<'a>(files: &[(&'a Path, u64)], mut at: u64) -> Option<(&'a Path, u64)> {
+    for (path, size) in files {
+        match at.checked_sub(*size) {
+            Some(rest) => at = rest,
+            None => return Some((path, at)),
+        }
+    }
+    None
+}
+
+pub(super) fn encoder<W: Write>(to: W) -> io::Result<Encoder<'static, W>> {
+    let mut encoder = Encoder::new(to, LEVEL)?;
+    encoder.window_log(WINDOW_LOG)?;
+    Ok(encoder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_shrinks_and_has_a_way_to_go_is_packed() {
+        let check = |bytes, packed: u64, here, expected| {
+            let sample = Sample { bytes: 1000, packed_bytes: packed };
+            assert_eq!(is_worth_packing(bytes, sample, here), expected, "{bytes} {packed} {here}");
+        };
+        check(1 << 30, 300, false, true);
+        check(1 << 30, 800, false, true);
+        check(1 << 30, 801, false, false);
+        check(1 << 30, 1000, false, false);
+        check(1 << 30, 300, true, false);
+        check(LEAST_BYTES - 1, 300, false, false);
+        check(LEAST_BYTES, 300, false, true);
+    }
+
+    #[test]
+    fn a_try_tells_text_from_noise() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (text, noise) = (scratch.path().join("text"), scratch.path().join("noise"));
+        std::fs::write(&text, "all work and no play\n".repeat(50_000)).unwrap();
+        let mut bytes = vec![0; 1_000_000];
+        blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+        std::fs::write(&noise, bytes).unwrap();
+        let (text, noise) = ((text.as_path(), 1_050_000), (noise.as_path(), 1_000_000));
+        let worth = |files: &[(&Path, u64)]| is_worth_packing(1 << 20, sample(files), false);
+        assert!(worth(&[text]));
+        assert!(!worth(&[noise]));
+        assert!(worth(&[noise, text]));
+        assert!(!worth(&[(Path::new("/gone"), 1 << 20)]));
+        assert!(!worth(&[]));
+    }
+}
