@@ -105,12 +105,18 @@ pub struct DaemonOrder {
     /// Programs put in the session's `bin`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub binaries: Vec<Text>,
-    /// Libraries put in the session's `lib`.
+    /// Libraries put in the session's `lib`: paths, or names that the frontend searches for as the loader does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<Text>,
     /// Directories put in the session's `lib`, with all that is in them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<Text>,
+    /// Programs and libraries come without the libraries that they need.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub without_dependencies: bool,
+    /// A library that something needs and that is not there is no error.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_missing: bool,
     /// `true`: what it writes comes as `output` events, and it ends when the client leaves.
     /// `false`: what it writes is dropped, and it goes on without the client.
     pub forward: bool,
@@ -320,6 +326,8 @@ mod tests {
             binaries: vec!["/b".into()],
             libraries: vec!["/l".into()],
             directories: vec!["/d".into()],
+            without_dependencies: true,
+            allow_missing: true,
             forward: true,
         };
         let signal = Ask::Signal { signal: Signal::KILL, ranks: Some("1".parse().unwrap()) };

@@ -89,6 +89,12 @@ impl Target for AppHandle {
         request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
         let session = self.session(deadline).await?;
         let mut manifest = session.manifest();
+        if order.without_dependencies {
+            manifest.without_dependencies();
+        }
+        if order.allow_missing {
+            manifest.allow_missing();
+        }
         for path in order.files {
             manifest.add_file(path.0)?;
         }

@@ -145,12 +145,30 @@ pub(crate) struct Files {
     /// A program for the session's bin, which is first in PATH. May be repeated.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) bin: Vec<PathBuf>,
-    /// A library for the session's lib, which is first in LD_LIBRARY_PATH. May be repeated.
+    /// A library for the session's lib, which is first in LD_LIBRARY_PATH; a name without a slash is searched for as the loader does. May be repeated.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) lib: Vec<PathBuf>,
     /// A directory for the session's lib, with all that is in it. May be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Vec<PathBuf>,
+    /// Bring programs and libraries alone, without the libraries that they need: the nodes have those.
+    #[arg(long)]
+    pub(crate) no_deps: bool,
+    /// Go on when a library that something needs is not here.
+    #[arg(long, conflicts_with = "no_deps")]
+    pub(crate) allow_missing: bool,
+}
+
+impl Files {
+    /// How what is added is to be taken.
+    pub(crate) fn set_options(&self, manifest: &mut gantry_frontend::Manifest) {
+        if self.no_deps {
+            manifest.without_dependencies();
+        }
+        if self.allow_missing {
+            manifest.allow_missing();
+        }
+    }
 }
 
 /// How the frontend lives.

@@ -93,14 +93,24 @@ fn build_order(args: &Daemon) -> Result<DaemonOrder, Fault> {
             .iter()
             .map(|path| find_program(path.as_os_str()))
             .collect::<Result<_, _>>()?,
-        libraries: all_absolute(&args.files.lib)?,
+        libraries: args.files.lib.iter().map(find_library).collect::<Result<_, _>>()?,
         directories: all_absolute(&args.files.dir)?,
+        without_dependencies: args.files.no_deps,
+        allow_missing: args.files.allow_missing,
         forward: !args.background,
     })
 }
 
 fn all_absolute(paths: &[PathBuf]) -> Result<Vec<Text>, Fault> {
     paths.iter().map(|path| Ok(absolute(path)?.into())).collect()
+}
+
+/// A library by its absolute path; a bare name is searched for by the frontend.
+fn find_library(library: &PathBuf) -> Result<Text, Fault> {
+    match library.components().count() > 1 || library.is_absolute() {
+        true => Ok(absolute(library)?.into()),
+        false => Ok(library.into()),
+    }
 }
 
 /// A program by its absolute path, looked up in PATH if it is a bare name. One that is not found stays as it is: the frontend refuses it

@@ -204,7 +204,12 @@ impl Staying {
 
     async fn start_daemons(&mut self, plan: &mut Plan) -> Result<Session, Fault> {
         let session = self.app.session(plan.deadline).await?;
-        let mut manifest = session.manifest();
+        let new_manifest = || {
+            let mut manifest = session.manifest();
+            plan.files.set_options(&mut manifest);
+            manifest
+        };
+        let mut manifest = new_manifest();
         for path in &plan.files.file {
             manifest.add_file(path)?;
         }
@@ -217,14 +222,25 @@ impl Staying {
         for path in &plan.files.dir {
             manifest.add_lib_dir(path)?;
         }
-        for request in plan.daemons.drain(..) {
-            let daemon = manifest.exec_daemon(request, plan.deadline).await?;
+        for request in std::mem::take(&mut plan.daemons) {
+            let daemon = self.telling(manifest.exec_daemon(request, plan.deadline)).await?;
             // That it runs is told before anything that it writes.
             self.tell_news().await;
             self.print(daemon.take_output());
-            manifest = session.manifest();
+            manifest = new_manifest();
         }
         Ok(session)
+    }
+
+    /// Tells what happens while something is being done that takes its time.
+    async fn telling<T>(&mut self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                Some(event) = self.events.next() => self.teller.tell(event),
+            }
+        }
     }
 
     /// Prints what is written, on a task of its own, so that a slow reader of one stream stops nothing else.
@@ -370,6 +386,7 @@ impl Teller {
         match event {
             Event::Held { ranks, .. } if self.hold => self.show(ranks),
             Event::Attached { ranks, .. } => self.show(ranks),
+            Event::Staged(end) => self.screen.note(&view::describe_end(end)),
             Event::Released { .. } if self.hold => self.screen.note("released"),
             Event::RankExited { rank, status, .. } => self.tell_end(*rank, status),
             Event::DaemonExited { daemon, host, status, .. } if !is_success(status) => {

@@ -3,6 +3,7 @@
 //! Standard output carries what was asked for: the ranks' output, listings, and with `--json` events. Everything that is said about it
 //! goes to standard error. A closed pipe ends neither gantry nor the app: what would go there is dropped.
 
+mod bar;
 mod block;
 pub(crate) mod json;
 mod label;
@@ -23,6 +24,7 @@ use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
+pub(crate) use self::bar::describe_end;
 pub(crate) use self::screen::{Screen, Talk};
 
 /// How long telling why a command fails may take: a terminal that somebody stopped must not keep us.

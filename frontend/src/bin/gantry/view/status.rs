@@ -7,6 +7,7 @@ use gantry_frontend::info::AppInfo;
 use gantry_shared::host_set::fold_hosts;
 use gantry_shared::rank_set::RankSet;
 
+use super::bar;
 use super::table::{MAX_ROWS, build_table, one_rank};
 
 /// The longest cell, in characters.
@@ -22,20 +23,24 @@ pub(super) struct Room {
     pub(super) rows: usize,
 }
 
-/// One line of counts, and unless it is to be `brief` a table: a row for each rank if there are few, else for each node, else for each
+/// One line of counts, one of what is being sent to nodes if something is, and unless it is to be `brief` a table: a row for each rank if there are few, else for each node, else for each
 /// state.
 pub(super) fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
     let mut lines = vec![build_summary(info)];
-    // The summary and the headings.
-    let rows = room.rows.saturating_sub(OTHERS + 2).min(MAX_ROWS);
+    if room.rows > OTHERS {
+        lines.extend(bar::build_bar(&info.staging, room.columns));
+    }
+    let heading = lines.len();
+    // What is above the rows, and the headings.
+    let rows = room.rows.saturating_sub(OTHERS + heading + 1).min(MAX_ROWS);
     if !brief && rows > 0 {
         lines.extend(build_rows(info, rows).lines().map(str::to_owned));
-        lines.truncate(2 + rows);
+        lines.truncate(heading + 1 + rows);
     }
     for line in &mut lines {
         *line = cut(line, room.columns);
     }
-    if let (true, Some(heading)) = (bold, lines.get_mut(1)) {
+    if let (true, Some(heading)) = (bold, lines.get_mut(heading)) {
         *heading = format!("\x1b[1m{heading}\x1b[m");
     }
     lines
@@ -187,6 +192,7 @@ mod tests {
             command: Vec::new(),
             ranks: (0..ranks).map(rank).collect(),
             daemons: Vec::new(),
+            staging: Vec::new(),
             exit: None,
         }
     }
@@ -269,8 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_sent_has_a_line_below_the_counts() {
+        let mut info = app(1, 1);
+        info.staging.push(super::bar::tests::half());
+        let lines = build_status(&info, Room { columns: 80, rows: 24 }, false, true);
+        assert!(lines[1].starts_with("sending 3 files to 2 nodes ["), "{lines:?}");
+        assert!(lines[2].starts_with("\x1b[1mRANK"), "{lines:?}");
+        let brief = build_status(&info, Room { columns: 80, rows: 24 }, true, true);
+        assert_eq!(brief, lines[..2]);
+    }
+
+    #[test]
     fn it_fits_into_any_terminal() {
         let mut info = app(100, 3);
+        info.staging.push(super::bar::tests::half());
         info.ranks[0].exe = format!("/{}\x1b[2J\n", "x".repeat(300));
         info.ranks.iter_mut().step_by(2).for_each(|rank| rank.state = StateName::Running);
         for (columns, rows) in [(1, 1), (2, 6), (10, 7), (40, 8), (80, 24), (300, 100)] {
