@@ -26,6 +26,7 @@ pub mod fault;
 pub mod fds;
 mod leak;
 pub mod loader;
+mod other_root;
 pub mod proc;
 pub mod programs;
 mod run;
@@ -39,6 +40,7 @@ mod world;
 
 pub use binaries::{Binaries, binaries, target_dir};
 pub use leak::Leaks;
+pub use other_root::OtherRoot;
 pub use proc::{becomes_true, eventually};
 pub use run::{Finished, Run};
 pub use site::{SOON, Site, on_every_wlm, pids};

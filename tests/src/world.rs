@@ -206,7 +206,16 @@ impl World {
 
     /// Who leads a group cannot begin a session: it has none of its own yet.
     fn terminal_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
-        let mut command = self.command_in_our_group(&binaries().gantry);
+        self.terminal_command_of(&binaries().gantry, args)
+    }
+
+    /// As [`World::terminal_command`], of another program.
+    pub(crate) fn terminal_command_of<A: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+    ) -> Command {
+        let mut command = self.command_in_our_group(program);
         command.args(args).env("TERM", "xterm").env_remove("NO_COLOR");
         command
     }

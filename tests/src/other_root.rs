@@ -1,0 +1,224 @@
+//! A node that lacks what this machine has: an agent that lives in a root of its own.
+//!
+//! Login side and nodes are one machine in these tests, so a node has every file that a manifest names and nothing would ever be sent. Here the
+//! agent that the command line finds beside itself is a script, which changes into another root in a mount namespace of its own and becomes the
+//! agent there. What is mounted goes with the last process in there.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gantry_shared::build_id::read_build_id;
+use nix::unistd::geteuid;
+use tempfile::TempDir;
+
+use crate::world::write_executable;
+use crate::{Terminal, World, binaries, tool};
+
+/// What stands in the agent's place. Its arguments are the root, two directories that are the same in there, and the agent's own.
+const ENTER: &str = r#"
+set -eu
+root=$1 stage=$2 runtime=$3
+shift 3
+mount --bind /proc "$root/proc"
+mount --bind /dev "$root/dev"
+mount --bind "$stage" "$root$stage"
+mount --bind "$runtime" "$root$runtime"
+exec chroot "$root" /gantry-agent "$@"
+"#;
+
+/// A root with the agent, a shell, `env`, the C library and nothing else. Apps are launched into it with [`OtherRoot::gantry_command`].
+#[derive(Debug)]
+pub struct OtherRoot {
+    /// Holds the command line, and what the node must not see.
+    install: TempDir,
+    root: PathBuf,
+}
+
+impl OtherRoot {
+    /// Makes the root in the world's own folder.
+    ///
+    /// # Errors
+    /// The reason for a skip: such a root cannot be made here.
+    ///
+    /// # Panics
+    /// When files cannot be copied.
+    pub fn new(world: &World) -> Result<Self, String> {
+        if !geteuid().is_root() {
+            return Err("only root makes roots".to_owned());
+        }
+        for name in ["unshare", "mount", "chroot", "ldd", "env"] {
+            tool(name)?;
+        }
+        let namespace = Command::new("unshare").args(["--mount", "true"]).stdin(Stdio::null()).output();
+        match namespace {
+            Ok(done) if done.status.success() => {}
+            other => return Err(format!("there can be no mount namespace: {other:?}")),
+        }
+        // Where the programs are, so that they can be linked and need not be copied.
+        let install = tempfile::Builder::new().prefix("other-root-").tempdir_in(&binaries().dir);
+        let install = install.expect("a folder beside the programs");
+        let other = Self { install, root: world.path().join("node") };
+        for dir in ["proc", "dev", "tmp", "etc"] {
+            fs::create_dir_all(other.root.join(dir)).expect("a folder");
+        }
+        for dir in [world.stage_dir(), world.runtime_dir(), world.path().join("tmp")] {
+            fs::create_dir_all(other.inside(&dir)).expect("a folder");
+        }
+        other.add(Path::new("/bin/sh"));
+        other.add(Path::new("/usr/bin/env"));
+        other.add_family();
+        other.add_libraries(&binaries().agent);
+        fs::copy(&binaries().agent, other.root.join("gantry-agent")).expect("the agent");
+        other.install(world);
+        Ok(other)
+    }
+
+    fn install(&self, world: &World) {
+        for program in [&binaries().gantry, &binaries().guard] {
+            let name = program.file_name().unwrap_or_default();
+            fs::hard_link(program, self.install.path().join(name)).expect("a link beside the programs");
+        }
+        let paths = [&self.root, &world.stage_dir(), &world.runtime_dir()]
+            .map(|path| format!("'{}'", path.display()));
+        let script = format!(
+            "#!/bin/sh\nexec unshare --mount --propagation private /bin/sh -c '{ENTER}' enter {} \"$@\"\n",
+            paths.join(" ")
+        );
+        write_executable(&self.install.path().join("gantry-agent"), script.as_bytes());
+    }
+
+    /// A folder of this machine that the node does not see.
+    #[must_use]
+    pub fn hidden(&self) -> &Path {
+        self.install.path()
+    }
+
+    /// Where a path of the node is here.
+    #[must_use]
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Gives the node a file of this machine, at the same path, with the libraries that it loads.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[track_caller]
+    pub fn add(&self, path: &Path) {
+        self.add_libraries(path);
+        self.copy(path);
+    }
+
+    /// The command line, whose agents live in the other root.
+    #[must_use]
+    pub fn gantry_command<A: AsRef<OsStr>>(
+        &self,
+        world: &World,
+        args: impl IntoIterator<Item = A>,
+    ) -> Command {
+        let mut command = world.command(self.install.path().join("gantry"));
+        command.args(args).current_dir("/");
+        command
+    }
+
+    /// The command line of [`OtherRoot::gantry_command`] at a terminal with 80 columns and 24 rows.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn terminal<A: AsRef<OsStr>>(&self, world: &World, args: impl IntoIterator<Item = A>) -> Terminal {
+        let mut command = world.terminal_command_of(&self.install.path().join("gantry"), args);
+        command.current_dir("/");
+        Terminal::spawn(command, 80, 24, false)
+    }
+
+    /// Makes the node's C library one that does not have a version of symbols, as an older one would not: the version has another name in it, and
+    /// the file another build id. Programs that need that version do not run with it.
+    ///
+    /// # Panics
+    /// When the C library is not where it was put, or has no such version.
+    #[track_caller]
+    pub fn age_libc(&self, version: &str) {
+        let libc = self.inside(&self.libc());
+        let mut bytes = fs::read(&libc).expect("the C library");
+        let (number, old) = (version.len() - 2, format!("{version}\0"));
+        let mut new = old.clone();
+        new.replace_range(number..version.len(), "03");
+        assert!(replace(&mut bytes, old.as_bytes(), new.as_bytes()) > 0, "there is no {version}");
+        let file = fs::File::open(&libc).expect("the C library");
+        let id = read_build_id(&file).expect("the C library").expect("a build id");
+        let other: Vec<u8> = id.iter().map(|byte| !byte).collect();
+        assert_eq!(replace(&mut bytes, &id, &other), 1, "its build id is in it once");
+        fs::write(&libc, bytes).expect("the C library");
+    }
+
+    /// The C library comes as one: who has it has the parts that it once had, too.
+    fn add_family(&self) {
+        let libc = self.libc();
+        for part in [
+            "libanl.so.1",
+            "libdl.so.2",
+            "libm.so.6",
+            "libpthread.so.0",
+            "libresolv.so.2",
+            "librt.so.1",
+            "libutil.so.1",
+        ] {
+            let part = libc.with_file_name(part);
+            if part.is_file() {
+                self.copy(&part);
+            }
+        }
+    }
+
+    fn libc(&self) -> PathBuf {
+        let is_libc = |path: &PathBuf| path.file_name() == Some(OsStr::new("libc.so.6"));
+        self.loaded_by(Path::new("/bin/sh")).into_iter().find(is_libc).expect("a C library")
+    }
+
+    fn add_libraries(&self, path: &Path) {
+        for library in self.loaded_by(path) {
+            self.copy(&library);
+        }
+    }
+
+    fn copy(&self, path: &Path) {
+        let to = self.inside(path);
+        fs::create_dir_all(to.parent().unwrap_or(&self.root)).expect("a folder");
+        fs::copy(path, &to).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
+    /// Paths of what the loader loads for a program.
+    fn loaded_by(&self, path: &Path) -> BTreeSet<PathBuf> {
+        let listed = Command::new("ldd").arg(path).stdin(Stdio::null()).output().expect("ldd");
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let words = text.split_whitespace().filter(|word| word.starts_with('/') && !word.ends_with(':'));
+        words.map(PathBuf::from).collect()
+    }
+}
+
+/// Replaces every occurrence by something of the same length, and counts them.
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) -> usize {
+    let found: Vec<usize> =
+        bytes.windows(old.len()).enumerate().filter(|(_, it)| *it == old).map(|(at, _)| at).collect();
+    for at in &found {
+        bytes[*at..*at + new.len()].copy_from_slice(new);
+    }
+    found.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacing_counts() {
+        let mut bytes = *b"one two one";
+        assert_eq!(replace(&mut bytes, b"one", b"six"), 2);
+        assert_eq!(&bytes, b"six two six");
+        assert_eq!(replace(&mut bytes, b"one", b"six"), 0);
+    }
+}
