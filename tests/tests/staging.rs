@@ -1,0 +1,346 @@
+//! What nodes lack is sent to them, and only that: with real agents, in roots that do not have what this machine has.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_tests::{Finished, OtherRoot, Run, World, programs, require, tool, within};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// A rank that does nothing, in a node that has nothing.
+const RANK: [&str; 6] = ["--", "-n", "1", "/bin/sh", "-c", ":"];
+
+/// Skips the test where no other root can be had.
+macro_rules! in_another_root {
+    ($body:expr) => {{
+        let possible = {
+            let world = World::new();
+            let other = OtherRoot::new(&world).map(drop);
+            world.finish();
+            other
+        };
+        require!(possible);
+        within(LIMIT, || {
+            let world = World::new();
+            let other = OtherRoot::new(&world).unwrap();
+            let body: fn(&World, &OtherRoot) = $body;
+            body(&world, &other);
+            drop(other);
+            world.finish();
+        });
+    }};
+}
+
+/// Launches an app whose ranks are held until its daemons have ended, and gives the events.
+fn launch<A: AsRef<OsStr>>(world: &World, other: &OtherRoot, args: impl IntoIterator<Item = A>) -> Finished {
+    let mut command = other.gantry_command(world, ["launch", "--json", "--hold-for-daemons"]);
+    command.args(args).args(RANK);
+    let done = world.spawn(command).wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    done
+}
+
+fn of_kind(done: &Finished, kind: &str) -> Vec<Value> {
+    done.events().into_iter().filter(|event| event["event"] == kind).collect()
+}
+
+/// All that daemons wrote.
+fn output(done: &Finished) -> String {
+    of_kind(done, "output").iter().filter_map(|event| event["text"].as_str()).collect()
+}
+
+fn number(event: &Value, key: &str) -> u64 {
+    event[key].as_u64().unwrap_or_else(|| panic!("{event} has no {key}"))
+}
+
+#[test]
+fn a_debugger_comes_with_its_libraries_and_only_once() {
+    let _gdb = require!(tool("gdb"));
+    in_another_root!(|world, other| {
+        let gdb = tool("gdb").unwrap();
+        let libraries = libraries_of(world, &gdb);
+        let daemon = "gdb --batch -nx --version";
+        // Debian's gdb has a Python in it, which looks for its library beside itself.
+        let library = system_python().map(|(_, library)| library.to_str().unwrap().to_owned());
+        let library = library.iter().flat_map(|library| ["--dir", library]);
+        let done = launch(world, other, library.chain(["--daemon", daemon, "--daemon", daemon]));
+        assert_eq!(output(&done).matches("GNU gdb").count(), 2, "{done:?}");
+
+        let staged = of_kind(&done, "staged");
+        assert_eq!(staged.len(), 1, "the second daemon has nothing left to send: {staged:?}");
+        let sent = number(&staged[0], "files_sent");
+        // The node has some of them for its own shell and agent.
+        assert!(sent > libraries / 2, "{sent} files for {libraries} libraries");
+        assert!(number(&staged[0], "bytes_sent") > fs::metadata(gdb).unwrap().len());
+        assert_eq!(number(&staged[0], "nodes"), 1);
+
+        let steps = of_kind(&done, "staging");
+        let bytes: Vec<u64> = steps.iter().map(|step| number(step, "bytes")).collect();
+        assert!(bytes.is_sorted() && bytes.len() >= 2, "{bytes:?}");
+        assert_eq!(bytes.last(), Some(&number(&steps[0], "total_bytes")));
+        assert!(steps.iter().all(|step| number(step, "files") == sent));
+    });
+}
+
+fn libraries_of(world: &World, program: &Path) -> u64 {
+    let listed = world.start(&tool("ldd").unwrap(), [program]).wait(SOON);
+    listed.stdout.iter().filter(|line| line.contains("=> /")).count() as u64
+}
+
+#[test]
+fn a_node_that_has_everything_is_sent_nothing() {
+    let gdb = require!(tool("gdb"));
+    within(LIMIT, move || {
+        let world = World::new();
+        let daemon = format!("{} --batch -nx --version", gdb.display());
+        let args = ["launch", "--json", "--hold-for-daemons", "--daemon", &daemon];
+        let done = world.gantry(args.iter().chain(&RANK)).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert!(output(&done).contains("GNU gdb"), "{done:?}");
+        assert_eq!((of_kind(&done, "staging"), of_kind(&done, "staged")), (vec![], vec![]));
+        world.finish();
+    });
+}
+
+#[test]
+fn a_script_comes_with_its_interpreter_and_a_directory_stays_as_it_is() {
+    let _python = require!(system_python());
+    in_another_root!(|world, other| {
+        let (python, library) = system_python().unwrap();
+        let script = other.hidden().join("tool.py");
+        let text = format!(
+            "#!{}\nimport json, sys\nprint(json.dumps({{'from': json.__file__, 'arg': sys.argv[1]}}))\n",
+            python.display()
+        );
+        write_executable(&script, &text);
+        let daemon = format!("{} word", script.display());
+        let done = launch(world, other, ["--dir", library.to_str().unwrap(), "--daemon", &daemon]);
+        let said: Value = serde_json::from_str(output(&done).trim()).unwrap_or_else(|_| panic!("{done:?}"));
+        assert_eq!(said["arg"], "word");
+        let from = said["from"].as_str().unwrap();
+        assert!(from.starts_with(world.stage_dir().to_str().unwrap()), "{from}");
+    });
+}
+
+/// The system's Python and its library, which is in a folder of that name.
+fn system_python() -> Result<(PathBuf, PathBuf), String> {
+    let python =
+        fs::canonicalize("/usr/bin/python3").map_err(|_| "there is no /usr/bin/python3".to_owned())?;
+    let library = Path::new("/usr/lib").join(python.file_name().unwrap_or_default());
+    match library.join("os.py").is_file() {
+        true => Ok((python, library)),
+        false => Err(format!("{} has no library in {}", python.display(), library.display())),
+    }
+}
+
+fn write_executable(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_program_that_needs_a_newer_c_library_than_the_nodes_runs_with_its_own() {
+    let _tool = require!(programs::get_as("needs_new_libc", programs::Link::Pie));
+    in_another_root!(|world, other| {
+        let tool = programs::get("needs_new_libc");
+        let daemon = tool.to_str().unwrap();
+        // On a node as new as we are it runs as it is.
+        let done = launch(world, other, ["--daemon", daemon]);
+        assert!(output(&done).contains("random"), "{done:?}");
+        let as_new = number(&of_kind(&done, "staged")[0], "files_sent");
+        assert_eq!(as_new, 1, "its C library is not sent");
+
+        other.age_libc("GLIBC_2.36");
+        let done = launch(world, other, ["--daemon", daemon]);
+        assert!(output(&done).contains("random"), "{done:?}");
+        let as_old = number(&of_kind(&done, "staged")[0], "files_sent");
+        assert!(as_old > as_new + 1, "{as_old}: the loader and the C library are sent too");
+    });
+}
+
+#[test]
+fn what_several_nodes_lack_leaves_here_once() {
+    in_another_root!(|world, other| {
+        let tool = other.hidden().join("tool.sh");
+        write_executable(&tool, "#!/bin/sh\necho I came\n");
+        let mut command = other.gantry_command(world, ["launch", "--json", "--hold-for-daemons", "--daemon"]);
+        command.arg(&tool).args(["--", "-N", "5", "-n", "5", "/bin/sh", "-c", ":"]);
+        let done = world.spawn(command).wait(SOON);
+        assert_eq!((done.code(), output(&done).matches("I came").count()), (0, 5), "{done:?}");
+        let staged = of_kind(&done, "staged");
+        let told = ["nodes", "files_sent", "files_linked", "bytes_sent"].map(|key| number(&staged[0], key));
+        // Header, content, the archive's end; the shell is there.
+        assert_eq!(told, [5, 1, 1, 512 + 512 + 1024], "{staged:?}");
+    });
+}
+
+/// A file so large that it is on its way for some time.
+fn big_file(other: &OtherRoot) -> PathBuf {
+    let big = other.hidden().join("big");
+    fs::File::create(&big).unwrap().set_len(400_000_000).unwrap();
+    big
+}
+
+/// Launches an app with a big file, and waits until that is on its way.
+fn send_much(world: &World, other: &OtherRoot) -> (Run, PathBuf) {
+    let big = big_file(other);
+    let args = ["launch", "--json", "--hold-for-daemons", "--daemon", "sh -c :", "--file"];
+    let mut command = other.gantry_command(world, args);
+    command.arg(&big).args(RANK);
+    let mut run = world.spawn(command);
+    run.next_event("staging", SOON);
+    (run, big)
+}
+
+#[test]
+fn a_file_that_changes_on_its_way_comes_nowhere_and_is_named() {
+    in_another_root!(|world, other| {
+        let (mut run, big) = send_much(world, other);
+        fs::File::options().write(true).open(&big).unwrap().set_len(1).unwrap();
+        let done = run.wait(SOON);
+        assert_ne!(done.code(), 0, "{done:?}");
+        let told = of_kind(&done, "error").pop().expect("an error");
+        let expected = format!("cannot send {}: it changed while it was being sent", big.display());
+        assert_eq!(told["message"], expected.as_str());
+        assert!(
+            of_kind(&done, "staged").is_empty() && of_kind(&done, "daemon_started").is_empty(),
+            "{done:?}"
+        );
+    });
+}
+
+#[test]
+fn a_tool_that_is_killed_while_it_sends_leaves_nothing() {
+    in_another_root!(|world, other| {
+        let (mut run, _) = send_much(world, other);
+        run.kill();
+        run.exited(SOON);
+        world.assert_nothing_left();
+    });
+}
+
+#[test]
+fn at_a_terminal_a_bar_shows_what_is_being_sent_and_goes_when_it_is_there() {
+    in_another_root!(|world, other| {
+        let big = big_file(other);
+        let args = ["launch", "--hold-for-daemons", "--daemon", "sh -c :", "--file"];
+        let args = args.into_iter().chain([big.to_str().unwrap()]).chain(RANK);
+        let mut terminal = other.terminal(world, args);
+        terminal.wait_for("a bar", SOON, |text| {
+            let bar = text.lines().find(|line| line.starts_with("sending 2 files to 1 node ["));
+            bar.is_some_and(|bar| bar.contains("#.") && bar.ends_with("% of 381.5 MiB"))
+        });
+        assert_eq!(terminal.wait(SOON).code(), Some(0));
+        let text = terminal.text();
+        assert!(text.contains("gantry: sent 2 files (381.5 MiB) to 1 node"), "{text}");
+        assert!(!text.contains("sending"), "{text}");
+    });
+}
+
+#[test]
+fn two_libraries_of_one_name_come_to_the_daemons_that_they_belong_to() {
+    let _compiler = require!(tool("cc"));
+    in_another_root!(|world, other| {
+        let here = other.hidden();
+        for name in ["one", "two"] {
+            let folder = here.join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(
+                folder.join("lib.c"),
+                format!("const char *name(void) {{ return \"library {name}\"; }}\n"),
+            )
+            .unwrap();
+            let text =
+                "#include <stdio.h>\nconst char *name(void);\nint main(void) { puts(name()); return 0; }\n";
+            fs::write(folder.join("tool.c"), text).unwrap();
+            let make = |args: &[&str]| cc(world, &folder, args);
+            make(&["-shared", "-fPIC", "-Wl,-soname,libsame.so.1", "-o", "libsame.so.1", "lib.c"]);
+            let path = format!("-Wl,-rpath,{}", folder.display());
+            make(&[&path, "-o", &format!("tool-{name}"), "tool.c", "libsame.so.1"]);
+        }
+        let daemons = ["one", "two", "one"].map(|name| here.join(name).join(format!("tool-{name}")));
+        let done = launch(
+            world,
+            other,
+            daemons.iter().flat_map(|daemon| [OsStr::new("--daemon"), daemon.as_os_str()]),
+        );
+        let said = output(&done);
+        assert_eq!(
+            (said.matches("library one").count(), said.matches("library two").count()),
+            (2, 1),
+            "{done:?}"
+        );
+        assert_eq!(of_kind(&done, "staged").len(), 2, "{done:?}");
+    });
+}
+
+/// Runs the compiler in a folder.
+fn cc(world: &World, folder: &Path, args: &[&str]) {
+    let mut command = world.command(tool("cc").unwrap());
+    command.args(args).current_dir(folder);
+    let done = world.spawn(command).wait(SOON);
+    assert_eq!(done.code(), 0, "{args:?}: {done:?}");
+}
+
+#[test]
+fn a_plugin_is_found_beside_its_program_and_people_are_told_what_was_sent() {
+    let _compiler = require!(tool("cc"));
+    in_another_root!(|world, other| {
+        let here = other.hidden();
+        let text = "#include <dlfcn.h>\n#include <stdio.h>\n\
+            int main(void) { void *it = dlopen(\"plugin.so\", RTLD_NOW); puts(it ? \"found\" : dlerror()); return 0; }\n";
+        fs::write(here.join("tool.c"), text).unwrap();
+        fs::write(here.join("plugin.c"), "int plugin;\n").unwrap();
+        fs::create_dir_all(here.join("plugins/deep")).unwrap();
+        cc(world, here, &["-shared", "-fPIC", "-o", "plugins/deep/plugin.so", "plugin.c"]);
+        std::os::unix::fs::symlink("deep/plugin.so", here.join("plugins/plugin.so")).unwrap();
+        fs::write(here.join("plugins/.hidden"), "too").unwrap();
+        cc(world, here, &["-Wl,-rpath,$ORIGIN/../lib/plugins", "-o", "tool", "tool.c"]);
+        let args = ["launch", "--hold-for-daemons", "--dir", "plugins", "--daemon", "./tool"];
+        let mut command = other.gantry_command(world, args);
+        command.args(RANK).current_dir(here);
+        fs::create_dir_all(other.inside(here)).unwrap();
+        let done = world.spawn(command).wait(SOON);
+        assert!(done.stdout.iter().any(|line| line.ends_with("found")), "{done:?}");
+        let sent =
+            |line: &&String| line.starts_with("gantry: sent 4 files (") && line.ends_with(") to 1 node");
+        assert!(done.stderr.iter().any(|line| sent(&line)), "{done:?}");
+    });
+}
+
+#[test]
+fn a_library_that_is_missing_is_named_with_who_needs_it_unless_it_may_be() {
+    let _compiler = require!(tool("cc"));
+    within(LIMIT, || {
+        let world = World::new();
+        let work = world.work_dir();
+        let make = |args: &[&str]| cc(&world, &work, args);
+        fs::write(work.join("lib.c"), "int there(void) { return 0; }\n").unwrap();
+        fs::write(work.join("tool.c"), "int there(void);\nint main(void) { return there(); }\n").unwrap();
+        make(&["-shared", "-fPIC", "-Wl,-soname,libgantry-gone.so.1", "-o", "libgone.so", "lib.c"]);
+        make(&["-o", "tool", "tool.c", "libgone.so"]);
+        let launch = |options: &[&str]| {
+            let args = ["launch", "--hold-for-daemons"].iter().chain(options);
+            world.gantry(args.chain(&["--daemon", "./tool"]).chain(&RANK)).wait(SOON)
+        };
+        let done = launch(&[]);
+        let told = done.stderr.join("\n");
+        assert_ne!(done.code(), 0, "{done:?}");
+        for part in ["libgantry-gone.so.1", "work/tool", "hint:"] {
+            assert!(told.contains(part), "{part:?} is not in {told}");
+        }
+        // The daemon then says itself what it lacks.
+        for option in ["--allow-missing", "--no-deps"] {
+            let done = launch(&[option]);
+            assert!(done.stderr.join("\n").contains("error while loading shared libraries"), "{done:?}");
+        }
+        world.finish();
+    });
+}
