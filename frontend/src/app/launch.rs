@@ -48,6 +48,8 @@ struct Agents {
 impl Frontend {
     pub(crate) async fn launch_until(&self, request: LaunchRequest, deadline: Instant) -> Result<App> {
         let choice = self.choice()?;
+        // Before anything else, and in the order in which they are needed: an installation lacks both or none.
+        helpers::find_helper(helpers::GUARD, &Machine)?;
         let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
         let launch = Launch {
             args: request.args.clone(),
