@@ -1,4 +1,5 @@
-//! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager.
+//! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager whose nodes are
+//! this machine.
 //!
 //! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
 //! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use gantry_frontend::{App, Config, Frontend, LaunchRequest};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{WLMS, Wlm};
+use gantry_wlm::{Reach, WLMS, Wlm};
 
 use crate::{Finished, World, binaries, proc, record_skip};
 
@@ -26,8 +27,8 @@ pub struct Site {
     wlm: &'static str,
 }
 
-/// Runs `body` once for every workload manager of [`WLMS`], each time in a process and a world of its own. One that is not here is a
-/// skip. At the end of the body everything that it has dropped must be gone while its process lives, and after the process' end too.
+/// Runs `body` once for every workload manager of [`WLMS`] whose nodes are this machine, each time in a process and a world of its own. One that
+/// is not here is a skip. Those with nodes elsewhere have suites of their own on the testbed, where the leak check looks at every node. At the end of the body everything that it has dropped must be gone while its process lives, and after the process' end too.
 ///
 /// The process is this test binary again, told to run this one test: so nothing may stand in the test beside this call but what both
 /// processes may do.
@@ -39,7 +40,7 @@ pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     if let Some(name) = std::env::var_os(INNER) {
         return run_inside(name, body);
     }
-    for wlm in WLMS {
+    for wlm in WLMS.iter().filter(|wlm| wlm.reach() == Reach::ThisMachine) {
         if wlm.detect(&Machine).is_none() {
             record_skip(&format!("{} is not here", wlm.name()));
             continue;
