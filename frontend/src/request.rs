@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 pub struct LaunchRequest {
     pub(crate) args: Vec<OsString>,
     pub(crate) hold: bool,
+    pub(crate) hold_at: Option<String>,
     pub(crate) launcher: Option<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
@@ -35,6 +36,14 @@ impl LaunchRequest {
     /// Stop every rank before its first instruction until [`AppHandle::release`](crate::AppHandle::release). Default: no.
     pub fn hold(mut self, hold: bool) -> Self {
         self.hold = hold;
+        self
+    }
+
+    /// Hold not the program that a launcher starts but the first one of it, or of what comes from it, whose path fits a shell's pattern: for programs
+    /// behind a script, `env`, a container's starter. A pattern without a slash is for the last part of the path.
+    pub fn hold_at(mut self, pattern: impl Into<String>) -> Self {
+        self.hold = true;
+        self.hold_at = Some(pattern.into());
         self
     }
 

@@ -19,7 +19,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::process::error::StartError;
-use crate::process::thread::RanksThread;
+use crate::process::follow::{Follower, Pattern};
+use crate::process::thread::{RanksThread, Seized};
 use crate::ranks::{self, Ranks};
 
 /// How long the ranks of a node may take to check in, from the first one on, and then to become their programs.
@@ -27,6 +28,23 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long a process that has come may take to say what it wants.
 const EPILOG_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Whether and where ranks are held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Not for longer than until this agent has its place.
+    No,
+    /// At the first instruction of the program that the launcher starts.
+    Yes,
+    /// At that of the first program of it, or of what comes from it, that fits.
+    At(Pattern),
+}
+
+/// Ranks that wait for the word and are traced.
+enum Traced {
+    Seized(Seized),
+    Followed(Follower),
+}
 
 /// The ranks of a node, held or running, and what is told of them.
 #[derive(Debug)]
@@ -63,12 +81,12 @@ pub(crate) async fn receive_epilogs(listener: UnixListener, mut take: impl FnMut
 /// once would be gone before anybody knew of them.
 ///
 /// Never fails: what went wrong is in what the frontend is to be told, and in what the ranks are told, which then end.
-pub(crate) async fn receive_ranks(listener: &UnixListener, hold: bool, thread: &RanksThread) -> Entered {
+pub(crate) async fn receive_ranks(listener: &UnixListener, hold: Hold, thread: &RanksThread) -> Entered {
     let mut waiting = Vec::new();
     let mut size = 0;
     let entered = async {
         gather(listener, &mut waiting, &mut size, Instant::now() + DEADLINE).await?;
-        enter(&mut waiting, hold, thread, Instant::now() + DEADLINE).await
+        enter(&mut waiting, &hold, thread, Instant::now() + DEADLINE).await
     };
     let (ranks, told) = match entered.await {
         Ok((ranks, reports)) => (ranks, Ok(reports)),
@@ -162,15 +180,21 @@ async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)
 /// Lets all go on to their programs, held or not.
 async fn enter(
     waiting: &mut [Waiting],
-    hold: bool,
+    hold: &Hold,
     thread: &RanksThread,
     deadline: Instant,
 ) -> Result<(Ranks, Vec<RankReport>), Failure> {
     let pids: Vec<i32> = waiting.iter().map(|it| it.pid).collect();
     prepare(waiting, deadline).await?;
-    let batch = match thread.seize(pids).await {
-        Ok(batch) => Some(batch),
-        Err(failure) if !hold && matches!(failure.error, StartError::PtraceRefused { .. }) => None,
+    let traced = match hold {
+        Hold::At(pattern) => Follower::start(pids, pattern.clone()).await.map(Traced::Followed),
+        Hold::Yes | Hold::No => thread.seize(pids).await.map(Traced::Seized),
+    };
+    let traced = match traced {
+        Ok(traced) => Some(traced),
+        Err(failure) if *hold == Hold::No && matches!(failure.error, StartError::PtraceRefused { .. }) => {
+            None
+        }
         Err(failure) => return Err(ranks::start_failure(&failure)),
     };
     for it in waiting.iter_mut() {
@@ -178,23 +202,27 @@ async fn enter(
     }
     // Whatever becomes of them: their own words come first.
     let held = async {
-        match batch {
-            Some(batch) => {
-                batch.hold(deadline).await.map(Some).map_err(|failure| ranks::start_failure(&failure))
-            }
-            None => Ok(None),
+        match traced {
+            Some(Traced::Seized(batch)) => batch.hold(deadline).await.map(|proofs| (None, proofs)),
+            Some(Traced::Followed(follower)) => follower.hold(deadline).await.map(|held| {
+                let (pids, proofs) = held.into_iter().unzip();
+                (Some(pids), proofs)
+            }),
+            None => Ok((None, Vec::new())),
         }
     };
     let (started, held) = tokio::join!(all_started(waiting, deadline), held);
     started?;
+    let (found, proofs): (Option<Vec<i32>>, _) = held.map_err(|failure| ranks::start_failure(&failure))?;
+    let pids = found.unwrap_or_else(|| waiting.iter().map(|it| it.pid).collect());
+    let pairs: Vec<(Rank, Pid)> = waiting
+        .iter()
+        .zip(pids)
+        .map(|(it, pid)| Ok((it.rank, ranks::to_pid(pid)?)))
+        .collect::<Result<_, Failure>>()?;
     let mut ranks = Ranks::default();
-    let pairs: Vec<(Rank, Pid)> =
-        waiting.iter().map(|it| Ok((it.rank, ranks::to_pid(it.pid)?))).collect::<Result<_, Failure>>()?;
-    let mut reports = match held? {
-        Some(proofs) => ranks.entered(&pairs, &proofs)?,
-        None => ranks.adopt(&pairs)?,
-    };
-    if !hold {
+    let mut reports = ranks.entered(&pairs, &proofs)?;
+    if *hold == Hold::No {
         reports.iter_mut().for_each(|report| report.held = None);
     }
     Ok((ranks, reports))

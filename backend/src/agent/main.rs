@@ -116,14 +116,19 @@ fn enter() -> Result<(), Failure> {
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
-    let HoldTicket { agent: mut ticket, hold, .. } = HoldTicket::from_text(&text.to_string_lossy())
+    let HoldTicket { agent: mut ticket, hold, hold_at } = HoldTicket::from_text(&text.to_string_lossy())
         .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
     check_release(&ticket)?;
     ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
     block_on(async move {
+        let how = match (hold, hold_at) {
+            (false, _) => desk::Hold::No,
+            (true, None) => desk::Hold::Yes,
+            (true, Some(pattern)) => desk::Hold::At(process::follow::Pattern::new(&pattern)),
+        };
         let thread = process::thread::RanksThread::spawn().map_err(failed)?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
-        let desk::Entered { ranks, brought } = desk::receive_ranks(&listener, hold, &thread).await;
+        let desk::Entered { ranks, brought } = desk::receive_ranks(&listener, how, &thread).await;
         let size = brought.size;
         let failed = brought.ranks.as_ref().err().cloned();
         let joined = overlay::join_bringing(&ticket, brought).await;

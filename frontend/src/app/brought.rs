@@ -47,7 +47,7 @@ impl Frontend {
         let listener = self.listen(wlm, app, &secret).await?;
         let agent =
             build_ticket(wlm.name(), app, secret, listener.addresses(), self.config.stage_base.clone(), "");
-        let ticket = HoldTicket { agent, hold: request.hold, hold_at: None };
+        let ticket = HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
         let args = show_args(&request.args);

@@ -76,6 +76,12 @@ impl Frontend {
         plan: Direct,
         deadline: Instant,
     ) -> Result<App> {
+        if request.hold_at.is_some() {
+            return Err(Error::Invalid {
+                message: "without a launcher the program itself is held, not one behind it".to_owned(),
+                hint: Some("name a launcher, or hold the program that you want".to_owned()),
+            });
+        }
         let registry = self.open_registry()?;
         let program = build_program(&request, &plan)?;
         let input = open_input(request.stdin)?;

@@ -71,7 +71,7 @@ fn hold_each(pids: &[i32], batch: &Batch) -> Result<Vec<HeldProof>, StartFailure
 
 /// Waits until `pid` has stopped. It is on its way from the kernel to its first instruction, with SIGSTOP before it: there is nothing to wait for but
 /// its turn on a processor.
-fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
+pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldFailure> {
     let until = Instant::now() + STOPS_WITHIN;
     loop {
         match trace::look_held(pid, place) {
@@ -81,7 +81,7 @@ fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldProof, HoldF
     }
 }
 
-fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
+pub(super) fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {
             StartError::PtraceRefused { program, refusal: why_ptrace_refused(PtraceFacts::read(pid)), source }
@@ -90,7 +90,7 @@ fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
     }
 }
 
-fn explain(failure: HoldFailure, pid: i32) -> StartError {
+pub(super) fn explain(failure: HoldFailure, pid: i32) -> StartError {
     let program = waiting(pid);
     match failure {
         HoldFailure::Ended(status) => StartError::Died { program, status },
@@ -101,6 +101,6 @@ fn explain(failure: HoldFailure, pid: i32) -> StartError {
 }
 
 /// What a process runs, as far as it can be told.
-fn waiting(pid: i32) -> PathBuf {
+pub(super) fn waiting(pid: i32) -> PathBuf {
     procfs::read_exe(pid).unwrap_or_else(|_| PathBuf::from(format!("process {pid}")))
 }

@@ -76,6 +76,9 @@ pub(crate) enum StartError {
     /// What `/proc` should say of a process just started.
     #[error("look at the new process {program:?}")]
     Look { program: PathBuf, source: io::Error },
+    /// None of the programs that a rank has become was the one to be held.
+    #[error("hold {pattern:?}: the rank ended and was {} before", if .became.is_empty() { "no other program".to_owned() } else { became.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ") })]
+    NoneFits { pattern: String, became: Vec<PathBuf> },
     /// Given up.
     #[error("start {program:?}: it was given up before it had started")]
     GivenUp { program: PathBuf },
@@ -93,6 +96,7 @@ impl StartError {
             Self::Directory { .. }
             | Self::NotRegular { .. }
             | Self::WrongFormat { .. }
+            | Self::NoneFits { .. }
             | Self::TooLong { .. } => Kind::Invalid,
             Self::WrongArchitecture { .. }
             | Self::PtraceRefused { .. }
@@ -112,6 +116,9 @@ impl StartError {
     /// What to do, where there is something to say.
     pub(crate) fn hint(&self) -> Option<String> {
         let text = match self {
+            Self::NoneFits { .. } => {
+                "give a pattern that fits the path of the program itself, such as '*/app'"
+            }
             Self::ProgramMissing { .. } => "give the path of a program that every node has",
             Self::Directory { .. } => "give the path of a program in it",
             Self::NotRegular { .. } => "give the path of a program",

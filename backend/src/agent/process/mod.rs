@@ -9,6 +9,7 @@
 pub(crate) mod adopted;
 pub(crate) mod diagnose;
 mod enter;
+pub(crate) mod follow;
 pub(crate) mod error;
 pub(crate) mod hold;
 pub(crate) mod procfs;

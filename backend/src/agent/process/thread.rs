@@ -25,7 +25,7 @@ use super::spawn::ProcessSpec;
 use super::trace::HeldProof;
 
 /// How long a killed batch may take to be collected, before its start returns without having seen it.
-const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
+pub(super) const COLLECT_AT_MOST: Duration = Duration::from_secs(2);
 
 /// The handle of the thread. Dropping it ends the thread, and with it all ranks that shall die with their
 /// parent; it does not wait for that, [`RanksThread::close`] does.
@@ -176,7 +176,7 @@ impl Seized {
     }
 }
 
-fn given_up() -> StartFailure {
+pub(super) fn given_up() -> StartFailure {
     StartFailure { index: 0, error: StartError::GivenUp { program: PathBuf::from("the ranks of this node") } }
 }
 
@@ -208,7 +208,7 @@ impl Drop for Unclaimed {
 }
 
 #[derive(Debug)]
-struct GiveUpOnDrop(Arc<Batch>);
+pub(super) struct GiveUpOnDrop(pub(super) Arc<Batch>);
 
 impl Drop for GiveUpOnDrop {
     fn drop(&mut self) {

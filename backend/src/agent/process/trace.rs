@@ -48,13 +48,15 @@ pub(super) trait EndWatch {
 
 /// What a traced process reported.
 #[derive(Debug, PartialEq, Eq)]
-enum Event {
+pub(super) enum Stop {
     Ended(ExitStatus),
     Exec,
+    /// It has made a thread or a process, which is traced too.
+    Child,
     /// A signal is about to be delivered.
     Signal(i32),
     /// It has joined a group-stop.
-    GroupStop,
+    Group,
     /// A stop of ptrace's own making, with nothing to deliver.
     Other,
 }
@@ -63,14 +65,19 @@ enum Event {
 pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Option<u64>), HoldFailure> {
     loop {
         let gone_on = match classify(next(pid, watch)?) {
-            Event::Ended(status) => return Err(HoldFailure::Ended(status)),
-            Event::Exec => break,
-            Event::Signal(signal) => sys::trace_continue(pid, signal),
-            Event::GroupStop => sys::trace_listen(pid),
-            Event::Other => sys::trace_continue(pid, 0),
+            Stop::Ended(status) => return Err(HoldFailure::Ended(status)),
+            Stop::Exec => break,
+            Stop::Signal(signal) => sys::trace_continue(pid, signal),
+            Stop::Group => sys::trace_listen(pid),
+            Stop::Other | Stop::Child => sys::trace_continue(pid, 0),
         };
         unless_gone(gone_on).map_err(call("let it go on to its program"))?;
     }
+    read_place(pid)
+}
+
+/// Where a process stands that is in the stop after `execve`, and where the kernel starts it.
+pub(super) fn read_place(pid: i32) -> Result<(u64, Option<u64>), HoldFailure> {
     let registers = sys::trace_registers(pid).map_err(call("read its registers"))?;
     let (counter, width) = program_counter(&registers)
         .ok_or_else(|| call("understand its registers")(io::Error::from(io::ErrorKind::InvalidData)))?;
@@ -132,19 +139,20 @@ fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn classify(status: i32) -> Event {
+pub(super) fn classify(status: i32) -> Stop {
     if let Some(ended) = parse_end(status) {
-        return Event::Ended(ended);
+        return Stop::Ended(ended);
     }
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
-        0 => Event::Signal(signal),
-        libc::PTRACE_EVENT_EXEC => Event::Exec,
+        0 => Stop::Signal(signal),
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => Stop::Child,
         libc::PTRACE_EVENT_STOP => match signal {
-            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Event::GroupStop,
-            _ => Event::Other,
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Stop::Group,
+            _ => Stop::Other,
         },
-        _ => Event::Other,
+        _ => Stop::Other,
     }
 }
 
@@ -211,22 +219,22 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_event(status: i32, expected: &Event) {
+    fn check_event(status: i32, expected: &Stop) {
         assert_eq!(&classify(status), expected, "{status:#x}");
     }
 
     #[test]
     fn stops_are_told_apart() {
         let stop = |signal: i32, event: i32| 0x7f | (signal << 8) | (event << 16);
-        check_event(0x0300, &Event::Ended(ExitStatus::Code(3)));
-        check_event(9, &Event::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::KILL)));
-        check_event(34, &Event::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::new(34).unwrap())));
-        check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_EXEC), &Event::Exec);
-        check_event(stop(libc::SIGUSR1, 0), &Event::Signal(libc::SIGUSR1));
-        check_event(stop(libc::SIGSTOP, 0), &Event::Signal(libc::SIGSTOP));
-        check_event(stop(libc::SIGSTOP, libc::PTRACE_EVENT_STOP), &Event::GroupStop);
-        check_event(stop(libc::SIGTTIN, libc::PTRACE_EVENT_STOP), &Event::GroupStop);
-        check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_STOP), &Event::Other);
+        check_event(0x0300, &Stop::Ended(ExitStatus::Code(3)));
+        check_event(9, &Stop::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::KILL)));
+        check_event(34, &Stop::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::new(34).unwrap())));
+        check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_EXEC), &Stop::Exec);
+        check_event(stop(libc::SIGUSR1, 0), &Stop::Signal(libc::SIGUSR1));
+        check_event(stop(libc::SIGSTOP, 0), &Stop::Signal(libc::SIGSTOP));
+        check_event(stop(libc::SIGSTOP, libc::PTRACE_EVENT_STOP), &Stop::Group);
+        check_event(stop(libc::SIGTTIN, libc::PTRACE_EVENT_STOP), &Stop::Group);
+        check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_STOP), &Stop::Other);
     }
 
     #[track_caller]

@@ -81,6 +81,10 @@ pub(crate) struct Launch {
     /// Set a variable in the ranks' environment.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
+    /// Hold not the program that the launcher starts but the first one behind it whose path fits this pattern, such as '*/app':
+    /// for programs behind a script, env or a container's starter.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) hold_at: Option<String>,
     /// The launcher to use, such as mpiexec: a name or a path. Default: the workload manager's own way, or what GANTRY_LAUNCHER or
     /// CTI_LAUNCHER_NAME say.
     #[arg(long, value_name = "LAUNCHER")]

@@ -13,7 +13,8 @@ use std::io;
 pub(crate) use child::{Child, FAILURE_LENGTH, Stage, decode_failure, fork};
 pub(crate) use pidfd::{pidfd_ended, pidfd_exit_status, pidfd_open, pidfd_send_signal};
 pub(crate) use trace::{
-    RegisterSet, trace_continue, trace_detach, trace_listen, trace_registers, trace_seize,
+    RegisterSet, trace_continue, trace_detach, trace_event, trace_interrupt, trace_listen, trace_registers,
+    trace_seize, trace_seize_all,
 };
 
 /// Sends `signal` to one process. Signal 0 only asks whether it could be sent.
@@ -74,6 +75,29 @@ pub(crate) fn wait_for_news(pid: i32) -> io::Result<()> {
         // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
         match check(unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) }) {
             Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Blocks until a tracee of this thread, or a child of it, has stopped or ended, and leaves that news to be collected by [`wait`]. For threads that have
+/// no children but those that they trace.
+///
+/// # Errors
+/// `ECHILD` when there is none.
+pub(crate) fn wait_for_any() -> io::Result<i32> {
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    loop {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
+        match check(unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) }) {
+            Ok(_) => {
+                // SAFETY: all bytes were zero before the call, which is a valid value of this type.
+                let info = unsafe { info.assume_init() };
+                // SAFETY: after a successful waitid the field for children is the one that is set.
+                return Ok(unsafe { info.si_pid() });
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -9,8 +9,10 @@ use super::check_long;
 // musl and glibc disagree on the type of these, so they stand here as plain numbers of the kernel's interface.
 const PTRACE_CONT: c_int = 7;
 const PTRACE_DETACH: c_int = 17;
+const PTRACE_GETEVENTMSG: c_int = 0x4201;
 const PTRACE_GETREGSET: c_int = 0x4204;
 const PTRACE_SEIZE: c_int = 0x4206;
+const PTRACE_INTERRUPT: c_int = 0x4207;
 const PTRACE_LISTEN: c_int = 0x4208;
 const NT_PRSTATUS: usize = 1;
 
@@ -32,6 +34,28 @@ impl RegisterSet {
 pub(crate) fn trace_seize(pid: i32) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
     request(PTRACE_SEIZE, pid, 0, ptr::without_provenance_mut(options.cast_unsigned() as usize))
+}
+
+/// As [`trace_seize`], and of every thread and process that will come from it.
+pub(crate) fn trace_seize_all(pid: i32) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_EXITKILL
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACECLONE;
+    request(PTRACE_SEIZE, pid, 0, ptr::without_provenance_mut(options.cast_unsigned() as usize))
+}
+
+/// What a tracee that has stopped for an event says of it: the new thread, or the number that a process had before it became a program.
+pub(crate) fn trace_event(pid: i32) -> io::Result<i32> {
+    let mut message: libc::c_ulong = 0;
+    request(PTRACE_GETEVENTMSG, pid, 0, (&raw mut message).cast())?;
+    i32::try_from(message).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Stops a tracee that runs.
+pub(crate) fn trace_interrupt(pid: i32) -> io::Result<()> {
+    request(PTRACE_INTERRUPT, pid, 0, ptr::null_mut())
 }
 
 /// Lets a stopped tracee go on and, where the stop was the delivery of a signal, delivers `signal` (0: none).
@@ -60,7 +84,7 @@ pub(crate) fn trace_registers(pid: i32) -> io::Result<RegisterSet> {
 
 fn request(what: c_int, pid: i32, address: usize, data: *mut c_void) -> io::Result<()> {
     // SAFETY: called by number, as the C prototype differs between libraries. `data` is an integer for every
-    // request but GETREGSET, where it points to an iovec whose buffer and length outlive the call. No request
-    // used here writes anywhere else.
+    // request but GETREGSET, where it points to an iovec whose buffer and length outlive the call, and GETEVENTMSG,
+    // where it points to an unsigned long that does. No request used here writes anywhere else.
     check_long(unsafe { libc::syscall(libc::SYS_ptrace, what, pid, address, data) }).map(drop)
 }

@@ -45,13 +45,16 @@ pub(super) struct Surroundings {
 pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
-    plan.hold = args.hold || args.hold_for_daemons;
+    plan.hold = args.hold || args.hold_for_daemons || args.hold_at.is_some();
     plan.for_daemons = args.hold_for_daemons;
     plan.enter = around.enter;
     // Daemons start before the app begins.
     let hold = plan.hold || !plan.daemons.is_empty();
     let mut request =
         LaunchRequest::new(args.launcher_args).hold(hold).stdin(around.stdin).output(around.output);
+    if let Some(pattern) = args.hold_at {
+        request = request.hold_at(pattern);
+    }
     if let Some(launcher) = args.launcher {
         request = request.launcher(launcher);
     }

@@ -1,0 +1,287 @@
+//! Holding not the program that a launcher starts but one further on: behind a shell script, `env`, `numactl`, a container's starter.
+//!
+//! The rank and everything that comes from it are traced, through forks and execs, until one of them becomes a program whose path matches. That one is
+//! held and is the rank from then on; the others are let go. All of it is done by a thread of its own, whose tracees are all that it can wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::Builder;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::enter::{explain, prove_stopped, refused, waiting};
+use super::error::StartError;
+use super::hold::{Batch, StartFailure};
+use super::thread::{COLLECT_AT_MOST, GiveUpOnDrop, given_up};
+use super::trace::{self, HeldProof, HoldFailure, Stop};
+use super::{procfs, sys};
+
+/// Most programs that are named when none was the right one.
+const MOST_NAMED: usize = 8;
+
+/// A shell's pattern for paths: `*` is any text, `?` any character. A pattern without a slash is for the last part of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern(String);
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    fn matches(&self, path: &std::path::Path) -> bool {
+        let whole = path.as_os_str();
+        let text = if self.0.contains('/') { whole } else { path.file_name().unwrap_or(whole) };
+        fits(self.0.as_bytes(), OsStr::as_bytes(text))
+    }
+}
+
+/// Whether `text` fits `pattern`. Takes time by the product of their lengths at most.
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    // Where the last star stood, and how much of the text it has taken so far.
+    let mut star: Option<(usize, usize)> = None;
+    let (mut p, mut t) = (0, 0);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || text.get(t) == Some(&byte) => {
+                p += 1;
+                t += 1;
+            }
+            _ => match &mut star {
+                Some((at, taken)) => {
+                    *taken += 1;
+                    (p, t) = (*at + 1, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(p..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+/// Ranks that are traced and wait for the word. If they are not held they are ended.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    batch: GiveUpOnDrop,
+    held: oneshot::Receiver<Result<Vec<(i32, HeldProof)>, StartFailure>>,
+}
+
+impl Follower {
+    /// Becomes the tracer of all of `pids` and of what will come from them.
+    ///
+    /// # Errors
+    /// The first that may not be traced. None of them is left then.
+    pub(crate) async fn start(pids: Vec<i32>, pattern: Pattern) -> Result<Self, StartFailure> {
+        let batch = GiveUpOnDrop(Arc::default());
+        let (ready, seized) = oneshot::channel();
+        let (told, held) = oneshot::channel();
+        let shared = Arc::clone(&batch.0);
+        let thread = Builder::new().name("follow".to_owned()).spawn(move || {
+            let mut chase = Chase::new(&pids, pattern);
+            let started = chase.seize(&shared);
+            let failed = started.is_err();
+            if ready.send(started).is_err() || failed {
+                return;
+            }
+            let result = chase.run();
+            if result.is_ok() && !shared.hand_over() {
+                return;
+            }
+            // If nobody takes it, who gave up has killed the ranks; what is still traced dies with this thread.
+            drop(told.send(result));
+        });
+        thread.map_err(|source| StartFailure { index: 0, error: StartError::Fork { source } })?;
+        seized.await.unwrap_or_else(|_| Err(given_up()))?;
+        Ok(Self { batch, held })
+    }
+
+    /// Waits until a program of every rank is held, at most until `deadline`. Gives, in the order of the ranks, the processes that are held.
+    ///
+    /// # Errors
+    /// The first rank none of whose programs fits; [`StartError::GivenUp`] after `deadline`. None of them is left then.
+    pub(crate) async fn hold(mut self, deadline: Instant) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
+        match timeout_at(deadline, &mut self.held).await {
+            Ok(held) => held.unwrap_or_else(|_| Err(given_up())),
+            Err(_elapsed) => {
+                self.batch.0.give_up();
+                drop(timeout(COLLECT_AT_MOST, self.held).await);
+                Err(given_up())
+            }
+        }
+    }
+}
+
+/// The state of the thread.
+struct Chase {
+    pattern: Pattern,
+    ranks: Vec<Chased>,
+    /// Every thread that is traced, and the rank that it comes from.
+    traced: BTreeMap<i32, usize>,
+    /// Those that have stopped before anybody told where they come from.
+    strangers: BTreeSet<i32>,
+}
+
+struct Chased {
+    pid: i32,
+    found: Option<(i32, HeldProof)>,
+    /// What it has become so far.
+    became: Vec<PathBuf>,
+}
+
+impl Chase {
+    fn new(pids: &[i32], pattern: Pattern) -> Self {
+        let ranks = pids.iter().map(|&pid| Chased { pid, found: None, became: Vec::new() }).collect();
+        Self { pattern, ranks, traced: BTreeMap::new(), strangers: BTreeSet::new() }
+    }
+
+    fn seize(&mut self, batch: &Batch) -> Result<(), StartFailure> {
+        for (index, rank) in self.ranks.iter().enumerate() {
+            let program = waiting(rank.pid);
+            if !batch.add(rank.pid) {
+                return Err(StartFailure { index, error: StartError::GivenUp { program } });
+            }
+            if let Err(source) = sys::trace_seize_all(rank.pid) {
+                batch.give_up();
+                return Err(StartFailure { index, error: refused(rank.pid, program, source) });
+            }
+            self.traced.insert(rank.pid, index);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
+        while self.ranks.iter().any(|rank| rank.found.is_none()) {
+            let tid = sys::wait_for_any().map_err(|source| self.failed(0, call("wait for it", source)))?;
+            let collected = sys::wait(tid, libc::__WALL | libc::WUNTRACED | libc::WNOHANG);
+            // Another thread may have had it killed meanwhile: there is more to come.
+            if let Ok(Some(status)) = collected {
+                self.take(tid, status)?;
+            }
+        }
+        Ok(self.ranks.iter().filter_map(|rank| rank.found).collect())
+    }
+
+    fn take(&mut self, tid: i32, status: i32) -> Result<(), StartFailure> {
+        let stop = trace::classify(status);
+        let Some(&index) = self.traced.get(&tid) else {
+            if !matches!(stop, Stop::Ended(_)) {
+                self.strangers.insert(tid);
+            }
+            return Ok(());
+        };
+        let went_on = match stop {
+            Stop::Ended(_) => return self.ended(tid, index),
+            Stop::Exec => return self.became(tid, index),
+            Stop::Child => {
+                let child = sys::trace_event(tid).unwrap_or(0);
+                self.traced.insert(child, index);
+                if self.strangers.remove(&child) {
+                    drop(sys::trace_continue(child, 0));
+                }
+                sys::trace_continue(tid, 0)
+            }
+            Stop::Signal(signal) => sys::trace_continue(tid, signal),
+            Stop::Group => sys::trace_listen(tid),
+            Stop::Other => sys::trace_continue(tid, 0),
+        };
+        // One that was killed in its stop cannot go on; its end is the next news.
+        match went_on {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                Err(self.failed(index, call("let it go on", error)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ended(&mut self, tid: i32, index: usize) -> Result<(), StartFailure> {
+        self.traced.remove(&tid);
+        let is_over = !self.traced.values().any(|rank| *rank == index);
+        match self.ranks.get(index) {
+            Some(rank) if is_over && rank.found.is_none() => {
+                let mut became = rank.became.clone();
+                became.truncate(MOST_NAMED);
+                let error = StartError::NoneFits { pattern: self.pattern.0.clone(), became };
+                Err(StartFailure { index, error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A process has become a program. Its other threads are gone without a word.
+    fn became(&mut self, pid: i32, index: usize) -> Result<(), StartFailure> {
+        let former = sys::trace_event(pid).unwrap_or(pid);
+        if former != pid {
+            self.traced.remove(&former);
+        }
+        let exe = procfs::read_exe(pid).unwrap_or_default();
+        if !self.pattern.matches(&exe) {
+            if let Some(rank) = self.ranks.get_mut(index) {
+                rank.became.push(exe);
+            }
+            return sys::trace_continue(pid, 0)
+                .map_err(|source| self.failed(index, call("let it go on", source)));
+        }
+        let place = trace::read_place(pid).and_then(|place| trace::leave_stopped(pid).map(|()| place));
+        let proof = place.and_then(|place| prove_stopped(pid, place));
+        let proof = proof.map_err(|failure| self.failed(index, failure))?;
+        self.traced.remove(&pid);
+        if let Some(rank) = self.ranks.get_mut(index) {
+            rank.found = Some((pid, proof));
+        }
+        self.let_go(index);
+        Ok(())
+    }
+
+    /// Stops tracing what else has come from a rank.
+    fn let_go(&mut self, index: usize) {
+        let others: Vec<i32> =
+            self.traced.iter().filter(|(_, rank)| **rank == index).map(|(tid, _)| *tid).collect();
+        for tid in others {
+            self.traced.remove(&tid);
+            // Only one that is stopped can be let go of. One that has ended cannot be stopped, and need not be.
+            if sys::trace_interrupt(tid).is_ok() && sys::wait(tid, libc::__WALL | libc::WUNTRACED).is_ok() {
+                drop(sys::trace_detach(tid));
+            }
+        }
+    }
+
+    fn failed(&self, index: usize, failure: HoldFailure) -> StartFailure {
+        let pid = self.ranks.get(index).map_or(0, |rank| rank.pid);
+        StartFailure { index, error: explain(failure, pid) }
+    }
+}
+
+fn call(step: &'static str, source: io::Error) -> HoldFailure {
+    HoldFailure::Call { step, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn patterns_are_for_paths_or_for_names() {
+        let check = |pattern: &str, path: &str, expected: bool| {
+            assert_eq!(Pattern::new(pattern).matches(Path::new(path)), expected, "{pattern} {path}");
+        };
+        check("app", "/opt/bin/app", true);
+        check("app*", "/opt/bin/app-2", true);
+        check("app", "/opt/bin/apps", false);
+        check("*/bin/app", "/opt/bin/app", true);
+        check("/bin/app", "/opt/bin/app", false);
+        check("/opt/*/a?p", "/opt/x/bin/app", true);
+        check("*", "/anything", true);
+        check("", "/anything", false);
+        check("a*a*a*a*b", "/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false);
+    }
+}
