@@ -104,16 +104,29 @@ impl Frontend {
     /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.
     ///
     /// `target` is in the words of the workload manager; for this machine the pid of a launcher, or the ranks' pids in order with commas
-    /// between. `NAME:` before it chooses the workload manager of that name.
+    /// between; for Slurm `JOB.STEP`, `JOB` for the newest step of srun in it, or the pid of an srun of this machine. `NAME:` before it chooses
+    /// the workload manager of that name.
     ///
     /// # Errors
     /// There is no such thing, or it belongs to somebody else.
     pub async fn attach(&self, target: &str, deadline: Duration) -> Result<App> {
+        self.attach_to(target, false, deadline).await
+    }
+
+    /// As [`Frontend::attach`], and waits for a job that has no ranks yet.
+    ///
+    /// # Errors
+    /// As [`Frontend::attach`]; at the deadline why there still are none.
+    pub async fn attach_when_there(&self, target: &str, deadline: Duration) -> Result<App> {
+        self.attach_to(target, true, deadline).await
+    }
+
+    async fn attach_to(&self, target: &str, wait: bool, deadline: Duration) -> Result<App> {
         let (wlm, job) = match target.split_once(':') {
             Some((name, rest)) => (detect::find(name)?, rest),
             None => (self.choice()?.wlm, target),
         };
-        self.attach_until(wlm, &JobRef(job.to_owned()), Instant::now() + deadline).await
+        self.attach_until(wlm, &JobRef(job.to_owned()), wait, Instant::now() + deadline).await
     }
 }
 

@@ -36,6 +36,14 @@ pub enum Error {
         /// What to try.
         hint: Option<String>,
     },
+    /// It is known and has no ranks yet.
+    #[error("{message}")]
+    NotYet {
+        /// What it waits for.
+        message: String,
+        /// What to try.
+        hint: Option<String>,
+    },
     /// It is there and may not be touched.
     #[error("{message}")]
     NoAccess {
@@ -80,7 +88,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid { .. } | Self::UnknownWlm { .. } => Kind::Invalid,
-            Self::NotFound { .. } => Kind::NotFound,
+            Self::NotFound { .. } | Self::NotYet { .. } => Kind::NotFound,
             Self::NoAccess { .. } => Kind::NoAccess,
             Self::NotStarted(failure) | Self::Refused(failure) => failure.kind(),
             Self::Read { source, .. } => match source.kind() {
@@ -94,9 +102,10 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Invalid { hint, .. } | Self::NotFound { hint, .. } | Self::NoAccess { hint, .. } => {
-                hint.clone()
-            }
+            Self::Invalid { hint, .. }
+            | Self::NotFound { hint, .. }
+            | Self::NotYet { hint, .. }
+            | Self::NoAccess { hint, .. } => hint.clone(),
             Self::UnknownWlm { known, .. } => Some(format!("known are: {}", known.join(", "))),
             Self::NotStarted(failure) | Self::Refused(failure) => failure.hint().map(str::to_owned),
             Self::Read { .. } => None,

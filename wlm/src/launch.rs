@@ -82,6 +82,8 @@ type Tickets = dyn Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sy
 pub struct AgentCommand {
     /// Path of the executable on the login side.
     pub program: PathBuf,
+    /// Where on the nodes it is to be put, when no path of it is shared. It removes itself.
+    pub send_to: Option<PathBuf>,
     tickets: Box<Tickets>,
 }
 
@@ -89,12 +91,13 @@ impl AgentCommand {
     /// An agent whose standard input for the node `host` is `tickets(host)`.
     pub fn new(
         program: PathBuf,
+        send_to: Option<PathBuf>,
         tickets: impl Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync + 'static,
     ) -> Self {
-        Self { program, tickets: Box::new(tickets) }
+        Self { program, send_to, tickets: Box::new(tickets) }
     }
 
-    /// What the agent of `host` reads on its standard input. It holds the app's secret.
+    /// What the agent of `host` reads on its standard input; an empty `host` for agents that ask for their node's name themselves. It holds the app's secret.
     ///
     /// # Errors
     /// The ticket cannot be encoded.
@@ -109,6 +112,23 @@ impl fmt::Debug for AgentCommand {
     }
 }
 
+/// A command of the WLM that starts agents on other machines.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StepStart {
+    /// The executable's path and its arguments.
+    pub argv: Vec<OsString>,
+    /// The whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// What it reads on its standard input, and gives every agent. It holds the app's secret.
+    pub ticket: Vec<u8>,
+}
+
+impl fmt::Debug for StepStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepStart").field("argv", &self.argv).finish_non_exhaustive()
+    }
+}
+
 /// Starts long-lived processes on this machine and owns them: the app's guard.
 #[async_trait]
 pub trait ProcessOwner: Send + Sync {
@@ -117,4 +137,10 @@ pub trait ProcessOwner: Send + Sync {
     /// # Errors
     /// It cannot be executed.
     async fn start_agent(&self, program: &Path, ticket: Vec<u8>) -> Result<()>;
+
+    /// Starts a command that runs as long as the agents that it starts on other machines. Returns when it is executed. To be called once.
+    ///
+    /// # Errors
+    /// It cannot be executed.
+    async fn start_step(&self, start: StepStart) -> Result<()>;
 }

@@ -29,14 +29,13 @@ use std::fmt;
 
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
-use gantry_shared::placement::Placement;
 use gantry_shared::signal::Signal;
 
 pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use host::Host;
-pub use job::{AppRef, JobRef};
-pub use launch::{AgentCommand, Brought, Direct, Launch, Plan, ProcessOwner};
+pub use job::{Adoption, AppRef, JobRef};
+pub use launch::{AgentCommand, Brought, Direct, Launch, Plan, ProcessOwner, StepStart};
 
 /// Every workload manager, in order of detection. The only list there is.
 pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &localhost::Localhost];
@@ -61,11 +60,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// Arguments that the launcher would refuse, a program that cannot be told apart from the options, a hold method that does not fit.
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan>;
 
-    /// Where the ranks of `job` are. Changes nothing about the job.
+    /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile.
     ///
     /// # Errors
-    /// The job is unknown, has ended, or belongs to somebody else.
-    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Placement>;
+    /// The job is unknown, has ended, or belongs to somebody else. [`Error::NotYet`]: it has no ranks yet and may get some.
+    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption>;
 
     /// Starts one agent on every node of `app`. Returns when all are started; that they have reported is the overlay's business.
     ///

@@ -6,6 +6,7 @@
 //! | [`overlay`] | the way to the frontend, and to agents further down |
 //! | [`starter`] | whether anybody still wants us before we are there |
 //! | [`shim`], [`desk`], [`epilog`] | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
+//! | [`seek`] | ranks that run already, found by their environment |
 //! | [`ranks`], [`process`] | ranks; starting, holding and ending processes |
 //! | [`daemons`], [`ending`] | tool daemons; how one is started; how they end |
 //! | [`storage`], [`session`], [`tree`] | directories on the node |
@@ -19,6 +20,7 @@ mod starter;
 mod shim;
 mod desk;
 mod epilog;
+mod seek;
 mod ranks;
 mod process;
 mod daemons;
@@ -45,7 +47,7 @@ use std::process::ExitCode;
 use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
+use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::find_node_name;
@@ -96,7 +98,15 @@ fn say(text: &str) -> Result<(), Failure> {
 fn serve() -> Result<(), Failure> {
     // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
-    let ticket = read_ticket()?;
+    if let Some(path) = Machine.env(GANTRY_SENT_AGENT) {
+        // It was put here for this agent alone. What cannot be removed now is no reason not to serve.
+        drop(std::fs::remove_file(path));
+    }
+    let mut ticket = read_ticket()?;
+    if ticket.host.is_empty() {
+        // One ticket serves all nodes.
+        ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
+    }
     block_on(async move {
         let joined = tokio::select! {
             joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,

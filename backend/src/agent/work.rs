@@ -255,6 +255,7 @@ impl Agent {
                 Err(failure) => Err(failure),
             },
             Order::AdoptRanks(order) => self.adopt(&order).map(Answer::Ranks),
+            Order::SeekRanks(order) => self.seek(&order).map(Answer::Ranks),
             Order::Release => self.ranks.release().map(|()| Answer::Done),
             Order::Signal { signal, ranks } => {
                 self.ranks.signal(ranks.as_ref(), signal).map(|()| Answer::Done)
@@ -391,6 +392,15 @@ impl Agent {
     ) -> Result<Vec<RankReport>, Failure> {
         self.claim_app(Claim::Attached, order.size)?;
         let reports = self.ranks.adopt(ranks::adoption_of(order, self.node.index()))?;
+        self.watch_adopted();
+        Ok(reports)
+    }
+
+    fn seek(&mut self, order: &gantry_shared::wire::message::SeekRanks) -> Result<Vec<RankReport>, Failure> {
+        let mine = order.layout.get(self.node.index()).cloned().unwrap_or_default();
+        let found = crate::seek::find_ranks(&mine, &order.marks)?;
+        self.claim_app(Claim::Attached, order.size)?;
+        let reports = self.ranks.adopt(&found)?;
         self.watch_adopted();
         Ok(reports)
     }

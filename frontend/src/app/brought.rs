@@ -192,7 +192,7 @@ async fn launcher_ended(events: &mut mpsc::UnboundedReceiver<GuardEvent>) -> Opt
     loop {
         match events.recv().await {
             Some(GuardEvent::LauncherEnded(status)) => return Some(status),
-            Some(GuardEvent::AgentEnded { .. }) => {}
+            Some(GuardEvent::AgentEnded { .. } | GuardEvent::StepEnded { .. }) => {}
             Some(GuardEvent::Gone) | None => return None,
         }
     }

@@ -354,6 +354,9 @@ async fn listen(
             event = guard_events.recv(), if guard_lives => {
                 if let Some(GuardEvent::LauncherEnded(status)) = event {
                     core.launcher_ended(status);
+                } else if let Some(GuardEvent::StepEnded { status, last_words, .. }) = event {
+                    // The links of its agents tell what that means.
+                    tracing::debug!(%status, last_words, "the step of the agents ended");
                 } else if !matches!(event, Some(GuardEvent::AgentEnded { .. })) {
                     guard_lives = false;
                     let error = Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };

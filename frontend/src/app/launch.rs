@@ -14,11 +14,13 @@ use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{AdoptRanks, Answer, Order, Program, StartRanks, Ticket};
+use gantry_shared::wire::message::{
+    AdoptRanks, Answer, Order, Program, RankMarks, SeekRanks, StartRanks, Ticket,
+};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{AgentCommand, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
+use gantry_wlm::{Adoption, AgentCommand, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::brought;
@@ -35,6 +37,9 @@ use crate::request::{Input, LaunchRequest, OutputTo, merge_env};
 
 /// How long an agent tries to reach the frontend or its parent.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// An app's agents, connected, before there are ranks.
 struct Agents {
@@ -56,7 +61,7 @@ impl Frontend {
             hold: request.hold,
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
-            send_agent_to: self.config.send_agent.then(|| PathBuf::from(format!("/tmp/gantry-agent-{app}"))),
+            send_agent_to: self.choose_sent_agent(app),
             scratch: brought::choose_scratch(app),
         };
         match choice.wlm.plan(&launch, &Machine)? {
@@ -86,7 +91,7 @@ impl Frontend {
         let program = build_program(&request, &plan)?;
         let input = open_input(request.stdin)?;
         let placement = build_placement(&plan)?;
-        let agents = self.start_agents(wlm, plan.hosts.clone(), deadline).await?;
+        let agents = self.start_agents(wlm, plan.hosts.clone(), None, deadline).await?;
         let size = placement.rank_count();
         let order = StartRanks {
             program,
@@ -125,18 +130,24 @@ impl Frontend {
         &self,
         wlm: &'static dyn Wlm,
         job: &JobRef,
+        wait: bool,
         deadline: Instant,
     ) -> Result<App> {
         let registry = self.open_registry()?;
-        let placement = wlm.adopt(job, &Machine).await?;
+        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
         let hosts: Vec<String> = placement.hosts().map(str::to_owned).collect();
-        let agents = self.start_agents(wlm, hosts, deadline).await?;
-        let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)? };
+        let agents = self.start_agents(wlm, hosts, Some(adopted), deadline).await?;
+        let order = match marks {
+            Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
+            None => Order::AdoptRanks(AdoptRanks {
+                size: placement.rank_count(),
+                layout: build_adoption(&placement)?,
+            }),
+        };
         let core = self.take_over(agents, wlm, true, vec![job.0.clone()], placement)?;
         let app = App::new(Arc::clone(&core));
         remember_socket(&core, registry.as_ref()).await?;
-        if let Err(error) = start_ranks(&core, Order::AdoptRanks(order), "attaching to ranks", deadline).await
-        {
+        if let Err(error) = start_ranks(&core, order, "attaching to ranks", deadline).await {
             return Err(close_after(app, error).await);
         }
         serve_control(app, registry).await
@@ -147,6 +158,7 @@ impl Frontend {
         &self,
         wlm: &'static dyn Wlm,
         hosts: Vec<String>,
+        job: Option<JobRef>,
         deadline: Instant,
     ) -> Result<Agents> {
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -157,12 +169,13 @@ impl Frontend {
         let listener = self.listen(wlm, app, &secret).await?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let agent = self.build_agent_command(agent_program.clone(), wlm.name(), app, secret, &listener);
-        wlm.start_agents(&AppRef { app, hosts: hosts.clone() }, &agent, &Machine, &guard).await?;
+        wlm.start_agents(&AppRef { app, hosts: hosts.clone(), job }, &agent, &Machine, &guard).await?;
         let assembled = tokio::select! {
             assembled = listener.assemble(&hosts, deadline) => assembled,
-            event = guard_events.recv() => Err(agent_failed(event, agent_program)),
+            event = guard_events.recv() => Err(agent_failed(wlm, event, agent_program)),
         };
         let (overlay, overlay_events) = assembled?;
+        guard.agents_there().await?;
         Ok(Agents { app, overlay, overlay_events, guard, guard_events })
     }
 
@@ -186,10 +199,15 @@ impl Frontend {
     ) -> AgentCommand {
         let addresses = listener.addresses();
         let stage_base = self.config.stage_base.clone();
-        AgentCommand::new(program, move |host| {
+        AgentCommand::new(program, self.choose_sent_agent(app), move |host| {
             let ticket = build_ticket(wlm, app, secret.clone(), addresses.clone(), stage_base.clone(), host);
             frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
         })
+    }
+
+    /// Where on the nodes the WLM is to put the agent, if it is to.
+    fn choose_sent_agent(&self, app: AppId) -> Option<PathBuf> {
+        self.config.send_agent.then(|| PathBuf::from(format!("/tmp/gantry-agent-{app}")))
     }
 
     fn take_over(
@@ -217,6 +235,28 @@ impl Frontend {
     /// Where the app will be served. Asked for before anything is started: a bad place must not cost a launch.
     pub(super) fn open_registry(&self) -> Result<Option<Registry>> {
         self.config.control.then(|| Registry::open(self.config.runtime_dir.as_deref(), &Machine)).transpose()
+    }
+}
+
+/// Asks the WLM where something is, until it is there if that is to be waited for. The WLM's programs may take their time, so a thread of its own
+/// waits for them.
+async fn adopt(wlm: &'static dyn Wlm, job: &JobRef, wait: bool, deadline: Instant) -> Result<Adoption> {
+    let started = Instant::now();
+    let late = || {
+        let after = deadline.saturating_duration_since(started);
+        Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() }
+    };
+    loop {
+        let asked = job.clone();
+        let runtime = tokio::runtime::Handle::current();
+        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &Machine)));
+        let found = timeout_at(deadline, asking).await.map_err(|_| late())?;
+        match found.map_err(|error| Error::Protocol(error.to_string()))? {
+            Err(gantry_wlm::Error::NotYet { .. }) if wait && Instant::now() + ASK_EVERY < deadline => {
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+            found => return Ok(found?),
+        }
     }
 }
 
@@ -290,8 +330,13 @@ async fn close_after(app: App, error: Error) -> Error {
     error
 }
 
-fn agent_failed(event: Option<GuardEvent>, program: PathBuf) -> Error {
+fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> Error {
     match event {
+        Some(GuardEvent::StepEnded { command, status, last_words }) => {
+            let failure = wlm.explain(&command, &status.to_string(), &last_words);
+            let failure = failure.unwrap_or_else(|| Failure::new(Kind::LauncherFailed, last_words));
+            Error::Node { hosts: Vec::new(), failure }
+        }
         Some(GuardEvent::AgentEnded { status: status @ ExitStatus::Signal(_), .. }) => Error::Lost {
             what: vec!["an agent".to_owned()],
             reason: format!("it was {status} before it reported"),
@@ -366,6 +411,12 @@ fn build_open_streams(placement: &Placement) -> OpenStreams {
         *open.entry(place.node).or_default() += 2;
     }
     open
+}
+
+/// Ranks by node.
+fn build_search(placement: &Placement, marks: RankMarks) -> SeekRanks {
+    let layout = (0..placement.node_count()).map(|node| placement.ranks_on(NodeId(node))).collect();
+    SeekRanks { size: placement.rank_count(), layout, marks }
 }
 
 /// Ranks and pids by node.

@@ -14,15 +14,16 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
-use gantry_wlm::ProcessOwner;
+use gantry_wlm::{ProcessOwner, StepStart};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, ToGuard};
+use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 use crate::error::{Error, Result};
+use crate::frontend::show_args;
 
 /// How long a guard may take to say hello, and to start a process.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -37,11 +38,23 @@ pub(crate) enum GuardEvent {
         /// The last that it wrote on standard error.
         last_words: String,
     },
+    /// The command that has started agents elsewhere has ended.
+    StepEnded {
+        /// Its executable and arguments.
+        command: Vec<String>,
+        /// How.
+        status: ExitStatus,
+        /// The last that it wrote on standard error.
+        last_words: String,
+    },
     /// The launcher that it started has ended.
     LauncherEnded(ExitStatus),
     /// The guard is gone.
     Gone,
 }
+
+/// The command that starts agents elsewhere, if there is one.
+type Step = Arc<OnceLock<(ProcessId, Vec<String>)>>;
 
 type Waiting = Arc<Mutex<HashMap<ProcessId, oneshot::Sender<std::result::Result<(), Failure>>>>>;
 
@@ -67,6 +80,7 @@ pub(crate) struct Guard {
     to_guard: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     waiting: Waiting,
     launcher: Arc<OnceLock<ProcessId>>,
+    step: Step,
     next: std::sync::atomic::AtomicU32,
     stage_base: Option<PathBuf>,
 }
@@ -113,10 +127,12 @@ impl Guard {
         let waiting = Waiting::default();
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
-        tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), Arc::clone(&launcher), events));
+        let step = Step::default();
+        let known = (Arc::clone(&launcher), Arc::clone(&step));
+        tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), known, events));
         let next = std::sync::atomic::AtomicU32::new(1);
         let to_guard = tokio::sync::Mutex::new(Some(to_guard));
-        let guard = Self { to_guard, waiting, launcher, next, stage_base };
+        let guard = Self { to_guard, waiting, launcher, step, next, stage_base };
         Ok((guard, receiver))
     }
 
@@ -128,6 +144,11 @@ impl Guard {
     /// Tells the guard that the launcher's ranks are there.
     pub(crate) async fn ranks_there(&self) -> Result<()> {
         self.say(&ToGuard::RanksThere).await
+    }
+
+    /// Tells the guard that the agents of a step are there.
+    pub(crate) async fn agents_there(&self) -> Result<()> {
+        self.say(&ToGuard::AgentsThere).await
     }
 
     /// Lets everything that was started outlive this process.
@@ -237,13 +258,22 @@ impl ProcessOwner for Guard {
         said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
         wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
     }
+
+    async fn start_step(&self, start: StepStart) -> gantry_wlm::Result<()> {
+        let StepStart { argv, env, ticket } = start;
+        let (id, answered) = self.expect_start();
+        self.step.get_or_init(|| (id, show_args(&argv)));
+        let said = self.say(&ToGuard::StartStep(StartStep { id, argv, env, ticket: Blob(ticket) })).await;
+        said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
+        wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
+    }
 }
 
 async fn listen(
     mut from_guard: OwnedReadHalf,
     mut incoming: FrameBuffer,
     waiting: Waiting,
-    launcher: Arc<OnceLock<ProcessId>>,
+    (launcher, step): (Arc<OnceLock<ProcessId>>, Step),
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
     while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
@@ -253,6 +283,12 @@ async fn listen(
             FromGuard::NotStarted { id, failure } => answer(&waiting, id, Err(failure)),
             FromGuard::Exited { id, status, .. } if launcher.get() == Some(&id) => {
                 drop(events.send(GuardEvent::LauncherEnded(status)));
+            }
+            FromGuard::Exited { id, status, last_words }
+                if let Some((_, command)) = step.get().filter(|(step, _)| *step == id) =>
+            {
+                let command = command.clone();
+                drop(events.send(GuardEvent::StepEnded { command, status, last_words }));
             }
             FromGuard::Exited { id, status, last_words } => {
                 let failure =

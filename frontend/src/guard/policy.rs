@@ -8,7 +8,7 @@ use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
 
-use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, ToGuard};
+use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 
 /// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,6 +39,8 @@ pub enum Event {
 pub enum Response {
     /// Start an agent; its fate comes back as an event.
     Start(StartAgent),
+    /// Start a command that starts agents elsewhere; its fate comes back as an event.
+    StartStep(StartStep),
     /// Start a launcher, with the descriptors that came with the order; its fate comes back as an event.
     StartLauncher(StartLauncher),
     /// Read on what the launcher and its ranks write: the tool does not any more.
@@ -73,6 +75,9 @@ enum What {
     /// Once its ranks are there it is never asked to go: it would pass that on to them, and a held rank would run for a moment. Its agents end the
     /// ranks, and it ends by that. Before, it may still wait for nodes, and has to give that up itself.
     Launcher,
+    /// A command that has started agents elsewhere. Once they are there it is never asked to go: it would kill them before they have cleaned up.
+    /// They end by themselves, and it with them.
+    Step,
 }
 
 /// Whether the tool is there, and if not, whether that matters.
@@ -96,6 +101,8 @@ pub struct Policy {
     sockets: Vec<OsString>,
     /// The launcher's ranks are there.
     ranks_there: bool,
+    /// Agents of a step are there.
+    agents_there: bool,
     /// A launcher was started. It may have brought agents to this machine, which came to be our children in a roundabout way, and have to clean up.
     launched: bool,
 }
@@ -109,6 +116,7 @@ impl Default for Policy {
             wards: BTreeMap::new(),
             sockets: Vec::new(),
             ranks_there: false,
+            agents_there: false,
             launched: false,
         }
     }
@@ -131,6 +139,11 @@ impl Policy {
                 self.starting.insert(launcher.id, What::Launcher);
                 todo.push(Response::StartLauncher(launcher));
             }
+            Event::Said(ToGuard::StartStep(step)) => {
+                self.starting.insert(step.id, What::Step);
+                todo.push(Response::StartStep(step));
+            }
+            Event::Said(ToGuard::AgentsThere) => self.agents_there = true,
             Event::Said(ToGuard::RanksThere) => self.ranks_there = true,
             Event::Said(ToGuard::RemoveSocket(socket)) => self.sockets.push(socket),
             Event::Said(ToGuard::Detach) => self.phase = Phase::Detached,
@@ -189,8 +202,12 @@ impl Policy {
     }
 
     fn those_to_ask(&self) -> Vec<Pid> {
-        let asked = self.wards.iter().filter(|(_, ward)| ward.what != What::Launcher || !self.ranks_there);
-        asked.map(|(pid, _)| *pid).collect()
+        let is_asked = |ward: &Ward| match ward.what {
+            What::Agent { .. } => true,
+            What::Launcher => !self.ranks_there,
+            What::Step => !self.agents_there,
+        };
+        self.wards.iter().filter(|(_, ward)| is_asked(ward)).map(|(pid, _)| *pid).collect()
     }
 
     /// When [`Event::Tick`] is due, if ever.

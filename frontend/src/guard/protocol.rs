@@ -21,8 +21,12 @@ pub enum ToGuard {
     /// Start a launcher. With this frame's first byte come descriptors: the launcher's standard input, output and error, and then those
     /// ends of pipes that somebody has to read on once the tool has let go and is gone.
     StartLauncher(StartLauncher),
+    /// Start a command of the WLM that starts agents on other machines.
+    StartStep(StartStep),
     /// The launcher's ranks are there, with agents that end them should the tool be killed.
     RanksThere,
+    /// The agents that a step has started are there, and end by themselves should the tool be killed.
+    AgentsThere,
     /// Remove this socket when the tool is gone: a killed tool cannot do it itself.
     RemoveSocket(OsString),
     /// From now on the tool's end means nothing: what runs goes on.
@@ -53,6 +57,26 @@ pub struct StartLauncher {
     pub env: Vec<(OsString, OsString)>,
     /// The directory to start in.
     pub cwd: OsString,
+}
+
+/// A command that runs as long as the agents that it starts elsewhere. It gets a process group of its own. It outlives the guard: were it to die
+/// with it, agents would be killed before they have cleaned up.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartStep {
+    /// Its number.
+    pub id: ProcessId,
+    /// The executable and its arguments.
+    pub argv: Vec<OsString>,
+    /// The whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// What it reads on its standard input. Holds the app's secret.
+    pub ticket: Blob,
+}
+
+impl fmt::Debug for StartStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartStep").field("id", &self.id).field("argv", &self.argv).finish_non_exhaustive()
+    }
 }
 
 /// Most descriptors that come with a frame: a launcher's three, and two to read on.

@@ -24,7 +24,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::launcher;
 use super::policy::{Event, Policy, Response};
-use super::protocol::{FromGuard, ProcessId, StartAgent};
+use super::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
 
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
@@ -197,6 +197,10 @@ impl Guard {
                     let started = start_agent(&agent).map_err(|error| agent_failure(&agent, &error));
                     stay &= self.take_started(agent.id, started);
                 }
+                Response::StartStep(step) => {
+                    let started = start_step(&step).map_err(|error| step_failure(&step, &error));
+                    stay &= self.take_started(step.id, started);
+                }
                 Response::StartLauncher(order) => {
                     let started = launcher::start(&order, &mut self.descriptors);
                     let started = started.map(|(child, pipes)| {
@@ -329,10 +333,32 @@ fn start_agent(order: &StartAgent) -> io::Result<Child> {
         reason = "the guard is the one place that starts long-lived processes"
     )]
     let mut command = Command::new(&order.program);
-    command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command.arg("serve");
+    start_with(command, &order.ticket.0)
+}
+
+fn step_failure(order: &StartStep, error: &io::Error) -> Failure {
+    let program = order.argv.first().map(|program| program.display().to_string()).unwrap_or_default();
+    Failure::new(Kind::LauncherFailed, format!("cannot start {program}, which was to start agents: {error}"))
+}
+
+fn start_step(order: &StartStep) -> io::Result<Child> {
+    let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the guard is the one place that starts long-lived processes"
+    )]
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(order.env.iter().map(|(name, value)| (name, value)));
+    start_with(command, &order.ticket.0)
+}
+
+/// Starts what reads `ticket` on its standard input.
+fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let written = match child.stdin.take() {
-        Some(mut stdin) => stdin.write_all(&order.ticket.0),
+        Some(mut stdin) => stdin.write_all(ticket),
         None => Err(io::ErrorKind::BrokenPipe.into()),
     };
     if let Err(error) = written

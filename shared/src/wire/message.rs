@@ -142,6 +142,8 @@ pub enum Order {
     StartRanks(StartRanks),
     /// Look after processes that run already. Answered by [`Answer::Ranks`], all or none.
     AdoptRanks(AdoptRanks),
+    /// Find processes that run already, and look after them. Answered by [`Answer::Ranks`], all or none.
+    SeekRanks(SeekRanks),
     /// Let held ranks go.
     Release,
     /// Send a signal to ranks, or kill them: a held rank gets no other signal than SIGKILL.
@@ -277,6 +279,28 @@ pub struct AdoptRanks {
     pub size: u32,
     /// Ranks and pids of each node, by node number.
     pub layout: Vec<Vec<(Rank, Pid)>>,
+}
+
+/// Processes to find and to look after, where only their nodes are known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeekRanks {
+    /// Number of ranks in the app.
+    pub size: u32,
+    /// Ranks of each node, by node number.
+    pub layout: Vec<RankSet>,
+    /// What they are known by.
+    pub marks: RankMarks,
+}
+
+/// What the ranks of an app have in the environment that they were started with, and other processes have not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankMarks {
+    /// Variables and values that every rank has.
+    pub variables: Vec<(OsString, OsString)>,
+    /// The variable that says which rank a process is.
+    pub rank: OsString,
+    /// The variable with the rank's own pid: the rank's children have the same environment.
+    pub pid: OsString,
 }
 
 /// A tool daemon to start.

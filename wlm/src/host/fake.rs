@@ -1,11 +1,12 @@
 //! A machine made of tables, for tests of detection, plans and look-ups.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::Host;
+use super::{Asked, Host};
 
 /// A machine made of tables.
 #[derive(Debug, Default)]
@@ -13,6 +14,7 @@ pub(crate) struct FakeHost {
     env: Vec<(OsString, OsString)>,
     files: BTreeMap<PathBuf, Vec<u8>>,
     links: BTreeMap<PathBuf, PathBuf>,
+    answers: BTreeMap<String, Asked>,
 }
 
 impl FakeHost {
@@ -23,6 +25,13 @@ impl FakeHost {
 
     pub(crate) fn with_file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         self.files.insert(path.into(), content.into());
+        self
+    }
+
+    /// What a command says on its standard output and error.
+    pub(crate) fn with_answer(mut self, command: &str, stdout: &str, stderr: &str) -> Self {
+        let answer = Asked { stdout: stdout.to_owned(), stderr: stderr.to_owned() };
+        self.answers.insert(command.to_owned(), answer);
         self
     }
 
@@ -51,6 +60,11 @@ impl Host for FakeHost {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn ask(&self, command: &[OsString], _deadline: Duration) -> io::Result<Asked> {
+        let line = command.join(OsStr::new(" ")).into_string().expect("text");
+        self.answers.get(&line).cloned().ok_or_else(|| io::Error::other(format!("nobody answers '{line}'")))
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::{Host, sys};
+use super::{Asked, Host, sys};
 
 /// The machine that this process runs on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,6 +39,10 @@ impl Host for Machine {
 
     fn is_executable(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    }
+
+    fn ask(&self, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+        super::ask(command, deadline)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -10,9 +10,10 @@ mod sys;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use machine::Machine;
-pub use orphan::spawn_orphan;
+pub use orphan::{Asked, ask, spawn_orphan};
 pub use run::run;
 
 /// A descriptor that becomes readable when the process `pid` ends. Linux 5.3 and later.
@@ -65,6 +66,12 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn is_executable(&self, path: &Path) -> bool {
         self.read(path).is_ok()
     }
+
+    /// What the program `command` says. Runs as long as it does, at most until the deadline.
+    ///
+    /// # Errors
+    /// It cannot be executed, or goes on (`TimedOut`).
+    fn ask(&self, command: &[OsString], deadline: Duration) -> io::Result<Asked>;
 
     /// The file that a program's name leads to, by the PATH of this process.
     fn find_in_path(&self, name: &str) -> Option<PathBuf> {

@@ -3,13 +3,18 @@
 //! The frontend library lives in somebody else's program, which may call `waitpid(-1)`, handle SIGCHLD, or ignore it. A helper that were
 //! its child would show up there. So the helper is started as a grandchild, and the child between ends before this function returns.
 
-use std::ffi::OsStr;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use super::sys;
+
+/// Most that is read of an answer.
+const MAX_ANSWER_BYTES: u64 = 512 << 20;
 
 /// Starts `program` with `stdin` as its standard input, in a session of its own, with neither standard output nor error, in `/`, and with
 /// every signal as it is by default.
@@ -22,13 +27,66 @@ pub fn spawn_orphan<A: AsRef<OsStr>>(program: &Path, args: &[A], stdin: OwnedFd)
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
     sys::fork_once_more(&mut command);
-    let mut middle = command.spawn()?;
+    reap(command.spawn()?)
+}
+
+/// Waits for the process between.
+fn reap(mut middle: Child) -> io::Result<()> {
     // The middle process has ended or is about to. A host program that waits for any child may have taken it already: that is fine.
     match middle.wait() {
         Ok(_) => Ok(()),
         Err(e) if e.raw_os_error() == Some(libc::ECHILD) => Ok(()),
         Err(e) => Err(e),
     }
+}
+
+/// What a program has said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// On its standard output.
+    pub stdout: String,
+    /// On its standard error.
+    pub stderr: String,
+}
+
+/// Runs a small program as nobody's child, in `/`, with nothing on its standard input, and takes what it says. How it ended cannot be known then:
+/// what it says has to tell. One that goes on after the deadline is left alone, with nobody who reads what it says.
+///
+/// # Errors
+/// It cannot be executed, or goes on (`TimedOut`).
+pub fn ask(command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+    let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let until = Instant::now() + deadline;
+    let (out, to_out) = io::pipe()?;
+    let (err, to_err) = io::pipe()?;
+    tracing::debug!(?command, "asking");
+    #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(to_out).stderr(to_err).current_dir("/");
+    sys::fork_once_more(&mut command);
+    reap(command.spawn()?)?;
+    // It has our ends of the pipes, which would keep them open.
+    drop(command);
+    let (stdout, stderr) = (read_aside(out)?, read_aside(err)?);
+    let text = |read: Receiver<io::Result<Vec<u8>>>| {
+        let left = until.saturating_duration_since(Instant::now());
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "did not end in time");
+        let bytes = read.recv_timeout(left).map_err(late)??;
+        Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Ok(Asked { stdout: text(stdout)?, stderr: text(stderr)? })
+}
+
+/// Reads to the end on a thread of its own.
+fn read_aside(mut pipe: PipeReader) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
+    let (sender, read) = mpsc::channel();
+    std::thread::Builder::new().name("answer".to_owned()).spawn(move || {
+        let mut bytes = Vec::new();
+        let all = pipe.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes).map(|_| bytes);
+        // Nobody waits any more when the deadline has passed.
+        drop(sender.send(all));
+    })?;
+    Ok(read)
 }
 
 #[cfg(test)]
@@ -65,6 +123,18 @@ mod tests {
         let mut text = String::new();
         ours.read_to_string(&mut text).unwrap();
         assert_eq!(text.split_whitespace().nth(1), Some("0000000000000000"), "{text}");
+    }
+
+    #[test]
+    fn what_a_program_says_and_that_it_is_not_our_child() {
+        let ask = |script: &str, deadline| ask(&["/bin/sh".into(), "-c".into(), script.into()], deadline);
+        let said = ask("echo $PPID; echo no >&2; exit 3", Duration::from_secs(10)).unwrap();
+        assert_eq!(said.stderr, "no\n");
+        assert_ne!(said.stdout.trim().parse::<u32>().unwrap(), std::process::id());
+        let error = ask("exec sleep 1", Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let error = super::ask(&["/no/such".into()], Duration::from_secs(10)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

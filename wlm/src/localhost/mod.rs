@@ -4,12 +4,12 @@ mod command;
 mod processes;
 
 use async_trait::async_trait;
-use gantry_shared::placement::Placement;
 
 use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::{
-    AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Reach, Result, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Reach,
+    Result, Wlm,
 };
 
 /// This machine.
@@ -43,9 +43,10 @@ impl Wlm for Localhost {
         }))
     }
 
-    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Placement> {
+    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {
         let pids = processes::parse_pids(&job.0)?;
-        processes::find_ranks(&pids, host)
+        let placement = processes::find_ranks(&pids, host)?;
+        Ok(Adoption { job: job.clone(), placement, marks: None })
     }
 
     async fn start_agents(

@@ -133,12 +133,16 @@ pub fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
     command
 }
 
+/// The name of agents' steps, by which they are told from others.
+pub(super) const AGENTS_LABEL: &str = "gantry-agents";
+
 fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> {
     let count = group.hosts.len();
     let export = build_export(Some("NONE"), step.variables).filter(|list| !list.is_empty());
     let mut options = words(&[
         "--quiet",
         &format!("--jobid={}", step.job),
+        &format!("--job-name={AGENTS_LABEL}"),
         // Without it the step waits until CPUs and memory of the job are free.
         "--overlap",
         "--mem=0",
@@ -292,7 +296,7 @@ mod tests {
         let groups = [AgentGroup { component: None, hosts: &hosts }];
         let step =
             AgentStep { job: JobId(7), groups: &groups, agent: &agent, variables: &["T"], bcast: None };
-        let always = "--quiet --jobid=7 --overlap --mem=0 --gres=none --mpi=none --cpu-bind=none";
+        let always = "--quiet --jobid=7 --job-name=gantry-agents --overlap --mem=0 --gres=none --mpi=none --cpu-bind=none";
         let rest = "--kill-on-bad-exit=0 --wait=0 --quit-on-interrupt --input=all --unbuffered";
         let two = format!("{always} --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n[01-02] {rest}");
         let one = format!("{always} --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n02 {rest}");

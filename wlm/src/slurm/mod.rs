@@ -3,6 +3,7 @@
 //! Facts were measured with Slurm 22.05.8; what the tests read are recordings of it. Sources: the manual pages of srun, squeue, scontrol, sattach,
 //! sacct and scancel, and the JSON of `squeue` in versions 22.05 to 24.11.
 
+mod attach;
 mod command;
 mod detect;
 mod environment;

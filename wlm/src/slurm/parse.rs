@@ -178,6 +178,8 @@ fn job_of(job: SqueueJob) -> Result<Job> {
 pub struct StepInfo {
     /// Its name, with the job's own number.
     pub step: Target,
+    /// What its srun calls it: the first word, where it has several.
+    pub label: String,
     /// Whose it is.
     pub user_id: u32,
     /// Slurm's word for its state: `RUNNING`.
@@ -214,6 +216,7 @@ fn parse_step(line: &str) -> Result<StepInfo> {
     let srun = field("SrunHost:Pid").ok().and_then(|value| value.rsplit_once(':'));
     Ok(StepInfo {
         step: field("StepId")?.parse()?,
+        label: field("Name").unwrap_or_default().to_owned(),
         user_id: number("UserId")?,
         state: field("State")?.to_owned(),
         hosts: hosts(field("NodeList")?)?,

@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
-use gantry_shared::placement::Placement;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET};
 
-use super::{Holding, build_held, detect, parse_failure};
+use super::{
+    AgentGroup, AgentStep, Holding, JobName, Target, attach, build_agent_step, build_held, detect,
+    is_for_srun, parse_failure,
+};
 use crate::host::Host;
 use crate::launcher::{Launcher, build_shim, find_launcher, locate, move_files, plan_launcher};
 use crate::{
-    AgentCommand, AppRef, Brought, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Result, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Result,
+    StepStart, Wlm,
 };
 
 /// Slurm.
@@ -38,24 +41,18 @@ impl Wlm for Slurm {
         planned.map(Plan::Brought)
     }
 
-    async fn adopt(&self, job: &JobRef, _host: &dyn Host) -> Result<Placement> {
-        Err(Error::Invalid {
-            message: format!("attaching to {} by Slurm is not built in yet", job.0),
-            hint: Some("launch it with gantry".to_owned()),
-        })
+    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {
+        attach::adopt(&job.0, host)
     }
 
     async fn start_agents(
         &self,
-        _app: &AppRef,
-        _agent: &AgentCommand,
-        _host: &dyn Host,
-        _owner: &dyn ProcessOwner,
+        app: &AppRef,
+        agent: &AgentCommand,
+        host: &dyn Host,
+        owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        Err(Error::Invalid {
-            message: "agents of their own step are not built in yet".to_owned(),
-            hint: None,
-        })
+        owner.start_step(plan_agents(app, agent, host)?).await
     }
 
     fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
@@ -85,6 +82,38 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
     let sent = launch.send_agent_to.clone().map(PathBuf::into_os_string);
     let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog), (GANTRY_SENT_AGENT.into(), sent)];
     Ok(Brought { argv, env, files })
+}
+
+/// One srun starts all agents in a step of their own, beside what runs in the job.
+fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<StepStart> {
+    let job = app.job.as_ref().ok_or_else(|| Error::invalid("agents need a job of Slurm to run in"))?;
+    let JobName::Plain(id) = job.0.parse::<Target>()?.job else {
+        return Err(Error::invalid(format!("gantry cannot start agents in job {} yet", job.0)));
+    };
+    let srun = host.find_in_path("srun").ok_or_else(|| Error::NotFound {
+        message: "there is no srun in PATH".to_owned(),
+        hint: Some("install Slurm's commands, or add their folder to PATH".to_owned()),
+    })?;
+    let path = agent.send_to.as_ref().unwrap_or(&agent.program);
+    let variables: &[&str] = if agent.send_to.is_some() { &[GANTRY_SENT_AGENT] } else { &[] };
+    let mut argv = build_agent_step(&AgentStep {
+        job: id,
+        groups: &[AgentGroup { component: None, hosts: &app.hosts }],
+        // Where it is sent, srun itself replaces the path by that on the nodes.
+        agent: &[agent.program.clone().into_os_string(), "serve".into()],
+        variables,
+        bcast: agent.send_to.as_deref(),
+    });
+    if let Some(program) = argv.first_mut() {
+        *program = srun.into_os_string();
+    }
+    let mut env = host.environment();
+    env.retain(|(name, _)| !is_for_srun(name) && name != GANTRY_SENT_AGENT);
+    if agent.send_to.is_some() {
+        env.push((GANTRY_SENT_AGENT.into(), path.clone().into_os_string()));
+    }
+    // Every node knows its own name.
+    Ok(StepStart { argv, env, ticket: agent.ticket("").map_err(Error::NotStarted)? })
 }
 
 #[cfg(test)]
@@ -136,6 +165,27 @@ mod tests {
         .to_vec();
         assert_eq!(planned.argv, expected);
         assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None), (GANTRY_SENT_AGENT.into(), None)]);
+    }
+
+    #[test]
+    fn agents_get_nothing_that_was_meant_for_the_users_srun() {
+        let host = host().with_env("SLURM_CPU_BIND", "x").with_env("SLURM_CONF", "/c").with_env("HOME", "/h");
+        let app = AppRef {
+            app: "3kx9w0fz".parse().unwrap(),
+            hosts: vec!["n1".to_owned(), "n2".to_owned()],
+            job: Some(JobRef("7.0".to_owned())),
+        };
+        let agent = AgentCommand::new("/g/agent".into(), Some("/tmp/a".into()), |host| Ok(host.into()));
+        let start = plan_agents(&app, &agent, &host).unwrap();
+        let line = start.argv.join(" ".as_ref()).into_string().unwrap();
+        assert!(
+            line.starts_with("/bin/srun --quiet --jobid=7 ") && line.ends_with("-- /g/agent serve"),
+            "{line}"
+        );
+        assert!(line.contains(" --bcast=/tmp/a ") && line.contains(" --export=GANTRY_SENT_AGENT "), "{line}");
+        let names: Vec<_> = start.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        assert_eq!(names, ["PATH", "SLURM_CONF", "HOME", "GANTRY_SENT_AGENT"]);
+        assert!(start.ticket.is_empty());
     }
 
     #[test]

@@ -119,8 +119,12 @@ Examples:
   gantry attach 4711,4712 --daemon './my-tool'
       These processes are the ranks; start a tool daemon beside them.")]
 pub(crate) struct Attach {
-    /// A job or process in the words of the workload manager, such as a launcher's pid, or ranks' pids with commas between.
+    /// A job or process in the words of the workload manager, such as a launcher's pid, or ranks' pids with commas between; under Slurm
+    /// JOB, JOB.STEP or the pid of an srun.
     pub(crate) target: String,
+    /// Wait for a job that has not started yet, as long as --timeout says.
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,

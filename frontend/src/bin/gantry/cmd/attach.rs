@@ -23,8 +23,14 @@ pub(super) async fn attach(args: Attach, screen: Arc<Screen>) -> Outcome {
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
     let frontend = frontend(args.wlm, &args.stay);
+    let attached = async {
+        match args.wait {
+            true => frontend.attach_when_there(&args.target, args.stay.timeout).await,
+            false => frontend.attach(&args.target, args.stay.timeout).await,
+        }
+    };
     let app = tokio::select! {
-        app = frontend.attach(&args.target, args.stay.timeout) => app?,
+        app = attached => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(true)),
     };
     stay(app, plan, screen, &mut interrupts).await

@@ -1,0 +1,292 @@
+//! Attaching to steps that somebody's own srun has made, on a real Slurm: agents come in a step of their own and leave nothing.
+#![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gantry_tests::testbed::{Config, Process, Shared, Testbed, program, shared, usable};
+use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
+use nix::sys::signal::Signal;
+
+/// For a whole test, a new bed included.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// How long commands of Slurm and agents on all nodes may take together.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Runs a test on a bed of three nodes; at its end the user may have left nothing on any host.
+#[track_caller]
+fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
+    let config = Config::with_nodes(3);
+    require!(usable(&config));
+    within(LIMIT, move || {
+        let mut bed = shared(&config);
+        body(&mut bed);
+        bed.assert_nothing_left(LONG);
+    });
+}
+
+/// A command of the ordinary user on the login node. Sessions go where they usually do: a world's folder is not on the nodes.
+fn command(bed: &Testbed, world: &World, name: &str) -> Command {
+    let mut command = bed.login().command_of(world, name).expect("the login node");
+    command.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
+    command
+}
+
+fn srun(bed: &Testbed, world: &World, args: &[&str]) -> Run {
+    let mut command = command(bed, world, "srun");
+    command.args(args);
+    world.spawn(command)
+}
+
+fn gantry(bed: &Testbed, world: &World, args: &[&str]) -> Run {
+    let mut command = command(bed, world, binaries().gantry.to_str().expect("a path"));
+    command.args(args);
+    world.spawn(command)
+}
+
+/// What a command of the user on the login node writes to stdout; it must succeed.
+#[track_caller]
+fn said(bed: &Testbed, words: &[&str]) -> String {
+    let mut command = bed.login().command("timeout").expect("the login node");
+    let output =
+        command.args(["--kill-after=5", "40"]).args(words).stdin(Stdio::null()).output().expect("nsenter");
+    assert!(output.status.success(), "{words:?}: {output:?}\n{}", bed.last_log_lines());
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The ranks: `sleep` with that argument, on all nodes.
+fn sleepers(bed: &Testbed, seconds: &str) -> Vec<Process> {
+    let line = format!("sleep {seconds}");
+    let all = bed.nodes().into_iter().flat_map(|node| node.user_processes());
+    let mut found: Vec<Process> = all.filter(|process| process.line.ends_with(&line)).collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+/// Starts `srun` with these options and `sleep`, waits until all ranks are there, and gives the job's number.
+#[track_caller]
+fn start_sleepers(bed: &Testbed, world: &World, options: &[&str], count: usize) -> (Run, String) {
+    let args = [options, &["sleep", "1000"]].concat();
+    let mut run = srun(bed, world, &args);
+    let there = becomes_true(LONG, || sleepers(bed, "1000").len() == count);
+    assert!(there, "{:?}\n{}", run.stderr(), bed.last_log_lines());
+    let jobs = said(bed, &["squeue", "--me", "--noheader", "--format=%i"]);
+    (run, jobs.lines().next().expect("a job").trim().to_owned())
+}
+
+/// Ends somebody's job and waits until Slurm has its nodes back.
+#[track_caller]
+fn cancel(bed: &Testbed, mut run: Run, job: &str) {
+    said(bed, &["scancel", job]);
+    run.exited(LONG);
+    bed.wait_idle(LONG).expect("idle");
+}
+
+/// Pids of processes and that they run: to be compared.
+fn pids(processes: &[Process]) -> Vec<(i32, Option<char>, Option<i32>)> {
+    processes
+        .iter()
+        .map(|process| (process.pid, proc::state(process.pid), proc::tracer(process.pid)))
+        .collect()
+}
+
+/// Attaches with a daemon on every node that says where it is, and lets go again.
+#[track_caller]
+fn attach_and_leave(bed: &Testbed, world: &World, target: &str, nodes: usize) {
+    let daemon = "sh -c 'echo here $SLURMD_NODENAME $(hostname); exec sleep 2000'";
+    let mut tool = gantry(bed, world, &["--json", "attach", target, "--daemon", daemon]);
+    let attached = tool.next_event("attached", LONG);
+    assert!(attached.is_object());
+    for _ in 0..nodes {
+        tool.next_event("daemon_started", LONG);
+    }
+    let there = becomes_true(LONG, || sleepers(bed, "2000").len() == nodes);
+    assert!(there, "{:?}", tool.stderr());
+    let inside = program(tool.pid()).expect("the tool");
+    proc::send(inside, Signal::SIGINT);
+    tool.exited(LONG);
+    eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
+}
+
+#[test]
+fn a_step_is_attached_to_by_its_name_by_its_job_and_by_the_pid_of_its_srun() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (run, job) = start_sleepers(bed, &world, &["-N3", "-n6"], 6);
+        let before = pids(&sleepers(bed, "1000"));
+        let srun = program(run.pid()).expect("srun");
+        let number = bed.login().user_processes().into_iter().find(|it| it.pid == srun).expect("srun").number;
+        for target in [format!("{job}.0"), job.clone(), number.to_string()] {
+            attach_and_leave(bed, &world, &target, 3);
+            assert_eq!(pids(&sleepers(bed, "1000")), before, "{target}");
+        }
+        cancel(bed, run, &job);
+        world.finish();
+    });
+}
+
+/// What is there of gantry on any host.
+fn helpers(bed: &Testbed) -> Vec<String> {
+    let all = bed.hosts().into_iter().flat_map(|host| host.user_processes());
+    all.map(|process| process.line).filter(|line| line.contains("gantry-")).collect()
+}
+
+/// Attaches and waits until that is done.
+#[track_caller]
+fn attach(bed: &Testbed, world: &World, args: &[&str]) -> Run {
+    let mut tool = gantry(bed, world, &[&["--json", "attach"], args].concat());
+    assert!(tool.next_event("attached", LONG).is_object());
+    tool
+}
+
+/// What `gantry attach` says on standard error when it cannot.
+#[track_caller]
+fn refused(bed: &Testbed, world: &World, target: &str) -> String {
+    let mut tool = gantry(bed, world, &["attach", target]);
+    let ended = tool.wait(LONG);
+    assert_ne!(ended.code(), 0, "{target}");
+    tool.stderr().join("\n")
+}
+
+#[test]
+fn attaching_twenty_times_leaves_nothing() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (run, job) = start_sleepers(bed, &world, &["-N3", "-n3"], 3);
+        let before = pids(&sleepers(bed, "1000"));
+        for round in 0..20 {
+            attach_and_leave(bed, &world, &job, 3);
+            eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
+            assert_eq!(pids(&sleepers(bed, "1000")), before, "round {round}");
+        }
+        let files: Vec<_> = bed.nodes().iter().flat_map(|node| node.user_files()).collect();
+        assert!(files.is_empty(), "{files:?}");
+        cancel(bed, run, &job);
+        world.finish();
+    });
+}
+
+#[test]
+fn agents_need_no_free_cpu_and_no_free_memory() {
+    on_bed(|bed| {
+        let world = World::new();
+        let cpus = said(bed, &["sinfo", "--noheader", "--format=%c"]);
+        let all = format!("--cpus-per-task={}", cpus.trim());
+        let options = ["-N3", "-n3", "--exclusive", "--mem=0", &all];
+        let (run, job) = start_sleepers(bed, &world, &options, 3);
+        attach_and_leave(bed, &world, &format!("{job}.0"), 3);
+        cancel(bed, run, &job);
+        world.finish();
+    });
+}
+
+#[test]
+fn ranks_that_end_are_the_end_of_the_attachment() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (mut run, job) = start_sleepers(bed, &world, &["-N3", "-n3"], 3);
+        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
+        tool.next_event("daemon_started", LONG);
+        for rank in sleepers(bed, "1000") {
+            proc::send(rank.pid, Signal::SIGTERM);
+        }
+        assert!(!run.exited(LONG).success());
+        tool.next_event("exited", LONG);
+        tool.exited(LONG);
+        bed.wait_idle(LONG).expect("idle");
+        world.finish();
+    });
+}
+
+#[test]
+fn a_cancelled_job_is_the_end_of_the_attachment() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (run, job) = start_sleepers(bed, &world, &["-N2", "-n2"], 2);
+        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
+        tool.next_event("daemon_started", LONG);
+        cancel(bed, run, &job);
+        tool.exited(LONG);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_killed_tool_leaves_the_app_running_and_nothing_of_its_own() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (run, job) = start_sleepers(bed, &world, &["-N3", "-n6"], 6);
+        let before = pids(&sleepers(bed, "1000"));
+        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
+        for _ in 0..3 {
+            tool.next_event("daemon_started", LONG);
+        }
+        tool.kill();
+        eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
+        eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
+        let files: Vec<_> = bed.nodes().iter().flat_map(|node| node.user_files()).collect();
+        assert!(files.is_empty(), "{files:?}");
+        assert_eq!(pids(&sleepers(bed, "1000")), before);
+        cancel(bed, run, &job);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_killed_guard_leaves_the_app_running_and_nothing_of_its_own() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (run, job) = start_sleepers(bed, &world, &["-N2", "-n2"], 2);
+        let before = pids(&sleepers(bed, "1000"));
+        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
+        tool.next_event("daemon_started", LONG);
+        let guard = bed.login().user_processes().into_iter().find(|it| it.line.ends_with("gantry-guard"));
+        proc::send(guard.expect("a guard").pid, Signal::SIGKILL);
+        tool.exited(LONG);
+        eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
+        eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
+        assert_eq!(pids(&sleepers(bed, "1000")), before);
+        cancel(bed, run, &job);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_job_that_waits_is_attached_to_when_it_runs() {
+    on_bed(|bed| {
+        let world = World::new();
+        let run = srun(bed, &world, &["--hold", "-N3", "-n3", "sleep", "1000"]);
+        let mut waiting = String::new();
+        eventually(LONG, "a job waits", || {
+            waiting = said(bed, &["squeue", "--me", "--noheader", "--states=PENDING", "--format=%i"]);
+            !waiting.trim().is_empty()
+        });
+        let waiting = waiting.trim();
+        let words = refused(bed, &world, waiting);
+        assert!(words.contains("PENDING") && words.contains("--wait"), "{words}");
+        let mut tool = gantry(bed, &world, &["--json", "attach", "--wait", waiting]);
+        said(bed, &["scontrol", "release", waiting]);
+        assert!(tool.next_event("attached", LONG).is_object());
+        proc::send(program(tool.pid()).expect("the tool"), Signal::SIGINT);
+        tool.exited(LONG);
+        cancel(bed, run, waiting);
+        world.finish();
+    });
+}
+
+#[test]
+fn jobs_that_are_not_there_any_more_or_never_were() {
+    on_bed(|bed| {
+        let world = World::new();
+        let words = refused(bed, &world, "4711.0");
+        assert!(words.contains("4711") && words.contains("Invalid job id specified"), "{words}");
+        let (run, job) = start_sleepers(bed, &world, &["-N1"], 1);
+        let words = refused(bed, &world, &format!("{job}.7"));
+        assert!(words.contains(&format!("{job}.7")), "{words}");
+        cancel(bed, run, &job);
+        let words = refused(bed, &world, &job);
+        assert!(words.contains("CANCELLED") || words.contains("Invalid job id"), "{words}");
+        world.finish();
+    });
+}
