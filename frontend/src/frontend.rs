@@ -104,8 +104,7 @@ impl Frontend {
     /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.
     ///
     /// `target` is in the words of the workload manager; for this machine the pid of a launcher, or the ranks' pids in order with commas
-    /// between; for Slurm `JOB.STEP`, `JOB` for the newest step of srun in it, or the pid of an srun of this machine. `NAME:` before it chooses
-    /// the workload manager of that name.
+    /// between; elsewhere such as `JOB.STEP`, or `JOB` for its newest step. `NAME:` before it chooses the workload manager of that name.
     ///
     /// # Errors
     /// There is no such thing, or it belongs to somebody else.

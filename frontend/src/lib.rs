@@ -39,5 +39,5 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use frontend::{Config, Frontend};
 pub use manifest::{Manifest, Staged};
-pub use request::{DaemonRequest, Input, LaunchRequest, OutputTo};
+pub use request::{DaemonRequest, HoldMethod, Input, LaunchRequest, OutputTo};
 pub use session::Session;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::DaemonOutput;
+pub use gantry_wlm::HoldMethod;
 
 use crate::error::{Error, Result};
 
@@ -20,6 +21,7 @@ pub struct LaunchRequest {
     pub(crate) args: Vec<OsString>,
     pub(crate) hold: bool,
     pub(crate) hold_at: Option<String>,
+    pub(crate) hold_method: HoldMethod,
     pub(crate) launcher: Option<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
@@ -44,6 +46,12 @@ impl LaunchRequest {
     pub fn hold_at(mut self, pattern: impl Into<String>) -> Self {
         self.hold = true;
         self.hold_at = Some(pattern.into());
+        self
+    }
+
+    /// How a launcher's ranks are held and found. Default: [`HoldMethod::Exec`].
+    pub fn hold_method(mut self, method: HoldMethod) -> Self {
+        self.hold_method = method;
         self
     }
 

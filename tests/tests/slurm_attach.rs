@@ -1,5 +1,4 @@
 //! Attaching to steps that somebody's own srun has made, on a real Slurm: agents come in a step of their own and leave nothing.
-#![expect(clippy::disallowed_methods, reason = "a test starts foreign programs")]
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

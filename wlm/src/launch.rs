@@ -17,6 +17,8 @@ pub struct Launch {
     pub args: Vec<OsString>,
     /// Hold every rank before its first instruction.
     pub hold: bool,
+    /// How they are held.
+    pub hold_method: HoldMethod,
     /// The launcher to use, where the user names one: a name to look up in PATH, or a path.
     pub launcher: Option<OsString>,
     /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
@@ -34,6 +36,16 @@ impl Launch {
     }
 }
 
+/// How ranks that a launcher starts are held, and found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HoldMethod {
+    /// Our agent stands in the program's place in the launcher's command line.
+    #[default]
+    Exec,
+    /// The launcher stops its ranks itself and says where they are, as debuggers have it do (MPIR). Nothing is changed in its command line.
+    Mpir,
+}
+
 /// How a launch will be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,6 +54,8 @@ pub enum Plan {
     Direct(Direct),
     /// A launcher starts the ranks, and brings the agents with them.
     Brought(Brought),
+    /// A launcher starts and stops the ranks, and says where they are: [`HoldMethod::Mpir`]. Agents come by [`Wlm::start_agents`](crate::Wlm).
+    Driven(Driven),
 }
 
 /// A launch by a launcher that finds our agent in every program's place.
@@ -53,6 +67,13 @@ pub struct Brought {
     pub env: Vec<(OsString, Option<OsString>)>,
     /// Files to be written before the launcher starts, readable for this user only, and removed when the ranks are there.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// A launch by a launcher that is run up to where it has stopped its ranks, and then goes on without having let them go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Driven {
+    /// The launcher's executable and its arguments, which are the user's.
+    pub argv: Vec<OsString>,
 }
 
 /// A launch without a launcher.

@@ -35,7 +35,7 @@ pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use host::Host;
 pub use job::{Adoption, AppRef, JobRef};
-pub use launch::{AgentCommand, Brought, Direct, Launch, Plan, ProcessOwner, StepStart};
+pub use launch::{AgentCommand, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart};
 
 /// Every workload manager, in order of detection. The only list there is.
 pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &localhost::Localhost];

@@ -106,6 +106,13 @@ impl Ranks {
         Ok(reports)
     }
 
+    /// Takes over ranks that their launcher says are held: all of `wanted` or none.
+    pub(crate) fn found_held(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
+        let prove = |(_, pid): &(Rank, Pid)| process::prove_held(pid.get()).map_err(|e| to_failure(&e));
+        let proofs = wanted.iter().map(prove).collect::<Result<Vec<_>, Failure>>()?;
+        self.entered(wanted, &proofs)
+    }
+
     /// Adopted ranks, to be waited for.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = (Rank, std::rc::Rc<Adopted>)> {
         self.known.iter().filter_map(|(rank, known)| Some((*rank, known.adopted.clone()?)))

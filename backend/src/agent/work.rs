@@ -12,7 +12,7 @@ use gantry_backend::unpack::Limits;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{Answer, Notice, Order, RankReport, Source, Ticket};
+use gantry_shared::wire::message::{Answer, Found, Notice, Order, RankReport, Source, Ticket};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -390,9 +390,21 @@ impl Agent {
         &mut self,
         order: &gantry_shared::wire::message::AdoptRanks,
     ) -> Result<Vec<RankReport>, Failure> {
-        self.claim_app(Claim::Attached, order.size)?;
-        let reports = self.ranks.adopt(ranks::adoption_of(order, self.node.index()))?;
+        let mine = ranks::adoption_of(order, self.node.index());
+        if order.found == Found::Running {
+            self.claim_app(Claim::Attached, order.size)?;
+            let reports = self.ranks.adopt(mine)?;
+            self.watch_adopted();
+            return Ok(reports);
+        }
+        self.claim_app(Claim::Launched, order.size)?;
+        self.started_here = true;
+        let mut reports = self.ranks.found_held(mine)?;
         self.watch_adopted();
+        if order.found == Found::HeldToRun {
+            reports.iter_mut().for_each(|report| report.held = None);
+            self.ranks.release()?;
+        }
         Ok(reports)
     }
 

@@ -62,7 +62,7 @@ impl Frontend {
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
         let files = Scratch::write(choose_scratch(app), plan.files)?;
-        let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes };
+        let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
         guard.start_launcher(start).await?;
         let mustered = tokio::select! {
             mustered = listener.muster(deadline) => mustered.map_err(|e| with_words(e, &words)),
@@ -123,7 +123,7 @@ impl Drop for Scratch {
 }
 
 /// Where the launcher's output goes from here.
-fn pass_on(
+pub(super) fn pass_on(
     core: &Core,
     output: OutputStream,
     wanted: bool,
@@ -158,7 +158,7 @@ fn build_env(
     Ok(env)
 }
 
-fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
+pub(super) fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
     let cwd = match asked {
         Some(cwd) => std::path::absolute(cwd),
         None => Machine.current_dir(),
@@ -166,7 +166,7 @@ fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
     cwd.map_err(|e| Error::io("cannot tell the current directory", e))
 }
 
-fn own_pid() -> Result<Pid> {
+pub(super) fn own_pid() -> Result<Pid> {
     let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
     pid.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))
 }
@@ -192,14 +192,19 @@ async fn launcher_ended(events: &mut mpsc::UnboundedReceiver<GuardEvent>) -> Opt
     loop {
         match events.recv().await {
             Some(GuardEvent::LauncherEnded(status)) => return Some(status),
-            Some(GuardEvent::AgentEnded { .. } | GuardEvent::StepEnded { .. }) => {}
             Some(GuardEvent::Gone) | None => return None,
+            Some(_) => {}
         }
     }
 }
 
 /// A launcher that ended before its ranks were there.
-async fn ended(wlm: &dyn Wlm, status: Option<ExitStatus>, command: &[String], words: &mut Words) -> Error {
+pub(super) async fn ended(
+    wlm: &dyn Wlm,
+    status: Option<ExitStatus>,
+    command: &[String],
+    words: &mut Words,
+) -> Error {
     let Some(status) = status else {
         return Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };
     };

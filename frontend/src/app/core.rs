@@ -354,6 +354,8 @@ async fn listen(
             event = guard_events.recv(), if guard_lives => {
                 if let Some(GuardEvent::LauncherEnded(status)) = event {
                     core.launcher_ended(status);
+                } else if let Some(GuardEvent::Held(_) | GuardEvent::NotHeld(_)) = event {
+                    tracing::debug!(?event, "late news of a launcher");
                 } else if let Some(GuardEvent::StepEnded { status, last_words, .. }) = event {
                     // The links of its agents tell what that means.
                     tracing::debug!(%status, last_words, "the step of the agents ended");

@@ -15,7 +15,7 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    AdoptRanks, Answer, Order, Program, RankMarks, SeekRanks, StartRanks, Ticket,
+    AdoptRanks, Answer, Found, Order, Program, RankMarks, SeekRanks, StartRanks, Ticket,
 };
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, AgentCommand, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
@@ -42,12 +42,12 @@ const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// An app's agents, connected, before there are ranks.
-struct Agents {
-    app: AppId,
-    overlay: Overlay,
-    overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
-    guard: Guard,
-    guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+pub(super) struct Agents {
+    pub(super) app: AppId,
+    pub(super) overlay: Overlay,
+    pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
+    pub(super) guard: Guard,
+    pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
 }
 
 impl Frontend {
@@ -59,6 +59,7 @@ impl Frontend {
         let launch = Launch {
             args: request.args.clone(),
             hold: request.hold,
+            hold_method: request.hold_method,
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
             send_agent_to: self.choose_sent_agent(app),
@@ -66,6 +67,7 @@ impl Frontend {
         };
         match choice.wlm.plan(&launch, &Machine)? {
             Plan::Direct(plan) => self.launch_direct(choice.wlm, request, plan, deadline).await,
+            Plan::Driven(plan) => self.launch_driven(choice.wlm, request, plan, deadline).await,
             Plan::Brought(plan) => self.launch_brought(choice.wlm, app, request, plan, deadline).await,
             _ => Err(Error::invalid(format!(
                 "{} asks for a way of launching that is not built in",
@@ -142,6 +144,7 @@ impl Frontend {
             None => Order::AdoptRanks(AdoptRanks {
                 size: placement.rank_count(),
                 layout: build_adoption(&placement)?,
+                found: Found::Running,
             }),
         };
         let core = self.take_over(agents, wlm, true, vec![job.0.clone()], placement)?;
@@ -162,12 +165,25 @@ impl Frontend {
         deadline: Instant,
     ) -> Result<Agents> {
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
+        let guarded = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
+        self.start_agents_by(guarded, wlm, app, hosts, job, deadline).await
+    }
+
+    /// As [`Frontend::start_agents`], by a guard that is there.
+    pub(super) async fn start_agents_by(
+        &self,
+        (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
+        wlm: &'static dyn Wlm,
+        app: AppId,
+        hosts: Vec<String>,
+        job: Option<JobRef>,
+        deadline: Instant,
+    ) -> Result<Agents> {
+        let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
         let listener = self.listen(wlm, app, &secret).await?;
-        let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let agent = self.build_agent_command(agent_program.clone(), wlm.name(), app, secret, &listener);
         wlm.start_agents(&AppRef { app, hosts: hosts.clone(), job }, &agent, &Machine, &guard).await?;
         let assembled = tokio::select! {
@@ -309,7 +325,12 @@ pub(super) async fn serve_control(mut app: App, registry: Option<Registry>) -> R
 }
 
 /// Tells all agents about the ranks, and the state about the answers.
-async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: Instant) -> Result<()> {
+pub(super) async fn start_ranks(
+    core: &Core,
+    order: Order,
+    phase: &'static str,
+    deadline: Instant,
+) -> Result<()> {
     // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
     let nodes = NodeSet::first_n(core.state().placement().node_count());
     for (_, answer) in core.ask(&nodes, order, phase, deadline).await? {
@@ -322,7 +343,7 @@ async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: I
 }
 
 /// Cleans up after a launch that failed, and gives back why it did.
-async fn close_after(app: App, error: Error) -> Error {
+pub(super) async fn close_after(app: App, error: Error) -> Error {
     let slack = super::core::DAEMON_GRACE;
     if let Err(second) = app.close(slack).await {
         tracing::warn!(%second, "cleaning up after a failed launch");
@@ -345,7 +366,10 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
             Error::HelperUnfit { program, reason: format!("ended before it reported: {status}") }
         }
         Some(GuardEvent::AgentEnded { last_words, .. }) => Error::HelperUnfit { program, reason: last_words },
-        Some(GuardEvent::Gone | GuardEvent::LauncherEnded(_)) | None => Error::Lost {
+        Some(
+            GuardEvent::Gone | GuardEvent::LauncherEnded(_) | GuardEvent::Held(_) | GuardEvent::NotHeld(_),
+        )
+        | None => Error::Lost {
             what: vec!["the guard".to_owned()],
             reason: "it ended before the agents had reported".to_owned(),
         },
@@ -420,7 +444,7 @@ fn build_search(placement: &Placement, marks: RankMarks) -> SeekRanks {
 }
 
 /// Ranks and pids by node.
-fn build_adoption(placement: &Placement) -> Result<Vec<Vec<(Rank, Pid)>>> {
+pub(super) fn build_adoption(placement: &Placement) -> Result<Vec<Vec<(Rank, Pid)>>> {
     let mut layout = vec![Vec::new(); placement.node_count() as usize];
     for place in placement.iter() {
         let pid = place.pid.ok_or_else(|| Error::invalid(format!("rank {} has no process", place.rank)))?;

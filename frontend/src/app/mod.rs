@@ -4,6 +4,7 @@ pub(crate) mod core;
 mod events;
 mod launch;
 mod brought;
+mod driven;
 pub(crate) mod state;
 pub(crate) mod stdio;
 

@@ -21,7 +21,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
+use super::protocol::{FromGuard, HeldRanks, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 use crate::error::{Error, Result};
 use crate::frontend::show_args;
 
@@ -49,6 +49,10 @@ pub(crate) enum GuardEvent {
     },
     /// The launcher that it started has ended.
     LauncherEnded(ExitStatus),
+    /// The ranks of a driven launcher are there and stopped.
+    Held(Box<HeldRanks>),
+    /// They are not, and it was ended.
+    NotHeld(Failure),
     /// The guard is gone.
     Gone,
 }
@@ -71,6 +75,8 @@ pub(crate) struct LauncherStart {
     pub(crate) stdio: [OwnedFd; 3],
     /// Ends of pipes that the guard reads on once this process has let go and is gone.
     pub(crate) pipes: Vec<OwnedFd>,
+    /// As [`StartLauncher::driven`].
+    pub(crate) driven: Option<Duration>,
 }
 
 /// A live guard. Dropping it without [`Guard::detach`] makes the guard end what it started.
@@ -180,10 +186,10 @@ impl Guard {
     /// # Errors
     /// It cannot be executed; the guard is gone.
     pub(crate) async fn start_launcher(&self, start: LauncherStart) -> Result<()> {
-        let LauncherStart { argv, env, cwd, stdio, pipes } = start;
+        let LauncherStart { argv, env, cwd, stdio, pipes, driven } = start;
         let (id, answered) = self.expect_start();
         self.launcher.get_or_init(|| id);
-        let order = StartLauncher { id, argv, env, cwd: cwd.into_os_string() };
+        let order = StartLauncher { id, argv, env, cwd: cwd.into_os_string(), driven };
         let descriptors: Vec<OwnedFd> = stdio.into_iter().chain(pipes).collect();
         self.say_with(&ToGuard::StartLauncher(order), &descriptors).await?;
         drop(descriptors);
@@ -281,6 +287,8 @@ async fn listen(
             FromGuard::Hello { .. } => {}
             FromGuard::Started { id, .. } => answer(&waiting, id, Ok(())),
             FromGuard::NotStarted { id, failure } => answer(&waiting, id, Err(failure)),
+            FromGuard::Held(ranks) => drop(events.send(GuardEvent::Held(ranks))),
+            FromGuard::NotHeld(failure) => drop(events.send(GuardEvent::NotHeld(failure))),
             FromGuard::Exited { id, status, .. } if launcher.get() == Some(&id) => {
                 drop(events.send(GuardEvent::LauncherEnded(status)));
             }

@@ -6,11 +6,13 @@
 //! - [`protocol`]: what tool and guard say to each other.
 //! - [`policy`]: what the guard decides, as a pure state machine.
 //! - [`serve`]: the guard's process.
+//! - `launcher`, `driven`: the app's launcher, started plainly or as a debugger does it.
 //! - `client`: the tool's end.
 
 pub(crate) mod client;
 pub mod policy;
 pub mod protocol;
+mod driven;
 mod launcher;
 pub mod serve;
 mod sys;

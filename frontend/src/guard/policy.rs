@@ -259,6 +259,26 @@ mod tests {
     }
 
     #[test]
+    fn what_has_started_agents_elsewhere_is_asked_to_go_only_before_they_are_there() {
+        let now = Instant::now();
+        let step = StartStep { id: ProcessId(1), argv: Vec::new(), env: Vec::new(), ticket: Blob::default() };
+        for there in [false, true] {
+            let mut policy = Policy::default();
+            let started = policy.handle(Event::Said(ToGuard::StartStep(step.clone())), now);
+            assert_eq!(started, [Response::StartStep(step.clone())]);
+            drop(policy.handle(Event::Started(ProcessId(1), pid(100)), now));
+            if there {
+                assert_eq!(policy.handle(Event::Said(ToGuard::AgentsThere), now), []);
+            }
+            let asked = if there { vec![] } else { vec![pid(100)] };
+            assert_eq!(policy.handle(Event::ToolGone, now), [Response::AskToGo(asked)]);
+            let ended = Event::ChildEnded(pid(100), ExitStatus::Code(0), String::new());
+            let left = policy.handle(ended, now);
+            assert_eq!(left[1..], [Response::KillOrphans, Response::Leave]);
+        }
+    }
+
+    #[test]
     fn a_killed_tool_gives_agents_time_and_then_kills_them() {
         let now = Instant::now();
         let mut policy = serving(now);
@@ -323,7 +343,7 @@ mod tests {
 
     fn launcher(id: u32) -> StartLauncher {
         let id = ProcessId(id);
-        StartLauncher { id, argv: vec!["run".into()], env: Vec::new(), cwd: "/".into() }
+        StartLauncher { id, argv: vec!["run".into()], env: Vec::new(), cwd: "/".into(), driven: None }
     }
 
     /// A guard that serves one launcher of pid 200.

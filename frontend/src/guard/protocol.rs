@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::time::Duration;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
+use gantry_shared::placement::Placement;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::Blob;
 use serde::{Deserialize, Serialize};
@@ -57,6 +59,19 @@ pub struct StartLauncher {
     pub env: Vec<(OsString, OsString)>,
     /// The directory to start in.
     pub cwd: OsString,
+    /// It is run as a debugger does it, and may take so long until its ranks are there and stopped. It goes on then, and they do not.
+    pub driven: Option<Duration>,
+}
+
+/// Where the ranks of a driven launcher are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRanks {
+    /// With pids.
+    pub placement: Placement,
+    /// The WLM's job, if the launcher tells.
+    pub job: Option<String>,
+    /// The step of that job.
+    pub step: Option<String>,
 }
 
 /// A command that runs as long as the agents that it starts elsewhere. It gets a process group of its own. It outlives the guard: were it to die
@@ -115,6 +130,10 @@ pub enum FromGuard {
         /// Why.
         failure: Failure,
     },
+    /// The ranks of a driven launcher are there and stopped.
+    Held(Box<HeldRanks>),
+    /// They are not, and the launcher was ended.
+    NotHeld(Failure),
     /// The process ended.
     Exited {
         /// Which.

@@ -22,6 +22,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
+use super::driven::{self, Driven};
 use super::launcher;
 use super::policy::{Event, Policy, Response};
 use super::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
@@ -59,6 +60,7 @@ pub fn serve(socket: UnixStream) -> io::Result<()> {
         children_ended,
         policy: Policy::default(),
         children: HashMap::new(),
+        driven: None,
         descriptors: VecDeque::new(),
         pipes: Vec::new(),
         drains: false,
@@ -77,6 +79,8 @@ struct Guard {
     children_ended: SignalFd,
     policy: Policy,
     children: HashMap<Pid, Child>,
+    /// The launcher, if it is driven: no child of this thread.
+    driven: Option<Driven>,
     /// Came with an order that is not whole yet.
     descriptors: VecDeque<OwnedFd>,
     /// What a launcher's output comes through; read here once the tool does not.
@@ -98,6 +102,12 @@ impl Guard {
         }
         if tool_ended {
             self.hear_last(&mut events);
+        }
+        while let Some(news) = self.driven.as_mut().and_then(Driven::take_news) {
+            match news {
+                driven::News::Event(event) => events.push(event),
+                driven::News::Message(message) => self.tell(&message),
+            }
         }
         if self.drains {
             self.drain_pipes();
@@ -126,6 +136,9 @@ impl Guard {
         if self.drains {
             fds.extend(self.pipes.iter().map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)));
         }
+        fds.extend(
+            self.driven.iter().filter_map(Driven::bell).map(|bell| PollFd::new(bell, PollFlags::POLLIN)),
+        );
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(e.into()),
@@ -200,6 +213,12 @@ impl Guard {
                 Response::StartStep(step) => {
                     let started = start_step(&step).map_err(|error| step_failure(&step, &error));
                     stay &= self.take_started(step.id, started);
+                }
+                Response::StartLauncher(order) if order.driven.is_some() => {
+                    match Driven::start(&order, &mut self.descriptors) {
+                        Ok((driven, pipes)) => (self.driven, self.pipes) = (Some(driven), pipes),
+                        Err(failure) => stay &= self.decide(Event::NotStarted(order.id, failure)),
+                    }
                 }
                 Response::StartLauncher(order) => {
                     let started = launcher::start(&order, &mut self.descriptors);

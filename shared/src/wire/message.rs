@@ -279,6 +279,19 @@ pub struct AdoptRanks {
     pub size: u32,
     /// Ranks and pids of each node, by node number.
     pub layout: Vec<Vec<(Rank, Pid)>>,
+    /// In what state their launcher has left them.
+    pub found: Found,
+}
+
+/// In what state processes are that an agent is to look after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    /// They ran before anybody asked, and are left as they are found.
+    Running,
+    /// They were launched for us and are stopped at their first instruction, which the agent checks.
+    Held,
+    /// As [`Found::Held`]; let go as soon as the agent knows them.
+    HeldToRun,
 }
 
 /// Processes to find and to look after, where only their nodes are known.

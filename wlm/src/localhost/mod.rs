@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Reach,
-    Result, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
+    Reach, Result, Wlm,
 };
 
 /// This machine.
@@ -31,6 +31,12 @@ impl Wlm for Localhost {
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        if launch.hold_method == HoldMethod::Mpir {
+            return Err(Error::invalid_with(
+                "on this machine no launcher holds ranks for a debugger",
+                "leave out --hold-method",
+            ));
+        }
         if let Some(launcher) = &launch.launcher {
             return plan_launcher(launcher, launch, host).map(Plan::Brought);
         }

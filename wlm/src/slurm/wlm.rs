@@ -13,8 +13,8 @@ use super::{
 use crate::host::Host;
 use crate::launcher::{Launcher, build_shim, find_launcher, locate, move_files, plan_launcher};
 use crate::{
-    Adoption, AgentCommand, AppRef, Brought, Error, Evidence, JobRef, Launch, Plan, ProcessOwner, Result,
-    StepStart, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, Driven, Error, Evidence, HoldMethod, JobRef, Launch, Plan,
+    ProcessOwner, Result, StepStart, Wlm,
 };
 
 /// Slurm.
@@ -34,6 +34,9 @@ impl Wlm for Slurm {
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let (_, dialect) = find_launcher(&name, host)?;
+        if launch.hold_method == HoldMethod::Mpir {
+            return plan_driven(&name, launch, host);
+        }
         let planned = match dialect.launcher {
             Launcher::Srun => plan_srun(&name, launch, host),
             Launcher::Hydra | Launcher::OpenMpi => plan_launcher(&name, launch, host),
@@ -58,6 +61,21 @@ impl Wlm for Slurm {
     fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
         Some(parse_failure(command, status, words))
     }
+}
+
+/// The user's own srun, which holds the ranks as for a debugger. Other launchers may run under Slurm and tell where ranks are, but none of those
+/// tried stops them before their first instruction.
+fn plan_driven(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    let (path, dialect) = find_launcher(name, host)?;
+    if dialect.launcher != Launcher::Srun {
+        return Err(Error::Invalid {
+            message: format!("{} does not hold ranks for a debugger", name.display()),
+            hint: Some("leave out --hold-method".to_owned()),
+        });
+    }
+    let mut argv = vec![path.into_os_string()];
+    argv.extend(launch.args.iter().cloned());
+    Ok(Plan::Driven(Driven { argv }))
 }
 
 /// One srun brings ranks and agents. What it runs after each task waits until the node's agent has cleaned up, where it would be killed with
@@ -186,6 +204,21 @@ mod tests {
         let names: Vec<_> = start.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
         assert_eq!(names, ["PATH", "SLURM_CONF", "HOME", "GANTRY_SENT_AGENT"]);
         assert!(start.ticket.is_empty());
+    }
+
+    #[test]
+    fn mpir_leaves_the_command_line_alone_and_is_for_srun() {
+        let plan = |launcher: &str| {
+            let args = ["-N2", "./app"].map(OsString::from).to_vec();
+            let (launcher, hold_method) = (Some(launcher.into()), HoldMethod::Mpir);
+            Slurm.plan(&Launch { args, launcher, hold_method, ..Launch::default() }, &host())
+        };
+        let argv = ["/bin/srun", "-N2", "./app"].map(OsString::from).to_vec();
+        assert_eq!(plan("srun").unwrap(), Plan::Driven(Driven { argv }));
+        assert_eq!(
+            plan("mpiexec.hydra").unwrap_err().to_string(),
+            "mpiexec.hydra does not hold ranks for a debugger"
+        );
     }
 
     #[test]

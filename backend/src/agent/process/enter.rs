@@ -81,6 +81,16 @@ pub(super) fn prove_stopped(pid: i32, place: (u64, Option<u64>)) -> Result<HeldP
     }
 }
 
+/// Looks whether a process that somebody else has brought to its first instruction is stopped, with nobody who traces it.
+///
+/// # Errors
+/// It is not, or is gone.
+pub(crate) fn prove_held(pid: i32) -> Result<HeldProof, StartError> {
+    // Where the counter cannot be read, the stop has to be enough.
+    let counter = procfs::read_syscall_pc(pid).ok().flatten().unwrap_or(0);
+    prove_stopped(pid, (counter, None)).map_err(|failure| explain(failure, pid))
+}
+
 pub(super) fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {

@@ -89,6 +89,10 @@ pub(crate) struct Launch {
     /// CTI_LAUNCHER_NAME say.
     #[arg(long, value_name = "LAUNCHER")]
     pub(crate) launcher: Option<OsString>,
+    /// How a launcher's ranks are held: 'exec' puts gantry's agent in the program's place in the launcher's command, 'mpir' changes nothing there
+    /// and has the launcher hold them as for a debugger. Default: exec.
+    #[arg(long, value_name = "METHOD", value_parser = ["exec", "mpir"])]
+    pub(crate) hold_method: Option<String>,
     /// Have the launcher put gantry's agent on the nodes: for clusters where its path is not shared.
     #[arg(long)]
     pub(crate) send_agent: bool,
@@ -119,8 +123,7 @@ Examples:
   gantry attach 4711,4712 --daemon './my-tool'
       These processes are the ranks; start a tool daemon beside them.")]
 pub(crate) struct Attach {
-    /// A job or process in the words of the workload manager, such as a launcher's pid, or ranks' pids with commas between; under Slurm
-    /// JOB, JOB.STEP or the pid of an srun.
+    /// A job or process in the words of the workload manager, such as JOB, JOB.STEP, a launcher's pid, or ranks' pids with commas between.
     pub(crate) target: String,
     /// Wait for a job that has not started yet, as long as --timeout says.
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use gantry_frontend::{Config, Frontend, Input, LaunchRequest, OutputTo};
+use gantry_frontend::{Config, Frontend, HoldMethod, Input, LaunchRequest, OutputTo};
 
 use super::input::{self, Enter};
 use super::interrupts::Interrupts;
@@ -57,6 +57,9 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     }
     if let Some(launcher) = args.launcher {
         request = request.launcher(launcher);
+    }
+    if args.hold_method.as_deref() == Some("mpir") {
+        request = request.hold_method(HoldMethod::Mpir);
     }
     for variable in &args.env {
         request = request.env_string(variable)?;

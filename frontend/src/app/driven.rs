@@ -1,0 +1,120 @@
+//! A launch by a launcher that holds its ranks itself and says where they are: the guard drives it, and agents come when that is known.
+
+use std::sync::Arc;
+
+use gantry_shared::error::Failure;
+use gantry_shared::wire::hold::GANTRY_TICKET;
+use gantry_shared::wire::message::{AdoptRanks, Found, Order};
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Driven, Host, JobRef, Wlm};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::App;
+use super::brought::{ended, find_cwd, own_pid, pass_on};
+use super::core::{Core, Parts};
+use super::launch::{
+    Agents, build_adoption, close_after, open_input, remember_socket, serve_control, start_ranks,
+};
+use super::state::{Identity, State};
+use super::stdio::launcher::{self, LauncherStdio, Words};
+use crate::error::{Error, Result};
+use crate::frontend::{Frontend, show_args};
+use crate::guard::client::{Guard, GuardEvent, LauncherStart};
+use crate::guard::protocol::HeldRanks;
+use crate::helpers;
+use crate::request::{LaunchRequest, OutputTo, merge_env};
+
+impl Frontend {
+    pub(super) async fn launch_driven(
+        &self,
+        wlm: &'static dyn Wlm,
+        request: LaunchRequest,
+        plan: Driven,
+        deadline: Instant,
+    ) -> Result<App> {
+        if request.hold_at.is_some() {
+            return Err(Error::Invalid {
+                message: "a launcher that holds its ranks itself holds the program that it starts".to_owned(),
+                hint: Some("leave out --hold-at or --hold-method".to_owned()),
+            });
+        }
+        let registry = self.open_registry()?;
+        let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let mut env = merge_env(Machine.environment(), &request.env);
+        env.retain(|(name, _)| name != GANTRY_TICKET);
+        let cwd = find_cwd(request.cwd)?;
+        let args = show_args(&request.args);
+        let cannot = |e| Error::io("cannot connect a launcher", e);
+        let stdout = match &request.output {
+            OutputTo::Fds { stdout, .. } => Some(stdout.try_clone().map_err(cannot)?),
+            OutputTo::Null | OutputTo::Stream => None,
+        };
+        let app = gantry_shared::id::AppId::random();
+        let app = app.map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
+        let stdio = launcher::connect(app, &Machine.hostname(), open_input(request.stdin)?, request.output);
+        let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
+        let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
+        let command = show_args(&plan.argv);
+        let driven = Some(deadline.saturating_duration_since(Instant::now()));
+        let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven };
+        guard.start_launcher(start).await?;
+        let waiting = wait_held(wlm, &mut guard_events, &command, &mut words);
+        let held = timeout_at(deadline + SLACK, waiting).await.map_err(|_| late())??;
+        let HeldRanks { placement, job, step } = held;
+        let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
+        let hosts = placement.hosts().map(str::to_owned).collect();
+        let found = if request.hold { Found::Held } else { Found::HeldToRun };
+        let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
+        let agents = self.start_agents_by((guard, guard_events), wlm, app, hosts, job, deadline).await?;
+        let Agents { app, overlay, overlay_events, guard, guard_events } = agents;
+        guard.ranks_there().await?;
+        let identity = Identity { app, wlm: wlm.name(), attached: false, owner: own_pid()?, command: args };
+        let state = State::new(identity, placement).with_launcher();
+        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words) };
+        let core = Core::start(parts, overlay_events, guard_events);
+        // From here on dropping the app ends everything, whatever fails.
+        let owner = App::new(Arc::clone(&core));
+        remember_socket(&core, registry.as_ref()).await?;
+        pass_on(&core, output, wanted, stdout.zip(stderr))?;
+        if let Err(error) =
+            start_ranks(&core, Order::AdoptRanks(order), "taking over held ranks", deadline).await
+        {
+            return Err(close_after(owner, error).await);
+        }
+        serve_control(owner, registry).await
+    }
+}
+
+/// How much longer than its own deadline the guard may take to say that a launcher is late, in the launcher's words.
+const SLACK: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn late() -> Error {
+    Error::Lost { what: vec!["the guard".to_owned()], reason: "it says nothing of the launcher".to_owned() }
+}
+
+/// Waits until the guard says where the ranks are.
+async fn wait_held(
+    wlm: &'static dyn Wlm,
+    events: &mut mpsc::UnboundedReceiver<GuardEvent>,
+    command: &[String],
+    words: &mut Words,
+) -> Result<HeldRanks> {
+    loop {
+        match events.recv().await {
+            Some(GuardEvent::Held(held)) => return Ok(*held),
+            Some(GuardEvent::NotHeld(failure)) => {
+                words.through().await;
+                let said = words.so_far();
+                let explained = wlm.explain(command, "an error", &said).filter(|_| !said.is_empty());
+                let failure = explained.unwrap_or_else(|| Failure::new(failure.kind(), failure.to_string()));
+                return Err(Error::Node { hosts: Vec::new(), failure });
+            }
+            Some(GuardEvent::LauncherEnded(status)) => {
+                return Err(ended(wlm, Some(status), command, words).await);
+            }
+            Some(GuardEvent::Gone) | None => return Err(ended(wlm, None, command, words).await),
+            Some(GuardEvent::AgentEnded { .. } | GuardEvent::StepEnded { .. }) => {}
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A launcher that the guard runs as a debugger does, so that it says where its ranks are and leaves them stopped.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
+use gantry_wlm::mpir::{self, AtBreakpoint, Breakpoints, Driver, LauncherCommand, MpirError};
+
+use super::policy::Event;
+use super::protocol::{FromGuard, HeldRanks, ProcessId, StartLauncher};
+
+/// A driven launcher. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Driven {
+    id: ProcessId,
+    driver: Driver,
+    /// Once it runs.
+    pid: Option<Pid>,
+    ended: bool,
+}
+
+/// What happens to it.
+#[derive(Debug)]
+pub(super) enum News {
+    /// To be decided about.
+    Event(Event),
+    /// To be told to the tool.
+    Message(FromGuard),
+}
+
+impl Driven {
+    /// Starts it with the descriptors that came for it, and gives back those that are to be read on later.
+    ///
+    /// # Errors
+    /// There is no room for a thread, or its descriptors have not come.
+    pub(super) fn start(
+        order: &StartLauncher,
+        descriptors: &mut VecDeque<OwnedFd>,
+    ) -> Result<(Self, Vec<File>), Failure> {
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (descriptors.pop_front(), descriptors.pop_front(), descriptors.pop_front())
+        else {
+            return Err(Failure::new(Kind::Protocol, "start a launcher: its descriptors have not come"));
+        };
+        let pipes = descriptors.drain(..).map(File::from).collect();
+        let driver = Driver::start(LauncherCommand {
+            argv: order.argv.clone(),
+            env: order.env.clone(),
+            cwd: PathBuf::from(&order.cwd),
+            stdin,
+            stdout,
+            stderr,
+            at_breakpoint: AtBreakpoint::LeaveAtOnce,
+            breakpoints: Breakpoints::default(),
+            deadline: order.driven.unwrap_or(Duration::ZERO),
+        });
+        let driver = driver.map_err(|error| {
+            Failure::new(Kind::LauncherFailed, format!("cannot drive a launcher: {error}"))
+        })?;
+        Ok((Self { id: order.id, driver, pid: None, ended: false }, pipes))
+    }
+
+    /// Readable when there is news; none when there will be no more.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        (!self.ended).then(|| self.driver.as_fd())
+    }
+
+    /// The next news, if there is some.
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        let news = match self.driver.take_event()? {
+            mpir::Event::Started(pid) => {
+                self.pid = Some(pid);
+                News::Event(Event::Started(self.id, pid))
+            }
+            mpir::Event::Held(mpir::Table { placement, job, step, .. }) => {
+                News::Message(FromGuard::Held(Box::new(HeldRanks { placement, job, step })))
+            }
+            mpir::Event::Failed(error) => match self.pid {
+                Some(_) => News::Message(FromGuard::NotHeld(to_failure(&error))),
+                None => {
+                    self.ended = true;
+                    News::Event(Event::NotStarted(self.id, to_failure(&error)))
+                }
+            },
+            mpir::Event::Ended(status) => {
+                self.ended = true;
+                News::Event(Event::ChildEnded(self.pid?, status, String::new()))
+            }
+        };
+        Some(news)
+    }
+}
+
+fn to_failure(error: &MpirError) -> Failure {
+    let failure = Failure::new(error.kind(), error.to_string());
+    match error.hint() {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}

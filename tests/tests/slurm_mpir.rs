@@ -1,0 +1,128 @@
+//! Ranks that srun itself holds, on a real Slurm: nothing is changed in its command line, and agents come in a step of their own.
+
+use std::time::Duration;
+
+use gantry_tests::testbed::{Config, Shared, Testbed, program, shared, usable};
+use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
+use nix::sys::signal::Signal;
+
+/// For a whole test, a new bed included.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// How long commands of Slurm and agents on all nodes may take together.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Runs a test on a bed of three nodes; at its end the user may have left nothing on any host.
+#[track_caller]
+fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
+    let config = Config::with_nodes(3);
+    require!(usable(&config));
+    within(LIMIT, move || {
+        let mut bed = shared(&config);
+        body(&mut bed);
+        bed.assert_nothing_left(LONG);
+    });
+}
+
+/// Launches by mpir. Sessions go where they usually do: a world's folder is not on the nodes.
+fn launch(bed: &Testbed, world: &World, args: &[&str]) -> Run {
+    let gantry = binaries().gantry.to_str().expect("a path");
+    let mut command = bed.login().command_of(world, gantry).expect("the login node");
+    command.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
+    command.args(["--json", "launch", "--hold-method=mpir"]).args(args);
+    world.spawn(command)
+}
+
+/// The processes on all nodes whose command line ends so.
+fn ranks(bed: &Testbed, end: &str) -> Vec<i32> {
+    let all = bed.nodes().into_iter().flat_map(|node| node.user_processes());
+    all.filter(|process| process.line.ends_with(end)).map(|process| process.pid).collect()
+}
+
+#[test]
+fn ranks_are_held_before_their_first_instruction_and_their_code_is_passed_on() {
+    on_bed(|bed| {
+        let world = World::new();
+        let script = "exit $((SLURM_PROCID + 3))";
+        let mut run = launch(
+            bed,
+            &world,
+            &["--hold", "--daemon", "sleep 2000", "--", "-N3", "-n6", "sh", "-c", script],
+        );
+        let held = run.next_event("held", LONG);
+        let app = held["app"].as_str().expect("an id").to_owned();
+        for _ in 0..3 {
+            run.next_event("daemon_started", LONG);
+        }
+        let held = ranks(bed, script);
+        assert_eq!(held.len(), 6);
+        for pid in held {
+            assert_eq!(proc::why_not_held(pid), None);
+            assert_eq!(proc::tracer(pid), None);
+        }
+        let gantry = binaries().gantry.to_str().expect("a path");
+        let mut release = bed.login().command_of(&world, gantry).expect("the login node");
+        release.args(["release", &app]);
+        assert!(world.spawn(release).exited(LONG).success());
+        run.next_event("released", LONG);
+        run.next_event("exited", LONG);
+        assert_eq!(run.wait(LONG).code(), 8);
+        bed.wait_idle(LONG).expect("idle");
+        world.finish();
+    });
+}
+
+#[test]
+fn ranks_that_are_not_to_be_held_run_at_once_and_their_output_comes() {
+    on_bed(|bed| {
+        let world = World::new();
+        let mut run = launch(bed, &world, &["--", "-N2", "-n2", "sh", "-c", "echo here; exit 5"]);
+        run.next_event("exited", LONG);
+        assert_eq!(run.wait(LONG).code(), 5);
+        bed.wait_idle(LONG).expect("idle");
+        world.finish();
+    });
+}
+
+/// Holds an app, kills a helper or the tool, and sees that nothing is left.
+#[track_caller]
+fn killed_while_held(victim: impl FnOnce(&Testbed, &Run) -> i32 + Send + 'static) {
+    on_bed(|bed| {
+        let world = World::new();
+        let mut run =
+            launch(bed, &world, &["--hold", "--daemon", "sleep 2000", "--", "-N3", "-n3", "sleep", "1000"]);
+        run.next_event("daemon_started", LONG);
+        proc::send(victim(bed, &run), Signal::SIGKILL);
+        run.exited(LONG);
+        let gone = becomes_true(LONG, || bed.leftovers().is_empty());
+        assert!(gone, "{:?}", bed.leftovers());
+        bed.wait_idle(LONG).expect("idle");
+        world.finish();
+    });
+}
+
+#[test]
+fn a_killed_tool_leaves_nothing_of_held_ranks() {
+    killed_while_held(|_, run| program(run.pid()).expect("the tool"));
+}
+
+#[test]
+fn a_killed_guard_leaves_nothing_of_held_ranks() {
+    killed_while_held(|bed, _| {
+        let guard = bed.login().user_processes().into_iter().find(|it| it.line.ends_with("gantry-guard"));
+        guard.expect("a guard").pid
+    });
+}
+
+#[test]
+fn what_srun_refuses_is_told_in_its_words() {
+    on_bed(|bed| {
+        let world = World::new();
+        let mut run = launch(bed, &world, &["--", "--partition=nowhere", "true"]);
+        assert_ne!(run.wait(LONG).code(), 0);
+        let words = [run.stderr().join("\n"), run.stdout().join("\n")].concat();
+        assert!(words.contains("invalid partition specified: nowhere"), "{words}");
+        eventually(LONG, "nothing is left", || bed.leftovers().is_empty());
+        world.finish();
+    });
+}
