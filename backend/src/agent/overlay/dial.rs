@@ -67,9 +67,14 @@ async fn keep_trying(
     deadline: Instant,
 ) -> Result<(Link, IpAddr), String> {
     let mut pause = FIRST_PAUSE;
+    let mut before = None;
     loop {
         let error = match attempt(address, app, secret, deadline).await {
             Ok(reached) => return Ok(reached),
+            // That the time was up says less than what stood in the way while there was some.
+            Err(Missed::Connect(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
+                before.unwrap_or_else(|| error.to_string())
+            }
             // Nobody there, or somebody who was just going.
             Err(Missed::Connect(error)) => error.to_string(),
             Err(Missed::Link(error)) if error.is_cut() => error.to_string(),
@@ -79,6 +84,7 @@ async fn keep_trying(
         if Instant::now() + pause_now >= deadline {
             return Err(error);
         }
+        before = Some(error);
         sleep(pause_now).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

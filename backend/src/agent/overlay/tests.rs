@@ -18,7 +18,7 @@ use gantry_shared::wire::message::{
     Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Notice, Order, Seat, Ticket, To, Up,
 };
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use super::join::join_with;
@@ -329,10 +329,11 @@ async fn of_several_addresses_the_one_that_answers_is_taken() {
 #[tokio::test]
 async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
     let mut front = Front::new().await;
-    let address = front.address();
-    front.listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Nobody listens, and nobody else can have the port meanwhile.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut ticket = front.ticket("0");
-    ticket.frontend = vec![address];
+    ticket.frontend = vec![silent.local_addr().unwrap()];
     ticket.patience = Duration::from_millis(300);
     match join(&ticket).await {
         Err(JoinError::Unreachable { reasons }) => assert!(reasons[0].contains("refused"), "{reasons:?}"),
@@ -341,7 +342,7 @@ async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
     ticket.patience = SOON;
     let joining = tokio::spawn(async move { join(&ticket).await });
     tokio::task::yield_now().await;
-    front.listener = TcpListener::bind(address).await.unwrap();
+    front.listener = silent.listen(16).unwrap();
     let (mut peer, ..) = front.hello().await;
     peer.say(&Seat::Taken { node: NodeId(0), nodes: 1, radix: 1, parent: None }).await;
     joining.await.unwrap().unwrap();
