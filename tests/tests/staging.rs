@@ -181,6 +181,28 @@ fn what_several_nodes_lack_leaves_here_once() {
     });
 }
 
+#[test]
+fn twenty_thousand_small_files_come_in_several_orders_and_one_archive() {
+    in_another_root!(|world, other| {
+        let tree = other.hidden().join("tree");
+        for folder in 0..20 {
+            let folder = tree.join(folder.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            for file in 0..1000 {
+                fs::write(folder.join(format!("of-a-long-name-{file}")), format!("{file}\n")).unwrap();
+            }
+        }
+        let tool = other.hidden().join("count.sh");
+        let text = "#!/bin/sh\nset -e\ncd \"$GANTRY_SESSION_DIR/lib/tree\"\nset -- */*\necho $#\n\
+            read last < 19/of-a-long-name-999\necho $last\n";
+        write_executable(&tool, text);
+        let args = [OsStr::new("--dir"), tree.as_os_str(), OsStr::new("--daemon"), tool.as_os_str()];
+        let done = launch(world, other, args);
+        assert_eq!(output(&done), "20000\n999\n", "{:?}", done.stderr);
+        assert_eq!(number(&of_kind(&done, "staged")[0], "files_sent"), 20_001);
+    });
+}
+
 /// A file so large that it is on its way for some time.
 fn big_file(other: &OtherRoot) -> PathBuf {
     let big = other.hidden().join("big");
