@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_tests::{Finished, OtherRoot, Run, World, programs, require, tool, within};
+use gantry_tests::{Finished, OtherRoot, Run, World, proc, programs, require, tool, within};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -244,6 +245,40 @@ fn a_tool_that_is_killed_while_it_sends_leaves_nothing() {
         let (mut run, _) = send_much(world, other);
         run.kill();
         run.exited(SOON);
+        world.assert_nothing_left();
+    });
+}
+
+#[test]
+fn a_node_that_dies_while_files_are_on_their_way_is_named_and_the_others_can_be_sent_them_again() {
+    in_another_root!(|world, other| {
+        let mut command = other.gantry_command(world, ["launch", "--json", "--hold", "--"]);
+        command.args(["-N", "4", "-n", "4", "/bin/sh", "-c", ":"]);
+        let mut app = world.spawn(command);
+        let held = app.next_event("held", SOON);
+        let name = held["app"].as_str().unwrap().to_owned();
+        let big = big_file(other);
+        let daemon = || {
+            let mut command = other.gantry_command(world, ["daemon", "--json", &name, "--file"]);
+            command.arg(&big).args(["--", "sh", "-c", "echo I came"]);
+            world.spawn(command)
+        };
+        let mut first = daemon();
+        app.next_event("staging", SOON);
+        let rank = i32::try_from(number(&held["ranks"][1], "pid")).unwrap();
+        let agent = proc::stat(rank).unwrap().parent;
+        proc::send(agent, Signal::SIGKILL);
+        let done = first.wait(SOON);
+        assert_ne!(done.code(), 0, "{done:?}");
+        let told = of_kind(&done, "error").pop().expect("an error");
+        assert_eq!(told["kind"], "lost", "{told}");
+        let host = held["ranks"][1]["host"].as_str().unwrap();
+        assert!(told["message"].as_str().unwrap().contains(host), "{told} does not name {host}");
+        app.next_event("nodes_lost", SOON);
+        let done = daemon().wait(SOON);
+        assert_eq!((done.code(), output(&done).matches("I came").count()), (0, 3), "{done:?}");
+        app.kill();
+        app.exited(SOON);
         world.assert_nothing_left();
     });
 }
