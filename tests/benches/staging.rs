@@ -1,0 +1,157 @@
+//! How fast 200 MB come to nodes that lack them, beside `cp` and `scp` of as many copies, in one run.
+//!
+//! ```sh
+//! cargo bench -p gantry-tests --bench staging         # 1, 8 and 64 nodes
+//! cargo bench -p gantry-tests --bench staging -- 1 8  # these numbers of nodes
+//! ```
+//!
+//! The nodes are agents of this machine in roots of their own, so all of them share its cores and its disk, and each writes a copy: time grows with what
+//! all of them do together. Bytes are noise, which nobody can pack. `scp` goes to the testbed's nodes, eight copies at a time. It needs root; prints a
+//! Markdown table.
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
+#![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gantry_tests::testbed::{Config, Testbed, usable};
+use gantry_tests::{OtherRoot, World, binaries, proc};
+
+const BYTES: u64 = 200_000_000;
+const DEADLINE: Duration = Duration::from_secs(300);
+/// Nodes of the testbed, and copies at a time: sshd refuses more than ten that have not yet said who they are.
+const SSH_NODES: u16 = 8;
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    let counts = if asked.is_empty() { vec![1, 8, 64] } else { asked };
+    println!("command: cargo bench -p gantry-tests --bench staging\nhelpers: {}\n", binaries().dir.display());
+    println!(
+        "| nodes | gantry | cp | scp | bytes on each link | on all links | frontend's memory | largest agent's |"
+    );
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    for count in counts {
+        let world = World::new();
+        let other = match OtherRoot::new(&world) {
+            Ok(other) => other,
+            Err(why) => {
+                println!("not measured: {why}");
+                return world.finish();
+            }
+        };
+        let payload = other.hidden().join("payload");
+        make_noise(&payload);
+        let staged = stage(&world, &other, &payload, count);
+        let cp = copy(&payload, world.path(), count);
+        let scp = copy_by_ssh(other.hidden(), &payload, count);
+        println!(
+            "| {count} | {:.2} s | {:.2} s | {scp} | {} | {} | {} MiB | {} MiB |",
+            staged.time.as_secs_f64(),
+            cp.as_secs_f64(),
+            staged.link_bytes,
+            staged.link_bytes * count as u64,
+            staged.frontend_kib / 1024,
+            staged.agent_kib / 1024,
+        );
+        drop(other);
+        world.finish();
+    }
+}
+
+/// Of one length and never the same twice: nothing may have it already.
+fn make_noise(path: &Path) {
+    let mut file = fs::File::create(path).expect("a file");
+    let mut noise = fs::File::open("/dev/urandom").expect("noise").take(BYTES);
+    assert_eq!(io::copy(&mut noise, &mut file).expect("room"), BYTES);
+    fs::set_permissions(path, PermissionsExt::from_mode(0o644)).expect("permissions");
+}
+
+struct Staged {
+    /// From the first byte's news to the last node's answer.
+    time: Duration,
+    link_bytes: u64,
+    frontend_kib: u64,
+    agent_kib: u64,
+}
+
+fn stage(world: &World, other: &OtherRoot, payload: &Path, count: usize) -> Staged {
+    let count = count.to_string();
+    let args = ["launch", "--json", "--hold", "--daemon", "/bin/sh -c :", "--file"];
+    let mut command = other.gantry_command(world, args);
+    command.arg(payload).args(["--", "-N", &count, "-n", &count, "/bin/sh", "-c", ":"]);
+    let mut run = world.spawn(command);
+    run.next_event("staging", DEADLINE);
+    let start = Instant::now();
+    let staged = run.next_event("staged", DEADLINE);
+    let time = start.elapsed();
+    let agents = world.processes().into_iter().filter(|pid| {
+        proc::exe(*pid).is_some_and(|exe| exe.file_name().is_some_and(|name| name == "gantry-agent"))
+    });
+    let agent_kib = agents.map(peak_kib).max().unwrap_or(0);
+    let frontend_kib = peak_kib(run.pid());
+    run.kill();
+    run.exited(DEADLINE);
+    world.assert_nothing_left();
+    let link_bytes = staged["bytes_sent"].as_u64().expect("bytes");
+    Staged { time, link_bytes, frontend_kib, agent_kib }
+}
+
+/// The most memory that a process has had, in KiB.
+fn peak_kib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+fn copy(payload: &Path, to: &Path, count: usize) -> Duration {
+    let folder = to.join("copies");
+    fs::create_dir(&folder).expect("a folder");
+    let start = Instant::now();
+    for number in 0..count {
+        run(Command::new("cp").arg(payload).arg(folder.join(number.to_string())));
+    }
+    let time = start.elapsed();
+    fs::remove_dir_all(folder).expect("removed");
+    time
+}
+
+/// The time in words, or why there is none.
+fn copy_by_ssh(hidden: &Path, payload: &Path, count: usize) -> String {
+    let config = Config::with_nodes(SSH_NODES);
+    if let Err(why) = usable(&config) {
+        return why;
+    }
+    // The testbed's user is another one.
+    fs::set_permissions(hidden, PermissionsExt::from_mode(0o755)).expect("permissions");
+    let bed = Testbed::up(&config, &binaries().dir.join("testbed")).expect("a testbed");
+    let start = Instant::now();
+    for begin in (0..count).step_by(usize::from(SSH_NODES)) {
+        let copies = (begin..count).take(usize::from(SSH_NODES)).map(|number| {
+            let node = number % usize::from(SSH_NODES) + 1;
+            let mut command = bed.login().command("scp").expect("the login node");
+            command.args(["-q", "-o", "BatchMode=yes"]).arg(payload);
+            spawn(command.arg(format!("n{node:03}:/tmp/copy")))
+        });
+        for copy in copies.collect::<Vec<_>>() {
+            finish(copy);
+        }
+    }
+    format!("{:.2} s", start.elapsed().as_secs_f64())
+}
+
+fn run(command: &mut Command) {
+    finish(spawn(command));
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("started")
+}
+
+fn finish(mut child: Child) {
+    let status = child.wait().expect("an end");
+    assert!(status.success(), "{status}");
+}
