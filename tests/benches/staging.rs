@@ -71,7 +71,7 @@ fn make_noise(path: &Path) {
 }
 
 struct Staged {
-    /// From the first byte's news to the last node's answer.
+    /// From the held ranks, through opening a session, reading and asking, to the last node's answer.
     time: Duration,
     link_bytes: u64,
     frontend_kib: u64,
@@ -84,7 +84,7 @@ fn stage(world: &World, other: &OtherRoot, payload: &Path, count: usize) -> Stag
     let mut command = other.gantry_command(world, args);
     command.arg(payload).args(["--", "-N", &count, "-n", &count, "/bin/sh", "-c", ":"]);
     let mut run = world.spawn(command);
-    run.next_event("staging", DEADLINE);
+    run.next_event("held", DEADLINE);
     let start = Instant::now();
     let staged = run.next_event("staged", DEADLINE);
     let time = start.elapsed();
