@@ -12,7 +12,6 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, HoldTicket, ToDesk, build_desk_name};
 use gantry_wlm::host::{Host, Machine, run};
-use gantry_wlm::launcher::dies_with_step;
 use nix::unistd::geteuid;
 
 use crate::{failure, ranks};
@@ -28,10 +27,9 @@ pub(crate) fn run_epilog(ticket: &str) -> Result<(), Failure> {
     let users = Machine.env(GANTRY_TASK_EPILOG).map_or(Ok(()), |path| run_users(Path::new(&path)));
     let ticket = HoldTicket::from_text(ticket)
         .map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
-    if std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup)) {
-        // Without an agent there is nothing to wait for.
-        drop(wait_for_agent(&ticket));
-    }
+    // Without an agent there is nothing to wait for. One that outlives the step lets us go at once: we cannot tell, as we are not in the
+    // step's cgroup ourselves.
+    drop(wait_for_agent(&ticket));
     users
 }
 

@@ -13,6 +13,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Found, Notice, Order, RankReport, Source, Ticket};
+use gantry_wlm::launcher::dies_with_step;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -186,9 +187,13 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     if let Some((ranks, size, hold, desk)) = brought {
         agent.take_brought(ranks, size, hold)?;
         let events = agent.events.clone();
-        // Nobody listens any more when the agent has left.
+        let hurried =
+            std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup));
         tokio::task::spawn_local(desk::receive_epilogs(desk, move |epilog| {
-            drop(events.send(Event::RankCollected(epilog)));
+            // To drop it is to let it go. Nobody listens any more when the agent has left.
+            if hurried {
+                drop(events.send(Event::RankCollected(epilog)));
+            }
         }));
     }
     let mut inputs = joined.inputs;
