@@ -65,7 +65,7 @@ impl Frontend {
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
         guard.start_launcher(start).await?;
         let mustered = tokio::select! {
-            mustered = listener.muster(deadline) => mustered.map_err(|e| with_words(e, &words)),
+            mustered = listener.muster(deadline) => mustered.map_err(|e| with_words(e, &words, &command)),
             status = launcher_ended(&mut guard_events) => Err(ended(wlm, status, &command, &mut words).await),
         };
         let Mustered { overlay, events, nodes } = mustered?;
@@ -221,13 +221,12 @@ pub(super) async fn ended(
 }
 
 /// A launcher that waits for something usually says for what.
-fn with_words(error: Error, words: &Words) -> Error {
-    let said = words.so_far();
-    match error {
-        Error::TimedOut { .. } if !said.is_empty() => {
-            let failure = Failure::new(Kind::TimedOut, format!("{error}; the launcher says: {said}"));
-            Error::Node { hosts: Vec::new(), failure }
-        }
-        error => error,
+fn with_words(error: Error, words: &Words, command: &[String]) -> Error {
+    if !matches!(error, Error::TimedOut { .. }) {
+        return error;
     }
+    let said = words.so_far();
+    let said = if said.is_empty() { "has said nothing".to_owned() } else { format!("says: {said}") };
+    let message = format!("{error}; the launcher {said} (command: {})", command.join(" "));
+    Error::Node { hosts: Vec::new(), failure: Failure::new(Kind::TimedOut, message) }
 }

@@ -92,6 +92,14 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (&["onfiguration file"], Kind::Invalid, None),
     (&["Failed to broadcast"], Kind::LauncherFailed, Some("the folder must be there on every node")),
     (&["accounting storage is disabled"], Kind::Unsupported, Some("this cluster keeps no accounting")),
+    // Where it was sent its name goes on.
+    (
+        &["execve(): ", "gantry-agent: No such file"],
+        Kind::NotFound,
+        Some(
+            "the nodes do not have gantry's agent under that path: --send-agent puts it there for the launch",
+        ),
+    ),
     (
         &["execve(): ", "Permission denied"],
         Kind::NoAccess,
