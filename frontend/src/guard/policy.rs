@@ -13,6 +13,9 @@ use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep
 /// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long what a killed launcher has left here may take to end the launcher's ranks.
+const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
+
 /// Something that happened to the guard.
 #[derive(Debug)]
 pub enum Event {
@@ -51,6 +54,8 @@ pub enum Response {
     AskToGo(Vec<Pid>),
     /// SIGKILL to the process group of each.
     Kill(Vec<Pid>),
+    /// SIGKILL to each of these launchers alone: the process that srun has beside itself ends the ranks everywhere once srun is dead.
+    KillLaunchers(Vec<Pid>),
     /// SIGKILL to every child that is no agent: what a dead agent has left behind.
     KillOrphans,
     /// Remove a socket that the tool has left.
@@ -87,8 +92,10 @@ enum Phase {
     Detached,
     /// The tool is gone and agents have until then.
     Ending(Instant),
-    /// They did not use their time.
-    Killing,
+    /// They did not use their time. What a launcher has running beside itself to end its ranks after it has until then.
+    Killing(Instant),
+    /// Nobody has any time left.
+    Over,
 }
 
 /// The guard's state.
@@ -172,11 +179,16 @@ impl Policy {
             }
             Event::Tick { .. } => {}
         }
-        if let Phase::Ending(until) = self.phase
-            && now >= until
-        {
-            self.phase = Phase::Killing;
-            todo.push(Response::Kill(self.wards.keys().copied().collect()));
+        match self.phase {
+            Phase::Ending(until) if now >= until => {
+                self.phase = Phase::Killing(now + AFTER_LAUNCHER);
+                todo.extend(self.kill_wards());
+            }
+            Phase::Killing(until) if now >= until => {
+                self.phase = Phase::Over;
+                todo.push(Response::Kill(self.wards.keys().copied().collect()));
+            }
+            _ => {}
         }
         if !self.tool_is_there && self.wards.is_empty() {
             self.leave(alone, now, &mut todo);
@@ -186,7 +198,7 @@ impl Policy {
 
     /// Nothing that we have started is left, and nobody is there to start more.
     fn leave(&mut self, alone: bool, now: Instant, todo: &mut Vec<Response>) {
-        if self.launched && !alone && self.phase != Phase::Killing {
+        if self.launched && !alone && self.phase != Phase::Over {
             if self.phase == Phase::Detached {
                 self.phase = Phase::Ending(now + PATIENCE);
             }
@@ -201,6 +213,13 @@ impl Policy {
         self.launched && !self.tool_is_there && self.wards.is_empty()
     }
 
+    fn kill_wards(&self) -> [Response; 2] {
+        let (launchers, agents): (Vec<_>, Vec<_>) =
+            self.wards.iter().partition(|(_, ward)| ward.what == What::Launcher);
+        let pids = |wards: Vec<(&Pid, &Ward)>| wards.into_iter().map(|(pid, _)| *pid).collect();
+        [Response::Kill(pids(agents)), Response::KillLaunchers(pids(launchers))]
+    }
+
     fn those_to_ask(&self) -> Vec<Pid> {
         let is_asked = |ward: &Ward| match ward.what {
             What::Agent { .. } => true,
@@ -213,8 +232,8 @@ impl Policy {
     /// When [`Event::Tick`] is due, if ever.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Ending(until) => Some(until),
-            Phase::Serving | Phase::Detached | Phase::Killing => None,
+            Phase::Ending(until) | Phase::Killing(until) => Some(until),
+            Phase::Serving | Phase::Detached | Phase::Over => None,
         }
     }
 
@@ -287,7 +306,7 @@ mod tests {
         assert_eq!(policy.handle(Event::Tick { alone: false }, now + PATIENCE / 2), []);
         assert_eq!(
             policy.handle(Event::Tick { alone: false }, now + PATIENCE),
-            [Response::Kill(vec![pid(100)])]
+            [Response::Kill(vec![pid(100)]), Response::KillLaunchers(Vec::new())]
         );
         let killed = ExitStatus::from_wait_status(libc::SIGKILL);
         let end = policy.handle(Event::ChildEnded(pid(100), killed, String::new()), now + PATIENCE);
@@ -383,10 +402,13 @@ mod tests {
         let mut policy = launching(now);
         drop(policy.handle(Event::ToolGone, now));
         let late = policy.handle(Event::Tick { alone: false }, now + PATIENCE);
-        assert_eq!(late, [Response::Kill(vec![pid(200)])]);
+        assert_eq!(late, [Response::Kill(Vec::new()), Response::KillLaunchers(vec![pid(200)])]);
         let killed = ExitStatus::from_wait_status(libc::SIGKILL);
         let end = policy.handle(Event::ChildEnded(pid(200), killed, String::new()), now + PATIENCE);
-        assert_eq!(end, [exited(killed), Response::KillOrphans, Response::Leave]);
+        assert_eq!(end, [exited(killed)], "what it has beside itself may end its ranks");
+        let leave = [Response::Kill(Vec::new()), Response::KillOrphans, Response::Leave];
+        let over = policy.handle(Event::Tick { alone: false }, now + PATIENCE + AFTER_LAUNCHER);
+        assert_eq!(over, leave);
     }
 
     #[test]

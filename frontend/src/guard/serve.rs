@@ -232,6 +232,7 @@ impl Guard {
                 Response::Tell(message) => self.tell(&message),
                 Response::AskToGo(pids) => pids.into_iter().for_each(ask_to_go),
                 Response::Kill(pids) => pids.into_iter().for_each(kill_group),
+                Response::KillLaunchers(pids) => pids.into_iter().for_each(kill_alone),
                 Response::KillOrphans => self.kill_orphans(),
                 Response::RemoveSocket(socket) => remove_socket(Path::new(&socket)),
                 Response::Sweep(program, base) => sweep(&program, base.as_deref()),
@@ -309,6 +310,11 @@ fn raw(pid: Pid) -> nix::unistd::Pid {
 fn ask_to_go(pid: Pid) {
     // An agent is waited for by us alone, so as long as we know it the pid is its own.
     kill(raw(pid), Signal::SIGTERM).ok();
+}
+
+fn kill_alone(pid: Pid) {
+    // We have not waited for it, so the pid is its own.
+    kill(raw(pid), Signal::SIGKILL).ok();
 }
 
 fn kill_group(pid: Pid) {
