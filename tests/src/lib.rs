@@ -32,6 +32,7 @@ pub mod programs;
 mod run;
 mod site;
 mod skip;
+pub mod slurm;
 mod sys;
 mod terminal;
 pub mod testbed;

@@ -1,0 +1,174 @@
+//! The command line under test on a bed with Slurm, as its ordinary user, and what stands on the nodes as the nodes' own `/proc` has it.
+
+use std::ffi::OsStr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::testbed::{Config, Process, Shared, Testbed, shared, usable};
+use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
+
+/// For a whole test, a new bed included.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// What every launch begins with: nodes have no folder of a world, so ranks start where every host has one.
+const LAUNCH: [&str; 4] = ["launch", "--json", "--cwd", "/"];
+
+/// A bed for one test, and the test's world.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The world on the login node; it is dropped first.
+    pub world: World,
+    /// The bed.
+    pub bed: Shared,
+}
+
+/// Runs a test on a bed of this configuration; at its end nothing may be left on any host, and no job. Counts a skip where no bed can be.
+///
+/// # Panics
+/// As `body` does; and when something is left.
+#[track_caller]
+pub fn on_cluster(config: Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    if let Err(why) = usable(&config) {
+        return record_skip(&why);
+    }
+    within(LIMIT, move || {
+        let bed = shared(&config);
+        let mut cluster = Cluster { world: World::new(), bed };
+        body(&mut cluster);
+        let Cluster { world, bed } = cluster;
+        world.finish();
+        bed.assert_nothing_left(SOON);
+        let jobs = said(&bed, "squeue", ["--noheader", "--format=%A %j %T %R"]);
+        let ended = becomes_true(SOON, || said(&bed, "squeue", ["--noheader"]).is_empty());
+        assert!(ended, "jobs are left: {jobs}");
+    });
+}
+
+/// What a command of the ordinary user on the login node writes to stdout and stderr.
+#[track_caller]
+fn said<const N: usize>(bed: &Testbed, program: &str, args: [&str; N]) -> String {
+    let mut command = bed.login().command("timeout").expect("the login node");
+    let output = command.args(["--kill-after=5", "40", program]).args(args).stdin(Stdio::null()).output();
+    let output = output.expect("nsenter");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+impl Cluster {
+    /// What a command of the ordinary user on the login node writes to stdout and stderr.
+    #[track_caller]
+    pub fn said<const N: usize>(&self, program: &str, args: [&str; N]) -> String {
+        said(&self.bed, program, args)
+    }
+
+    /// Starts the command line under test on the login node.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn gantry<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Run {
+        self.run(&binaries().gantry, args, &[])
+    }
+
+    /// Starts a program on the login node, with variables in its environment.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn run<A: AsRef<OsStr>>(
+        &self,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = A>,
+        variables: &[(&str, &str)],
+    ) -> Run {
+        let mut command = self.bed.login().command_of(&self.world, program).expect("the login node");
+        // The world's own are not there on nodes: sessions are where they are by default, which the bed's leak check looks at.
+        command
+            .args(args)
+            .env_remove("GANTRY_STAGE_DIR")
+            .env_remove("TMPDIR")
+            .envs(variables.iter().copied());
+        self.world.spawn(command)
+    }
+
+    /// Begins a launch: options of the command line, `--`, arguments of the launcher.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn launch(&self, args: &[&str]) -> Run {
+        self.gantry(LAUNCH.iter().chain(args))
+    }
+
+    /// Launches held and waits until the command line says so; gives the app's id too.
+    ///
+    /// # Panics
+    /// When it is not held in time.
+    #[track_caller]
+    pub fn held(&self, args: &[&str]) -> (Run, String) {
+        let mut run = self.gantry(LAUNCH.iter().chain(&["--hold"]).chain(args));
+        let event = run.next_event("held", SOON);
+        (run, event["app"].as_str().expect("an id").to_owned())
+    }
+
+    /// Runs a command that must succeed.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn ask(&self, args: &[&str]) -> Finished {
+        let done = self.gantry(args).wait(SOON);
+        assert_eq!(done.code(), 0, "{args:?}: {done:?}");
+        done
+    }
+
+    /// The user's processes on all nodes whose command line ends so, node by node.
+    #[must_use]
+    pub fn find(&self, line: &str) -> Vec<(String, Process)> {
+        let nodes = self.bed.nodes();
+        let all = nodes.iter().flat_map(|node| {
+            let name = node.name().to_owned();
+            node.user_processes().into_iter().map(move |process| (name.clone(), process))
+        });
+        all.filter(|(_, process)| process.line.ends_with(line)).collect()
+    }
+
+    /// Fails unless that many processes of that line are on the nodes, and all are held as `/proc` has it.
+    ///
+    /// # Panics
+    /// With what there is instead.
+    #[track_caller]
+    pub fn assert_held(&self, line: &str, count: usize) {
+        let found = self.find(line);
+        assert_eq!(found.len(), count, "'{line}': {found:?}; all: {:?}", self.bed.leftovers());
+        for (node, process) in found {
+            assert_eq!(proc::why_not_held(process.pid), None, "{node}: {process:?}");
+        }
+    }
+}
+
+/// What ranks wrote, or daemons, in the order in which it came.
+#[must_use]
+pub fn text_of(done: &Finished) -> String {
+    done.events().iter().filter_map(|event| event["text"].as_str()).collect()
+}
+
+/// The lines of [`text_of`], sorted.
+#[must_use]
+pub fn lines_of(done: &Finished) -> Vec<String> {
+    let mut lines: Vec<String> = text_of(done).lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The error that the command line told.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn error_of(done: &Finished) -> Value {
+    let error = done.events().into_iter().find(|event| event["event"] == "error");
+    error.unwrap_or_else(|| panic!("no error in {done:?}"))
+}

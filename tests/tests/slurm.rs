@@ -1,0 +1,294 @@
+//! Apps under a real Slurm, launched by an ordinary user: held by one srun, on every node a daemon, let go, and nothing left.
+#![expect(clippy::disallowed_methods, reason = "a test compiles what it needs")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster, text_of};
+use gantry_tests::testbed::Config;
+use gantry_tests::testbed::config::Proctrack;
+use gantry_tests::{SOON, World, binaries, programs, require};
+
+/// Two tasks on each of two nodes.
+const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
+
+/// Two nodes that see what this machine has.
+fn visible() -> Config {
+    // Jobs of several parts are started by the backfill scheduler, which looks every 30 s by default.
+    Config::with_nodes(2).slurm("SchedulerParameters", "bf_interval=1")
+}
+
+/// A file that every host sees: the folder of the tests' programs is in the repository.
+fn shared_file(name: &str, text: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder =
+        gantry_tests::target_dir().join("test-programs").join(format!("slurm-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join(name);
+    fs::write(&path, text).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    path
+}
+
+/// Launches held, sees that many processes held on the nodes, lets go, and gives what was written; the code must be that.
+#[track_caller]
+fn check_held(cluster: &Cluster, args: &[&str], line: &str, count: usize, code: i32) -> Vec<String> {
+    let (mut run, app) = cluster.held(args);
+    cluster.assert_held(line, count);
+    cluster.ask(&["release", &app]);
+    let done = run.wait(SOON);
+    assert_eq!(done.code(), code, "{done:?}");
+    lines_of(&done)
+}
+
+fn four<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    FOUR.iter().copied().chain(words.iter().copied()).collect()
+}
+
+#[test]
+fn ranks_are_held_on_their_nodes_while_srun_lives_and_its_code_is_passed_on() {
+    on_cluster(visible(), |cluster| {
+        let program = programs::get("exit_with").display().to_string();
+        let args = four(&[&program, "7"]);
+        let (mut run, app) = cluster.held(&args);
+        cluster.assert_held("exit_with 7", 4);
+        let mut nodes: Vec<String> = cluster.find("exit_with 7").into_iter().map(|(node, _)| node).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, ["n001", "n001", "n002", "n002"]);
+        let processes = cluster.bed.login().user_processes();
+        assert!(processes.iter().any(|process| process.line.contains("srun -N2")), "{processes:?}");
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 7);
+    });
+}
+
+#[test]
+fn scripts_and_small_programs_are_held_and_run() {
+    on_cluster(visible(), |cluster| {
+        let script = shared_file("script", "#!/bin/sh\necho of $SLURM_PROCID\nexit 3\n");
+        let script = script.display().to_string();
+        let said = check_held(cluster, &four(&[&script]), &script, 4, 3);
+        assert_eq!(
+            said.iter().filter(|line| line.starts_with("of ")).collect::<Vec<_>>(),
+            ["of 0", "of 1", "of 2", "of 3"]
+        );
+        check_held(cluster, &four(&["/bin/true"]), "/bin/true", 4, 0);
+    });
+}
+
+#[test]
+fn an_mpi_program_is_held_and_its_ranks_find_each_other() {
+    let hello = require!(programs::get_mpi("mpi_hello", "mpicc.mpich")).display().to_string();
+    on_cluster(visible(), move |cluster| {
+        let said = check_held(cluster, &four(&["--mpi=pmi2", &hello]), "mpi_hello", 4, 0);
+        let expected: Vec<String> =
+            (0..4).map(|rank| format!("rank {rank} of 4 on n00{}", rank / 2 + 1)).collect();
+        assert_eq!(said, expected);
+    });
+}
+
+#[test]
+fn a_file_with_programs_is_held_by_its_lines() {
+    on_cluster(visible(), |cluster| {
+        let file = shared_file("programs", "0-1 /bin/echo first %t\n2,3 /bin/echo second %o\n")
+            .display()
+            .to_string();
+        let (mut run, app) = cluster.held(&four(&["--multi-prog", &file]));
+        for (line, count) in [("first 0", 1), ("first 1", 1), ("second 0", 1), ("second 1", 1)] {
+            cluster.assert_held(line, count);
+        }
+        cluster.ask(&["release", &app]);
+        assert_eq!(lines_of(&run.wait(SOON)), ["first 0", "first 1", "second 0", "second 1"]);
+    });
+}
+
+#[test]
+fn parts_of_a_launch_are_held_with_global_ranks() {
+    on_cluster(visible(), |cluster| {
+        let args = ["--", "-n1", "/bin/echo", "one", ":", "-n2", "/bin/echo", "two"];
+        let mut run = cluster.gantry(["launch", "--json", "--cwd", "/", "--hold"].iter().chain(&args));
+        let held = run.next_event("held", SOON);
+        let ranks = held["ranks"].as_array().expect("ranks");
+        let numbers: Vec<_> = ranks.iter().filter_map(|rank| rank["rank"].as_u64()).collect();
+        assert_eq!(numbers, [0, 1, 2], "{held}");
+        cluster.assert_held("echo one", 1);
+        cluster.assert_held("echo two", 2);
+        cluster.ask(&["release", held["app"].as_str().expect("an id")]);
+        let said = lines_of(&run.wait(SOON));
+        let said: Vec<_> = said.iter().filter(|line| !line.starts_with("srun: ")).collect();
+        assert_eq!(said, ["one", "two", "two"]);
+    });
+}
+
+#[test]
+fn ranks_read_what_srun_passes_on() {
+    on_cluster(visible(), |cluster| {
+        let mut run = cluster.launch(&["--", "-N2", "-n2", "/bin/cat"]);
+        run.next_event("started", SOON);
+        run.write(b"to all\n");
+        run.close_stdin();
+        let done = run.wait(SOON);
+        assert_eq!((done.code(), text_of(&done)), (0, "to all\nto all\n".to_owned()), "{done:?}");
+    });
+}
+
+#[test]
+fn tasks_without_the_callers_environment_are_held_too() {
+    on_cluster(visible(), |cluster| {
+        check_held(cluster, &four(&["--export=NONE", "/bin/true"]), "/bin/true", 4, 0);
+        check_held(cluster, &four(&["--export=MINE=1", "/bin/sh", "-c", "exit $MINE"]), "exit $MINE", 4, 1);
+    });
+}
+
+#[test]
+fn the_users_task_epilog_still_runs() {
+    on_cluster(visible(), |cluster| {
+        // An epilog has no stdout that anybody reads.
+        let epilog =
+            shared_file("epilog", "#!/bin/sh\necho $SLURM_PROCID >> /tmp/of-epilog\n").display().to_string();
+        let option = format!("--task-epilog={epilog}");
+        check_held(cluster, &four(&[&option, "/bin/true"]), "/bin/true", 4, 0);
+        assert_eq!(cluster.said("srun", ["-N2", "sort", "/tmp/of-epilog"]).split_whitespace().count(), 4);
+        cluster.said("srun", ["-N2", "rm", "/tmp/of-epilog"]);
+    });
+}
+
+/// A daemon whose library is beside it on the login node only.
+fn make_daemon(world: &World) -> String {
+    let folder = world.work_dir();
+    let made = |words: &[&str]| {
+        let done = Command::new("cc").current_dir(&folder).args(words).output().expect("a compiler");
+        assert!(done.status.success(), "{done:?}");
+    };
+    fs::write(folder.join("lib.c"), "int answer(void) { return 42; }\n").expect("a file");
+    let text = "#include <stdio.h>\nint answer(void);\nint main(void) { printf(\"answer %d\\n\", answer()); return 0; }\n";
+    fs::write(folder.join("main.c"), text).expect("a file");
+    made(&["-shared", "-fPIC", "-o", "libanswer.so", "lib.c"]);
+    made(&["-o", "asks", "main.c", "-L.", "-lanswer", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+    folder.join("asks").display().to_string()
+}
+
+#[test]
+fn daemons_bring_libraries_that_no_node_has() {
+    on_cluster(visible(), |cluster| {
+        let daemon = make_daemon(&cluster.world);
+        let mut args = vec!["--daemon", &daemon, "--hold-for-daemons"];
+        args.extend(four(&["/bin/true"]));
+        let done = cluster.launch(&args).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert_eq!(lines_of(&done), ["answer 42", "answer 42"], "{done:?}");
+    });
+}
+
+#[test]
+fn gdbserver_attaches_to_a_held_rank() {
+    let _gdbserver = require!(gantry_tests::tool("gdbserver"));
+    on_cluster(visible(), |cluster| {
+        let (mut run, app) = cluster.held(&["--", "-N2", "-n2", "/bin/sleep", "0"]);
+        let ranks = cluster.find("/bin/sleep 0");
+        let (node, rank) = &ranks[0];
+        let machine = cluster.bed.host(node).expect("a node");
+        let mut command = machine.command("gdbserver").expect("a node");
+        command.args(["--once", "--attach", "localhost:0", &rank.number.to_string()]);
+        command.envs(cluster.world.variables());
+        let mut server = cluster.world.spawn(command);
+        server.stderr_line("Attached", SOON);
+        assert!(gantry_tests::proc::tracer(rank.pid).is_some());
+        server.kill();
+        server.exited(SOON);
+        drop(server);
+        gantry_tests::eventually(SOON, "nobody traces the rank", || {
+            gantry_tests::proc::tracer(rank.pid).is_none()
+        });
+        cluster.ask(&["kill", &app]);
+        run.exited(SOON);
+    });
+}
+
+/// Fails as Slurm does: with its words, the command, and a kind; nothing is left.
+#[track_caller]
+fn check_error(cluster: &Cluster, args: &[&str], parts: &[&str]) {
+    let done = cluster.launch(args).wait(2 * SOON);
+    assert_ne!(done.code(), 0, "{done:?}");
+    let error = error_of(&done);
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "no '{part}' in {text}");
+    }
+}
+
+#[test]
+fn slurms_own_words_say_what_was_wrong() {
+    on_cluster(visible(), |cluster| {
+        let waits = ["queued and waiting for resources", "(command: ", "-N3", "/bin/true"];
+        check_error(cluster, &["--timeout", "3", "--", "-N3", "/bin/true"], &waits);
+        check_error(cluster, &["--", "-pnone", "/bin/true"], &["nvalid partition", "sinfo", "-pnone"]);
+        check_error(cluster, &["--", "-N2", "/no/program"], &["/no/program"]);
+        check_error(cluster, &["--", "--no-such-option", "/bin/true"], &["no-such-option"]);
+        check_error(cluster, &["--launcher", "/no/srun", "--", "/bin/true"], &["/no/srun"]);
+    });
+}
+
+#[test]
+fn a_launch_without_a_controller_ends_with_srun_s_words() {
+    on_cluster(visible(), |cluster| {
+        cluster.bed.login().kill_daemon("slurmctld").expect("killed");
+        let done = cluster.launch(&["--timeout", "8", "--", "-N2", "/bin/true"]).wait(SOON);
+        let error = error_of(&done).to_string();
+        assert!(error.contains("srun") && error.contains("timed-out"), "{error}");
+        let mut controller = cluster.bed.login().root_command("slurmctld").expect("the login node");
+        controller.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(controller.status().expect("slurmctld").success());
+        cluster.bed.wait_idle(2 * SOON).expect("Slurm is back");
+    });
+}
+
+/// Nodes that do not see the repository, and so not the agent.
+fn hidden() -> Config {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    visible().hiding(tests.parent().expect("the repository"))
+}
+
+#[test]
+fn an_agent_that_nodes_do_not_have_is_sent_when_asked_and_removed() {
+    on_cluster(hidden(), |cluster| {
+        check_error(cluster, &four(&["/bin/true"]), &["--send-agent", "gantry-agent"]);
+        let args: Vec<&str> = ["--send-agent"].into_iter().chain(four(&["/bin/true"])).collect();
+        check_held(cluster, &args, "/bin/true", 4, 0);
+        // The bed's leak check finds a file that was left; a node in which there never was one does not.
+        assert!(!cluster.bed.node(1).path(&binaries().agent).expect("a node").exists());
+    });
+}
+
+/// The session's folders are on the nodes while the app lives, and gone when it has ended, whoever ended it.
+fn check_sessions(config: Config) {
+    on_cluster(config, |cluster| {
+        for cancel in [false, true] {
+            let mut args = vec!["--daemon", "/bin/sleep 1000"];
+            args.extend(four(&["--job-name=mine", "/bin/sleep", if cancel { "999" } else { "0" }]));
+            let (mut run, app) = cluster.held(&args);
+            run.next_event("daemon_started", SOON);
+            run.next_event("daemon_started", SOON);
+            for node in cluster.bed.nodes() {
+                assert!(!node.user_files().is_empty(), "{} has a session", node.name());
+            }
+            cluster.ask(&["release", &app]);
+            if cancel {
+                cluster.said("scancel", ["--name=mine"]);
+            }
+            run.exited(SOON);
+            cluster.bed.assert_nothing_left(SOON);
+        }
+    });
+}
+
+#[test]
+fn sessions_are_gone_with_their_app_where_daemonised_processes_survive() {
+    check_sessions(visible());
+}
+
+#[test]
+fn sessions_are_gone_with_their_app_where_nothing_survives() {
+    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() });
+}

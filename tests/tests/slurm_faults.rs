@@ -1,0 +1,135 @@
+//! Who dies with whom under a real Slurm: each of those that an app consists of is killed, and nothing is left on any node, nor a job.
+
+use std::time::Duration;
+
+use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::testbed::{Config, program};
+use gantry_tests::{Run, SOON, eventually, proc};
+use nix::sys::signal::Signal;
+
+/// Two tasks on each of two nodes, which do not end of themselves.
+const RANKS: [&str; 6] = ["--", "-N2", "-n4", "--ntasks-per-node=2", "/bin/sleep", "1000"];
+const LINE: &str = "/bin/sleep 1000";
+/// Nodes that are gone are noticed by silence.
+const SILENCE: Duration = Duration::from_secs(100);
+
+/// How far the app is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Held,
+    Running,
+    DaemonRunning,
+}
+
+const STATES: [State; 3] = [State::Held, State::Running, State::DaemonRunning];
+
+/// An app of four ranks in that state; at its end the leak check.
+fn in_state(state: State, act: impl Fn(&Cluster, &mut Run) + Send + 'static) {
+    on_cluster(Config::with_nodes(2), move |cluster| act_in(cluster, state, &act));
+}
+
+fn act_in(cluster: &Cluster, state: State, act: &dyn Fn(&Cluster, &mut Run)) {
+    let daemon: &[&str] = if state == State::DaemonRunning { &["--daemon", "/bin/sleep 999"] } else { &[] };
+    let args: Vec<&str> = daemon.iter().chain(&RANKS).copied().collect();
+    let (mut run, app) = cluster.held(&args);
+    cluster.assert_held(LINE, 4);
+    if state == State::Running {
+        cluster.ask(&["release", &app]);
+    }
+    if state == State::DaemonRunning {
+        run.next_event("daemon_started", SOON);
+        run.next_event("daemon_started", SOON);
+    }
+    act(cluster, &mut run);
+    run.exited(SILENCE);
+    drop(run);
+    // Whoever could have removed the app's control socket may be dead; the next command does it.
+    cluster.ask(&["ps", "--json"]);
+    cluster.bed.assert_nothing_left(SOON);
+}
+
+/// In each state, one after the other.
+fn in_each(act: impl Fn(&Cluster, &mut Run) + Send + 'static) {
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        STATES.iter().for_each(|state| act_in(cluster, *state, &act));
+    });
+}
+
+fn kill(pid: i32) {
+    proc::send(pid, Signal::SIGKILL);
+}
+
+/// The first process of the login node whose command line has this in it.
+#[track_caller]
+fn on_login(cluster: &Cluster, part: &str) -> i32 {
+    let processes = cluster.bed.login().user_processes();
+    let found = processes.iter().find(|process| process.line.contains(part));
+    found.unwrap_or_else(|| panic!("no '{part}' in {processes:?}")).pid
+}
+
+#[test]
+fn a_killed_tool_leaves_nothing_on_any_node() {
+    in_each(|_, run| kill(program(run.pid()).expect("the tool")));
+}
+
+#[test]
+fn a_killed_guard_leaves_nothing_on_any_node() {
+    in_each(|cluster, _| kill(on_login(cluster, "gantry-guard")));
+}
+
+#[test]
+fn a_killed_srun_leaves_nothing_on_any_node() {
+    in_each(|cluster, _| kill(on_login(cluster, "/srun -N2")));
+}
+
+#[test]
+fn a_killed_agent_takes_its_app_with_it() {
+    in_state(State::Held, |cluster, _| {
+        let agents = cluster.find("gantry-agent enter");
+        assert_eq!(agents.len(), 2, "{agents:?}");
+        kill(agents[0].1.pid);
+    });
+}
+
+#[test]
+fn a_cancelled_job_leaves_nothing_on_any_node() {
+    in_each(|cluster, _| {
+        let jobs = cluster.said("squeue", ["--noheader", "--format=%A"]);
+        cluster.said("scancel", [jobs.trim()]);
+    });
+}
+
+#[test]
+fn a_tool_killed_while_its_job_waits_leaves_no_job() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let run = cluster.launch(&["--", "--begin=now+1hour", "-n1", "/bin/true"]);
+        eventually(SOON, "the job waits", || {
+            cluster.said("squeue", ["--noheader", "--format=%T"]).contains("PENDING")
+        });
+        kill(program(run.pid()).expect("the tool"));
+        drop(run);
+        eventually(SOON, "the job is gone", || cluster.said("squeue", ["--noheader"]).is_empty());
+    });
+}
+
+#[test]
+fn a_node_without_power_takes_the_app_with_it() {
+    in_state(State::Held, |cluster, run| {
+        cluster.bed.node(2).power_off().expect("off");
+        run.exited(SILENCE);
+        cluster.bed.node(2).power_on().expect("on");
+        let jobs = cluster.said("squeue", ["--noheader", "--format=%A"]);
+        cluster.said("scancel", [jobs.trim()]);
+    });
+}
+
+#[test]
+fn a_node_whose_link_is_cut_loses_its_ranks_by_itself() {
+    in_state(State::Held, |cluster, run| {
+        cluster.bed.node(2).cut_link().expect("cut");
+        run.exited(SILENCE);
+        let alone = || cluster.find(LINE).iter().all(|(node, _)| node != "n002");
+        eventually(SILENCE, "the node's ranks end", alone);
+        cluster.bed.node(2).mend_link().expect("mended");
+    });
+}
