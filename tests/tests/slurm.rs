@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use gantry_tests::proc::eventually;
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster, text_of};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
@@ -237,6 +238,8 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
         let done = cluster.launch(&["--timeout", "8", "--", "-N2", "/bin/true"]).wait(SOON);
         let error = error_of(&done).to_string();
         assert!(error.contains("srun") && error.contains("timed-out"), "{error}");
+        // An srun that still asks for nodes when the controller is back would get them.
+        eventually(2 * SOON, "nobody asks any more", || cluster.world.processes().is_empty());
         let mut controller = cluster.bed.login().root_command("slurmctld").expect("the login node");
         controller.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(controller.status().expect("slurmctld").success());

@@ -43,6 +43,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
@@ -116,8 +117,20 @@ fn serve() -> Result<(), Failure> {
     })
 }
 
+/// How long an agent tries to tell why it has no ranks. The frontend may have heard that from another one, and be gone.
+const LAST_WORD_PATIENCE: Duration = Duration::from_secs(3);
+
 /// As [`serve`], for ranks that a launcher brings. The socket at which they check in is our standard input.
 fn enter() -> Result<(), Failure> {
+    let entered = serve_brought();
+    if let Some(path) = Machine.env(GANTRY_SENT_AGENT) {
+        // The launcher has put it here for this app alone, and nobody starts it any more. It may have been removed by somebody else.
+        drop(std::fs::remove_file(path));
+    }
+    entered
+}
+
+fn serve_brought() -> Result<(), Failure> {
     // They are the first rank's: its launcher's pipes, which must not be kept open.
     gantry_wlm::host::close_inherited_descriptors()
         .map_err(|e| failure::from_io("close what is not ours", &e))?;
@@ -141,12 +154,19 @@ fn enter() -> Result<(), Failure> {
         let desk::Entered { ranks, brought } = desk::receive_ranks(&listener, how, &thread).await;
         let size = brought.size;
         let failed = brought.ranks.as_ref().err().cloned();
-        let joined = overlay::join_bringing(&ticket, brought).await;
+        if failed.is_some() {
+            ticket.patience = ticket.patience.min(LAST_WORD_PATIENCE);
+        }
+        let lost = |why: String| failed.clone().unwrap_or_else(|| Failure::new(Kind::Lost, why));
+        let joined = tokio::select! {
+            joined = overlay::join_bringing(&ticket, brought) => joined.map_err(|e| lost(e.to_string())),
+            () = ranks.all_ended(), if failed.is_none() => Err(lost("the ranks ended before the frontend knew of them".to_owned())),
+        };
         if joined.is_err() {
             // Nobody will ever let them go.
             ranks.kill_all();
         }
-        let joined = joined.map_err(|e| failed.unwrap_or_else(|| Failure::new(Kind::Lost, e.to_string())))?;
+        let joined = joined?;
         work::serve(ticket, joined, work::Beginning::Brought { ranks, size, hold, thread, desk: listener })
             .await
     })

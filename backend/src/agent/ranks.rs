@@ -192,6 +192,16 @@ impl Ranks {
         first_error.map_or(Ok(()), Err)
     }
 
+    /// Waits until all adopted ranks have ended.
+    pub(crate) async fn all_ended(&self) {
+        for (_, adopted) in self.adopted() {
+            // One that cannot be watched is waited for as if it went on.
+            if adopted.ended().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// Kills all ranks: for an agent that finds no frontend.
     pub(crate) fn kill_all(&self) {
         if let Err(failure) = self.signal(None, Signal::KILL) {

@@ -16,7 +16,10 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Rank;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::hold::{CheckIn, FromDesk, GANTRY_TICKET, HoldTicket, ToDesk, build_desk_name};
+use gantry_shared::wire::hold::{
+    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET, HoldTicket, ToDesk,
+    build_desk_name,
+};
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{Launcher, parse_rank_facts};
 use nix::sys::socket::getsockopt;
@@ -126,7 +129,12 @@ fn become_program(command: &[OsString], mut desk: UnixStream) -> (Failure, u8) {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
     #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and starts none")]
-    let error = Command::new(program).args(args).env_remove(GANTRY_TICKET).exec();
+    let error = Command::new(program)
+        .args(args)
+        .env_remove(GANTRY_TICKET)
+        .env_remove(GANTRY_TASK_EPILOG)
+        .env_remove(GANTRY_SENT_AGENT)
+        .exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTED };
     let failure = match error.raw_os_error() {
         Some(errno) if program.as_bytes().contains(&b'/') => {

@@ -54,7 +54,7 @@ pub enum Response {
     AskToGo(Vec<Pid>),
     /// SIGKILL to the process group of each.
     Kill(Vec<Pid>),
-    /// SIGKILL to each of these launchers alone: the process that srun has beside itself ends the ranks everywhere once srun is dead.
+    /// SIGKILL to each of these launchers alone: a process that a launcher has beside itself may end the ranks everywhere once it is dead.
     KillLaunchers(Vec<Pid>),
     /// SIGKILL to every child that is no agent: what a dead agent has left behind.
     KillOrphans,
