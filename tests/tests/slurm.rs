@@ -243,6 +243,8 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
         let mut controller = cluster.bed.login().root_command("slurmctld").expect("the login node");
         controller.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(controller.status().expect("slurmctld").success());
+        // What it had not yet written down when it was killed is undone: a job of the test before may run again in its books.
+        cluster.said("scancel", ["--me"]);
         cluster.bed.wait_idle(2 * SOON).expect("Slurm is back");
     });
 }
