@@ -13,6 +13,7 @@ pub mod signal;
 pub mod storage;
 pub mod elf;
 pub mod build_id;
+pub mod file_state;
 pub mod error;
 pub mod secret;
 pub mod wire;

@@ -2,50 +2,20 @@
 //! BLAKE3 of all of it. Remembered for as long as the file does not change, since a tool's libraries are asked about by every manifest.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
 
 use gantry_shared::build_id::read_build_id;
+use gantry_shared::file_state::FileState;
 use gantry_shared::wire::staging::{Content, Mark};
 
 use crate::app::core::lock;
 
 /// Most files that are remembered. When there are more it starts afresh: a manifest has hundreds.
 const MAX_FILES: usize = 16 * 1024;
-
-/// A file that was changed less than this ago is not remembered: a second change could bear the same time stamps.
-const SETTLED: Duration = Duration::from_secs(2);
-
-/// What tells one state of a file from another without reading it. The change time cannot be set by programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct FileState {
-    dev: u64,
-    ino: u64,
-    pub(super) size: u64,
-    pub(super) modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileState {
-    pub(super) fn of(meta: &Metadata) -> Self {
-        Self {
-            dev: meta.dev(),
-            ino: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-
-    fn is_settled(&self) -> bool {
-        let changed = Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age > SETTLED)
-    }
-}
 
 /// What is known of a file at the moment when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]

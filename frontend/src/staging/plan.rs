@@ -10,10 +10,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::file_state::FileState;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
 use gantry_shared::wire::staging::{Content, Entry, LibcNeeds, Place};
 
-use super::content::{Facts, FileState};
+use super::content::Facts;
 use super::ledger::{Ledger, Taken, Target};
 use crate::error::{Error, Result};
 

@@ -11,12 +11,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
+use gantry_shared::file_state::FileState;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
 use gantry_shared::wire::staging::{Content, Mark, Place};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-use super::content::{FileState, open_regular};
+use super::content::open_regular;
 use super::plan::Want;
 use super::squeeze;
 use crate::app::core::lock;

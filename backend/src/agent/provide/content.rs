@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime};
 
 use gantry_shared::build_id::read_build_id;
+use gantry_shared::file_state::FileState;
 use gantry_shared::wire::staging::{Content, Mark};
 
 use super::c_library::{LibcVersion, find_newest};
@@ -14,35 +13,8 @@ use super::c_library::{LibcVersion, find_newest};
 /// Most files that are remembered. When there are more it starts afresh: a session has hundreds, and an app few sessions.
 const MAX_FILES: usize = 4096;
 
-/// A file that was changed less than this ago is not remembered: a second change could bear the same time stamps.
-const SETTLED: Duration = Duration::from_secs(2);
-
-/// What tells one state of a file from another without reading it. The change time cannot be set by programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct FileState {
-    dev: u64,
-    ino: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileState {
-    fn of(file: &File) -> io::Result<Self> {
-        let meta = file.metadata()?;
-        Ok(Self {
-            dev: meta.dev(),
-            ino: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        })
-    }
-
-    fn is_settled(&self) -> bool {
-        let changed = Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age > SETTLED)
-    }
+fn state_of(file: &File) -> io::Result<FileState> {
+    Ok(FileState::of(&file.metadata()?))
 }
 
 /// Most bytes of a file in which a text is looked for. C libraries have 2 MiB.
@@ -76,7 +48,7 @@ impl ContentCache {
     /// Whether the file has that many bytes with that mark. Reads it, if at all, from its beginning to its end in small pieces. A file that
     /// cannot be read, or that changes meanwhile, has no content.
     pub(super) fn is_same(&mut self, file: &File, content: &Content) -> bool {
-        let Ok(state) = FileState::of(file) else { return false };
+        let Ok(state) = state_of(file) else { return false };
         let question = match &content.mark {
             Mark::Blake3(_) => Question::Hash,
             Mark::BuildId(_) => Question::BuildId,
@@ -91,7 +63,7 @@ impl ContentCache {
 
     /// The newest version that a C library says it has.
     pub(super) fn newest_version(&mut self, library: &File) -> Option<LibcVersion> {
-        let state = FileState::of(library).ok()?;
+        let state = state_of(library).ok()?;
         match self.find_out(library, state, Question::NewestVersion) {
             Ok(Known::NewestVersion(newest)) => newest,
             _ => None,
@@ -117,7 +89,7 @@ impl ContentCache {
                 Known::Hash(*hasher.finalize().as_bytes())
             }
         };
-        if FileState::of(file)? != state {
+        if state_of(file)? != state {
             return Err(io::Error::other("the file changed while it was read"));
         }
         if state.is_settled() {
@@ -161,7 +133,7 @@ mod tests {
         let mut cache = ContentCache::default();
         let path = std::path::Path::new("/etc/passwd");
         let content = std::fs::read(path).unwrap();
-        assert!(FileState::of(&File::open(path).unwrap()).unwrap().is_settled());
+        assert!(state_of(&File::open(path).unwrap()).unwrap().is_settled());
         assert!(same(&mut cache, path, &content) && same(&mut cache, path, &content));
         assert_eq!(cache.files_read, 1);
     }
