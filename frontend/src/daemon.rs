@@ -11,9 +11,10 @@ use gantry_shared::wire::message::{Answer, DaemonOutput, Order, StartDaemon, To}
 use tokio::time::Instant;
 
 use crate::app::OutputStream;
-use crate::app::core::{Core, lock};
+use crate::app::core::Core;
 use crate::app::state::Happening;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// A tool daemon on its nodes. It belongs to its session, not to this handle: dropping the handle does nothing to it.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ pub mod frontend;
 pub mod guard;
 pub mod helpers;
 pub mod info;
+mod lock;
 pub mod manifest;
 pub mod measure;
 mod overlay;

@@ -13,9 +13,9 @@ use gantry_wlm::host::Machine;
 use tokio::time::{Instant, timeout_at};
 use walkdir::WalkDir;
 
-use crate::app::core::lock;
 use crate::daemon::Daemon;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::request::{DaemonRequest, merge_env};
 use crate::session;
 use crate::staging::find::{absolute, file_name, find_program, readable_file};

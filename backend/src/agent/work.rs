@@ -3,33 +3,33 @@
 //! Everything that happens becomes an [`Event`]; [`Agent::handle`] deals with one at a time and never waits. What takes time (starting
 //! processes, reading files) runs beside it and comes back as an event.
 
+mod starting;
 mod leaving;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gantry_backend::unpack::Limits;
-use gantry_shared::error::{Failure, Kind};
+use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{Answer, Found, Notice, Order, RankReport, Source, Ticket};
+use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
 use gantry_wlm::launcher::dies_with_step;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use crate::daemons::Daemons;
 use crate::desk;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
-use crate::process::hold::{Hold, StartFailure, StartedRank};
+use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::thread::RanksThread;
-use crate::ranks::{self, OurEnds, Ranks};
+use crate::ranks::{OurEnds, Ranks};
 use crate::receive::Announced;
 use crate::service::{AppFacts, View};
-use crate::stdio::{self, Credits, Input, OpenStreams};
+use crate::stdio::{Credits, Input, OpenStreams};
 use crate::storage::Storage;
 
 /// How long a rank's or a daemon's end waits for the rest of its output before it is told: something may still hold the pipe open.
@@ -333,187 +333,10 @@ impl Agent {
         }
     }
 
-    fn start_ranks(
-        &mut self,
-        request: Option<RequestId>,
-        order: gantry_shared::wire::message::StartRanks,
-    ) -> Result<(), Failure> {
-        let request =
-            request.ok_or_else(|| Failure::new(Kind::Protocol, "ranks are to be started and nobody asks"))?;
-        self.claim_app(Claim::Launched, order.size)?;
-        self.started_here = true;
-        let mine = order.layout.get(self.node.index());
-        let mine: Vec<Rank> = mine.map(|ranks| ranks.iter().collect()).unwrap_or_default();
-        let specs = ranks::build_specs(&order, &mine, self.ticket.app, self.node, self.nofile)?;
-        let (specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
-        let hold = if order.hold { Hold::AtEntry } else { Hold::No };
-        let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
-        self.starting += 1;
-        tokio::task::spawn_local(async move {
-            let result = thread.start(specs, hold, Instant::now() + START_DEADLINE).await;
-            // The loop takes events until it leaves, and it does not leave while something is starting.
-            drop(events.send(Event::RanksStarted(request, mine, ends, result)));
-        });
-        Ok(())
-    }
-
-    fn take_ranks(
-        &mut self,
-        ranks: &[Rank],
-        ends: Vec<OurEnds>,
-        result: Result<Vec<StartedRank>, StartFailure>,
-    ) -> Result<Vec<RankReport>, Failure> {
-        let started = result.map_err(|failure| ranks::start_failure(&failure))?;
-        let pids: Vec<i32> = started.iter().map(|it| it.process.pid).collect();
-        self.to_own.extend(&pids);
-        let reports = self.ranks.started(ranks, started)?;
-        for ((rank, pid), ends) in ranks.iter().zip(pids).zip(ends) {
-            self.connect(Source::Rank(*rank), pid, ends)?;
-        }
-        if self.endings.iter().any(|ending| ending.scope == Scope::All) {
-            // The end was ordered while they were starting.
-            self.kill_ranks();
-        }
-        Ok(reports)
-    }
-
-    /// Connects a process's pipes.
-    fn connect(&mut self, source: Source, pid: i32, ends: OurEnds) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| crate::failure::from_io("connect a process's pipes", &error);
-        if let Some((stdout, stderr)) = ends.output {
-            let streams =
-                stdio::forward(source, stdout, stderr, &mut self.credits, &self.up).map_err(failed)?;
-            self.streams.insert(pid, streams);
-        }
-        if let (Some(stdin), Source::Rank(rank)) = (ends.stdin, source) {
-            self.stdin.insert(rank, Input::start(rank, stdin, self.up.clone()).map_err(failed)?);
-        }
-        Ok(())
-    }
-
-    fn adopt(
-        &mut self,
-        order: &gantry_shared::wire::message::AdoptRanks,
-    ) -> Result<Vec<RankReport>, Failure> {
-        let mine = ranks::adoption_of(order, self.node.index());
-        if order.found == Found::Running {
-            self.claim_app(Claim::Attached, order.size)?;
-            let reports = self.ranks.adopt(mine)?;
-            self.watch_adopted();
-            return Ok(reports);
-        }
-        self.claim_app(Claim::Launched, order.size)?;
-        self.started_here = true;
-        let mut reports = self.ranks.found_held(mine)?;
-        self.watch_adopted();
-        if order.found == Found::HeldToRun {
-            reports.iter_mut().for_each(|report| report.held = None);
-            self.ranks.release()?;
-        }
-        Ok(reports)
-    }
-
-    fn seek(&mut self, order: &gantry_shared::wire::message::SeekRanks) -> Result<Vec<RankReport>, Failure> {
-        let mine = order.layout.get(self.node.index()).cloned().unwrap_or_default();
-        let found = crate::seek::find_ranks(&mine, &order.marks)?;
-        self.claim_app(Claim::Attached, order.size)?;
-        let reports = self.ranks.adopt(&found)?;
-        self.watch_adopted();
-        Ok(reports)
-    }
-
-    /// Ranks that a launcher has brought are ours as if we had started them.
-    fn take_brought(&mut self, ranks: Ranks, size: u32, hold: bool) -> Result<(), Failure> {
-        self.claim_app(Claim::Launched, size)?;
-        self.started_here = true;
-        self.ranks = ranks;
-        self.watch_adopted();
-        self.show();
-        if hold { Ok(()) } else { self.ranks.release() }
-    }
-
-    fn watch_adopted(&self) {
-        for (rank, adopted) in self.ranks.adopted() {
-            let events = self.events.clone();
-            tokio::task::spawn_local(async move {
-                let status = adopted.ended().await.unwrap_or(ExitStatus::Unknown);
-                // Nobody listens any more when the agent has left.
-                drop(events.send(Event::AdoptedEnded(rank, status)));
-            });
-        }
-    }
-
-    fn claim_app(&mut self, claim: Claim, size: u32) -> Result<(), Failure> {
-        if self.claim != Claim::None {
-            return Err(Failure::new(Kind::Protocol, "this agent has its ranks already"));
-        }
-        self.claim = claim;
-        self.size = size;
-        Ok(())
-    }
-
     fn open_session(&mut self, session: SessionId) -> Result<Answer, Failure> {
         self.refuse_while_ending()?;
         let dirs = self.storage.open_session(session, || self.view.subscribe())?;
         Ok(Answer::Session(dirs.root.into_os_string()))
-    }
-
-    fn start_daemon(
-        &mut self,
-        request: Option<RequestId>,
-        order: gantry_shared::wire::message::StartDaemon,
-    ) -> Result<(), Failure> {
-        self.refuse_while_ending()?;
-        let dirs = self.storage.dirs(order.session)?;
-        let loader = self.storage.loader(order.session);
-        let site = crate::daemons::site::Site {
-            dirs: &dirs,
-            loader: loader.as_deref(),
-            app: self.ticket.app,
-            node: self.node,
-            socket: &self.storage.socket()?,
-            base_env: &[],
-        };
-        let (start, spec) = crate::daemons::prepare(request, &order, &site, &self.ticket.host, self.nofile)?;
-        // A daemon may ask its agent at once: it is in the view before it runs.
-        self.daemons.expect(&start);
-        self.show();
-        let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
-        self.starting += 1;
-        tokio::task::spawn_local(async move {
-            let started = thread.start(vec![spec], Hold::No, Instant::now() + START_DEADLINE).await;
-            let result = match started {
-                Ok(mut started) => {
-                    started.pop().ok_or_else(|| Failure::new(Kind::Protocol, "no daemon was started"))
-                }
-                Err(failure) => Err(ranks::start_failure(&failure)),
-            };
-            // The loop takes events until it leaves, and it does not leave while something is starting.
-            drop(events.send(Event::DaemonStarted(start, result)));
-        });
-        Ok(())
-    }
-
-    fn take_daemon(&mut self, start: crate::daemons::Start, result: Result<StartedRank, Failure>) {
-        let crate::daemons::Start { request, daemon, ends, .. } = start;
-        let answer = match result {
-            Ok(started) => {
-                let pid = started.process.pid;
-                self.to_own.push(pid);
-                self.daemons.started(daemon, pid);
-                let connected = self.connect(Source::Daemon(daemon), pid, ends);
-                connected.and_then(|()| ranks::to_pid(pid)).map(Answer::Daemon)
-            }
-            Err(failure) => {
-                self.daemons.forget(daemon);
-                Err(failure)
-            }
-        };
-        self.answer(request, answer);
-        // If its session was to end meanwhile, this one goes with it.
-        for scope in self.endings.iter().map(|ending| ending.scope.clone()).collect::<Vec<_>>() {
-            self.advance(&scope, false);
-        }
     }
 
     fn child_ended(&mut self, Exited { pid, status }: Exited) {

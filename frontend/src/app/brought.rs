@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, Pid};
+use gantry_shared::id::AppId;
 use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use super::App;
 use super::core::{Core, Parts};
-use super::launch::{build_ticket, open_input, remember_socket, serve_control};
+use super::launch::{remember_socket, serve_control};
+use super::prepare::{build_ticket, choose_scratch, find_cwd, open_input, own_pid};
 use super::state::{Happening, Identity, State};
 use super::stdio::OutputStream;
 use super::stdio::launcher::{self, LauncherStdio, Words};
@@ -84,12 +85,6 @@ impl Frontend {
         }
         serve_control(owner, registry).await
     }
-}
-
-/// Where a launch may have files of its own: a place that nobody else has, as the app's id is random.
-pub(super) fn choose_scratch(app: AppId) -> PathBuf {
-    let base = Machine.env("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    base.join(format!("gantry-launch-{app}"))
 }
 
 /// Files that a launcher reads while it starts. Dropping it removes them.
@@ -156,19 +151,6 @@ fn build_env(
     env.extend(plan.env.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?))));
     env.push((GANTRY_TICKET.into(), text.as_str().into()));
     Ok(env)
-}
-
-pub(super) fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
-    let cwd = match asked {
-        Some(cwd) => std::path::absolute(cwd),
-        None => Machine.current_dir(),
-    };
-    cwd.map_err(|e| Error::io("cannot tell the current directory", e))
-}
-
-pub(super) fn own_pid() -> Result<Pid> {
-    let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
-    pid.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))
 }
 
 /// Nodes in the order of their first ranks, and ranks as the launcher has numbered them.

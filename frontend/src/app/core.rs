@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::info::AppState;
+use crate::lock::lock;
 use crate::overlay::{Overlay, OverlayEvent, Reply};
 use crate::staging::content::Contents;
 
@@ -481,8 +482,4 @@ pub(crate) fn output_group(source: Source) -> Option<DaemonId> {
         Source::Rank(_) => None,
         Source::Daemon(daemon) => Some(daemon),
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

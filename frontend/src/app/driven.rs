@@ -11,11 +11,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
-use super::brought::{ended, find_cwd, own_pid, pass_on};
+use super::brought::{ended, pass_on};
 use super::core::{Core, Parts};
-use super::launch::{
-    Agents, build_adoption, close_after, open_input, remember_socket, serve_control, start_ranks,
-};
+use super::launch::{Agents, build_adoption, close_after, remember_socket, serve_control, start_ranks};
+use super::prepare::{find_cwd, open_input, own_pid};
 use super::state::{Identity, State};
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use crate::error::{Error, Result};

@@ -1,8 +1,6 @@
 //! The way of an app into being: plan, guard, agents, tree, ranks.
 
-use std::fs::File;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +10,9 @@ use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
-use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
-    AdoptRanks, Answer, Found, Order, Program, RankMarks, SeekRanks, StartRanks, Ticket,
+    AdoptRanks, Answer, Found, Order, Program, RankMarks, SeekRanks, StartRanks,
 };
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, AgentCommand, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
@@ -23,8 +20,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
-use super::brought;
 use super::core::{Core, Parts};
+use super::prepare::{build_ticket, choose_scratch, find_cwd, find_launcher, open_input, own_pid};
 use super::state::{Happening, Identity, State};
 use super::stdio::OpenStreams;
 use crate::control::{self, Registry};
@@ -33,10 +30,7 @@ use crate::frontend::{Frontend, show_args};
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::{Listener, Overlay, OverlayEvent};
-use crate::request::{Input, LaunchRequest, OutputTo, merge_env};
-
-/// How long an agent tries to reach the frontend or its parent.
-const AGENT_PATIENCE: Duration = Duration::from_secs(30);
+use crate::request::{LaunchRequest, OutputTo, merge_env};
 
 /// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
 const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -63,7 +57,7 @@ impl Frontend {
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
             send_agent_to: self.choose_sent_agent(app),
-            scratch: brought::choose_scratch(app),
+            scratch: choose_scratch(app),
         };
         match choice.wlm.plan(&launch, &Machine)? {
             Plan::Direct(plan) => self.launch_direct(choice.wlm, request, plan, deadline).await,
@@ -234,9 +228,7 @@ impl Frontend {
         command: Vec<String>,
         placement: Placement,
     ) -> Result<Arc<Core>> {
-        let owner = i32::try_from(std::process::id()).ok().and_then(Pid::new);
-        let owner = owner.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))?;
-        let identity = Identity { app: agents.app, wlm: wlm.name(), attached, owner, command };
+        let identity = Identity { app: agents.app, wlm: wlm.name(), attached, owner: own_pid()?, command };
         let parts = Parts {
             app: agents.app,
             wlm,
@@ -273,32 +265,6 @@ async fn adopt(wlm: &'static dyn Wlm, job: &JobRef, wait: bool, deadline: Instan
             }
             found => return Ok(found?),
         }
-    }
-}
-
-/// The launcher that the environment names: the second variable is the reference interface's.
-fn find_launcher() -> Option<std::ffi::OsString> {
-    Machine.env(GANTRY_LAUNCHER).or_else(|| Machine.env(CTI_LAUNCHER_NAME))
-}
-
-/// What an agent is told.
-pub(super) fn build_ticket(
-    wlm: &str,
-    app: AppId,
-    secret: Secret,
-    frontend: Vec<SocketAddr>,
-    stage_base: Option<PathBuf>,
-    host: &str,
-) -> Ticket {
-    Ticket {
-        release: env!("CARGO_PKG_VERSION").to_owned(),
-        app,
-        secret,
-        frontend,
-        host: host.to_owned(),
-        wlm: wlm.to_owned(),
-        stage_base: stage_base.map(PathBuf::into_os_string),
-        patience: AGENT_PATIENCE,
     }
 }
 
@@ -377,33 +343,13 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
 }
 
 fn build_program(request: &LaunchRequest, plan: &Direct) -> Result<Program> {
-    let cwd = match &request.cwd {
-        Some(cwd) => std::path::absolute(cwd),
-        None => Machine.current_dir(),
-    };
-    let cwd = cwd.map_err(|e| Error::io("cannot tell the current directory", e))?;
+    let cwd = find_cwd(request.cwd.clone())?;
     Ok(Program {
         program: plan.program.clone(),
         args: plan.args.clone(),
         env: merge_env(Machine.environment(), &request.env),
         cwd: Some(cwd.into_os_string()),
     })
-}
-
-pub(super) fn open_input(input: Input) -> Result<Option<File>> {
-    match input {
-        Input::Null => Ok(None),
-        Input::Fd(fd) => Ok(Some(File::from(fd))),
-        Input::File(path) => open_file(&path).map(Some),
-    }
-}
-
-fn open_file(path: &Path) -> Result<File> {
-    let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
-        true => Err(std::io::ErrorKind::IsADirectory.into()),
-        false => Ok(file),
-    });
-    opened.map_err(|e| Error::io(format!("cannot read {}", path.display()), e))
 }
 
 /// The placement before any process is known.

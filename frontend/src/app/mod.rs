@@ -2,6 +2,7 @@
 
 pub(crate) mod core;
 mod events;
+mod prepare;
 mod launch;
 mod brought;
 mod driven;

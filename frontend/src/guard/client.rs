@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::protocol::{FromGuard, HeldRanks, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 use crate::error::{Error, Result};
 use crate::frontend::show_args;
+use crate::lock::lock;
 
 /// How long a guard may take to say hello, and to start a process.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -316,10 +317,6 @@ fn answer(waiting: &Waiting, id: ProcessId, result: std::result::Result<(), Fail
         // Whoever asked may have stopped waiting.
         drop(answer.send(result));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Two ends that are none of 0, 1 and 2, even where the tool has closed those: it may write to them all the same, and its guard's standard

@@ -23,8 +23,8 @@ use super::Overlay;
 use super::plan::{Plan, Site, build_plan};
 use super::requests::Reply;
 use super::root::{Asked, Root};
-use crate::app::core::lock;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 const PHASE: &str = "sending bulk data";
 const LINKING: &str = "linking nodes for bulk data";

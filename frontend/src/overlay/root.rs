@@ -22,8 +22,8 @@ use super::bulk::Transfer;
 use super::link::{Arrival, News};
 use super::listener::Shape;
 use super::requests::{Reply, Requests, Settled};
-use crate::app::core::lock;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// How long agents have to answer the goodbye.
 const GOODBYE_TIME: Duration = Duration::from_secs(5);

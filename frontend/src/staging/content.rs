@@ -12,7 +12,7 @@ use gantry_shared::build_id::read_build_id;
 use gantry_shared::file_state::FileState;
 use gantry_shared::wire::staging::{Content, Mark};
 
-use crate::app::core::lock;
+use crate::lock::lock;
 
 /// Most files that are remembered. When there are more it starts afresh: a manifest has hundreds.
 const MAX_FILES: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use gantry_wlm::Host;
 
@@ -21,6 +21,7 @@ use super::root::Root;
 use super::script::{LINE_BYTES, Shebang, find_in_path, parse_shebang};
 use super::walk::Walk;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 pub(super) const LD_CACHE: &str = "/etc/ld.so.cache";
 /// Most bytes of a cache; a full workstation has some hundred kilobytes.
@@ -302,9 +303,4 @@ fn open_regular(path: &Path, about: &Metadata) -> io::Result<File> {
     }
     // Somebody may put another kind of file there between the question and now.
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
-/// What is remembered is whole even if a thread panicked while it held the lock.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,10 +13,11 @@ use super::plan::{Plan, Want};
 use super::progress::Throttle;
 use super::squeeze::is_worth_packing;
 use super::stream::{Archive, ArchiveReader};
-use crate::app::core::{Core, lock};
+use crate::app::core::Core;
 use crate::app::state::Happening;
 use crate::error::{Error, Result};
 use crate::event::{Staging, StagingEnd};
+use crate::lock::lock;
 use crate::manifest::Staged;
 use crate::session;
 

@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use super::content::open_regular;
 use super::plan::Want;
 use super::squeeze;
-use crate::app::core::lock;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 
 /// tar counts in blocks of this.
 const BLOCK_BYTES: u64 = 512;

@@ -11,7 +11,7 @@ use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Order, To};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::app::core::lock;
+use crate::lock::lock;
 use crate::overlay::Overlay;
 
 /// Most bytes in one piece.

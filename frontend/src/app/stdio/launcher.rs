@@ -16,8 +16,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};
 
 use super::output::OutputStream;
-use crate::app::core::lock;
 use crate::event::{Data, Output};
+use crate::lock::lock;
 use crate::request::OutputTo;
 
 /// Most bytes in one piece.

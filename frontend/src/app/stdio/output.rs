@@ -12,8 +12,9 @@ use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, Stream, T
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{mpsc, watch};
 
-use crate::app::core::{lock, output_group};
+use crate::app::core::output_group;
 use crate::event::{Data, Output};
+use crate::lock::lock;
 use crate::overlay::Overlay;
 
 /// Credit is given back in portions of this size: small enough that the window never runs dry for want of it.

@@ -1,0 +1,84 @@
+//! What every way of launching has to find out or to make before anything is started.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_shared::id::{AppId, Pid};
+use gantry_shared::secret::Secret;
+use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
+use gantry_shared::wire::message::Ticket;
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+
+use crate::error::{Error, Result};
+use crate::request::Input;
+
+/// How long an agent tries to reach the frontend or its parent.
+const AGENT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The launcher that the environment names: the second variable is the reference interface's.
+pub(super) fn find_launcher() -> Option<OsString> {
+    Machine.env(GANTRY_LAUNCHER).or_else(|| Machine.env(CTI_LAUNCHER_NAME))
+}
+
+/// What an agent is told.
+pub(super) fn build_ticket(
+    wlm: &str,
+    app: AppId,
+    secret: Secret,
+    frontend: Vec<SocketAddr>,
+    stage_base: Option<PathBuf>,
+    host: &str,
+) -> Ticket {
+    Ticket {
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        app,
+        secret,
+        frontend,
+        host: host.to_owned(),
+        wlm: wlm.to_owned(),
+        stage_base: stage_base.map(PathBuf::into_os_string),
+        patience: AGENT_PATIENCE,
+    }
+}
+
+/// Where a launch may have files of its own: a place that nobody else has, as the app's id is random.
+pub(super) fn choose_scratch(app: AppId) -> PathBuf {
+    let base = Machine.env("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    base.join(format!("gantry-launch-{app}"))
+}
+
+/// The directory in which programs start: the one that was asked for, else this process's own.
+pub(super) fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
+    let cwd = match asked {
+        Some(cwd) => std::path::absolute(cwd),
+        None => Machine.current_dir(),
+    };
+    cwd.map_err(|e| Error::io("cannot tell the current directory", e))
+}
+
+/// This process, as the owner of an app.
+pub(super) fn own_pid() -> Result<Pid> {
+    let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+    pid.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))
+}
+
+/// What ranks are to read on standard input; none: nothing.
+pub(super) fn open_input(input: Input) -> Result<Option<File>> {
+    match input {
+        Input::Null => Ok(None),
+        Input::Fd(fd) => Ok(Some(File::from(fd))),
+        Input::File(path) => open_file(&path).map(Some),
+    }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    });
+    opened.map_err(|e| Error::io(format!("cannot read {}", path.display()), e))
+}
