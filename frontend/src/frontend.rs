@@ -1,6 +1,5 @@
 //! Where a tool begins: [`Frontend`] launches apps and attaches to them.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -127,9 +126,4 @@ impl Frontend {
         };
         self.attach_until(wlm, &JobRef(job.to_owned()), wait, Instant::now() + deadline).await
     }
-}
-
-/// An argument list as people read it.
-pub(crate) fn show_args(args: &[OsString]) -> Vec<String> {
-    args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
 }

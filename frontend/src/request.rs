@@ -200,6 +200,11 @@ pub(crate) fn merge_env(
     merged.into_iter().collect()
 }
 
+/// An argument list as people read it.
+pub(crate) fn show_args(args: &[OsString]) -> Vec<String> {
+    args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

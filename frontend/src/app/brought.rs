@@ -26,11 +26,11 @@ use super::state::{Happening, Identity, State};
 use super::stdio::OutputStream;
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use crate::error::{Error, Result};
-use crate::frontend::{Frontend, show_args};
+use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
-use crate::request::{LaunchRequest, OutputTo, merge_env};
+use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 impl Frontend {
     pub(super) async fn launch_brought(

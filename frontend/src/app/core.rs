@@ -9,7 +9,7 @@ use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{Answer, Notice, Order, Source, To};
+use gantry_shared::wire::message::{Answer, Notice, Order, To};
 use gantry_wlm::Wlm;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -473,13 +473,5 @@ fn take_last_event(core: &Core, event: OverlayEvent) {
     match event {
         OverlayEvent::Lost { .. } | OverlayEvent::Notice(_, Notice::NodesLost { .. }) => {}
         OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
-    }
-}
-
-/// The key under which output is accounted for: one daemon's, or all ranks'.
-pub(crate) fn output_group(source: Source) -> Option<DaemonId> {
-    match source {
-        Source::Rank(_) => None,
-        Source::Daemon(daemon) => Some(daemon),
     }
 }

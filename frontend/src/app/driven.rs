@@ -18,11 +18,11 @@ use super::prepare::{find_cwd, open_input, own_pid};
 use super::state::{Identity, State};
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use crate::error::{Error, Result};
-use crate::frontend::{Frontend, show_args};
+use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::guard::protocol::HeldRanks;
 use crate::helpers;
-use crate::request::{LaunchRequest, OutputTo, merge_env};
+use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 impl Frontend {
     pub(super) async fn launch_driven(

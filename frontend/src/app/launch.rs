@@ -26,11 +26,11 @@ use super::state::{Happening, Identity, State};
 use super::stdio::OpenStreams;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
-use crate::frontend::{Frontend, show_args};
+use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::{Listener, Overlay, OverlayEvent};
-use crate::request::{LaunchRequest, OutputTo, merge_env};
+use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 /// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
 const ASK_EVERY: Duration = Duration::from_secs(2);

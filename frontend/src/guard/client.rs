@@ -23,8 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::protocol::{FromGuard, HeldRanks, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 use crate::error::{Error, Result};
-use crate::frontend::show_args;
 use crate::lock::lock;
+use crate::request::show_args;
 
 /// How long a guard may take to say hello, and to start a process.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -21,8 +21,6 @@ use gantry_shared::storage::{LOADER_DIR, SessionDirs};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::site::prepend;
-
 /// How much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
 const FIRST_LINE_BYTES: u64 = 256;
 
@@ -156,6 +154,13 @@ fn trim(mut text: &[u8]) -> &[u8] {
 
 fn is_space(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
+}
+
+/// A search path with more directories in front. An empty rest adds no separator: an empty part would mean the current directory.
+pub(super) fn prepend(dirs: &[PathBuf], rest: &OsStr) -> OsString {
+    let parts: Vec<&OsStr> =
+        dirs.iter().map(|dir| dir.as_os_str()).chain(Some(rest).filter(|rest| !rest.is_empty())).collect();
+    parts.join(OsStr::new(":"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use gantry_shared::wire::message::StartDaemon;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::command::Command;
+use super::command::{Command, prepend};
 use crate::failure;
 
 /// Where programs are looked for when nobody says, as a shell does it.
@@ -166,13 +166,6 @@ fn lib_dirs(order: &StartDaemon, dirs: &SessionDirs) -> Result<Vec<PathBuf>, Fai
     }
     all.push(dirs.lib.clone());
     Ok(all)
-}
-
-/// A search path with more directories in front. An empty rest adds no separator: an empty part would mean the current directory.
-pub(super) fn prepend(dirs: &[PathBuf], rest: &OsStr) -> OsString {
-    let parts: Vec<&OsStr> =
-        dirs.iter().map(|dir| dir.as_os_str()).chain(Some(rest).filter(|rest| !rest.is_empty())).collect();
-    parts.join(OsStr::new(":"))
 }
 
 /// Why a file cannot be started as a program.

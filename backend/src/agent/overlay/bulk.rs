@@ -5,7 +5,7 @@ use gantry_shared::id::RequestId;
 use gantry_shared::wire::message::Answer;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::relay::Reply;
+use super::gather::Reply;
 
 /// The next bytes of a bulk stream: proven to be the app's, complete and in order.
 ///

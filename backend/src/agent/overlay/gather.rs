@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::Answer;
 use tokio::sync::OwnedSemaphorePermit;
-
-use super::relay::Reply;
 
 /// A batch of this size is worth a frame.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -15,6 +15,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 const COMPARED: usize = 32;
 /// Requests that are remembered. Those that somebody gave up are never complete; the oldest go first.
 const REQUESTS: usize = 1024;
+
+/// What a node says to an order.
+pub(crate) type Reply = Result<Answer, Failure>;
 
 /// What goes up in one frame.
 #[derive(Debug)]

@@ -17,10 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::Input;
-use super::gather::{Batch, Gatherings};
-
-/// What a node says to an order.
-pub(crate) type Reply = Result<Answer, Failure>;
+use super::gather::{Batch, Gatherings, Reply};
 
 /// How long answers wait for others of the same request.
 const GATHER_TIME: Duration = Duration::from_millis(5);

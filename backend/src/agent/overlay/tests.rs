@@ -21,8 +21,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
+use super::gather::Reply;
 use super::join::join_with;
-use super::relay::Reply;
 use super::{Input, JoinError, Joined, join};
 
 mod bulk;

@@ -12,7 +12,6 @@ use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, Stream, T
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{mpsc, watch};
 
-use crate::app::core::output_group;
 use crate::event::{Data, Output};
 use crate::lock::lock;
 use crate::overlay::Overlay;
@@ -281,4 +280,12 @@ fn write_patiently(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The key under which output is accounted for: one daemon's, or all ranks'.
+fn output_group(source: Source) -> Option<DaemonId> {
+    match source {
+        Source::Rank(_) => None,
+        Source::Daemon(daemon) => Some(daemon),
+    }
 }
