@@ -9,6 +9,7 @@
 //! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, what is put there, what is started there |
 //! | [`staging`] | what programs need, found without running them |
 //! | [`event`], [`info`] | what happens, and what is known at one moment |
+//! | [`coallocation`] | jobs over several workload managers |
 //! | [`control`] | the socket through which other commands of this user reach an app |
 //! | [`measure`] | how fast the way to the nodes is |
 //! | [`error`], [`helpers`] | what goes wrong; where gantry's own executables are |
@@ -18,6 +19,7 @@
 //! signal handler, waits for no child that is not its own, and never changes the environment or the directory of the process.
 
 pub mod app;
+pub mod coallocation;
 pub mod control;
 pub mod daemon;
 pub mod error;
