@@ -15,5 +15,6 @@ pub mod elf;
 pub mod build_id;
 pub mod file_state;
 pub mod error;
+pub mod filter;
 pub mod secret;
 pub mod wire;

@@ -1,0 +1,164 @@
+//! Reductions: how contributions of a tool's daemons become one result while they go up the tree of agents.
+//!
+//! Every agent merges what its node's daemons and the agents below it have sent, and passes one part on. That only works when it does not
+//! matter where the tree branches, so for every filter here:
+//!
+//! - a partial result is a contribution again: both have one encoding, and no bytes at all stand for "nothing contributed";
+//! - merging is associative and commutative, also at the ends of the numbers; [`Filter::Concatenate`] orders its parts by member, so
+//!   there it only matters for several parts of one member;
+//! - a part is refused whole or taken whole: whoever sends a bad one spoils no result.
+//!
+//! Parts come from other programs. They are checked before memory is taken for them, and read only in the one form that is written.
+//! [`numbers`], [`ranks`], [`key_ranks`], [`prefix_tree`] and [`concatenate`] have each filter's encoder and decoder.
+
+mod bytes;
+pub mod concatenate;
+mod exact;
+pub mod key_ranks;
+pub mod numbers;
+pub mod prefix_tree;
+pub mod ranks;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::prefix_tree::PrefixTree;
+use crate::error::{Failure, Kind};
+
+/// The most bytes that a part may have, contribution or result: 16 MiB.
+///
+/// A stack of fifty thousand nodes, or a set of a million ranges, is a quarter of that. An agent holds what it has merged and one part more.
+pub const MAX_PART_BYTES: usize = 16 * 1024 * 1024;
+
+/// What is done to contributions on their way up the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Filter {
+    /// All parts, in the order of the members that they come from: [`concatenate`].
+    Concatenate,
+    /// The sum of each place of vectors of one length: [`numbers`].
+    Sum,
+    /// The smallest value at each place of vectors of one length: [`numbers`].
+    Min,
+    /// The largest value at each place of vectors of one length: [`numbers`].
+    Max,
+    /// The union of sets of ranks: [`ranks`].
+    RankSetUnion,
+    /// For each key the union of its ranks: [`key_ranks`].
+    KeyRanks,
+    /// One tree of all call paths, with the ranks that are in each frame: [`prefix_tree`].
+    PrefixTree,
+    /// A filter of the tool's own, by its name. Who knows it brings its own [`Reduce`].
+    Custom(String),
+}
+
+impl Filter {
+    /// Starts a reduction that has no part yet.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] for [`Filter::Custom`], with its name: nothing is known of it here.
+    pub fn start(&self) -> Result<Box<dyn Reduce>, Failure> {
+        Ok(match self {
+            Self::Concatenate => Merging::<concatenate::Parts>::start(),
+            Self::Sum => Merging::<numbers::Sum>::start(),
+            Self::Min => Merging::<numbers::Extreme<false>>::start(),
+            Self::Max => Merging::<numbers::Extreme<true>>::start(),
+            Self::RankSetUnion => Merging::<ranks::Union>::start(),
+            Self::KeyRanks => Merging::<key_ranks::ByKey>::start(),
+            Self::PrefixTree => Merging::<PrefixTree>::start(),
+            Self::Custom(name) => {
+                let message = format!("reduce by the filter {name:?}: nobody here knows it");
+                return Err(Failure::new(Kind::Unsupported, message).with_hint(
+                    "register the filter with whoever merges, or use one of those that come along",
+                ));
+            }
+        })
+    }
+}
+
+/// A reduction under way on one node: parts go in, one result comes out, which is a part again.
+pub trait Reduce: Send {
+    /// Merges one part: a contribution, or the result of the same reduction somewhere below.
+    ///
+    /// # Errors
+    /// [`Kind::Protocol`] when the part is none of this filter; [`Kind::Invalid`] when it does not go with those that came before (vectors of
+    /// different lengths) or passes a limit. Nothing of the part is in the result then, and others may follow.
+    fn take(&mut self, part: &[u8]) -> Result<(), Failure>;
+
+    /// The result: no bytes when there was no part, or only such without bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] when it would be longer than [`MAX_PART_BYTES`].
+    fn give(self: Box<Self>) -> Result<Vec<u8>, Failure>;
+}
+
+/// What a built-in filter does with decoded parts.
+trait Merge: Sized + Send {
+    /// Reads a part, which has bytes, no more than the limit.
+    fn read(part: &[u8]) -> Result<Self, Failure>;
+    /// Takes another one in; on an error it is as it was.
+    fn merge(&mut self, other: Self) -> Result<(), Failure>;
+    /// Writes it as a part.
+    fn write(&self) -> Result<Vec<u8>, Failure>;
+}
+
+/// A reduction by a built-in filter.
+struct Merging<M> {
+    merged: Option<M>,
+    /// The result is no longer than this.
+    bytes: usize,
+}
+
+impl<M: Merge + 'static> Merging<M> {
+    fn start() -> Box<dyn Reduce> {
+        Box::new(Self { merged: None, bytes: 0 })
+    }
+}
+
+impl<M: Merge> Merging<M> {
+    /// Sees to it that a node never holds more than two parts' worth, however many come. Parts mostly overlap, so the result is only looked at when
+    /// they might have come to that.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Failure> {
+        if let Some(merged) = self.merged.as_ref().filter(|_| self.bytes + bytes > 2 * MAX_PART_BYTES) {
+            self.bytes = bounded(&merged.write()?)?.len();
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl<M: Merge> Reduce for Merging<M> {
+    fn take(&mut self, part: &[u8]) -> Result<(), Failure> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let read = M::read(bounded(part)?)?;
+        self.make_room(part.len())?;
+        match &mut self.merged {
+            Some(merged) => merged.merge(read),
+            nothing @ None => {
+                *nothing = Some(read);
+                Ok(())
+            }
+        }
+    }
+
+    fn give(self: Box<Self>) -> Result<Vec<u8>, Failure> {
+        let part = self.merged.as_ref().map_or_else(|| Ok(Vec::new()), Merge::write)?;
+        bounded(&part)?;
+        Ok(part)
+    }
+}
+
+/// The part, when it is no longer than parts may be.
+fn bounded(part: &[u8]) -> Result<&[u8], Failure> {
+    if part.len() <= MAX_PART_BYTES {
+        return Ok(part);
+    }
+    let bytes = part.len();
+    Err(Failure::new(
+        Kind::Invalid,
+        format!("reduce a part of {bytes} bytes: at most {MAX_PART_BYTES} are allowed"),
+    ))
+}
+
+#[cfg(test)]
+mod tests;
