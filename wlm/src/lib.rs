@@ -9,6 +9,7 @@
 //! | [`detect`] | which WLM is used, and why |
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
+//! | [`wanted`] | jobs that are described by what they need |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
 //! | a folder each | the WLMs: detection, commands, what they print, and what acts; [`localhost`] is no workload manager: ranks on this machine |
 //! | [`mpir`] | launchers that say where their ranks are |
@@ -22,9 +23,11 @@ pub mod launcher;
 pub mod localhost;
 pub mod mpir;
 pub mod slurm;
+pub mod wanted;
 #[cfg(test)]
 mod skip;
 
+use std::ffi::OsString;
 use std::fmt;
 
 use async_trait::async_trait;
@@ -36,6 +39,7 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use job::{Adoption, AppRef, JobRef};
 pub use launch::{AgentCommand, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart};
+pub use wanted::{JobType, Wanted};
 
 /// Every workload manager, in order of detection. The only list there is.
 pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &localhost::Localhost];
@@ -59,6 +63,16 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// # Errors
     /// Arguments that the launcher would refuse, a program that cannot be told apart from the options, a hold method that does not fit.
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan>;
+
+    /// What a launch of this WLM is given for a job that is described by what it needs.
+    ///
+    /// # Errors
+    /// An attribute that it cannot honour, by its name.
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        let message = format!("{} takes no jobs that are described by what they need", self.name());
+        let hint = format!("launch {} there by itself", wanted.program.display());
+        Err(Error::Invalid { message, hint: Some(hint) })
+    }
 
     /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile.
     ///

@@ -1,7 +1,22 @@
-//! Co-allocation: one job over several workload managers.
+//! Co-allocation: one job over several workload managers, behind one barrier.
 //!
 //! | module | what is there |
 //! | --- | --- |
 //! | [`rsl`] | the language in which such a job is asked for |
+//! | [`request`] | which of its attributes means what |
+//! | [`contact`] | which workload manager a subjob is for |
+//! | `state` | where a job and its subjobs stand, and what may become of that |
+//! | `subjob`, [`job`] | one subjob at work; the job, its owner's calls and the task that owns its state |
 
 pub mod rsl;
+pub mod request;
+pub mod contact;
+mod state;
+mod subjob;
+pub mod job;
+
+pub use contact::{Contact, Contacts};
+pub use job::{Coallocator, Job, JobEvent, JobExit, SubjobInfo};
+pub use request::{Subrequest, parse_request, parse_subrequest};
+pub use state::{JobState, StartType, SubjobId, SubjobState};
+pub use subjob::SubjobOutput;

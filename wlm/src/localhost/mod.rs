@@ -2,6 +2,9 @@
 
 mod command;
 mod processes;
+mod wanted;
+
+use std::ffi::OsString;
 
 use async_trait::async_trait;
 
@@ -9,7 +12,7 @@ use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
-    Reach, Result, Wlm,
+    Reach, Result, Wanted, Wlm,
 };
 
 /// This machine.
@@ -47,6 +50,10 @@ impl Wlm for Localhost {
             program: options.program,
             args: options.args,
         }))
+    }
+
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        wanted::build_args(wanted)
     }
 
     async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {

@@ -10,6 +10,7 @@ mod environment;
 mod parse;
 mod reference;
 mod wlm;
+mod wanted;
 mod words;
 
 pub use command::{

@@ -1,5 +1,6 @@
 //! Slurm at the seam: what acts.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -14,7 +15,7 @@ use crate::host::Host;
 use crate::launcher::{Launcher, build_shim, find_launcher, locate, move_files, plan_launcher};
 use crate::{
     Adoption, AgentCommand, AppRef, Brought, Driven, Error, Evidence, HoldMethod, JobRef, Launch, Plan,
-    ProcessOwner, Result, StepStart, Wlm,
+    ProcessOwner, Result, StepStart, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -42,6 +43,10 @@ impl Wlm for Slurm {
             Launcher::Hydra | Launcher::OpenMpi => plan_launcher(&name, launch, host),
         };
         planned.map(Plan::Brought)
+    }
+
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        super::wanted::build_args(wanted)
     }
 
     async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {

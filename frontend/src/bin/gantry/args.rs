@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Kill(Kill),
     Wait(Wait),
     Daemon(Daemon),
+    Coalloc(Coalloc),
     Deps(Deps),
     Wlm(Wlm),
     Doctor(Doctor),
@@ -299,6 +300,42 @@ pub(crate) struct Daemon {
     /// The daemon's program and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Run one job whose parts are on several workload managers: started all or not at all, and let go together.
+///
+/// SPEC is a multi-request in RSL. Attributes of a part: resourceManagerContact (a workload manager, NAME://PLACE, or a name of the file of contacts),
+/// executable, arguments, directory, environment, count, hostCount, jobType, stdin, stdout, stderr, queue, project, maxWallTime, minMemory, maxMemory;
+/// label, and subjobStartType: strict-barrier (if it ends before the others are there, the job is killed), loose-barrier (the others go on without it),
+/// no-barrier (it does not wait).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry coalloc '+(&(resourceManagerContact=localhost)(count=2)(executable=./left))
+                   (&(resourceManagerContact=localhost)(count=2)(executable=./right))'
+      Hold both parts before their first instruction, let them go together, and exit with the first code that is not 0.
+  gantry coalloc -s -f job.rsl
+      The same from a file; what the parts write comes here, unless they name files.
+  gantry coalloc -i -f job.rsl
+      Ask what to do: C lets go, DLABEL takes a part out, ASPEC adds one, K kills, Q leaves at once.")]
+pub(crate) struct Coalloc {
+    /// Show where the parts stand and ask what to do.
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) interactive: bool,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Pass on here what the parts write and send nowhere else. Implies --quiet.
+    #[arg(short, long)]
+    pub(crate) synchronous: bool,
+    /// Read the specification from a file; '-' is standard input.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "spec", required_unless_present = "spec")]
+    pub(crate) file: Option<PathBuf>,
+    /// How long the parts may take to be there.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = parse_seconds)]
+    pub(crate) timeout: Duration,
+    /// The specification.
+    pub(crate) spec: Option<String>,
 }
 
 /// Show which libraries a program, library or script needs, where each is found and who needs it. Nothing is run.

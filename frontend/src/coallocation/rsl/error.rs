@@ -15,7 +15,7 @@ pub struct RslError {
 }
 
 impl RslError {
-    pub(super) fn new(text: &str, position: Position, message: impl Into<String>) -> Self {
+    pub(in crate::coallocation) fn new(text: &str, position: Position, message: impl Into<String>) -> Self {
         Self { position, message: message.into(), picture: draw(text, position) }
     }
 

@@ -50,6 +50,19 @@ pub enum Specification {
     Relation(Relation),
 }
 
+impl Specification {
+    /// Where its first attribute stands.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Self::Multi(parts) | Self::Conjunction(parts) | Self::Disjunction(parts) => {
+                parts.first()?.position()
+            }
+            Self::Relation(relation) => Some(relation.at),
+        }
+    }
+}
+
 /// An attribute and what is asked of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relation {

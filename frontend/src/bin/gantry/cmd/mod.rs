@@ -2,6 +2,7 @@
 
 mod attach;
 mod background;
+mod coalloc;
 mod completions;
 mod daemon;
 mod deps;
@@ -55,6 +56,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Kill(args) => block_on(kill::run(args, json)),
         Command::Wait(args) => block_on(wait::run(args, json)),
         Command::Daemon(args) => block_on(daemon::run(args, json)),
+        Command::Coalloc(args) => block_on(coalloc::run(args, json)),
         Command::Wlm(args) => wlm::run(args, json),
         Command::Deps(args) => deps::run(&args, json),
         Command::Doctor(args) => block_on(doctor::run(&args, json)),

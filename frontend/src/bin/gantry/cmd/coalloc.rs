@@ -1,0 +1,215 @@
+//! `gantry coalloc`.
+
+use std::io::{self, BufRead, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use gantry_frontend::coallocation::{
+    Coallocator, Job, JobEvent, JobExit, JobState, SubjobInfo, SubjobOutput,
+};
+use gantry_frontend::{Config, Error};
+use gantry_shared::error::{Failure, Kind};
+use tokio::sync::mpsc;
+
+use super::interrupts::Interrupts;
+use super::say;
+use crate::args::Coalloc;
+use crate::exit::{self, Fault, Outcome};
+use crate::view::{self, json, table};
+
+/// Longest specification that is read from a file.
+const MOST_BYTES: u64 = 2 << 20;
+
+pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
+    let spec = match (&args.spec, &args.file) {
+        (Some(spec), _) => spec.clone(),
+        (None, Some(file)) => read_spec(file)?,
+        (None, None) => return Err(Fault::invalid("no specification", "give it, or a file with -f")),
+    };
+    let output = match args.synchronous {
+        true => pass_through().map_err(|e| Fault::io("cannot pass output on", &e))?,
+        false => SubjobOutput::Null,
+    };
+    let mut interrupts = Interrupts::new()?;
+    let coallocator = Coallocator::new(Config::default(), output)?;
+    let job = coallocator.request(&spec, args.timeout)?;
+    let talk = match (json, args.quiet || args.synchronous) {
+        (true, _) => Talk::Json,
+        (false, true) => Talk::Nothing,
+        (false, false) => Talk::Words,
+    };
+    let told = tokio::spawn(tell(job.events(), job.states(), talk));
+    let asked = async {
+        match args.interactive {
+            true => converse(&job, &args).await,
+            false => release(&job, &args).await.map(|()| Leave::AtItsEnd),
+        }
+    };
+    let over = async {
+        let leave = asked.await?;
+        Ok::<_, Fault>(match leave {
+            Leave::AtItsEnd => Some(job.wait().await),
+            Leave::AtOnce => None,
+        })
+    };
+    let exit = tokio::select! {
+        over = over => over,
+        interrupt = interrupts.next() => {
+            end(&job).await;
+            return Ok(interrupt.code(false));
+        }
+    };
+    let exit = match exit {
+        Ok(Some(exit)) => exit,
+        left => {
+            end(&job).await;
+            return left.map(|_| exit::SUCCESS);
+        }
+    };
+    // It ends with the job's events.
+    drop(told.await);
+    close(&exit, talk)
+}
+
+fn read_spec(file: &Path) -> Result<String, Fault> {
+    let failed = |e| Fault::io(&format!("cannot read {}", file.display()), &e);
+    let mut text = String::new();
+    let read = if file == Path::new("-") {
+        io::stdin().lock().take(MOST_BYTES).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file).map_err(failed)?.take(MOST_BYTES).read_to_string(&mut text)
+    };
+    read.map_err(failed)?;
+    Ok(text)
+}
+
+fn pass_through() -> io::Result<SubjobOutput> {
+    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+    Ok(SubjobOutput::Fds { stdout, stderr: io::stderr().as_fd().try_clone_to_owned()? })
+}
+
+/// What is said while a job runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Talk {
+    Nothing,
+    Words,
+    Json,
+}
+
+/// Tells what happens to a job until it is over.
+async fn tell(mut events: mpsc::UnboundedReceiver<JobEvent>, states: Vec<SubjobInfo>, talk: Talk) {
+    let past = states.into_iter().map(JobEvent::Subjob);
+    past.for_each(|event| tell_one(&event, talk));
+    while let Some(event) = events.recv().await {
+        tell_one(&event, talk);
+    }
+}
+
+fn tell_one(event: &JobEvent, talk: Talk) {
+    match (talk, event) {
+        (Talk::Nothing, _) => {}
+        // A closed pipe is nobody's loss.
+        (Talk::Json, event) => drop(view::print(&json::line(event))),
+        (Talk::Words, JobEvent::Subjob(info)) => view::note(&describe(info)),
+        (Talk::Words, JobEvent::Job { state }) => view::note(&format!("the job is {state}")),
+        (Talk::Words, _) => {}
+    }
+}
+
+fn describe(info: &SubjobInfo) -> String {
+    let why = match (&info.why, info.code) {
+        (Some(why), _) => format!(": {why}"),
+        (None, Some(code)) if code != 0 => format!(", code {code}"),
+        (None, _) => String::new(),
+    };
+    format!("subjob {} on {}: {}{why}", info.label, info.wlm, info.state)
+}
+
+/// Waits for all, and lets them go.
+async fn release(job: &Job, args: &Coalloc) -> Result<(), Fault> {
+    match job.release(true, args.timeout).await {
+        // What the job was killed for is told at its end.
+        Err(Error::Lost { .. }) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Whether the end of the job is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    AtItsEnd,
+    AtOnce,
+}
+
+/// Asks what to do until the job is released and over, killed, or left.
+async fn converse(job: &Job, args: &Coalloc) -> Result<Leave, Fault> {
+    let (typed, mut lines) = mpsc::unbounded_channel();
+    // It ends with the input, or with this process.
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if typed.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    loop {
+        show(job)?;
+        view::note("C: let go  D<label>: take out  A<subjob>: add  K: kill  Q: leave at once");
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            _ = job.wait() => return Ok(Leave::AtItsEnd),
+        };
+        // Whoever asks and gets no answer any more leaves.
+        let Some(line) = line else { return Ok(Leave::AtOnce) };
+        let line = line.trim();
+        let mut signs = line.chars();
+        let done = match (signs.next().map(|sign| sign.to_ascii_uppercase()), signs.as_str().trim()) {
+            (Some('C'), "") => job.release(true, args.timeout).await,
+            (Some('D'), label) => job.delete(label).await,
+            (Some('A'), subjob) => job.add(subjob).await,
+            (Some('K'), "") => job.cancel().await,
+            (Some('Q'), "") => return Ok(Leave::AtOnce),
+            _ => Ok(()),
+        };
+        if let Err(error) = done {
+            view::tell_failure(&error.to_failure(), false);
+        }
+        if job.state() == JobState::Over {
+            return Ok(Leave::AtItsEnd);
+        }
+    }
+}
+
+fn show(job: &Job) -> Result<(), Fault> {
+    let row = |info: SubjobInfo| {
+        let why =
+            info.why.unwrap_or_else(|| info.code.map_or_else(String::new, |code| format!("code {code}")));
+        vec![info.label, info.wlm.to_owned(), info.state.to_string(), why]
+    };
+    let rows: Vec<_> = job.states().into_iter().map(row).collect();
+    let bold = view::colours(&io::stdout());
+    say(&table::build_table(&["SUBJOB", "ON", "STATE", ""], &rows, bold))
+}
+
+/// Ends a job and waits until nothing of it is left.
+async fn end(job: &Job) {
+    // It is over already otherwise.
+    drop(job.cancel().await);
+    drop(tokio::time::timeout(super::END, job.wait()).await);
+}
+
+fn close(exit: &JobExit, talk: Talk) -> Outcome {
+    if let Some(why) = &exit.why {
+        return Err(Fault(Failure::new(Kind::LauncherFailed, format!("the job was killed: {why}"))));
+    }
+    if talk == Talk::Json {
+        #[derive(serde::Serialize)]
+        struct Exited<'a> {
+            event: &'static str,
+            #[serde(flatten)]
+            exit: &'a JobExit,
+        }
+        say(&json::line(&Exited { event: "job_exited", exit }))?;
+    }
+    Ok(exit::of_app(exit.code))
+}

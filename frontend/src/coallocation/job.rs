@@ -1,0 +1,514 @@
+//! A co-allocated job: its owner's calls, and the task that owns its state.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::contact::Contacts;
+use super::request::{Subrequest, parse_request, parse_subrequest};
+use super::state::{Act, JobState, News, Refusal, State, SubjobId, SubjobState, Wish};
+use super::subjob::{self, Planned, SubjobOutput, Tell, Told};
+use crate::app::AppHandle;
+use crate::error::{Error, Result};
+use crate::event::Exit;
+use crate::frontend::Config;
+use crate::lock::lock;
+
+/// Names that a specification may refer to without defining them, from this process's environment.
+const GIVEN: [&str; 3] = ["HOME", "LOGNAME", "USER"];
+
+/// Asks workload managers for the parts of jobs.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use gantry_frontend::coallocation::{Coallocator, SubjobOutput};
+/// use gantry_frontend::Config;
+///
+/// # async fn tool() -> gantry_frontend::Result<()> {
+/// let minute = Duration::from_secs(60);
+/// let coallocator = Coallocator::new(Config::default(), SubjobOutput::Null)?;
+/// let job = coallocator.request(
+///     "+(&(resourceManagerContact=localhost)(label=a)(count=2)(executable=./left))
+///       (&(resourceManagerContact=localhost)(label=b)(count=2)(executable=./right))",
+///     minute,
+/// )?;
+/// job.release(true, minute).await?;
+/// let exit = job.wait().await;
+/// assert_eq!(exit.code, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Coallocator {
+    config: Config,
+    contacts: Contacts,
+    given: BTreeMap<String, String>,
+    output: Arc<SubjobOutput>,
+}
+
+impl Coallocator {
+    /// With these choices for every subjob's app; output that a subjob sends nowhere goes to `output`. Reads the file of contacts.
+    ///
+    /// # Errors
+    /// A file of contacts that cannot be understood.
+    pub fn new(config: Config, output: SubjobOutput) -> Result<Self> {
+        let given = GIVEN.iter().filter_map(|name| {
+            let value = Machine.env(name)?.into_string().ok()?;
+            Some(((*name).to_owned(), value))
+        });
+        Ok(Self {
+            config,
+            contacts: Contacts::load(&Machine)?,
+            given: given.collect(),
+            output: Arc::new(output),
+        })
+    }
+
+    /// Asks for a job. All its subjobs are looked at first: if one cannot be honoured, none is started. Then all are launched at once, each
+    /// within `deadline`; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with all that is wrong with the request.
+    pub fn request(&self, description: &str, deadline: Duration) -> Result<Job> {
+        let subrequests = parse_request(description, &self.given).map_err(|error| invalid(&error))?;
+        let mut planned = Vec::with_capacity(subrequests.len());
+        let mut wrong = Vec::new();
+        for (subrequest, number) in subrequests.into_iter().zip(0..) {
+            let name = name_of(subrequest.label.as_deref(), SubjobId(number));
+            match self.plan(subrequest) {
+                Ok(plan) => planned.push(plan),
+                Err(error) => wrong.push((name, error)),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(Refused::build(wrong));
+        }
+        let labels: Vec<&str> = planned.iter().filter_map(|plan| plan.label.as_deref()).collect();
+        if let Some(label) =
+            labels.iter().enumerate().find_map(|(n, label)| labels[..n].contains(label).then_some(label))
+        {
+            return Err(Error::invalid(format!("two subjobs have the label '{label}'")));
+        }
+        Ok(Job::start(planned, deadline, self))
+    }
+
+    fn plan(&self, subrequest: Subrequest) -> Result<Planned> {
+        Planned::new(subrequest, &self.contacts, &self.config, &self.output)
+    }
+}
+
+fn invalid(error: &super::rsl::RslError) -> Error {
+    Error::Invalid { message: error.to_string(), hint: Some(format!("look here:\n{}", error.picture())) }
+}
+
+/// Subjobs that cannot be started as they were asked for.
+struct Refused;
+
+impl Refused {
+    fn build(wrong: Vec<(String, Error)>) -> Error {
+        let hint = wrong.iter().find_map(|(_, error)| error.hint());
+        let wrong: Vec<String> =
+            wrong.iter().map(|(name, error)| format!("subjob {name}: {error}")).collect();
+        Error::Invalid { message: wrong.join("; "), hint }
+    }
+}
+
+/// What a subjob is called by people: its label, else its number.
+fn name_of(label: Option<&str>, id: SubjobId) -> String {
+    label.map_or_else(|| id.0.to_string(), str::to_owned)
+}
+
+/// A subjob at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct SubjobInfo {
+    /// Its label, else its number in the order of the request.
+    pub label: String,
+    /// The name of its workload manager.
+    pub wlm: &'static str,
+    /// Where it stands.
+    pub state: SubjobState,
+    /// Why it failed, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The exit code of its app, once it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+}
+
+/// The end of a job.
+#[derive(Debug, Clone, Serialize)]
+pub struct JobExit {
+    /// 0 if every subjob was released and ended well; else the first code that is not 0, or 1 for a subjob that failed.
+    pub code: i32,
+    /// Why it was killed, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Every subjob that was not deleted.
+    pub subjobs: Vec<SubjobInfo>,
+}
+
+/// Something that happened to a job.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum JobEvent {
+    /// A subjob stands elsewhere.
+    Subjob(SubjobInfo),
+    /// The job stands elsewhere.
+    Job {
+        /// Where.
+        state: JobState,
+    },
+}
+
+/// The owner of a co-allocated job. Dropping it cancels the job, and does not wait for its end.
+#[derive(Debug)]
+pub struct Job {
+    wishes: mpsc::UnboundedSender<(Asked, oneshot::Sender<Result<()>>)>,
+    board: Arc<Board>,
+    contacts: Contacts,
+    config: Config,
+    given: BTreeMap<String, String>,
+    output: Arc<SubjobOutput>,
+}
+
+/// What the job's task is asked for.
+enum Asked {
+    Add(Box<Planned>),
+    Delete(String),
+    Release { wait: bool },
+    Cancel(String),
+}
+
+/// What everybody may know of a job.
+#[derive(Debug)]
+struct Board {
+    seen: Mutex<Seen>,
+    job: watch::Sender<JobState>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    subjobs: BTreeMap<SubjobId, (SubjobInfo, Option<AppHandle>)>,
+    why: Option<String>,
+    subscribers: Vec<mpsc::UnboundedSender<JobEvent>>,
+}
+
+impl Job {
+    fn start(planned: Vec<Planned>, deadline: Duration, coallocator: &Coallocator) -> Self {
+        let (wishes, asked) = mpsc::unbounded_channel();
+        let board = Arc::new(Board { seen: Mutex::default(), job: watch::Sender::new(JobState::Open) });
+        let mut keeper = Keeper::new(Arc::clone(&board), deadline);
+        for plan in planned {
+            // The job is open: nothing is refused.
+            drop(keeper.add(plan));
+        }
+        tokio::spawn(keeper.keep(asked));
+        Self {
+            wishes,
+            board,
+            contacts: coallocator.contacts.clone(),
+            config: coallocator.config.clone(),
+            given: coallocator.given.clone(),
+            output: Arc::clone(&coallocator.output),
+        }
+    }
+
+    /// Where the job stands.
+    pub fn state(&self) -> JobState {
+        *self.board.job.borrow()
+    }
+
+    /// Where its subjobs stand, in their order; those that were deleted are not among them.
+    pub fn states(&self) -> Vec<SubjobInfo> {
+        lock(&self.board.seen).subjobs.values().map(|(info, _)| info.clone()).collect()
+    }
+
+    /// The app of a subjob that has one, for sessions and daemons beside its processes.
+    pub fn app(&self, label: &str) -> Option<AppHandle> {
+        let seen = lock(&self.board.seen);
+        seen.subjobs.values().find(|(info, _)| info.label == label).and_then(|(_, app)| app.clone())
+    }
+
+    /// What happens to the job from here on. It ends with the job.
+    pub fn events(&self) -> mpsc::UnboundedReceiver<JobEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if self.state() != JobState::Over {
+            lock(&self.board.seen).subscribers.push(sender);
+        }
+        receiver
+    }
+
+    /// Adds a subjob to a job that was not released.
+    ///
+    /// # Errors
+    /// What is wrong with it; a label that is taken; too late.
+    pub async fn add(&self, description: &str) -> Result<()> {
+        let subrequest = parse_subrequest(description, &self.given).map_err(|error| invalid(&error))?;
+        let planned = Planned::new(subrequest, &self.contacts, &self.config, &self.output)?;
+        self.ask(Asked::Add(Box::new(planned))).await
+    }
+
+    /// Takes a subjob out of a job that was not released, and ends it.
+    ///
+    /// # Errors
+    /// No such subjob; too late.
+    pub async fn delete(&self, label: &str) -> Result<()> {
+        self.ask(Asked::Delete(label.to_owned())).await
+    }
+
+    /// Lets all subjobs go together: with `wait` as soon as the last one has checked in; else now, and a job with a subjob that has not checked in
+    /// is cancelled. Waits until they have been let go.
+    ///
+    /// # Errors
+    /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
+    /// in; they still may.
+    pub async fn release(&self, wait: bool, deadline: Duration) -> Result<()> {
+        self.ask(Asked::Release { wait }).await?;
+        let mut states = self.board.job.subscribe();
+        let settled = states.wait_for(|state| !matches!(state, JobState::Open | JobState::Releasing));
+        if timeout_at(Instant::now() + deadline, settled).await.is_err() {
+            let missing =
+                |info: &SubjobInfo| matches!(info.state, SubjobState::Pending | SubjobState::Active);
+            let missing = self.states().into_iter().filter(missing).map(|info| info.label).collect();
+            return Err(Error::TimedOut {
+                phase: "waiting for subjobs to check in",
+                after: deadline,
+                missing,
+            });
+        }
+        match lock(&self.board.seen).why.clone() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Lost { what: vec!["the job".to_owned()], reason }),
+        }
+    }
+
+    /// Ends all its subjobs. A job that is over is left alone.
+    ///
+    /// # Errors
+    /// None today.
+    pub async fn cancel(&self) -> Result<()> {
+        self.ask(Asked::Cancel("it was cancelled".to_owned())).await
+    }
+
+    /// Waits until all subjobs have ended and nothing of them is left. A job that nobody releases or cancels does not end.
+    pub async fn wait(&self) -> JobExit {
+        // The sender lives in the board.
+        drop(self.board.job.subscribe().wait_for(|state| *state == JobState::Over).await);
+        let subjobs = self.states();
+        let failed = |info: &SubjobInfo| match (info.state, info.code) {
+            (_, Some(code)) if code != 0 => Some(code),
+            (SubjobState::Done, _) => None,
+            _ => Some(1),
+        };
+        let codes = subjobs.iter().find_map(|info| info.code.filter(|code| *code != 0));
+        let code = codes.or_else(|| subjobs.iter().find_map(failed)).unwrap_or(0);
+        JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs }
+    }
+
+    async fn ask(&self, asked: Asked) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Error::Gone { what: "the job".to_owned() };
+        if let Err(unsent) = self.wishes.send((asked, reply)) {
+            return if matches!(unsent.0.0, Asked::Cancel(_)) { Ok(()) } else { Err(gone()) };
+        }
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+/// The task that owns the state.
+struct Keeper {
+    state: State,
+    board: Arc<Board>,
+    orders: BTreeMap<SubjobId, mpsc::UnboundedSender<Tell>>,
+    plans: BTreeMap<SubjobId, Planned>,
+    reports: subjob::Reports,
+    told: mpsc::UnboundedReceiver<(SubjobId, Told)>,
+    next: u32,
+    deadline: Duration,
+}
+
+impl Keeper {
+    fn new(board: Arc<Board>, deadline: Duration) -> Self {
+        let (reports, told) = mpsc::unbounded_channel();
+        let (orders, plans) = (BTreeMap::new(), BTreeMap::new());
+        Self { state: State::new(), board, orders, plans, reports, told, next: 0, deadline }
+    }
+
+    /// Until the job is over. When its owner is gone, it is cancelled.
+    async fn keep(mut self, mut asked: mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Result<()>>)>) {
+        let mut owned = true;
+        while !self.state.is_over() {
+            tokio::select! {
+                Some((id, told)) = self.told.recv() => self.take(id, told),
+                wish = asked.recv(), if owned => match wish {
+                    Some((wish, reply)) => {
+                        let done = self.grant(wish);
+                        // Whoever asked may have stopped waiting.
+                        drop(reply.send(done));
+                    }
+                    None => {
+                        owned = false;
+                        // Nothing is refused of that.
+                        drop(self.grant(Asked::Cancel("its owner is gone".to_owned())));
+                    }
+                },
+            }
+        }
+        lock(&self.board.seen).subscribers.clear();
+    }
+
+    fn grant(&mut self, asked: Asked) -> Result<()> {
+        match asked {
+            Asked::Add(planned) => self.add(*planned),
+            Asked::Delete(label) => {
+                let id = self.find(&label)?;
+                let acts = self.state.ask(Wish::Delete(id)).map_err(|refusal| explain(refusal, &label))?;
+                lock(&self.board.seen).subjobs.remove(&id);
+                self.carry_out(acts);
+                Ok(())
+            }
+            Asked::Release { wait } => {
+                let acts = self.state.ask(Wish::Release { wait }).map_err(|refusal| explain(refusal, ""))?;
+                if self.state.job() == JobState::Ending {
+                    self.note_why("it was to be released, and not all subjobs had checked in".to_owned());
+                }
+                self.carry_out(acts);
+                Ok(())
+            }
+            Asked::Cancel(why) => {
+                let acts = self.state.ask(Wish::Cancel).map_err(|refusal| explain(refusal, ""))?;
+                if !acts.is_empty() {
+                    self.note_why(why);
+                }
+                self.carry_out(acts);
+                Ok(())
+            }
+        }
+    }
+
+    fn add(&mut self, planned: Planned) -> Result<()> {
+        let id = SubjobId(self.next);
+        let label = name_of(planned.label.as_deref(), id);
+        if self.find(&label).is_ok() {
+            return Err(Error::invalid(format!("there is a subjob '{label}' already")));
+        }
+        let acts =
+            self.state.ask(Wish::Add(id, planned.start)).map_err(|refusal| explain(refusal, &label))?;
+        self.next += 1;
+        let info = SubjobInfo { label, wlm: planned.wlm, state: SubjobState::Pending, why: None, code: None };
+        lock(&self.board.seen).subjobs.insert(id, (info, None));
+        self.plans.insert(id, planned);
+        self.carry_out(acts);
+        Ok(())
+    }
+
+    fn find(&self, label: &str) -> Result<SubjobId> {
+        let seen = lock(&self.board.seen);
+        let found = seen.subjobs.iter().find(|(_, (info, _))| info.label == label);
+        found.map(|(id, _)| *id).ok_or_else(|| explain(Refusal::Unknown, label))
+    }
+
+    fn take(&mut self, id: SubjobId, told: Told) {
+        match told {
+            Told::News(news) => {
+                let before = self.state.job();
+                let acts = self.state.take(id, news);
+                if news == News::Ended && self.state.job() == JobState::Ending && before != JobState::Ending {
+                    let seen = lock(&self.board.seen);
+                    let failed = seen.subjobs.get(&id).map(|(info, _)| describe_failure(info));
+                    drop(seen);
+                    self.note_why(failed.unwrap_or_default());
+                }
+                self.carry_out(acts);
+            }
+            Told::App(app) => self.know(id, |(_, known)| *known = Some(app)),
+            Told::Exit(Exit { code, .. }) => self.know(id, |(info, _)| info.code = Some(code)),
+            Told::Why(error) => {
+                tracing::debug!(subjob = id.0, %error, "a subjob failed");
+                self.know(id, |(info, _)| info.why = Some(error.to_string()));
+            }
+        }
+    }
+
+    fn know(&self, id: SubjobId, change: impl FnOnce(&mut (SubjobInfo, Option<AppHandle>))) {
+        // What is told of a deleted one concerns nobody.
+        if let Some(known) = lock(&self.board.seen).subjobs.get_mut(&id) {
+            change(known);
+        }
+    }
+
+    /// The first reason is the cause of the others.
+    fn note_why(&self, why: String) {
+        lock(&self.board.seen).why.get_or_insert(why);
+    }
+
+    fn carry_out(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::Start(id) => self.start(id),
+                Act::Release(id) => self.tell(id, Tell::Release),
+                Act::End(id) => self.tell(id, Tell::End),
+                Act::Tell(id, state) => {
+                    let mut told = None;
+                    self.know(id, |(info, _)| {
+                        info.state = state;
+                        told = Some(info.clone());
+                    });
+                    if let Some(info) = told {
+                        self.publish(&JobEvent::Subjob(info));
+                    }
+                }
+                Act::TellJob(state) => {
+                    self.publish(&JobEvent::Job { state });
+                    self.board.job.send_replace(state);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, id: SubjobId) {
+        let Some(planned) = self.plans.remove(&id) else { return };
+        let (sender, orders) = mpsc::unbounded_channel();
+        self.orders.insert(id, sender);
+        let deadline = Instant::now() + self.deadline;
+        tokio::spawn(subjob::run(id, planned, deadline, orders, self.reports.clone()));
+    }
+
+    fn tell(&self, id: SubjobId, tell: Tell) {
+        if let Some(orders) = self.orders.get(&id) {
+            // It has ended meanwhile, and is about to say so.
+            drop(orders.send(tell));
+        }
+    }
+
+    fn publish(&self, event: &JobEvent) {
+        lock(&self.board.seen).subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+}
+
+fn describe_failure(info: &SubjobInfo) -> String {
+    let why = match (&info.why, info.code) {
+        (Some(why), _) => format!(": {why}"),
+        (None, Some(code)) => format!(": it ended before the release, with code {code}"),
+        (None, None) => String::new(),
+    };
+    format!("subjob {} failed{why}", info.label)
+}
+
+fn explain(refusal: Refusal, label: &str) -> Error {
+    match refusal {
+        Refusal::Unknown => Error::invalid(format!("the job has no subjob '{label}'")),
+        Refusal::TooLate(JobState::Over) => Error::Gone { what: "the job".to_owned() },
+        Refusal::TooLate(state) => Error::Invalid {
+            message: format!("the job is {state}"),
+            hint: Some("it can be changed and released once, before it is released".to_owned()),
+        },
+    }
+}

@@ -1,0 +1,314 @@
+//! What is known of a co-allocated job, and every move that is legal: one synchronous function for what is asked ([`State::ask`]), one for what
+//! happens ([`State::take`]). Neither knows of processes; both say what is to be done.
+//!
+//! ```text
+//!            checks in              release                 ends
+//! pending ------------> checked in ---------> released ---------------> done
+//!    |  '--> active ----^   |                    ^
+//!    |         |            | ends               | no-barrier: as soon as it runs
+//!    '---------'------------'-----> failed
+//! ```
+//!
+//! Source: the semantics of DUROC 0.8's control library.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// Which subjob of a job: numbers are never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubjobId(pub u32);
+
+/// How a subjob takes part in the barrier at the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StartType {
+    /// It takes part, and the job is killed if it ends before the barrier is released.
+    #[default]
+    StrictBarrier,
+    /// It takes part, and if it ends before, the others go on without it.
+    LooseBarrier,
+    /// It runs as soon as it can, whatever becomes of the others.
+    NoBarrier,
+}
+
+/// Where a subjob stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubjobState {
+    /// Its manager was asked.
+    Pending,
+    /// Its processes are there, or some of them, and not at the barrier.
+    Active,
+    /// All its processes wait at the barrier.
+    CheckedIn,
+    /// Its processes run.
+    Released,
+    /// It was released and has ended.
+    Done,
+    /// It has ended, or never began, without having been released.
+    Failed,
+}
+
+impl SubjobState {
+    /// Whether nothing more will happen to it.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+impl fmt::Display for SubjobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::CheckedIn => "checked in",
+            Self::Released => "released",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// Where the whole job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Nobody has asked for the release: subjobs may be added and deleted.
+    Open,
+    /// It will be released when all have checked in.
+    Releasing,
+    /// It was released.
+    Released,
+    /// It is being killed: it was cancelled, or a strict subjob failed.
+    Ending,
+    /// All its subjobs are over.
+    Over,
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Releasing => "releasing",
+            Self::Released => "released",
+            Self::Ending => "ending",
+            Self::Over => "over",
+        })
+    }
+}
+
+/// What its owner wants of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// One subjob more, of a new number.
+    Add(SubjobId, StartType),
+    /// One less.
+    Delete(SubjobId),
+    /// Everybody may run: when all have checked in, or, if that is not to be waited for, now; a job that is not ready then is cancelled.
+    Release { wait: bool },
+    /// The end of it.
+    Cancel,
+}
+
+/// Why a wish is not granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Nothing can be added, deleted or released any more.
+    TooLate(JobState),
+    /// There is no such subjob, or it was deleted.
+    Unknown,
+}
+
+/// What happens to a subjob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// Processes of it are there.
+    Active,
+    /// All its processes wait; of a subjob without a barrier: run.
+    CheckedIn,
+    /// It has ended, or could not be started.
+    Ended,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Ask the manager for it.
+    Start(SubjobId),
+    /// Let its processes go.
+    Release(SubjobId),
+    /// End it, wherever it stands; it will be told as [`News::Ended`].
+    End(SubjobId),
+    /// Say that it stands there now.
+    Tell(SubjobId, SubjobState),
+    /// Say that the job stands there now.
+    TellJob(JobState),
+}
+
+#[derive(Debug)]
+struct Subjob {
+    start: StartType,
+    state: SubjobState,
+    /// It was deleted: what happens to it concerns nobody.
+    deleted: bool,
+    /// It was told to end.
+    ending: bool,
+}
+
+/// A job and its subjobs.
+#[derive(Debug)]
+pub(super) struct State {
+    job: JobState,
+    subjobs: BTreeMap<SubjobId, Subjob>,
+}
+
+impl State {
+    /// A job without subjobs.
+    pub(super) fn new() -> Self {
+        Self { job: JobState::Open, subjobs: BTreeMap::new() }
+    }
+
+    pub(super) fn job(&self) -> JobState {
+        self.job
+    }
+
+    /// Where the subjobs stand that were not deleted, in their order.
+    #[cfg(test)]
+    pub(super) fn subjobs(&self) -> impl Iterator<Item = (SubjobId, SubjobState)> {
+        self.subjobs.iter().filter(|(_, subjob)| !subjob.deleted).map(|(id, subjob)| (*id, subjob.state))
+    }
+
+    /// Whether nothing is left to wait for, deleted subjobs included.
+    pub(super) fn is_over(&self) -> bool {
+        self.job == JobState::Over
+    }
+
+    #[must_use = "what is to be done"]
+    pub(super) fn ask(&mut self, wish: Wish) -> Result<Vec<Act>, Refusal> {
+        let mut acts = Vec::new();
+        match wish {
+            Wish::Add(id, start) => {
+                self.check_open()?;
+                let subjob = Subjob { start, state: SubjobState::Pending, deleted: false, ending: false };
+                self.subjobs.insert(id, subjob);
+                acts.extend([Act::Start(id), Act::Tell(id, SubjobState::Pending)]);
+            }
+            Wish::Delete(id) => {
+                self.check_open()?;
+                let subjob = self.subjobs.get_mut(&id).filter(|subjob| !subjob.deleted);
+                let subjob = subjob.ok_or(Refusal::Unknown)?;
+                subjob.deleted = true;
+                end(id, subjob, &mut acts);
+            }
+            Wish::Release { wait } => {
+                self.check_open()?;
+                self.job = JobState::Releasing;
+                if wait || self.is_ready() {
+                    self.release_if_ready(&mut acts);
+                } else {
+                    self.kill(&mut acts);
+                }
+            }
+            Wish::Cancel => {
+                if !matches!(self.job, JobState::Ending | JobState::Over) {
+                    self.kill(&mut acts);
+                }
+            }
+        }
+        self.check_over(&mut acts);
+        Ok(acts)
+    }
+
+    #[must_use = "what is to be done"]
+    pub(super) fn take(&mut self, id: SubjobId, news: News) -> Vec<Act> {
+        let mut acts = Vec::new();
+        let Some(subjob) = self.subjobs.get_mut(&id).filter(|subjob| !subjob.state.is_over()) else {
+            return acts;
+        };
+        if news != News::Ended && subjob.ending {
+            // It came up after it was told to go: a manager that could not cancel it in time.
+            subjob.ending = false;
+            end(id, subjob, &mut acts);
+            return acts;
+        }
+        let state = match (news, subjob.state) {
+            (News::Active, SubjobState::Pending) => SubjobState::Active,
+            (News::CheckedIn, SubjobState::Pending | SubjobState::Active) => match subjob.start {
+                StartType::NoBarrier => SubjobState::Released,
+                StartType::StrictBarrier | StartType::LooseBarrier => SubjobState::CheckedIn,
+            },
+            (News::Ended, SubjobState::Released) => SubjobState::Done,
+            (News::Ended, _) => SubjobState::Failed,
+            _ => return acts,
+        };
+        subjob.state = state;
+        let strict = subjob.start == StartType::StrictBarrier;
+        if !subjob.deleted {
+            acts.push(Act::Tell(id, state));
+            let before_barrier = matches!(self.job, JobState::Open | JobState::Releasing);
+            if state == SubjobState::Failed && strict && before_barrier {
+                self.kill(&mut acts);
+            }
+        }
+        self.release_if_ready(&mut acts);
+        self.check_over(&mut acts);
+        acts
+    }
+
+    fn check_open(&self) -> Result<(), Refusal> {
+        if self.job == JobState::Open { Ok(()) } else { Err(Refusal::TooLate(self.job)) }
+    }
+
+    /// Whether all wait that take part in the barrier and can still come.
+    fn is_ready(&self) -> bool {
+        let awaited = |subjob: &&Subjob| {
+            !subjob.deleted && subjob.start != StartType::NoBarrier && !subjob.state.is_over()
+        };
+        self.subjobs.values().filter(awaited).all(|subjob| subjob.state == SubjobState::CheckedIn)
+    }
+
+    fn release_if_ready(&mut self, acts: &mut Vec<Act>) {
+        if self.job != JobState::Releasing || !self.is_ready() {
+            return;
+        }
+        self.job = JobState::Released;
+        acts.push(Act::TellJob(self.job));
+        for (id, subjob) in &mut self.subjobs {
+            if subjob.state == SubjobState::CheckedIn && !subjob.deleted {
+                subjob.state = SubjobState::Released;
+                acts.extend([Act::Release(*id), Act::Tell(*id, subjob.state)]);
+            }
+        }
+    }
+
+    fn kill(&mut self, acts: &mut Vec<Act>) {
+        self.job = JobState::Ending;
+        acts.push(Act::TellJob(self.job));
+        for (id, subjob) in &mut self.subjobs {
+            end(*id, subjob, acts);
+        }
+    }
+
+    /// An open job without subjobs may still get some.
+    fn check_over(&mut self, acts: &mut Vec<Act>) {
+        let asked = matches!(self.job, JobState::Releasing | JobState::Released | JobState::Ending);
+        if asked && self.subjobs.values().all(|subjob| subjob.state.is_over()) {
+            self.job = JobState::Over;
+            acts.push(Act::TellJob(self.job));
+        }
+    }
+}
+
+/// Ends a subjob once.
+fn end(id: SubjobId, subjob: &mut Subjob, acts: &mut Vec<Act>) {
+    if !subjob.ending && !subjob.state.is_over() {
+        subjob.ending = true;
+        acts.push(Act::End(id));
+    }
+}
+
+#[cfg(test)]
+#[path = "state/tests.rs"]
+mod tests;
