@@ -2,16 +2,28 @@
 
 use std::time::Duration;
 
+use gantry_tests::programs::Link;
 use gantry_tests::{SOON, World, proc, programs, require, tool, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Launches held by Hydra, judges that many ranks from outside, lets them go, and gives what they wrote, sorted; the code must be that,
-/// if one is given.
+/// A launcher, and what it wants before anything else.
+#[derive(Clone, Copy)]
+struct By {
+    launcher: &'static str,
+    options: &'static [&'static str],
+}
+
+const HYDRA: By = By { launcher: "mpiexec.hydra", options: &[] };
+
+/// Tests may be run as root, and with more ranks than processors.
+const OPEN_MPI: By = By { launcher: "mpirun.openmpi", options: &["--allow-run-as-root", "--oversubscribe"] };
+
+/// Launches held, judges that many ranks from outside, lets them go, and gives what they wrote, sorted; the code must be that, if one is given.
 #[track_caller]
-fn check(world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<String> {
-    let launch = ["launch", "--hold", "--json", "--launcher", "mpiexec.hydra", "--"];
-    let mut run = world.gantry(launch.iter().chain(args));
+fn check_by(by: By, world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<String> {
+    let launch = ["launch", "--hold", "--json", "--launcher", by.launcher, "--"];
+    let mut run = world.gantry(launch.iter().chain(by.options).chain(args));
     let held = run.next_event("held", 2 * SOON);
     let list = held["ranks"].as_array().expect("ranks");
     assert_eq!(list.len(), ranks, "{held}");
@@ -27,6 +39,11 @@ fn check(world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<S
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines
+}
+
+#[track_caller]
+fn check(world: &World, args: &[&str], ranks: usize, code: Option<i32>) -> Vec<String> {
+    check_by(HYDRA, world, args, ranks, code)
 }
 
 fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
@@ -65,6 +82,72 @@ fn sixty_four_ranks_under_hydra_are_held_again_and_again() {
     in_a_world(|world| {
         for _ in 0..2 {
             check(world, &["-n", "64", "/bin/true"], 64, Some(0));
+        }
+    });
+}
+
+#[test]
+fn an_mpi_program_under_open_mpi_is_held_and_its_ranks_find_each_other() {
+    require!(tool("mpirun.openmpi"));
+    let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
+    in_a_world(move |world| {
+        let said = check_by(OPEN_MPI, world, &["-n", "4", &hello], 4, None);
+        assert!(said.iter().any(|line| line.starts_with("rank 3 of 4 on ")), "{said:?}");
+    });
+}
+
+#[test]
+fn parts_and_plain_programs_under_open_mpi_are_held() {
+    require!(tool("mpirun.openmpi"));
+    in_a_world(|world| {
+        let parts = ["-n", "1", "/bin/echo", "one", ":", "-n", "2", "/bin/echo", "two"];
+        assert_eq!(check_by(OPEN_MPI, world, &parts, 3, Some(0)), ["one", "two", "two"]);
+        check_by(OPEN_MPI, world, &["-np", "2", "/bin/true"], 2, Some(0));
+    });
+}
+
+#[test]
+fn programs_in_files_are_held() {
+    require!(tool("mpiexec.hydra"));
+    require!(tool("mpirun.openmpi"));
+    in_a_world(|world| {
+        let file = |name: &str, text: &str| {
+            let path = world.work_dir().join(name);
+            std::fs::write(&path, text).expect("a file");
+            path.display().to_string()
+        };
+        let hydra = file("hydra", "-n 1 /bin/echo one\n-n 2 /bin/echo two\n");
+        assert_eq!(check(world, &["-configfile", &hydra], 3, Some(0)), ["one", "two", "two"]);
+        let open_mpi = file("open_mpi", "-np 1 /bin/echo one\n-np 2 /bin/echo two\n");
+        assert_eq!(check_by(OPEN_MPI, world, &["--app", &open_mpi], 3, Some(0)), ["one", "two", "two"]);
+    });
+}
+
+#[test]
+fn programs_without_a_loader_are_held() {
+    require!(tool("mpiexec.hydra"));
+    require!(tool("mpirun.openmpi"));
+    let program = require!(programs::get_as("exit_with", Link::Static)).display().to_string();
+    in_a_world(move |world| {
+        check(world, &["-n", "3", &program, "5"], 3, Some(5));
+        check_by(OPEN_MPI, world, &["-n", "3", &program, "5"], 3, Some(5));
+    });
+}
+
+/// By hand a hundred times: `GANTRY_ROUNDS=100`.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+fn of_256_ranks_under_either_launcher_none_is_lost() {
+    require!(tool("mpiexec.hydra"));
+    require!(tool("mpirun.openmpi"));
+    let rounds = std::env::var("GANTRY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    let limit = LIMIT * rounds;
+    within(limit, move || {
+        for _ in 0..rounds {
+            let world = World::new();
+            check(&world, &["-n", "256", "/bin/true"], 256, Some(0));
+            check_by(OPEN_MPI, &world, &["-n", "256", "/bin/true"], 256, Some(0));
+            world.finish();
         }
     });
 }
