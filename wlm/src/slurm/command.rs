@@ -30,7 +30,7 @@ pub struct Holding<'a> {
 pub struct Held {
     /// The arguments, without `srun`.
     pub args: Vec<OsString>,
-    /// The task epilog that the user gave, by option or SLURM_TASK_EPILOG. Ours has to run it.
+    /// The task epilog that the user gave, by option or SLURM_TASK_EPILOG, where ours takes its place and has to run it.
     pub user_epilog: Option<OsString>,
 }
 
@@ -76,6 +76,7 @@ pub fn build_held(
         [export, epilog, bcast].into_iter().flatten().collect()
     };
     let dialect = crate::launcher::Launcher::Srun.dialect();
+    let user_epilog = user_epilog.filter(|_| holding.task_epilog.is_some());
     Ok(Held { args: rewrite(dialect, args, parts, options, holding.shim), user_epilog })
 }
 

@@ -6,7 +6,7 @@ use crate::Evidence;
 use crate::host::Host;
 
 /// Where a configuration may be: that of a package, of Debian before 11, and what a node without one of its own gets from the controller.
-const CONFIGURATIONS: [&str; 4] = [
+pub(super) const CONFIGURATIONS: [&str; 4] = [
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
     "/usr/local/etc/slurm.conf",

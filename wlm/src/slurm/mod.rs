@@ -5,6 +5,7 @@
 
 mod attach;
 mod command;
+mod conf;
 mod detect;
 mod environment;
 mod parse;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use gantry_shared::error::Failure;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET};
 
+use super::conf::leftovers_survive;
 use super::{
     AgentGroup, AgentStep, Holding, JobName, Target, attach, build_agent_step, build_held, detect,
     is_for_srun, parse_failure,
@@ -83,8 +84,8 @@ fn plan_driven(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Resu
     Ok(Plan::Driven(Driven { argv }))
 }
 
-/// One srun brings ranks and agents. What it runs after each task waits until the node's agent has cleaned up, where it would be killed with
-/// the step.
+/// One srun brings ranks and agents. Where agents would be killed with the step, what it runs after each task waits until the node's agent has
+/// cleaned up. That has its price: Slurm looks once a second whether it has ended, task after task. So it is left out where agents surely survive.
 fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
     let (path, dialect) = find_launcher(name, host)?;
     let environment = host.environment();
@@ -96,7 +97,7 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
     let holding = Holding {
         shim: &shim,
         variables: &[GANTRY_TICKET, GANTRY_TASK_EPILOG, GANTRY_SENT_AGENT],
-        task_epilog: Some(launch.agent_on_nodes()),
+        task_epilog: (!leftovers_survive(&path, host)).then(|| launch.agent_on_nodes()),
         bcast: launch.send_agent_to.as_deref(),
     };
     let held = build_held(&args, &parts, &holding, &environment)?;
@@ -188,6 +189,15 @@ mod tests {
         .to_vec();
         assert_eq!(planned.argv, expected);
         assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None), (GANTRY_SENT_AGENT.into(), None)]);
+    }
+
+    #[test]
+    fn no_epilog_delays_the_end_where_agents_survive_the_step() {
+        let survives = host().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/linuxproc");
+        let planned = plan(&survives, None, &["-n1", "--task-epilog=/mine", "./app"]);
+        let line = planned.argv.join(" ".as_ref()).into_string().unwrap();
+        assert_eq!(line, "/bin/srun -n1 --task-epilog=/mine /g/agent hold --by srun -- ./app");
+        assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), None));
     }
 
     #[test]

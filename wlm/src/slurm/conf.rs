@@ -1,0 +1,174 @@
+//! What a launch must know of Slurm's own configuration: whether processes that a step leaves behind are killed at its end.
+//!
+//! Read, not asked for: `scontrol show config` would cost a program and an answer of the controller on the way of every launch. Where files leave
+//! a doubt, the answer is that they are killed, which is right everywhere and slower. Source: slurm.conf(5).
+
+use std::path::{Path, PathBuf};
+
+use super::detect::CONFIGURATIONS;
+use crate::host::Host;
+
+/// Ways to track processes that only find those that hang on a task: by parents, and by process groups.
+const LOOSE: [&str; 2] = ["linuxproc", "pgid"];
+
+/// Parameters that can put tasks into control groups of their step, whatever tracks them.
+const BY_CGROUP: [&str; 2] = ["TaskPlugin", "JobAcctGatherType"];
+
+/// Most files that are read: a configuration may include others, which may include it.
+const MOST_FILES: usize = 64;
+
+/// Whether what a step leaves behind surely survives it, so that an agent in the app's step may clean up after the step's end.
+///
+/// `srun` is the launcher's path: its configuration may lie beside it. Where several configurations are there, all have to say so, as only the
+/// launcher knows which one it was built for.
+pub(super) fn leftovers_survive(srun: &Path, host: &dyn Host) -> bool {
+    let told = host.env("SLURM_CONF").map(PathBuf::from);
+    let beside = srun.parent().and_then(Path::parent).into_iter();
+    let beside =
+        beside.flat_map(|prefix| ["etc/slurm.conf", "etc/slurm/slurm.conf"].map(|it| prefix.join(it)));
+    let usual = || CONFIGURATIONS.iter().map(PathBuf::from).chain(beside).collect();
+    let candidates: Vec<PathBuf> = told.map_or_else(usual, |path| vec![path]);
+    let mut read = candidates.iter().filter_map(|path| Some((path, host.read(path).ok()?))).peekable();
+    read.peek().is_some() && read.all(|(path, text)| is_loose(path, text, host))
+}
+
+/// Whether a configuration and all that it includes say so.
+fn is_loose(path: &Path, text: Vec<u8>, host: &dyn Host) -> bool {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut texts = vec![text];
+    let mut found = Found::default();
+    let mut files = 1;
+    while let Some(text) = texts.pop() {
+        let included = found.take(&String::from_utf8_lossy(&text));
+        files += included.len();
+        if files > MOST_FILES {
+            return false;
+        }
+        for name in included {
+            // Names with the cluster's name in them (%c) are not there as they stand.
+            let Ok(text) = host.read(&folder.join(name)) else { return false };
+            texts.push(text);
+        }
+    }
+    found.loose && !found.strict
+}
+
+/// What the lines read so far say.
+#[derive(Debug, Default)]
+struct Found {
+    loose: bool,
+    strict: bool,
+}
+
+impl Found {
+    /// Takes the lines of one file, and gives the names of those that it includes.
+    fn take(&mut self, text: &str) -> Vec<String> {
+        let mut included = Vec::new();
+        for line in join_continued(text).lines() {
+            let mut words = line.split_whitespace();
+            if let Some(first) = words.next()
+                && first.eq_ignore_ascii_case("include")
+            {
+                included.extend(words.next().map(str::to_owned));
+                continue;
+            }
+            // There may be spaces around the sign.
+            let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+            line.split_whitespace()
+                .filter_map(|word| word.split_once('='))
+                .for_each(|pair| self.take_pair(pair));
+        }
+        included
+    }
+
+    fn take_pair(&mut self, (name, value): (&str, &str)) {
+        let value = value.trim_matches('"').to_ascii_lowercase();
+        if name.eq_ignore_ascii_case("ProctrackType") {
+            let kind = value.strip_prefix("proctrack/").unwrap_or(&value);
+            let loose = LOOSE.contains(&kind);
+            self.loose |= loose;
+            self.strict |= !loose;
+        } else if BY_CGROUP.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            self.strict |= value.contains("cgroup");
+        }
+    }
+}
+
+/// Without comments, and with lines that end in a backslash put together with the next ones.
+fn join_continued(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    for line in text.lines() {
+        let line = without_comment(line).trim_end();
+        match line.strip_suffix('\\') {
+            Some(begun) => joined.push_str(begun),
+            None => {
+                joined.push_str(line);
+                joined.push('\n');
+            }
+        }
+    }
+    joined
+}
+
+/// A number sign begins a comment, unless a backslash stands before it.
+fn without_comment(line: &str) -> &str {
+    let begins = line.match_indices('#').find(|(at, _)| !line[..*at].ends_with('\\'));
+    begins.map_or(line, |(at, _)| &line[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn check(host: &FakeHost, expected: bool) {
+        assert_eq!(leftovers_survive(Path::new("/opt/s/bin/srun"), host), expected, "{host:?}");
+    }
+
+    #[track_caller]
+    fn check_text(text: &str, expected: bool) {
+        check(&FakeHost::default().with_file("/etc/slurm/slurm.conf", text), expected);
+    }
+
+    #[test]
+    fn only_what_surely_leaves_processes_alone_does() {
+        check_text("ProctrackType=proctrack/linuxproc\n", true);
+        check_text("ClusterName=a  proctracktype = \"proctrack/pgid\" # by group\n", true);
+        check_text("ProctrackType=linuxproc\nTaskPlugin=task/none\n", true);
+        check_text("ProctrackType=\\\n  proctrack/linuxproc\n", true);
+        check_text("ProctrackType=proctrack/cgroup\n", false);
+        check_text("ProctrackType=proctrack/cray_aries\n", false);
+        check_text("#ProctrackType=proctrack/linuxproc\n", false);
+        check_text("", false);
+        check_text("ProctrackType=proctrack/linuxproc\nTaskPlugin=task/affinity,task/cgroup\n", false);
+        check_text("ProctrackType=proctrack/linuxproc\nJobAcctGatherType=jobacct_gather/cgroup\n", false);
+        check_text("ProctrackType=proctrack/linuxproc\nProctrackType=proctrack/cgroup\n", false);
+    }
+
+    #[test]
+    fn included_files_count_and_those_that_cannot_be_read_leave_a_doubt() {
+        let with = |included: &str| {
+            FakeHost::default()
+                .with_file("/etc/slurm/slurm.conf", "INCLUDE track.conf\n")
+                .with_file("/etc/slurm/track.conf", included)
+        };
+        check(&with("ProctrackType=proctrack/linuxproc\n"), true);
+        check(&with("ProctrackType=proctrack/linuxproc\ninclude /gone.conf\n"), false);
+        check(&with("ProctrackType=proctrack/linuxproc\ninclude slurm.conf\n"), false);
+    }
+
+    #[test]
+    fn what_is_named_decides_and_else_all_must_agree() {
+        let (loose, strict) = ("ProctrackType=proctrack/linuxproc", "ProctrackType=proctrack/cgroup");
+        let two = |second| {
+            FakeHost::default()
+                .with_file("/etc/slurm/slurm.conf", loose)
+                .with_file("/opt/s/etc/slurm.conf", second)
+        };
+        check(&two(loose), true);
+        check(&two(strict), false);
+        check(&two(strict).with_env("SLURM_CONF", "/etc/slurm/slurm.conf"), true);
+        check(&two(loose).with_env("SLURM_CONF", "/gone"), false);
+        check(&FakeHost::default(), false);
+    }
+}
