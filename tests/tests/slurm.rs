@@ -142,17 +142,32 @@ fn tasks_without_the_callers_environment_are_held_too() {
     });
 }
 
-#[test]
-fn the_users_task_epilog_still_runs() {
-    on_cluster(visible(), |cluster| {
+/// The user's own task epilog runs, once after each rank, and gantry's beside it only where that is needed: it delays the end of a launch.
+fn check_epilogs(config: Config, ours: bool) {
+    on_cluster(config, move |cluster| {
         // An epilog has no stdout that anybody reads.
         let epilog =
             shared_file("epilog", "#!/bin/sh\necho $SLURM_PROCID >> /tmp/of-epilog\n").display().to_string();
         let option = format!("--task-epilog={epilog}");
-        check_held(cluster, &four(&[&option, "/bin/true"]), "/bin/true", 4, 0);
+        let (mut run, app) = cluster.held(&four(&[&option, "/bin/true"]));
+        let processes = cluster.bed.login().user_processes();
+        let srun = processes.iter().find(|process| process.line.contains("/srun -N2")).expect("an srun");
+        assert_eq!(srun.line.matches("--task-epilog=").count(), 1 + usize::from(ours), "{srun:?}");
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 0);
         assert_eq!(cluster.said("srun", ["-N2", "sort", "/tmp/of-epilog"]).split_whitespace().count(), 4);
         cluster.said("srun", ["-N2", "rm", "/tmp/of-epilog"]);
     });
+}
+
+#[test]
+fn the_users_task_epilog_runs_alone_where_daemonised_processes_survive() {
+    check_epilogs(visible(), false);
+}
+
+#[test]
+fn the_users_task_epilog_still_runs_where_nothing_survives() {
+    check_epilogs(Config { proctrack: Proctrack::Cgroup, ..visible() }, true);
 }
 
 /// A daemon whose library is beside it on the login node only.
