@@ -1,0 +1,196 @@
+//! How fast an app is launched held under Slurm, with a daemon on every node, and how fast all of it is gone: beside bare steps of srun, in one run.
+//!
+//! ```sh
+//! cargo bench -p gantry-tests --bench slurm           # 4 and 16 nodes
+//! cargo bench -p gantry-tests --bench slurm -- 4 64   # these numbers of nodes
+//! ```
+//!
+//! For each number a testbed is made, and everything runs inside one allocation of it, two ranks on a node, in turns, so that a busy moment of the
+//! machine hits all alike. All nodes share this machine's cores: ratios are what to look at. It needs root; prints a Markdown table of medians.
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
+#![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gantry_frontend::{App, Config as Choices, DaemonRequest, Frontend, HoldMethod, LaunchRequest, Session};
+use gantry_tests::binaries;
+use gantry_tests::testbed::{Config, Testbed, usable};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const TRUE: &str = "/bin/true";
+
+/// The first argument of the part of this bench that runs on the login node, inside the allocation.
+const INSIDE: &str = "--inside";
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let mut asked: Vec<u16> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    if args.iter().any(|arg| arg == INSIDE) {
+        return asked.into_iter().for_each(measure);
+    }
+    if asked.is_empty() {
+        asked = vec![4, 16];
+    }
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("command: cargo bench -p gantry-tests --bench slurm\nmachine: {cores} cores");
+    println!("helpers: {}\n", binaries().dir.display());
+    println!("| nodes | what | time | plain way | its time | ratio | goal |");
+    println!("| ---: | --- | ---: | --- | ---: | ---: | ---: |");
+    for nodes in asked {
+        let config = Config::with_nodes(nodes);
+        if let Err(why) = usable(&config) {
+            return println!("not measured: {why}");
+        }
+        let bed = Testbed::up(&config, &binaries().dir.join("testbed")).expect("a testbed");
+        let (nodes, ranks) = (nodes.to_string(), (2 * nodes).to_string());
+        let mut inside = bed.login().command_in("/", "salloc").expect("the login node");
+        inside.args(["--quiet", "-N", &nodes, "-n", &ranks]);
+        inside.arg(std::env::current_exe().expect("this program")).args([INSIDE, &nodes]);
+        finish(&mut inside);
+    }
+}
+
+/// The times of one number of nodes.
+#[derive(Debug, Default)]
+struct Times {
+    bare: Vec<Duration>,
+    two_bare: Vec<Duration>,
+    held: Vec<Duration>,
+    with_daemon: Vec<Duration>,
+    further: Vec<Duration>,
+    left: Vec<Duration>,
+    destroyed: Vec<Duration>,
+    exited: Vec<Duration>,
+    closed: Vec<Duration>,
+    driven: Vec<Duration>,
+}
+
+fn measure(nodes: u16) {
+    let rounds = match nodes {
+        0..=8 => 21,
+        9..=32 => 11,
+        _ => 5,
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let folder = tempfile::tempdir().expect("a folder");
+    let choices = Choices { runtime_dir: Some(folder.path().join("runtime")), ..Choices::default() };
+    let bench = Bench { frontend: Frontend::new(choices), nodes };
+    let mut times = Times::default();
+    for round in 0..=rounds {
+        let start = Instant::now();
+        bench.bare();
+        let one = start.elapsed();
+        runtime.block_on(bench.brought(&mut times)).expect("a launch");
+        let start = Instant::now();
+        bench.bare();
+        bench.bare();
+        let two = start.elapsed();
+        runtime.block_on(bench.driven(&mut times)).expect("a launch by MPIR");
+        times.bare.push(one);
+        times.two_bare.push(two);
+        if round == 0 {
+            // Nothing is in any cache yet.
+            times = Times::default();
+        }
+    }
+    print(nodes, times);
+}
+
+struct Bench {
+    frontend: Frontend,
+    nodes: u16,
+}
+
+impl Bench {
+    fn args(&self) -> [String; 5] {
+        let (nodes, ranks) = (self.nodes.to_string(), (2 * self.nodes).to_string());
+        ["-N".to_owned(), nodes, "-n".to_owned(), ranks, TRUE.to_owned()]
+    }
+
+    fn bare(&self) {
+        finish(Command::new("srun").args(self.args()));
+    }
+
+    async fn held(&self, method: HoldMethod) -> gantry_frontend::Result<App> {
+        let request = LaunchRequest::new(self.args()).hold(true).hold_method(method);
+        self.frontend.launch(request, DEADLINE).await
+    }
+
+    /// A whole life: held, a daemon on every node, another one, and the end of all of it.
+    async fn brought(&self, times: &mut Times) -> gantry_frontend::Result<()> {
+        let start = Instant::now();
+        let app = self.held(HoldMethod::Exec).await?;
+        times.held.push(start.elapsed());
+        let session = app.session(DEADLINE).await?;
+        self.daemon(&session).await?;
+        times.with_daemon.push(start.elapsed());
+        let start = Instant::now();
+        self.daemon(&session).await?;
+        times.further.push(start.elapsed());
+        let start = Instant::now();
+        session.destroy(DEADLINE).await?;
+        let destroyed = start.elapsed();
+        app.release(DEADLINE).await?;
+        app.wait().await?;
+        let exited = start.elapsed();
+        app.close(DEADLINE).await?;
+        let left = start.elapsed();
+        times.destroyed.push(destroyed);
+        times.exited.push(exited - destroyed);
+        times.closed.push(left - exited);
+        times.left.push(left);
+        Ok(())
+    }
+
+    /// Returns when it runs on every node. It ends as soon as it is asked to.
+    async fn daemon(&self, session: &Session) -> gantry_frontend::Result<()> {
+        let daemon = session.manifest().exec_daemon(DaemonRequest::new("/bin/sleep").args(["600"]), DEADLINE);
+        assert_eq!(daemon.await?.processes().len(), usize::from(self.nodes));
+        Ok(())
+    }
+
+    /// Held by srun itself, and agents in a step of their own.
+    async fn driven(&self, times: &mut Times) -> gantry_frontend::Result<()> {
+        let start = Instant::now();
+        let app = self.held(HoldMethod::Mpir).await?;
+        times.driven.push(start.elapsed());
+        app.release(DEADLINE).await?;
+        app.wait().await?;
+        app.close(DEADLINE).await
+    }
+}
+
+fn print(nodes: u16, times: Times) {
+    let rounds = times.bare.len();
+    let (bare, two) = (median(times.bare), median(times.two_bare));
+    let row = |what: &str, times: Vec<Duration>, plain: Option<(&str, Duration)>, goal: &str| {
+        let time = median(times);
+        let compared = plain.map_or("| |".to_owned(), |(way, plain)| {
+            format!("{way} | {} | {:.2}", show(plain), time.as_secs_f64() / plain.as_secs_f64())
+        });
+        println!("| {nodes} | {what} (median of {rounds}) | {} | {compared} | {goal} |", show(time));
+    };
+    row("launch until all are held", times.held, Some(("one step", bare)), "");
+    row("- and a daemon runs on every node", times.with_daemon, Some(("one step", bare)), "1.4");
+    row("held by MPIR, agents in a step of their own", times.driven, Some(("two steps", two)), "1.3");
+    row("a further daemon on every node", times.further, None, "15 ms");
+    row("session destroyed, released, until all is gone", times.left, None, "50 ms");
+    row("- of it: the session, its daemons with it", times.destroyed, None, "");
+    row("- of it: from the release to srun's end", times.exited, None, "");
+    row("- of it: agents and guard after that", times.closed, None, "");
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn show(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn finish(command: &mut Command) {
+    let status = command.stdin(Stdio::null()).status().expect("started");
+    assert!(status.success(), "{command:?}: {status}");
+}
