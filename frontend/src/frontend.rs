@@ -1,13 +1,14 @@
 //! Where a tool begins: [`Frontend`] launches apps and attaches to them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, JobRef, detect};
+use gantry_wlm::{Choice, HoldChoice, HoldMethod, JobRef, detect};
 use tokio::time::Instant;
 
-use crate::app::App;
+use crate::app::{App, find_launcher};
 use crate::error::Result;
 use crate::request::LaunchRequest;
 
@@ -90,6 +91,16 @@ impl Frontend {
     /// The configuration or a variable names one that does not exist.
     pub fn choice(&self) -> Result<Choice> {
         Ok(gantry_wlm::choose(self.config.wlm.as_deref(), &Machine)?)
+    }
+
+    /// How the ranks of a launch by `launcher` would be held, and why so; none: by the launcher that the environment names, else by the workload
+    /// manager's own way. Starts nothing.
+    ///
+    /// # Errors
+    /// There is no such launcher, or none whose ranks could be held.
+    pub fn hold_choice(&self, launcher: Option<OsString>) -> Result<HoldChoice> {
+        let launcher = launcher.or_else(find_launcher);
+        Ok(gantry_wlm::choose_hold(self.choice()?.wlm, launcher, HoldMethod::Detect, &Machine)?)
     }
 
     /// Launches an application. Waits until every rank is held, or runs.

@@ -41,6 +41,7 @@ pub use daemon::Daemon;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use frontend::{Config, Frontend};
+pub use gantry_wlm::HoldChoice;
 pub use manifest::{Manifest, Staged};
 pub use request::{DaemonRequest, HoldMethod, Input, LaunchRequest, OutputTo};
 pub use session::Session;

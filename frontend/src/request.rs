@@ -49,7 +49,7 @@ impl LaunchRequest {
         self
     }
 
-    /// How a launcher's ranks are held and found. Default: [`HoldMethod::Exec`].
+    /// How a launcher's ranks are held and found. Default: [`HoldMethod::Detect`].
     pub fn hold_method(mut self, method: HoldMethod) -> Self {
         self.hold_method = method;
         self

@@ -229,6 +229,8 @@ fn doctor_names_what_fails_and_really_holds_a_program() {
         assert_eq!(helpers.filter(|check| check["result"] == "ok").count(), 2, "{checks:?}");
         let hold = checks.iter().find(|check| check["check"] == "hold").unwrap();
         assert_eq!(hold["result"], "ok", "{hold}");
+        let method = checks.iter().find(|check| check["check"] == "hold method").unwrap();
+        assert!(method["found"].as_str().unwrap().starts_with("direct, because "), "{method}");
         let mut command = world.gantry_command(["doctor"]);
         command.env("GANTRY_STAGE_DIR", "/no/such");
         let unfit = world.spawn(command).wait(SOON);

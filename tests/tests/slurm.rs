@@ -243,6 +243,27 @@ fn slurms_own_words_say_what_was_wrong() {
         check_error(cluster, &["--", "-N2", "/no/program"], &["/no/program"]);
         check_error(cluster, &["--", "--no-such-option", "/bin/true"], &["no-such-option"]);
         check_error(cluster, &["--launcher", "/no/srun", "--", "/bin/true"], &["/no/srun"]);
+        let too_many = ["Requested partition configuration not available", "(command: ", "--immediate"];
+        check_error(cluster, &["--", "--immediate=1", "-n400", "-c1", "/bin/true"], &too_many);
+    });
+}
+
+#[test]
+fn a_job_that_has_ended_is_told_in_slurms_own_words() {
+    on_cluster(visible(), |cluster| {
+        let words = cluster.said("srun", ["-n1", "printenv", "SLURM_JOB_ID"]);
+        let job = words.trim();
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+        let option = format!("--jobid={job}");
+        let expired = ["job", job, "(command: ", &option, "launcher-failed"];
+        check_error(cluster, &["--", &option, "/bin/true"], &expired[..4]);
+        // As in a shell whose allocation has run out.
+        let args = ["launch", "--json", "--", "-n1", "/bin/true"];
+        let done = cluster.run(&binaries().gantry, args, &[("SLURM_JOB_ID", job)]).wait(2 * SOON);
+        let error = error_of(&done);
+        assert_eq!(error["kind"], "gone", "{error}");
+        assert!(error.to_string().contains("xpired"), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("launch in another")), "{error}");
     });
 }
 

@@ -39,8 +39,11 @@ impl Launch {
 /// How ranks that a launcher starts are held, and found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HoldMethod {
-    /// Our agent stands in the program's place in the launcher's command line.
+    /// [`HoldMethod::Exec`] where the launcher's command line is understood; else [`HoldMethod::Mpir`] where the WLM's own launcher may stand
+    /// behind it.
     #[default]
+    Detect,
+    /// Our agent stands in the program's place in the launcher's command line.
     Exec,
     /// The launcher stops its ranks itself and says where they are, as debuggers have it do (MPIR). Nothing is changed in its command line.
     Mpir,

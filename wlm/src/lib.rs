@@ -8,6 +8,7 @@
 //! | [`host`] | [`Host`]: the one door to the machine, so that everything else is tested without a cluster |
 //! | [`detect`] | which WLM is used, and why |
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
+//! | [`hold`] | how ranks would be held, for people who ask before they launch |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`wanted`] | jobs that are described by what they need |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
@@ -16,6 +17,7 @@
 
 pub mod detect;
 pub mod error;
+pub mod hold;
 pub mod host;
 pub mod job;
 pub mod launch;
@@ -36,6 +38,7 @@ use gantry_shared::signal::Signal;
 
 pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
+pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
 pub use job::{Adoption, AppRef, JobRef};
 pub use launch::{AgentCommand, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart};

@@ -20,7 +20,7 @@ use crate::request::Input;
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The launcher that the environment names: the second variable is the reference interface's.
-pub(super) fn find_launcher() -> Option<OsString> {
+pub(crate) fn find_launcher() -> Option<OsString> {
     Machine.env(GANTRY_LAUNCHER).or_else(|| Machine.env(CTI_LAUNCHER_NAME))
 }
 

@@ -21,26 +21,38 @@ pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
 /// # Errors
 /// It is not there, or is none that is known.
 pub(crate) fn find_launcher(name: &OsStr, host: &dyn Host) -> Result<(PathBuf, &'static Dialect)> {
-    let path = match name.to_str() {
-        Some(text) if !text.contains('/') => host.find_in_path(text),
-        _ => Some(PathBuf::from(name)).filter(|path| host.is_executable(path)),
-    };
-    let path = path.ok_or_else(|| Error::NotFound {
-        message: format!("launcher '{}' was not found", name.display()),
-        hint: Some("give its path, or add its folder to PATH".to_owned()),
-    })?;
-    let links = std::iter::successors(Some(path.clone()), |at| {
-        let target = host.read_link(at).ok()?;
-        Some(at.parent().unwrap_or(Path::new("/")).join(target))
-    });
-    let dialect = links.take(MAX_LINKS).find_map(|at| Dialect::of_program(at.as_os_str()));
-    let dialect = dialect.ok_or_else(|| {
+    let path = find_program(name, host)?;
+    let dialect = find_dialect(&path, host).ok_or_else(|| {
         Error::invalid_with(
             format!("{} is no launcher whose arguments are understood", path.display()),
             "name the file itself, such as mpiexec.hydra or orterun",
         )
     })?;
     Ok((path, dialect))
+}
+
+/// The file of a launcher of that name, known or not.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn find_program(name: &OsStr, host: &dyn Host) -> Result<PathBuf> {
+    let path = match name.to_str() {
+        Some(text) if !text.contains('/') => host.find_in_path(text),
+        _ => Some(PathBuf::from(name)).filter(|path| host.is_executable(path)),
+    };
+    path.ok_or_else(|| Error::NotFound {
+        message: format!("launcher '{}' was not found", name.display()),
+        hint: Some("give its path, or add its folder to PATH".to_owned()),
+    })
+}
+
+/// How the launcher at that path reads its arguments, if that is known.
+pub(crate) fn find_dialect(path: &Path, host: &dyn Host) -> Option<&'static Dialect> {
+    let links = std::iter::successors(Some(path.to_owned()), |at| {
+        let target = host.read_link(at).ok()?;
+        Some(at.parent().unwrap_or(Path::new("/")).join(target))
+    });
+    links.take(MAX_LINKS).find_map(|at| Dialect::of_program(at.as_os_str()))
 }
 
 /// A launch by the launcher that `launch` names.

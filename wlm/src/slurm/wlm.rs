@@ -13,7 +13,9 @@ use super::{
     is_for_srun, parse_failure,
 };
 use crate::host::Host;
-use crate::launcher::{Launcher, build_shim, find_launcher, locate, move_files, plan_launcher};
+use crate::launcher::{
+    Launcher, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_launcher,
+};
 use crate::{
     Adoption, AgentCommand, AppRef, Brought, Driven, Error, Evidence, HoldMethod, JobRef, Launch, Plan,
     ProcessOwner, Result, StepStart, Wanted, Wlm,
@@ -35,13 +37,13 @@ impl Wlm for Slurm {
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
-        let (_, dialect) = find_launcher(&name, host)?;
-        if launch.hold_method == HoldMethod::Mpir {
-            return plan_driven(&name, launch, host);
-        }
-        let planned = match dialect.launcher {
-            Launcher::Srun => plan_srun(&name, launch, host),
-            Launcher::Hydra | Launcher::OpenMpi => plan_launcher(&name, launch, host),
+        let path = find_program(&name, host)?;
+        let known = find_dialect(&path, host).map(|dialect| dialect.launcher);
+        let planned = match (launch.hold_method, known) {
+            (HoldMethod::Mpir, _) | (HoldMethod::Detect, None) => return plan_driven(path, known, launch),
+            (_, Some(Launcher::Hydra | Launcher::OpenMpi)) => plan_launcher(&name, launch, host),
+            // Says what is wrong with one that is not known.
+            (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
         };
         planned.map(Plan::Brought)
     }
@@ -69,13 +71,12 @@ impl Wlm for Slurm {
     }
 }
 
-/// The user's own srun, which holds the ranks as for a debugger. Other launchers may run under Slurm and tell where ranks are, but none of those
-/// tried stops them before their first instruction.
-fn plan_driven(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-    let (path, dialect) = find_launcher(name, host)?;
-    if dialect.launcher != Launcher::Srun {
+/// The user's own srun, which holds the ranks as for a debugger, or a script that may run it. Other launchers may run under Slurm and tell where
+/// ranks are, but none of those tried stops them before their first instruction.
+fn plan_driven(path: PathBuf, known: Option<Launcher>, launch: &Launch) -> Result<Plan> {
+    if known.is_some_and(|known| known != Launcher::Srun) {
         return Err(Error::Invalid {
-            message: format!("{} does not hold ranks for a debugger", name.display()),
+            message: format!("{} does not hold ranks for a debugger", path.display()),
             hint: Some("leave out --hold-method".to_owned()),
         });
     }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(plan("srun").unwrap(), Plan::Driven(Driven { argv }));
         assert_eq!(
             plan("mpiexec.hydra").unwrap_err().to_string(),
-            "mpiexec.hydra does not hold ranks for a debugger"
+            "/bin/mpiexec.hydra does not hold ranks for a debugger"
         );
     }
 

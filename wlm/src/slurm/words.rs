@@ -2,6 +2,8 @@
 
 use gantry_shared::error::{Failure, Kind};
 
+use super::command::AGENTS_LABEL;
+
 /// The most lines that are quoted.
 const MAX_LINES: usize = 6;
 
@@ -65,6 +67,13 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
         ),
     ),
     (
+        &["Requested partition configuration not available"],
+        Kind::Invalid,
+        Some(
+            "ask for less, or leave out --immediate to wait: see with 'sinfo --long' what each partition allows",
+        ),
+    ),
+    (
         &["More processors requested than permitted"],
         Kind::Invalid,
         Some("ask for fewer tasks, or for a larger allocation"),
@@ -117,8 +126,9 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
 pub fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
     let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
     let slurms: Vec<&str> = all.iter().copied().filter(|line| is_slurms(line)).collect();
-    // What the tasks say of files that are not found is no reason of Slurm's.
-    let said = if slurms.is_empty() { all } else { slurms };
+    // What the tasks say of files that are not found is no reason of Slurm's. Where the tasks are agents, their reason is what matters.
+    let are_agents = command.iter().any(|word| word.strip_prefix("--job-name=") == Some(AGENTS_LABEL));
+    let said = if slurms.is_empty() || are_agents { all } else { slurms };
     let fits = |words: &[&str]| {
         said.iter().any(|line| is_slurms(line) && words.iter().all(|word| line.contains(word)))
     };
@@ -253,6 +263,17 @@ mod tests {
             "0: slurmstepd-n1: error: execve(): /x: Permission denied\n",
             Kind::NoAccess,
             "srun ended with exit code 13: 0: slurmstepd-n1: error: execve(): /x: Permission denied (command: srun -l /x)",
+        );
+    }
+
+    #[test]
+    fn agents_are_tasks_whose_words_count() {
+        check(
+            "srun --job-name=gantry-agents a",
+            "exit code 1",
+            "read the ticket: it ended early\nsrun: error: n1: task 0: Exited with exit code 1\n",
+            Kind::LauncherFailed,
+            "srun ended with exit code 1: read the ticket: it ended early; srun: error: n1: task 0: Exited with exit code 1 (command: srun --job-name=gantry-agents a)",
         );
     }
 

@@ -55,6 +55,7 @@ pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
         check_helper(GUARD),
         check_helper(AGENT),
         check_wlm(),
+        check_hold_method(),
         check_hold(args.stage_dir.clone()).await,
     ];
     let text = match json {
@@ -224,6 +225,16 @@ fn check_wlm() -> Check {
             None,
         ),
         Err(error) => from_error("workload manager", &error),
+    }
+}
+
+/// By which method ranks would be held, and why by that one.
+fn check_hold_method() -> Check {
+    match Frontend::new(Config::default()).hold_choice(None) {
+        Ok(choice) => {
+            verdict("hold method", Verdict::Ok, format!("{}, because {}", choice.method, choice.why), None)
+        }
+        Err(error) => from_error("hold method", &error),
     }
 }
 

@@ -58,9 +58,11 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     if let Some(launcher) = args.launcher {
         request = request.launcher(launcher);
     }
-    if args.hold_method.as_deref() == Some("mpir") {
-        request = request.hold_method(HoldMethod::Mpir);
-    }
+    request = request.hold_method(match args.hold_method.as_deref() {
+        Some("mpir") => HoldMethod::Mpir,
+        Some(_) => HoldMethod::Exec,
+        None => HoldMethod::Detect,
+    });
     for variable in &args.env {
         request = request.env_string(variable)?;
     }

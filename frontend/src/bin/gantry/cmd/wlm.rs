@@ -1,6 +1,6 @@
 //! `gantry wlm`.
 
-use gantry_frontend::{Config, Frontend};
+use gantry_frontend::{Config, Frontend, HoldChoice};
 use gantry_wlm::detect::detected;
 use gantry_wlm::host::Machine;
 use serde::Serialize;
@@ -14,7 +14,16 @@ use crate::view::{self, json, table};
 struct Report {
     wlm: &'static str,
     why: String,
+    hold: Hold,
     known: Vec<Known>,
+}
+
+/// How ranks would be held, or why they could not be.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Hold {
+    Choice(HoldChoice),
+    Failure { failure: String, hint: Option<String> },
 }
 
 #[derive(Serialize)]
@@ -25,13 +34,18 @@ struct Known {
 }
 
 pub(super) fn run(args: Wlm, json: bool) -> Outcome {
-    let choice = Frontend::new(Config { wlm: args.wlm, ..Config::default() }).choice()?;
+    let frontend = Frontend::new(Config { wlm: args.wlm, ..Config::default() });
+    let choice = frontend.choice()?;
+    let hold = match frontend.hold_choice(None) {
+        Ok(choice) => Hold::Choice(choice),
+        Err(error) => Hold::Failure { failure: error.to_string(), hint: error.hint() },
+    };
     let known = detected(&Machine).into_iter().map(|(wlm, evidence)| Known {
         wlm: wlm.name(),
         detected: evidence.is_some(),
         evidence: evidence.map(|evidence| evidence.0),
     });
-    let report = Report { wlm: choice.wlm.name(), why: choice.why.0, known: known.collect() };
+    let report = Report { wlm: choice.wlm.name(), why: choice.why.0, hold, known: known.collect() };
     say(&if json { json::line(&report) } else { for_people(&report) })?;
     Ok(exit::SUCCESS)
 }
@@ -45,5 +59,12 @@ fn for_people(report: &Report) -> String {
     let rows: Vec<_> = report.known.iter().map(row).collect();
     let bold = view::colours(&std::io::stdout());
     let table = table::build_table(&["", "WLM", "EVIDENCE"], &rows, bold);
-    format!("{} is used, because {}\n\n{table}", report.wlm, report.why)
+    let hold = match &report.hold {
+        Hold::Choice(HoldChoice { method, why }) => format!("ranks are held by '{method}', because {why}"),
+        Hold::Failure { failure, hint } => {
+            let hint = hint.iter().map(|hint| format!(" ({hint})")).collect::<String>();
+            format!("ranks cannot be held: {failure}{hint}")
+        }
+    };
+    format!("{} is used, because {}\n{hold}\n\n{table}", report.wlm, report.why)
 }

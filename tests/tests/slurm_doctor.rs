@@ -1,0 +1,104 @@
+//! What is said before a launch: which way ranks would be held on a real Slurm, and what is missing where there is none.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
+use gantry_tests::testbed::Config;
+use gantry_tests::{Finished, SOON};
+use serde_json::Value;
+
+/// What `gantry wlm --json` says of holding, with these variables.
+#[track_caller]
+fn hold_of(cluster: &Cluster, variables: &[(&str, &str)]) -> Value {
+    let done = cluster.run(gantry(), ["wlm", "--json"], variables).wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    let report: Value = serde_json::from_str(&done.stdout.concat()).expect("JSON");
+    report["hold"].clone()
+}
+
+fn gantry() -> &'static Path {
+    &gantry_tests::binaries().gantry
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A script on a place that every host sees.
+fn script(name: &str, lines: &str) -> String {
+    let folder =
+        gantry_tests::target_dir().join("test-programs").join(format!("doctor-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join(name);
+    fs::write(&path, lines).expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    path.display().to_string()
+}
+
+#[test]
+fn the_hold_method_is_told_with_its_reason() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let hold = hold_of(cluster, &[]);
+        assert_eq!(hold["method"], "exec", "{hold}");
+        assert!(text(&hold["why"]).contains("srun are understood"), "{hold}");
+        let wrapper = script("site-run", "#!/bin/sh\nexec srun \"$@\"\n");
+        let hold = hold_of(cluster, &[("GANTRY_LAUNCHER", &wrapper)]);
+        assert_eq!(hold["method"], "mpir", "{hold}");
+        assert!(text(&hold["why"]).contains("site-run is no launcher whose options"), "{hold}");
+        let done = cluster.gantry(["doctor"]).wait(2 * SOON);
+        let lines = done.stdout.join("\n");
+        assert!(lines.contains("hold method: exec, because the options of /usr/bin/srun"), "{done:?}");
+    });
+}
+
+/// Holds four ranks by a launcher that stands before srun, lets them go, and gives what they wrote.
+#[track_caller]
+fn held_by(cluster: &Cluster, launcher: &str) -> Vec<String> {
+    let args = ["--launcher", launcher, "--", "-N2", "-n4", "/bin/sh", "-c", "echo $SLURM_PROCID of it"];
+    let (mut run, app) = cluster.held(&args);
+    cluster.assert_held("of it", 4);
+    cluster.ask(&["release", &app]);
+    let done = run.wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    lines_of(&done)
+}
+
+#[test]
+fn a_script_in_front_of_srun_has_its_ranks_held_too() {
+    let expected: Vec<String> = (0..4).map(|rank| format!("{rank} of it")).collect();
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        // One that the plan can see through, because it has srun's name: its options are srun's.
+        let named = script("srun", "#!/bin/sh\nexec /usr/bin/srun \"$@\"\n");
+        assert_eq!(held_by(cluster, &named), expected);
+        // One with a name of its own, which puts options in front: srun itself holds.
+        let wrapper = script("site-srun", "#!/bin/sh\nexec srun --job-name=site \"$@\"\n");
+        assert_eq!(held_by(cluster, &wrapper), expected);
+    });
+}
+
+/// Runs the command line where PATH leads nowhere, with these variables besides.
+fn without_path(cluster: &Cluster, variables: &[&str], args: &[&str]) -> Finished {
+    let gantry = gantry().to_str().expect("a path");
+    let words = [&["PATH=/nowhere"], variables, &[gantry], args].concat();
+    cluster.run("/usr/bin/env", words, &[]).wait(2 * SOON)
+}
+
+#[test]
+fn a_site_without_slurms_commands_is_told_what_is_missing() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let done = without_path(cluster, &[], &["launch", "--json", "--wlm", "slurm", "--", "/bin/true"]);
+        assert_eq!(done.code(), 65, "{done:?}");
+        let error = error_of(&done).to_string();
+        assert!(error.contains("launcher 'srun' was not found") && error.contains("PATH"), "{error}");
+        let error = error_of(&without_path(cluster, &[], &["attach", "--json", "--wlm", "slurm", "7.0"]));
+        assert!(error.to_string().contains("there is no scontrol in PATH"), "{error}");
+        let done = without_path(cluster, &["GANTRY_WLM=slurm"], &["wlm"]);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert!(done.stdout.iter().any(|line| line.contains("cannot be held: launcher 'srun'")), "{done:?}");
+        let done = without_path(cluster, &["GANTRY_WLM=slurm"], &["doctor"]);
+        assert_eq!(done.code(), 1, "{done:?}");
+        assert!(done.stdout.iter().any(|line| line.starts_with("fail  hold method: ")), "{done:?}");
+    });
+}

@@ -1,0 +1,111 @@
+//! How ranks would be held, for people who ask before they launch. Answered by the plan of a launch that nobody carries out.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::host::Host;
+use crate::{HoldMethod, Launch, Plan, Result, Wlm};
+
+/// How ranks would be held, and why so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HoldChoice {
+    /// `direct`: agents start the ranks. `exec`: the agent stands in the program's place in a launcher's command line. `mpir`: a launcher stops
+    /// its ranks itself.
+    pub method: &'static str,
+    /// Reads as "because ...".
+    pub why: String,
+}
+
+/// How `wlm` would hold the ranks of a launch by `launcher`; none: by its own way of launching. Starts nothing.
+///
+/// # Errors
+/// As [`Wlm::plan`]: there is no such launcher, or none whose ranks could be held.
+pub fn choose_hold(
+    wlm: &dyn Wlm,
+    launcher: Option<OsString>,
+    method: HoldMethod,
+    host: &dyn Host,
+) -> Result<HoldChoice> {
+    let launch = Launch {
+        args: vec!["true".into()],
+        hold: true,
+        hold_method: method,
+        launcher,
+        agent: PathBuf::from("gantry-agent"),
+        ..Launch::default()
+    };
+    let program = |argv: &[OsString]| argv.first().map(|it| it.display().to_string()).unwrap_or_default();
+    Ok(match wlm.plan(&launch, host)? {
+        Plan::Direct(_) => HoldChoice {
+            method: "direct",
+            why: "no launcher was named: gantry's agents start the ranks, already held".to_owned(),
+        },
+        Plan::Brought(plan) => HoldChoice {
+            method: "exec",
+            why: format!(
+                "the options of {} are understood: gantry's agent takes the program's place among them",
+                program(&plan.argv)
+            ),
+        },
+        Plan::Driven(plan) if method == HoldMethod::Mpir => HoldChoice {
+            method: "mpir",
+            why: format!("it was asked for: {} is to stop its ranks as for a debugger", program(&plan.argv)),
+        },
+        Plan::Driven(plan) => HoldChoice {
+            method: "mpir",
+            why: format!(
+                "{} is no launcher whose options are understood: the launcher that it runs is to stop its ranks as for a debugger",
+                program(&plan.argv)
+            ),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::find;
+    use crate::host::fake::FakeHost;
+
+    #[track_caller]
+    fn check(
+        wlm: &str,
+        launcher: Option<&str>,
+        method: HoldMethod,
+        expected: std::result::Result<(&str, &str), &str>,
+    ) {
+        let host = FakeHost::default()
+            .with_env("PATH", "/bin")
+            .with_file("/bin/srun", "")
+            .with_file("/bin/mpiexec.hydra", "")
+            .with_file("/bin/my-run", "#!/bin/sh\n");
+        let found = choose_hold(find(wlm).unwrap(), launcher.map(OsString::from), method, &host);
+        match (&found, expected) {
+            (Ok(found), Ok((method, why))) => {
+                assert!(found.method == method && found.why.contains(why), "{found:?}");
+            }
+            (Err(found), Err(expected)) => assert_eq!(found.to_string(), expected),
+            _ => panic!("{found:?} {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_understood_is_held_by_the_agent_in_the_programs_place() {
+        let detect = HoldMethod::Detect;
+        check("localhost", None, detect, Ok(("direct", "no launcher")));
+        check("localhost", Some("mpiexec.hydra"), detect, Ok(("exec", "/bin/mpiexec.hydra")));
+        check("slurm", None, detect, Ok(("exec", "the options of /bin/srun are understood")));
+        check("slurm", None, HoldMethod::Mpir, Ok(("mpir", "it was asked for: /bin/srun")));
+    }
+
+    #[test]
+    fn a_script_in_front_of_the_launcher_makes_it_mpir() {
+        let refused = "/bin/my-run is no launcher whose arguments are understood";
+        check("slurm", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
+        check("slurm", Some("my-run"), HoldMethod::Exec, Err(refused));
+        check("localhost", Some("my-run"), HoldMethod::Detect, Err(refused));
+        check("slurm", Some("no-run"), HoldMethod::Detect, Err("launcher 'no-run' was not found"));
+    }
+}
