@@ -162,7 +162,7 @@ pub trait ProcessOwner: Send + Sync {
     /// It cannot be executed.
     async fn start_agent(&self, program: &Path, ticket: Vec<u8>) -> Result<()>;
 
-    /// Starts a command that runs as long as the agents that it starts on other machines. Returns when it is executed. To be called once.
+    /// Starts a command that runs as long as the agents that it starts on other machines. Returns when it is executed.
     ///
     /// # Errors
     /// It cannot be executed.

@@ -58,8 +58,8 @@ pub(crate) enum GuardEvent {
     Gone,
 }
 
-/// The command that starts agents elsewhere, if there is one.
-type Step = Arc<OnceLock<(ProcessId, Vec<String>)>>;
+/// The commands that start agents elsewhere.
+type Steps = Arc<Mutex<HashMap<ProcessId, Vec<String>>>>;
 
 type Waiting = Arc<Mutex<HashMap<ProcessId, oneshot::Sender<std::result::Result<(), Failure>>>>>;
 
@@ -87,7 +87,7 @@ pub(crate) struct Guard {
     to_guard: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     waiting: Waiting,
     launcher: Arc<OnceLock<ProcessId>>,
-    step: Step,
+    steps: Steps,
     next: std::sync::atomic::AtomicU32,
     stage_base: Option<PathBuf>,
 }
@@ -134,12 +134,12 @@ impl Guard {
         let waiting = Waiting::default();
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
-        let step = Step::default();
-        let known = (Arc::clone(&launcher), Arc::clone(&step));
+        let steps = Steps::default();
+        let known = (Arc::clone(&launcher), Arc::clone(&steps));
         tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), known, events));
         let next = std::sync::atomic::AtomicU32::new(1);
         let to_guard = tokio::sync::Mutex::new(Some(to_guard));
-        let guard = Self { to_guard, waiting, launcher, step, next, stage_base };
+        let guard = Self { to_guard, waiting, launcher, steps, next, stage_base };
         Ok((guard, receiver))
     }
 
@@ -269,7 +269,7 @@ impl ProcessOwner for Guard {
     async fn start_step(&self, start: StepStart) -> gantry_wlm::Result<()> {
         let StepStart { argv, env, ticket } = start;
         let (id, answered) = self.expect_start();
-        self.step.get_or_init(|| (id, show_args(&argv)));
+        lock(&self.steps).insert(id, show_args(&argv));
         let said = self.say(&ToGuard::StartStep(StartStep { id, argv, env, ticket: Blob(ticket) })).await;
         said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
         wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
@@ -280,7 +280,7 @@ async fn listen(
     mut from_guard: OwnedReadHalf,
     mut incoming: FrameBuffer,
     waiting: Waiting,
-    (launcher, step): (Arc<OnceLock<ProcessId>>, Step),
+    (launcher, steps): (Arc<OnceLock<ProcessId>>, Steps),
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
     while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
@@ -294,9 +294,8 @@ async fn listen(
                 drop(events.send(GuardEvent::LauncherEnded(status)));
             }
             FromGuard::Exited { id, status, last_words }
-                if let Some((_, command)) = step.get().filter(|(step, _)| *step == id) =>
+                if let Some(command) = lock(&steps).get(&id).cloned() =>
             {
-                let command = command.clone();
                 drop(events.send(GuardEvent::StepEnded { command, status, last_words }));
             }
             FromGuard::Exited { id, status, last_words } => {

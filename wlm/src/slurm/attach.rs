@@ -2,65 +2,73 @@
 //!
 //! Slurm tells which tasks are on which node, and their pids only on the node itself. So agents find them there, by what Slurm has put into
 //! their environment: no program has to be run on the nodes for that, and a task's children are told apart.
+//!
+//! What one srun has started in a heterogeneous job is a step in each of its components, and one app: its tasks are numbered through, in the
+//! order of the components, and all of them have the number of the first component's job in their environment.
 
-use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
-use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_shared::placement::PlacementBuilder;
 use gantry_shared::wire::message::RankMarks;
 
+use super::ask::{ask, ask_jobs, ask_steps, not_found, refused};
 use super::command::AGENTS_LABEL;
 use super::{
-    Job, JobId, JobName, JobPhase, NodeTasks, StepInfo, StepName, Target, build_jobs, build_layout,
-    build_step, parse_failure, parse_jobs, parse_layout, parse_steps,
+    Job, JobId, JobName, JobPhase, NodeTasks, StepInfo, StepName, Target, build_layout, parse_layout,
 };
 use crate::host::{Asked, Host};
 use crate::mpir::read_running;
 use crate::{Adoption, Error, JobRef, Result};
-
-/// How long a command of Slurm may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Finds the step that `text` names.
 ///
 /// # Errors
 /// [`Error::NotYet`] for a job that waits or runs no step yet; otherwise what Slurm says.
 pub(super) fn adopt(text: &str, host: &dyn Host) -> Result<Adoption> {
-    let target = match find_srun(text, host) {
-        Some(pid) => ask_srun(pid, host)?,
-        None => text.parse()?,
+    let (target, of_srun) = match find_srun(text, host) {
+        Some(pid) => (ask_srun(pid, host)?, true),
+        None => (text.parse()?, false),
     };
-    if let (JobName::Component(..), _)
-    | (_, Some(StepName::Batch | StepName::Extern | StepName::Interactive)) = (target.job, target.step)
-    {
+    if let Some(StepName::Batch | StepName::Extern | StepName::Interactive) = target.step {
         return Err(Error::invalid_with(
-            format!("{target}: gantry attaches to steps that srun has made, not in heterogeneous jobs"),
+            format!("{target}: gantry attaches to steps that srun has made"),
             "write JOB or JOB.STEP",
         ));
     }
-    let (steps, said) = ask_steps(&target, host)?;
-    let Some(step) = choose_step(&steps, &target) else { return Err(explain_none(&target, &said, host)) };
-    let (own, theirs) = (host.uid(), step.user_id);
-    if own != theirs {
-        return Err(Error::NoAccess {
-            message: format!("step {} belongs to user {theirs}, and this is user {own}", step.step),
-            hint: None,
-        });
-    }
-    let (JobName::Plain(job), Some(StepName::Number(number))) = (step.step.job, step.step.step) else {
-        return Err(Error::invalid(format!("gantry cannot attach to step {} yet", step.step)));
+    let jobs = find_jobs(&target, of_srun, host)?;
+    let shares = find_shares(&target, &jobs, host)?;
+    let [first, ..] = shares.as_slice() else { return Err(Error::invalid("a step without a job")) };
+    let job = match first.job.name {
+        // All components' tasks have the first one's number.
+        JobName::Component(leader, _) => leader,
+        JobName::Plain(_) | JobName::ArrayTask(..) => first.job.id,
     };
-    let words = build_layout(&step.step);
-    let layout = ask(&words, host)?;
-    let nodes = parse_layout(&layout.stdout).map_err(|error| refused(&words, &layout).unwrap_or(error))?;
-    Ok(Adoption {
-        job: JobRef(step.step.to_string()),
-        placement: build_placement(step, &nodes)?,
-        marks: Some(build_marks(job, number)),
-    })
+    let name = match first.job.name {
+        JobName::Component(leader, 0) => JobName::Plain(leader),
+        name => name,
+    };
+    let named = Target { job: name, step: Some(StepName::Number(first.number)) };
+    let mut placement = PlacementBuilder::new();
+    for share in &shares {
+        let step = Target { job: JobName::Plain(share.job.id), step: Some(StepName::Number(share.number)) };
+        let words = build_layout(&step);
+        let layout = ask(&words, host)?;
+        let nodes =
+            parse_layout(&layout.stdout).map_err(|error| refused(&words, &layout).unwrap_or(error))?;
+        place(&mut placement, share, &nodes)?;
+    }
+    let adopted = JobRef(named.to_string());
+    Ok(Adoption { job: adopted, placement: placement.build(), marks: Some(build_marks(job, first.number)) })
+}
+
+/// What of an app one job has: all of it, or of a heterogeneous job one component's share.
+#[derive(Debug)]
+struct Share<'a> {
+    job: &'a Job,
+    number: u32,
+    step: StepInfo,
 }
 
 /// The pid, if `text` is that of an srun. A job of the same number is named by its step.
@@ -70,8 +78,8 @@ fn find_srun(text: &str, host: &dyn Host) -> Option<Pid> {
     (name.trim_ascii() == b"srun").then_some(pid)
 }
 
-/// The step that an srun has made.
-fn ask_srun(pid: Pid, host: &dyn Host) -> Result<Target> {
+/// The step that an srun has made, by its job's own number.
+pub(super) fn ask_srun(pid: Pid, host: &dyn Host) -> Result<Target> {
     let failed = |why: String| {
         Error::invalid_with(
             format!("cannot ask the srun with pid {pid} for its step: {why}"),
@@ -85,97 +93,117 @@ fn ask_srun(pid: Pid, host: &dyn Host) -> Result<Target> {
     format!("{job}.{step}").parse()
 }
 
-/// The steps that Slurm lists, and its words.
-fn ask_steps(target: &Target, host: &dyn Host) -> Result<(Vec<StepInfo>, Asked)> {
-    let said = ask(&build_step(target), host)?;
-    Ok((parse_steps(&said.stdout)?, said))
-}
-
-/// The step that is meant: without a number the newest. Agents' steps are never meant unless they are named.
-fn choose_step<'a>(steps: &'a [StepInfo], target: &Target) -> Option<&'a StepInfo> {
-    let running = steps.iter().filter(|step| step.state == "RUNNING");
-    let numbered = running.filter_map(|step| match step.step.step {
-        Some(StepName::Number(number)) => Some((number, step)),
-        _ => None,
+/// The running jobs that may have the step: one, or all components of a heterogeneous job in their order.
+fn find_jobs(target: &Target, own_number: bool, host: &dyn Host) -> Result<Vec<Job>> {
+    let mut jobs = ask_jobs(target.job, host)?;
+    let leader = jobs.iter().find_map(|job| match job.name {
+        JobName::Component(leader, _) => Some(leader),
+        JobName::Plain(_) | JobName::ArrayTask(..) => None,
     });
-    let meant = numbered.filter(|(_, step)| match target.step {
-        Some(_) => step.step.step == target.step,
-        None => step.label != AGENTS_LABEL,
+    if let Some(leader) = leader {
+        if target.job != JobName::Plain(leader) {
+            jobs = ask_jobs(JobName::Plain(leader), host)?;
+        }
+    } else {
+        jobs.retain(|job| if own_number { job.id == target.job.number() } else { job.is_named(target.job) });
+    }
+    let own = host.uid();
+    if let Some(job) = jobs.iter().find(|job| job.user_id != own) {
+        return Err(Error::NoAccess {
+            message: format!("job {} belongs to user {}, and this is user {own}", job.id, job.user_id),
+            hint: None,
+        });
+    }
+    let first = jobs.first().cloned();
+    let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| job.phase() == JobPhase::Running).collect();
+    jobs.sort_by_key(|job| match job.name {
+        JobName::Component(_, component) => component,
+        JobName::ArrayTask(_, task) => task,
+        JobName::Plain(_) => 0,
     });
-    meant.max_by_key(|(number, _)| *number).map(|(_, step)| step)
-}
-
-/// Why there is no step to attach to.
-fn explain_none(target: &Target, said: &Asked, host: &dyn Host) -> Error {
-    let JobName::Plain(id) = target.job else {
-        return not_found(target, said);
-    };
-    let words = build_jobs(id);
-    let jobs = ask(&words, host).and_then(|jobs| {
-        parse_jobs(jobs.stdout.as_bytes()).map_err(|error| refused(&words, &jobs).unwrap_or(error))
-    });
-    match jobs {
-        Ok(jobs) => match jobs.iter().find(|job| job.is_named(target.job)) {
-            Some(job) => explain_job(target, job),
-            None => not_found(target, said),
-        },
-        Err(error) => error,
+    match (jobs.as_slice(), first) {
+        ([], Some(first)) => Err(explain_state(&first)),
+        ([], None) => Err(not_found(&target.to_string(), &Asked::default())),
+        ([first, second, ..], _) if leader.is_none() => Err(Error::invalid_with(
+            format!("{} tasks of array {} run", jobs.len(), target.job),
+            format!("name one of them: {}, {}", first.name, second.name),
+        )),
+        _ => Ok(jobs),
     }
 }
 
-fn explain_job(target: &Target, job: &Job) -> Error {
+/// Why a job that does not run has no step to attach to.
+fn explain_state(job: &Job) -> Error {
     let Job { state, reason, .. } = job;
-    let hint = Some("wait for it with --wait".to_owned());
     match job.phase() {
-        JobPhase::Waiting => Error::NotYet { message: format!("job {} is {state} ({reason})", job.id), hint },
-        JobPhase::Running => {
-            Error::NotYet { message: format!("{target}: no such step runs in the job"), hint }
-        }
-        JobPhase::Ending | JobPhase::Ended => {
+        JobPhase::Waiting => Error::NotYet {
+            message: format!("job {} is {state} ({reason})", job.id),
+            hint: Some("wait for it with --wait".to_owned()),
+        },
+        JobPhase::Running | JobPhase::Ending | JobPhase::Ended => {
             let message = format!("job {} is over: Slurm says {state} ({reason})", job.id);
             Error::Refused(Failure::new(Kind::Gone, message))
         }
     }
 }
 
-fn not_found(target: &Target, said: &Asked) -> Error {
-    let words: Vec<&str> =
-        [said.stdout.trim(), said.stderr.trim()].into_iter().filter(|it| !it.is_empty()).collect();
-    let words = if words.is_empty() { "nothing".to_owned() } else { words.join("; ") };
-    Error::NotFound {
-        message: format!("Slurm knows no running step {target}; scontrol says: {words}"),
-        hint: Some("see with 'squeue --me --steps' what runs".to_owned()),
+/// What of the meant step each job has: of those that one srun has made the newest, unless a number is named.
+fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<Vec<Share<'a>>> {
+    let not_yet = || Error::NotYet {
+        message: format!("{target}: no such step runs in the job"),
+        hint: Some("wait for it with --wait".to_owned()),
+    };
+    let (mut all, mut waiting) = (Vec::new(), Vec::new());
+    let mut last = Asked::default();
+    for job in jobs {
+        // An array's tasks are told apart by their names alone: the array's number is one of them, too.
+        let name = match job.name {
+            JobName::ArrayTask(..) => job.name,
+            JobName::Plain(_) | JobName::Component(..) => JobName::Plain(job.id),
+        };
+        let (steps, said) = ask_steps(&Target { job: name, step: target.step }, host)?;
+        waiting.extend(steps.iter().filter(|step| step.step.step.is_none()).map(|step| step.srun.clone()));
+        all.extend(steps.into_iter().filter_map(|step| Share::of(job, step, target.step)));
+        last = said;
+    }
+    let meant = |share: &&Share<'_>| match target.job {
+        JobName::Component(..) => share.job.name == target.job,
+        JobName::Plain(_) | JobName::ArrayTask(..) => true,
+    };
+    let chosen = all.iter().filter(meant).max_by_key(|share| share.number);
+    let Some((number, srun)) = chosen.map(|share| (share.number, share.step.srun.clone())) else {
+        return match target.step {
+            Some(_) => Err(not_found(&target.to_string(), &last)),
+            None => Err(not_yet()),
+        };
+    };
+    // Its tasks in one component may be there before those in another one.
+    if srun.is_some() && waiting.contains(&srun) {
+        return Err(not_yet());
+    }
+    // Components may run steps of one number that have nothing to do with each other.
+    all.retain(|share| share.number == number && share.step.srun == srun);
+    Ok(all)
+}
+
+impl<'a> Share<'a> {
+    /// A step that may be meant. Agents' steps are never meant unless they are named.
+    fn of(job: &'a Job, step: StepInfo, named: Option<StepName>) -> Option<Self> {
+        let Some(StepName::Number(number)) = step.step.step else { return None };
+        let meant = match named {
+            Some(named) => named == StepName::Number(number),
+            None => step.label != AGENTS_LABEL,
+        };
+        (meant && step.state == "RUNNING").then_some(Self { job, number, step })
     }
 }
 
-fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
-    let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
-    let name = program.to_string_lossy();
-    let path = host.find_in_path(&name).ok_or_else(|| Error::NotFound {
-        message: format!("there is no {name} in PATH"),
-        hint: Some("install Slurm's commands, or add their folder to PATH".to_owned()),
-    })?;
-    let command: Vec<OsString> = std::iter::once(path.into_os_string()).chain(args.iter().cloned()).collect();
-    host.ask(&command, PATIENCE).map_err(|error| {
-        let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
-        let kind =
-            if error.kind() == std::io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
-        Error::Refused(Failure::new(kind, format!("cannot run {line}: {error}")))
-    })
-}
-
-/// What a command has said instead of an answer, if anything.
-fn refused(words: &[OsString], said: &Asked) -> Option<Error> {
-    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    (!said.stderr.trim().is_empty()).then(|| Error::Refused(parse_failure(&words, "an error", &said.stderr)))
-}
-
-/// Ranks without pids, in the order of the tasks' numbers.
-fn build_placement(step: &StepInfo, nodes: &[NodeTasks]) -> Result<Placement> {
+/// Adds a share's ranks without pids, in the order of its tasks' numbers.
+fn place(placement: &mut PlacementBuilder, share: &Share<'_>, nodes: &[NodeTasks]) -> Result<()> {
+    let step = &share.step;
     let strange = || Error::invalid(format!("sattach printed a layout that does not fit step {}", step.step));
     let count = usize::try_from(step.tasks).map_err(|_| strange())?;
     let mut host_of: Vec<Option<&str>> = vec![None; count];
-    let mut placement = PlacementBuilder::with_capacity(count);
     for node in nodes {
         placement.push_host(&node.host).map_err(|error| Error::invalid(error.to_string()))?;
         for task in &node.tasks {
@@ -190,7 +218,7 @@ fn build_placement(step: &StepInfo, nodes: &[NodeTasks]) -> Result<Placement> {
         let pushed = placement.push(host.ok_or_else(strange)?, None, "");
         pushed.map_err(|error| Error::invalid(error.to_string()))?;
     }
-    Ok(placement.build())
+    Ok(())
 }
 
 /// What a task has in its environment.
@@ -206,92 +234,4 @@ fn build_marks(job: JobId, step: u32) -> RankMarks {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::fake::FakeHost;
-
-    const STEP: &str = "UserId=1000 StartTime=now State=RUNNING NodeList=n[1-2] Nodes=2 Tasks=3";
-    const LAYOUT: &str = "\tNode 0 (n1), 2 task(s): 0 2 \n\tNode 1 (n2), 1 task(s): 1 \n";
-
-    fn host() -> FakeHost {
-        let commands = ["scontrol", "squeue", "sattach", "srun"];
-        let host = FakeHost::default().with_env("PATH", "/bin");
-        commands.iter().fold(host, |host, name| host.with_file(format!("/bin/{name}"), ""))
-    }
-
-    fn with_steps(target: &str, stdout: &str, stderr: &str) -> FakeHost {
-        host().with_answer(&format!("/bin/scontrol --oneliner show step {target}"), stdout, stderr)
-    }
-
-    /// The step and its ranks' hosts; or the kind of error and its words.
-    #[track_caller]
-    fn check(host: &FakeHost, target: &str, expected: std::result::Result<&str, &str>) {
-        let found = adopt(target, host)
-            .map(|it| {
-                let hosts: Vec<&str> = it.placement.iter().map(|place| place.host).collect();
-                format!("{} {}", it.job.0, hosts.join(","))
-            })
-            .map_err(|error| format!("{}: {error}", error.kind()));
-        match (found, expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-            (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
-            (found, expected) => panic!("{found:?} {expected:?}"),
-        }
-    }
-
-    #[test]
-    fn the_newest_step_that_is_not_ours_is_meant() {
-        let steps = format!(
-            "StepId=7.batch {STEP} Name=batch\nStepId=7.1 {STEP} Name=app\nStepId=7.0 {STEP} Name=old\nStepId=7.2 {STEP} Name=gantry-agents\n"
-        );
-        let host = with_steps("7", &steps, "").with_answer("/bin/sattach --layout 7.1", LAYOUT, "");
-        check(&host, "7", Ok("7.1 n1,n2,n1"));
-    }
-
-    #[test]
-    fn somebody_elses_step_and_layouts_that_do_not_fit() {
-        let theirs = format!("StepId=7.0 {}\n", STEP.replace("1000", "1"));
-        check(
-            &with_steps("7.0", &theirs, ""),
-            "7.0",
-            Err("step 7.0 belongs to user 1, and this is user 1000"),
-        );
-        let host = with_steps("7.0", &format!("StepId=7.0 {STEP}\n"), "");
-        let layout = LAYOUT.replace("1 task(s): 1", "1 task(s): 2");
-        let strange = "sattach printed a layout that does not fit step 7.0";
-        check(&host.with_answer("/bin/sattach --layout 7.0", &layout, ""), "7.0", Err(strange));
-        let host = with_steps("7.0", &format!("StepId=7.0 {STEP}\n"), "");
-        let words = "sattach: error: Unable to contact slurm controller (connect failure)";
-        check(&host.with_answer("/bin/sattach --layout 7.0", "", words), "7.0", Err(words));
-    }
-
-    #[test]
-    fn without_a_step_the_job_tells_why() {
-        let squeue = |state: &str| {
-            let jobs = format!(
-                r#"{{"jobs":[{{"job_id":7,"user_id":1000,"job_state":"{state}","state_reason":"Priority","nodes":""}}]}}"#
-            );
-            with_steps("7", "No job steps in the system\n", "").with_answer(
-                "/bin/squeue --json --jobs=7",
-                &jobs,
-                "",
-            )
-        };
-        check(&squeue("PENDING"), "7", Err("job 7 is PENDING (Priority)"));
-        assert!(matches!(adopt("7", &squeue("PENDING")), Err(Error::NotYet { .. })));
-        assert!(matches!(adopt("7", &squeue("RUNNING")), Err(Error::NotYet { .. })));
-        check(&squeue("COMPLETED"), "7", Err("COMPLETED"));
-        let words = "slurm_get_job_steps error: Invalid job id specified";
-        let host =
-            with_steps("8", "", words).with_answer("/bin/squeue --json --jobs=8", r#"{"jobs":[]}"#, "");
-        check(&host, "8", Err(words));
-    }
-
-    #[test]
-    fn what_is_no_step_of_srun() {
-        check(&host(), "7.batch", Err("steps that srun has made"));
-        check(&host(), "7+1.0", Err("steps that srun has made"));
-        check(&host(), "x", Err("'x' names no job of Slurm"));
-        check(&host().with_file("/proc/9/comm", "srun\n"), "9", Err("cannot ask the srun with pid 9"));
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use gantry_shared::host_set::fold_hosts;
 use gantry_shared::signal::Signal;
 
 use super::environment::build_export;
-use super::reference::{JobId, Target};
+use super::reference::{JobId, JobName, Target};
 use crate::launcher::{Part, rewrite};
 use crate::{Error, Result};
 
@@ -180,6 +180,11 @@ pub fn build_jobs(job: JobId) -> Vec<OsString> {
     words(&["squeue", "--json", &format!("--jobs={job}")])
 }
 
+/// `scontrol` that prints a job, one a line: all tasks of an array, all components of a heterogeneous job where its first is named.
+pub fn build_job(job: JobName) -> Vec<OsString> {
+    words(&["scontrol", "--oneliner", "show", "job", &job.to_string()])
+}
+
 /// `scontrol` that prints a step, or all steps of a job, one a line. As JSON only newer versions can.
 pub fn build_step(target: &Target) -> Vec<OsString> {
     words(&["scontrol", "--oneliner", "show", "step", &target.to_string()])
@@ -323,6 +328,7 @@ mod tests {
         let step: Target = "7.0".parse().unwrap();
         assert_eq!(join(&build_signal(&step, Signal::CONT)), "scancel --signal=18 7.0");
         assert_eq!(join(&build_jobs(JobId(7))), "squeue --json --jobs=7");
+        assert_eq!(join(&build_job(JobName::ArrayTask(JobId(7), 1))), "scontrol --oneliner show job 7_1");
         assert_eq!(join(&build_step(&step)), "scontrol --oneliner show step 7.0");
         assert_eq!(join(&build_layout(&step)), "sattach --layout 7.0");
         assert_eq!(join(&build_pids(&step)), "scontrol listpids 7.0");

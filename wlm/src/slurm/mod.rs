@@ -3,6 +3,7 @@
 //! Facts were measured with Slurm 22.05.8; what the tests read are recordings of it. Sources: the manual pages of srun, squeue, scontrol, sattach,
 //! sacct and scancel, and the JSON of `squeue` in versions 22.05 to 24.11.
 
+mod ask;
 mod attach;
 mod command;
 mod conf;
@@ -10,13 +11,14 @@ mod detect;
 mod environment;
 mod parse;
 mod reference;
+mod shown;
 mod wlm;
 mod wanted;
 mod words;
 
 pub use command::{
-    AgentGroup, AgentStep, Held, Holding, build_agent_step, build_held, build_jobs, build_layout, build_pids,
-    build_sacct, build_signal, build_step,
+    AgentGroup, AgentStep, Held, Holding, build_agent_step, build_held, build_job, build_jobs, build_layout,
+    build_pids, build_sacct, build_signal, build_step,
 };
 pub use detect::detect;
 pub use environment::{build_export, is_for_srun};
@@ -25,6 +27,7 @@ pub use parse::{
     parse_steps, parse_version,
 };
 pub use reference::{JobId, JobName, StepName, Target};
+pub use shown::parse_shown_jobs;
 pub use wlm::Slurm;
 pub use words::{TaskEnd, parse_failure, parse_task_ends};
 

@@ -176,7 +176,7 @@ fn job_of(job: SqueueJob) -> Result<Job> {
 /// A step as `scontrol` knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepInfo {
-    /// Its name, with the job's own number.
+    /// Its name, with the job's own number. One that waits for room in its job has no number yet.
     pub step: Target,
     /// What its srun calls it: the first word, where it has several.
     pub label: String,
@@ -214,8 +214,11 @@ fn parse_step(line: &str) -> Result<StepInfo> {
             .map_err(|_| Error::invalid(format!("scontrol printed {name}={value}, which is no number")))
     };
     let srun = field("SrunHost:Pid").ok().and_then(|value| value.rsplit_once(':'));
+    let name = field("StepId")?;
+    // "to be determined", in one spelling or the other
+    let name = name.strip_suffix(".TDB").or_else(|| name.strip_suffix(".TBD")).unwrap_or(name);
     Ok(StepInfo {
-        step: field("StepId")?.parse()?,
+        step: name.parse()?,
         label: field("Name").unwrap_or_default().to_owned(),
         user_id: number("UserId")?,
         state: field("State")?.to_owned(),
@@ -330,7 +333,7 @@ pub fn parse_version(text: &str) -> Option<Version> {
     ))
 }
 
-fn hosts(list: &str) -> Result<Vec<String>> {
+pub(super) fn hosts(list: &str) -> Result<Vec<String>> {
     if list == "(null)" {
         return Ok(Vec::new());
     }
@@ -338,7 +341,7 @@ fn hosts(list: &str) -> Result<Vec<String>> {
         .map_err(|error| Error::invalid(format!("Slurm printed the nodes '{list}': {error}")))
 }
 
-fn bounded(text: &[u8]) -> Result<()> {
+pub(super) fn bounded(text: &[u8]) -> Result<()> {
     if text.len() > MAX_BYTES {
         return Err(Error::invalid(format!("Slurm printed more than {MAX_BYTES} bytes")));
     }

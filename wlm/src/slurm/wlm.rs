@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use gantry_shared::error::Failure;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET};
 
+use super::ask::{ask_jobs, find_command};
 use super::conf::leftovers_survive;
 use super::{
-    AgentGroup, AgentStep, Holding, JobName, Target, attach, build_agent_step, build_held, detect,
-    is_for_srun, parse_failure,
+    AgentGroup, AgentStep, Holding, Job, JobId, JobName, Target, attach, build_agent_step, build_held,
+    detect, is_for_srun, parse_failure,
 };
 use crate::host::Host;
 use crate::launcher::{
@@ -63,7 +64,10 @@ impl Wlm for Slurm {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        owner.start_step(plan_agents(app, agent, host)?).await
+        for start in plan_agents(app, agent, host)? {
+            owner.start_step(start).await?;
+        }
+        Ok(())
     }
 
     fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
@@ -78,6 +82,13 @@ fn plan_driven(path: PathBuf, known: Option<Launcher>, launch: &Launch) -> Resul
         return Err(Error::Invalid {
             message: format!("{} does not hold ranks for a debugger", path.display()),
             hint: Some("leave out --hold-method".to_owned()),
+        });
+    }
+    if launch.args.iter().any(|arg| arg == ":") {
+        // Threads of srun of their own start the parts, and let the ranks go where nobody stops them: seen with version 22.05.
+        return Err(Error::Invalid {
+            message: "srun does not hold the ranks of several parts (':') for a debugger".to_owned(),
+            hint: Some("leave out --hold-method, and name srun itself as the launcher".to_owned()),
         });
     }
     let mut argv = vec![path.into_os_string()];
@@ -109,36 +120,80 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
     Ok(Brought { argv, env, files })
 }
 
-/// One srun starts all agents in a step of their own, beside what runs in the job.
-fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<StepStart> {
+/// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of
+/// the app, as of several programs only one would be given the ticket.
+fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Vec<StepStart>> {
     let job = app.job.as_ref().ok_or_else(|| Error::invalid("agents need a job of Slurm to run in"))?;
-    let JobName::Plain(id) = job.0.parse::<Target>()?.job else {
-        return Err(Error::invalid(format!("gantry cannot start agents in job {} yet", job.0)));
+    let name = job.0.parse::<Target>()?.job;
+    let jobs = match (ask_jobs(name, host), name) {
+        // A job's number says enough where it has no components.
+        (Err(error), JobName::Plain(_)) => {
+            tracing::debug!(%error, "Slurm tells nothing of the job");
+            Vec::new()
+        }
+        (jobs, _) => jobs?,
     };
-    let srun = host.find_in_path("srun").ok_or_else(|| Error::NotFound {
-        message: "there is no srun in PATH".to_owned(),
-        hint: Some("install Slurm's commands, or add their folder to PATH".to_owned()),
-    })?;
-    let path = agent.send_to.as_ref().unwrap_or(&agent.program);
+    let srun = find_command("srun", host)?;
     let variables: &[&str] = if agent.send_to.is_some() { &[GANTRY_SENT_AGENT] } else { &[] };
-    let mut argv = build_agent_step(&AgentStep {
-        job: id,
-        groups: &[AgentGroup { component: None, hosts: &app.hosts }],
-        // Where it is sent, srun itself replaces the path by that on the nodes.
-        agent: &[agent.program.clone().into_os_string(), "serve".into()],
-        variables,
-        bcast: agent.send_to.as_deref(),
-    });
-    if let Some(program) = argv.first_mut() {
-        *program = srun.into_os_string();
-    }
     let mut env = host.environment();
     env.retain(|(name, _)| !is_for_srun(name) && name != GANTRY_SENT_AGENT);
-    if agent.send_to.is_some() {
+    if let Some(path) = &agent.send_to {
         env.push((GANTRY_SENT_AGENT.into(), path.clone().into_os_string()));
     }
-    // Every node knows its own name.
-    Ok(StepStart { argv, env, ticket: agent.ticket("").map_err(Error::NotStarted)? })
+    let starts = build_groups(name, &jobs, &app.hosts, host)?.into_iter().map(|(job, component, hosts)| {
+        let mut argv = build_agent_step(&AgentStep {
+            job,
+            groups: &[AgentGroup { component, hosts: &hosts }],
+            // Where it is sent, srun itself replaces the path by that on the nodes.
+            agent: &[agent.program.clone().into_os_string(), "serve".into()],
+            variables,
+            bcast: agent.send_to.as_deref(),
+        });
+        if let Some(program) = argv.first_mut() {
+            program.clone_from(&srun);
+        }
+        // Every node knows its own name.
+        Ok(StepStart { argv, env: env.clone(), ticket: agent.ticket("").map_err(Error::NotStarted)? })
+    });
+    starts.collect()
+}
+
+/// The job, the component and the nodes of each step of agents.
+fn build_groups(
+    name: JobName,
+    jobs: &[Job],
+    hosts: &[String],
+    host: &dyn Host,
+) -> Result<Vec<(JobId, Option<u32>, Vec<String>)>> {
+    let component = jobs.iter().find_map(|job| match job.name {
+        JobName::Component(leader, _) => Some(leader),
+        JobName::Plain(_) | JobName::ArrayTask(..) => None,
+    });
+    let Some(leader) = component else {
+        let named = jobs.iter().find(|job| job.name == name || JobName::Plain(job.id) == name);
+        let own = named.map_or(name.number(), |job| job.id);
+        return Ok(vec![(own, None, hosts.to_vec())]);
+    };
+    let all = match name == JobName::Plain(leader) {
+        true => jobs.to_vec(),
+        false => ask_jobs(JobName::Plain(leader), host)?,
+    };
+    let mut left = hosts.to_vec();
+    let mut groups = Vec::new();
+    for job in &all {
+        let JobName::Component(_, component) = job.name else { continue };
+        // A node that several components have needs one agent.
+        let (here, rest) = left.into_iter().partition(|host| job.hosts.contains(host));
+        left = rest;
+        let here: Vec<String> = here;
+        if !here.is_empty() {
+            groups.push((leader, Some(component), here));
+        }
+    }
+    match left.first() {
+        None => Ok(groups),
+        Some(host) => Err(Error::invalid(format!("no component of job {leader} has the node {host}"))),
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +265,7 @@ mod tests {
             job: Some(JobRef("7.0".to_owned())),
         };
         let agent = AgentCommand::new("/g/agent".into(), Some("/tmp/a".into()), |host| Ok(host.into()));
-        let start = plan_agents(&app, &agent, &host).unwrap();
+        let [start] = &plan_agents(&app, &agent, &host).unwrap()[..] else { panic!("several") };
         let line = start.argv.join(" ".as_ref()).into_string().unwrap();
         assert!(
             line.starts_with("/bin/srun --quiet --jobid=7 ") && line.ends_with("-- /g/agent serve"),
@@ -220,6 +275,34 @@ mod tests {
         let names: Vec<_> = start.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
         assert_eq!(names, ["PATH", "SLURM_CONF", "HOME", "GANTRY_SENT_AGENT"]);
         assert!(start.ticket.is_empty());
+    }
+
+    #[test]
+    fn a_heterogeneous_job_gets_a_step_of_agents_for_each_component() {
+        let line = |number: u32, component: u32, hosts: &str| {
+            format!(
+                "JobId={number} HetJobId=7 HetJobOffset={component} JobName=x UserId=me(1000) JobState=RUNNING Reason=None NodeList={hosts}\n"
+            )
+        };
+        let lines = [line(7, 0, "n1"), line(8, 1, "n[1-3]"), line(9, 2, "n4")].concat();
+        let host = host().with_file("/bin/scontrol", "").with_answer(
+            "/bin/scontrol --oneliner show job 7",
+            &lines,
+            "",
+        );
+        let plan = |hosts: &[&str]| {
+            let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+            let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job: Some(JobRef("7.0".to_owned())) };
+            let agent = AgentCommand::new("/g/agent".into(), None, |host| Ok(host.into()));
+            plan_agents(&app, &agent, &host)
+        };
+        let starts = plan(&["n1", "n2", "n3"]).unwrap();
+        let has =
+            |start: &StepStart, words: &[&str]| words.iter().all(|word| start.argv.contains(&word.into()));
+        assert_eq!(starts.len(), 2);
+        assert!(has(&starts[0], &["--jobid=7", "--het-group=0", "--nodelist=n1"]), "{starts:?}");
+        assert!(has(&starts[1], &["--jobid=7", "--het-group=1", "--nodelist=n[2-3]"]), "{starts:?}");
+        assert_eq!(plan(&["n9"]).unwrap_err().to_string(), "no component of job 7 has the node n9");
     }
 
     #[test]
@@ -235,6 +318,10 @@ mod tests {
             plan("mpiexec.hydra").unwrap_err().to_string(),
             "/bin/mpiexec.hydra does not hold ranks for a debugger"
         );
+        let args = ["./a", ":", "./b"].map(OsString::from).to_vec();
+        let parts = Slurm.plan(&Launch { args, hold_method: HoldMethod::Mpir, ..Launch::default() }, &host());
+        let refused = "srun does not hold the ranks of several parts (':') for a debugger";
+        assert_eq!(parts.unwrap_err().to_string(), refused);
     }
 
     #[test]

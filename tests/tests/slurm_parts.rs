@@ -1,0 +1,150 @@
+//! Apps of several parts on a real Slurm: heterogeneous jobs and tasks of arrays. Every rank must be the process that calls itself so.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use gantry_tests::slurm::{Cluster, error_of, on_cluster};
+use gantry_tests::testbed::{Config, program};
+use gantry_tests::{Run, SOON, becomes_true, proc};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Three nodes; jobs of several parts are started by the backfill scheduler, which looks every 30 s by default.
+fn config() -> Config {
+    Config::with_nodes(3).slurm("SchedulerParameters", "bf_interval=1")
+}
+
+/// The value of a variable in the environment that a process was started with.
+fn variable(pid: i32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environment.split(|byte| *byte == 0);
+    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    String::from_utf8(value.to_vec()).ok()
+}
+
+/// Fails unless the event tells of these ranks, each on that node, and each is the process that has this number from Slurm.
+#[track_caller]
+fn assert_ranks(cluster: &Cluster, event: &Value, nodes: &[&str]) {
+    let mut processes = BTreeMap::new();
+    for node in cluster.bed.nodes() {
+        let name = node.name().to_owned();
+        processes.extend(node.user_processes().into_iter().map(|it| ((name.clone(), it.number), it.pid)));
+    }
+    let ranks = event["ranks"].as_array().expect("ranks");
+    let found: Vec<&str> = ranks.iter().filter_map(|rank| rank["host"].as_str()).collect();
+    assert_eq!(found, nodes, "{event}");
+    for (number, rank) in ranks.iter().enumerate() {
+        assert_eq!(rank["rank"], number, "{event}");
+        let pid = i32::try_from(rank["pid"].as_i64().expect("a pid")).expect("a pid");
+        let host = rank["host"].as_str().expect("a host").to_owned();
+        let outside = processes[&(host, pid)];
+        assert_eq!(variable(outside, "SLURM_PROCID"), Some(number.to_string()), "{rank}");
+    }
+}
+
+/// Starts something on the login node and waits until that many processes with this line run on the nodes.
+#[track_caller]
+fn start(cluster: &Cluster, program: &str, args: &[&str], (line, count): (&str, usize)) -> Run {
+    let mut run = cluster.run(program, args, &[]);
+    let there = becomes_true(SOON, || cluster.find(line).len() == count);
+    assert!(there, "{:?}: {:?}\n{}", run.stderr(), cluster.find(line), cluster.bed.last_log_lines());
+    run
+}
+
+/// Attaches with a daemon on each node, looks at the ranks, and lets go.
+#[track_caller]
+fn attach(cluster: &Cluster, target: &str, nodes: &[&str]) {
+    let daemon = "/bin/sleep 2000";
+    let mut tool = cluster.gantry(["--json", "attach", target, "--daemon", daemon]);
+    let event = tool.next_event("attached", SOON);
+    assert_ranks(cluster, &event, nodes);
+    let hosts: std::collections::BTreeSet<&str> = nodes.iter().copied().collect();
+    for _ in &hosts {
+        tool.next_event("daemon_started", SOON);
+    }
+    proc::send(program(tool.pid()).expect("the tool"), Signal::SIGINT);
+    tool.exited(SOON);
+    assert!(cluster.find("sleep 2000").is_empty());
+}
+
+#[track_caller]
+fn cancel(cluster: &Cluster, mut run: Run) {
+    cluster.said("scancel", ["--me"]);
+    run.exited(SOON);
+    cluster.bed.wait_idle(2 * SOON).expect("idle");
+}
+
+#[test]
+fn all_components_of_a_heterogeneous_step_are_attached_to_with_global_ranks() {
+    on_cluster(config(), |cluster| {
+        let args = ["-n1", "sleep", "900", ":", "-N2", "-n3", "--ntasks-per-node=2", "sleep", "900"];
+        let run = start(cluster, "srun", &args, ("sleep 900", 4));
+        let jobs = cluster.said("squeue", ["--me", "--noheader", "--format=%i %A"]);
+        let leader = jobs.split('+').next().expect("a job").to_owned();
+        // The whole step is meant, whichever of its parts is named.
+        for target in [format!("{leader}.0"), format!("{leader}+1.0"), leader.clone()] {
+            attach(cluster, &target, &["n001", "n002", "n002", "n003"]);
+        }
+        cancel(cluster, run);
+    });
+}
+
+#[test]
+fn a_component_with_an_srun_of_its_own_is_attached_to_alone() {
+    on_cluster(config(), |cluster| {
+        let script = "srun --het-group=1 -n3 sleep 901 & srun --het-group=0 -n1 sleep 902 & wait";
+        let args = ["-n1", ":", "-N2", "-n3", "bash", "-c", script];
+        let run = start(cluster, "salloc", &args, ("sleep 901", 3));
+        assert!(becomes_true(SOON, || cluster.find("sleep 902").len() == 1));
+        let jobs = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]);
+        let leader = jobs.split('+').next().expect("a job").to_owned();
+        attach(cluster, &format!("{leader}+1"), &["n002", "n002", "n003"]);
+        attach(cluster, &format!("{leader}+0"), &["n001"]);
+        cancel(cluster, run);
+    });
+}
+
+#[test]
+fn tasks_of_an_array_are_attached_to_by_name_and_told_apart() {
+    on_cluster(config(), |cluster| {
+        let wrap = "--wrap=srun -N2 -n2 sleep 90$SLURM_ARRAY_TASK_ID";
+        let args = ["--parsable", "--output=/dev/null", "--array=3,5", "-N2", "-n2", wrap];
+        let mut run = start(cluster, "sbatch", &args, ("sleep 903", 2));
+        run.exited(SOON);
+        assert!(becomes_true(SOON, || cluster.find("sleep 905").len() == 2));
+        let array = run.stdout().concat().trim().to_owned();
+        attach(cluster, &format!("{array}_3.0"), &["n001", "n002"]);
+        attach(cluster, &format!("{array}_5"), &["n001", "n002"]);
+        let refused = cluster.gantry(["--json", "attach", &array]).wait(SOON);
+        let error = error_of(&refused).to_string();
+        assert!(error.contains(&format!("{array}_3, {array}_5")), "{error}");
+        cluster.said("scancel", ["--me"]);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
+/// Two programs by one srun.
+const PARTS: [&str; 9] = ["--", "-n1", "/bin/sleep", "910", ":", "-N2", "-n3", "/bin/sleep", "910"];
+
+#[test]
+fn parts_of_a_launch_have_the_ranks_that_srun_gives_them() {
+    on_cluster(config(), |cluster| {
+        let mut run = cluster.gantry(["launch", "--json", "--cwd", "/", "--hold"].iter().chain(&PARTS));
+        let event = run.next_event("held", SOON);
+        assert_ranks(cluster, &event, &["n001", "n002", "n002", "n003"]);
+        cluster.assert_held("sleep 910", 4);
+        cluster.ask(&["kill", event["app"].as_str().expect("an id")]);
+        run.exited(SOON);
+    });
+}
+
+#[test]
+fn srun_is_not_asked_to_hold_parts_that_it_would_let_go() {
+    on_cluster(config(), |cluster| {
+        let args = ["launch", "--json", "--hold", "--hold-method=mpir"];
+        let done = cluster.gantry(args.iter().chain(&PARTS)).wait(SOON);
+        let error = error_of(&done);
+        assert_eq!(error["kind"], "invalid", "{error}");
+        assert!(error.to_string().contains("several parts"), "{error}");
+    });
+}

@@ -1,0 +1,80 @@
+//! Asks Slurm's commands, and says what they have said where that is no answer.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+
+use super::{
+    Job, JobName, StepInfo, Target, build_job, build_step, parse_failure, parse_shown_jobs, parse_steps,
+};
+use crate::host::{Asked, Host};
+use crate::{Error, Result};
+
+/// How long a command of Slurm may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the command `words` says; its first word is looked for in PATH.
+///
+/// # Errors
+/// It is not there, or has not answered in time.
+pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
+    let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
+    let path = find_command(&program.to_string_lossy(), host)?;
+    let command: Vec<OsString> = std::iter::once(path).chain(args.iter().cloned()).collect();
+    host.ask(&command, PATIENCE).map_err(|error| {
+        let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
+        let kind =
+            if error.kind() == std::io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
+        Error::Refused(Failure::new(kind, format!("cannot run {line}: {error}")))
+    })
+}
+
+/// Where the command of that name is.
+///
+/// # Errors
+/// It is not in PATH.
+pub(super) fn find_command(name: &str, host: &dyn Host) -> Result<OsString> {
+    let path = host.find_in_path(name).ok_or_else(|| Error::NotFound {
+        message: format!("there is no {name} in PATH"),
+        hint: Some("install Slurm's commands, or add their folder to PATH".to_owned()),
+    })?;
+    Ok(path.into_os_string())
+}
+
+/// What a command has said instead of an answer, if anything.
+pub(super) fn refused(words: &[OsString], said: &Asked) -> Option<Error> {
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    (!said.stderr.trim().is_empty()).then(|| Error::Refused(parse_failure(&words, "an error", &said.stderr)))
+}
+
+/// The jobs that a name stands for: all tasks of an array, all components of a heterogeneous job where its first is named.
+///
+/// # Errors
+/// Slurm knows none, or does not answer: its words.
+pub(super) fn ask_jobs(name: JobName, host: &dyn Host) -> Result<Vec<Job>> {
+    let words = build_job(name);
+    let said = ask(&words, host)?;
+    let jobs = parse_shown_jobs(&said.stdout)?;
+    if jobs.is_empty() {
+        return Err(refused(&words, &said).unwrap_or_else(|| not_found(&name.to_string(), &said)));
+    }
+    Ok(jobs)
+}
+
+/// The steps that Slurm lists, and its words.
+pub(super) fn ask_steps(target: &Target, host: &dyn Host) -> Result<(Vec<StepInfo>, Asked)> {
+    let said = ask(&build_step(target), host)?;
+    Ok((parse_steps(&said.stdout)?, said))
+}
+
+/// Slurm knows nothing of that name.
+pub(super) fn not_found(name: &str, said: &Asked) -> Error {
+    let words: Vec<&str> =
+        [said.stdout.trim(), said.stderr.trim()].into_iter().filter(|it| !it.is_empty()).collect();
+    let words = if words.is_empty() { "nothing".to_owned() } else { words.join("; ") };
+    Error::NotFound {
+        message: format!("Slurm knows no running step {name}; scontrol says: {words}"),
+        hint: Some("see with 'squeue --me --steps' what runs".to_owned()),
+    }
+}
