@@ -6,6 +6,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, DaemonId, Pid, Rank, SessionId};
 use gantry_shared::status::{ExitStatus, RankState};
 use gantry_shared::wire::message::Stream;
+pub use gantry_wlm::{CauseKind, EndCause};
 use serde::{Deserialize, Serialize};
 
 /// Something that happened to an app.
@@ -95,6 +96,15 @@ pub enum Event {
     },
     /// All ranks have ended.
     Exited(Exit),
+    /// The WLM has ended the app, or a part of it. Told before the end of an app that we launched, and after the end of one that was attached to.
+    EndedBy {
+        /// The app.
+        app: AppId,
+        /// Why, in one word.
+        cause: CauseKind,
+        /// The WLM's own words.
+        message: String,
+    },
     /// The tool let go of the app, which goes on without it.
     Detached {
         /// The app.
@@ -259,6 +269,9 @@ pub struct Exit {
     pub ranks: Vec<RankExit>,
     /// The app's exit code: the highest of its ranks', a signal counting as 128 and its number.
     pub code: i32,
+    /// Why the WLM has ended it, if it has and that was known by then.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cause: Option<EndCause>,
 }
 
 /// The end of a rank.

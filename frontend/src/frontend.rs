@@ -103,6 +103,15 @@ impl Frontend {
         Ok(gantry_wlm::choose_hold(self.choice()?.wlm, launcher, HoldMethod::Detect, &Machine)?)
     }
 
+    /// Calls that make sense with one workload manager only, if it is the one that will be used. `T` is the type that its folder in [`gantry_wlm`]
+    /// has for them.
+    ///
+    /// # Errors
+    /// The configuration or a variable names a workload manager that does not exist.
+    pub fn extras<T: std::any::Any>(&self) -> Result<Option<&'static T>> {
+        Ok(gantry_wlm::extras(self.choice()?.wlm))
+    }
+
     /// Launches an application. Waits until every rank is held, or runs.
     ///
     /// # Errors

@@ -20,6 +20,9 @@ pub struct AppInfo {
     pub owner: Pid,
     /// The launch's arguments, or what was attached to; for people, not to be parsed.
     pub command: Vec<String>,
+    /// The WLM's name for what runs, where it has one, such as `JOB.STEP`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub job: Option<String>,
     /// Every rank.
     pub ranks: Vec<RankInfo>,
     /// Every tool daemon that was started.

@@ -3,6 +3,7 @@
 use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
 use gantry_shared::wire::message::RankMarks;
+use serde::{Deserialize, Serialize};
 
 /// Something that runs already, in the words of its WLM: `1234` or `1234,1240` for processes of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,4 +29,38 @@ pub struct Adoption {
     pub placement: Placement,
     /// What agents find the ranks by. None: the placement has their pids.
     pub marks: Option<RankMarks>,
+}
+
+/// Why something was ended that would have gone on by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndCause {
+    /// The cause, in one word for programs.
+    pub kind: CauseKind,
+    /// The WLM's own words.
+    pub message: String,
+}
+
+/// What makes a WLM end something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CauseKind {
+    /// Somebody asked the WLM to end it.
+    Cancelled,
+    /// Its time was over.
+    TimeLimit,
+    /// A node of it is gone.
+    NodeFailed,
+    /// It took more memory than it may have.
+    OutOfMemory,
+    /// Something else was given its nodes.
+    Preempted,
+}
+
+impl EndCause {
+    /// The more telling of two: that something was cancelled follows from the other causes.
+    #[must_use]
+    pub fn or_better(self, other: Self) -> Self {
+        if self.kind == CauseKind::Cancelled { other } else { self }
+    }
 }

@@ -29,6 +29,7 @@ pub mod wanted;
 #[cfg(test)]
 mod skip;
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::fmt;
 
@@ -40,7 +41,7 @@ pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
-pub use job::{Adoption, AppRef, JobRef};
+pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef};
 pub use launch::{AgentCommand, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart};
 pub use wanted::{JobType, Wanted};
 
@@ -101,6 +102,30 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         None
     }
 
+    /// What a line that a launcher of this WLM has written on standard error says of why its ranks were ended, if it is about that.
+    fn read_cause(&self, _line: &str) -> Option<EndCause> {
+        None
+    }
+
+    /// Why `job` was ended, which was adopted and has ended. May take as long as a program of the WLM does, and hold up its thread meanwhile. None: not by the
+    /// WLM, as far as it tells.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] while the job ends; the WLM's own words.
+    async fn find_cause(&self, _job: &JobRef, _host: &dyn Host) -> Result<Option<EndCause>> {
+        Ok(None)
+    }
+
+    /// Whether what it runs are jobs with names of the WLM's, by which its own commands know them.
+    fn names_jobs(&self) -> bool {
+        true
+    }
+
+    /// Calls that make sense with this WLM only, as a type of its own folder. [`extras`] gives it.
+    fn extras(&self) -> Option<&'static dyn Any> {
+        None
+    }
+
     /// Sends `signal` to all ranks of `app`, where the WLM has a way of its own that is better than the agents'.
     ///
     /// # Errors
@@ -108,6 +133,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     async fn signal(&self, _app: &AppRef, _signal: Signal, _host: &dyn Host) -> Result<Delivery> {
         Ok(Delivery::LeftToAgents)
     }
+}
+
+/// The calls that make sense with one WLM only, if that is `wlm`: `T` is the type that its folder has for them.
+pub fn extras<T: Any>(wlm: &dyn Wlm) -> Option<&'static T> {
+    wlm.extras()?.downcast_ref()
 }
 
 /// Where the nodes of a WLM are.

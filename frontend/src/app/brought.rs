@@ -57,7 +57,8 @@ impl Frontend {
             OutputTo::Null | OutputTo::Stream => None,
         };
         let stdout = stdout.transpose().map_err(|e| Error::io("cannot connect a launcher", e))?;
-        let stdio = launcher::connect(app, &Machine.hostname(), open_input(request.stdin)?, request.output);
+        let stdio =
+            launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
         let stdio = stdio.map_err(|e| Error::io("cannot connect a launcher", e))?;
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
@@ -72,7 +73,9 @@ impl Frontend {
         let Mustered { overlay, events, nodes } = mustered?;
         drop(files);
         guard.ranks_there().await?;
-        let identity = Identity { app, wlm: wlm.name(), attached: false, owner: own_pid()?, command: args };
+        let job = if wlm.names_jobs() { guard.launcher_job().await.map(|job| job.0) } else { None };
+        let (wlm_name, owner) = (wlm.name(), own_pid()?);
+        let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job };
         let state = State::new(identity, build_placement(&nodes)?).with_launcher();
         let parts = Parts { app, wlm, overlay, guard, state, words: Some(words) };
         let core = Core::start(parts, events, guard_events);

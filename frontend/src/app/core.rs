@@ -10,7 +10,8 @@ use gantry_shared::rank_set::NodeSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
-use gantry_wlm::Wlm;
+use gantry_wlm::host::Machine;
+use gantry_wlm::{JobRef, Wlm};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
@@ -309,10 +310,12 @@ impl Core {
         let core = Arc::clone(self);
         tokio::spawn(async move {
             let words = lock(&core.words).clone();
+            let mut cause = None;
             if let Some(mut words) = words {
                 words.through().await;
+                cause = words.cause();
             }
-            core.happened(Happening::LauncherEnded(status));
+            core.happened(Happening::LauncherEnded(status, cause));
             if tokio::time::timeout(RANKS_AFTER_LAUNCHER, core.reached(Stage::Exited)).await.is_err() {
                 tracing::warn!("ranks have outlived their launcher");
                 core.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
@@ -376,6 +379,9 @@ async fn listen(
     if !let_go {
         clean_up(&core, &mut overlay_events).await;
     }
+    if !let_go && *core.stage.borrow() == Stage::Exited {
+        tell_cause(&core).await;
+    }
     core.overlay.close().await;
     core.guard.dismiss().await;
     if !let_go && guard_lives {
@@ -386,6 +392,34 @@ async fn listen(
         }
     }
     drop(over);
+}
+
+/// How long a WLM may take to say why it has ended what was attached to: it does so when it has ended all of it.
+const CAUSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is asked meanwhile.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// Asks the WLM why something that was attached to has ended. No launcher of ours has said so.
+async fn tell_cause(core: &Core) {
+    let job = {
+        let state = core.state();
+        state.job().filter(|_| state.is_attached()).map(|job| JobRef(job.to_owned()))
+    };
+    let Some(job) = job else { return };
+    let until = Instant::now() + CAUSE_PATIENCE;
+    loop {
+        let (wlm, asked, runtime) = (core.wlm, job.clone(), tokio::runtime::Handle::current());
+        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.find_cause(&asked, &Machine)));
+        match tokio::time::timeout_at(until, asking).await {
+            Ok(Ok(Ok(Some(cause)))) => return core.happened(Happening::EndedBy(cause)),
+            Ok(Ok(Err(gantry_wlm::Error::NotYet { .. }))) if Instant::now() + ASK_EVERY < until => {
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+            // It ended by itself, or nobody knows.
+            _ => return,
+        }
+    }
 }
 
 /// Nobody listens to the app any more. Also true when the runtime ends first: who waits elsewhere, and our threads, must not do so for ever.

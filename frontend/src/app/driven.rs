@@ -51,7 +51,8 @@ impl Frontend {
         };
         let app = gantry_shared::id::AppId::random();
         let app = app.map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
-        let stdio = launcher::connect(app, &Machine.hostname(), open_input(request.stdin)?, request.output);
+        let stdio =
+            launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
@@ -65,10 +66,12 @@ impl Frontend {
         let hosts = placement.hosts().map(str::to_owned).collect();
         let found = if request.hold { Found::Held } else { Found::HeldToRun };
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
+        let named = job.as_ref().map(|job: &JobRef| job.0.clone()).filter(|_| wlm.names_jobs());
         let agents = self.start_agents_by((guard, guard_events), wlm, app, hosts, job, deadline).await?;
         let Agents { app, overlay, overlay_events, guard, guard_events } = agents;
         guard.ranks_there().await?;
-        let identity = Identity { app, wlm: wlm.name(), attached: false, owner: own_pid()?, command: args };
+        let (wlm_name, owner) = (wlm.name(), own_pid()?);
+        let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job: named };
         let state = State::new(identity, placement).with_launcher();
         let parts = Parts { app, wlm, overlay, guard, state, words: Some(words) };
         let core = Core::start(parts, overlay_events, guard_events);

@@ -44,6 +44,14 @@ pub(super) struct Agents {
     pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
 }
 
+/// What an app was made from.
+struct Whose {
+    /// For people.
+    command: Vec<String>,
+    /// What it was attached to, by its name if it has one; none: it was launched.
+    job: Option<Option<JobRef>>,
+}
+
 impl Frontend {
     pub(crate) async fn launch_until(&self, request: LaunchRequest, deadline: Instant) -> Result<App> {
         let choice = self.choice()?;
@@ -97,7 +105,8 @@ impl Frontend {
             stdin: input.as_ref().map(|_| Rank(0)),
             output: !matches!(request.output, OutputTo::Null),
         };
-        let core = self.take_over(agents, wlm, false, show_args(&request.args), placement)?;
+        let core =
+            self.take_over(agents, wlm, Whose { command: show_args(&request.args), job: None }, placement)?;
         // From here on dropping the app ends everything, whatever fails.
         let app = App::new(Arc::clone(&core));
         remember_socket(&core, registry.as_ref()).await?;
@@ -132,6 +141,8 @@ impl Frontend {
         let registry = self.open_registry()?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
         let hosts: Vec<String> = placement.hosts().map(str::to_owned).collect();
+        let named = wlm.names_jobs().then(|| adopted.clone());
+        let whose = Whose { command: vec![job.0.clone()], job: Some(named) };
         let agents = self.start_agents(wlm, hosts, Some(adopted), deadline).await?;
         let order = match marks {
             Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
@@ -141,7 +152,7 @@ impl Frontend {
                 found: Found::Running,
             }),
         };
-        let core = self.take_over(agents, wlm, true, vec![job.0.clone()], placement)?;
+        let core = self.take_over(agents, wlm, whose, placement)?;
         let app = App::new(Arc::clone(&core));
         remember_socket(&core, registry.as_ref()).await?;
         if let Err(error) = start_ranks(&core, order, "attaching to ranks", deadline).await {
@@ -224,11 +235,17 @@ impl Frontend {
         &self,
         agents: Agents,
         wlm: &'static dyn Wlm,
-        attached: bool,
-        command: Vec<String>,
+        whose: Whose,
         placement: Placement,
     ) -> Result<Arc<Core>> {
-        let identity = Identity { app: agents.app, wlm: wlm.name(), attached, owner: own_pid()?, command };
+        let identity = Identity {
+            app: agents.app,
+            wlm: wlm.name(),
+            attached: whose.job.is_some(),
+            owner: own_pid()?,
+            command: whose.command,
+            job: whose.job.flatten().map(|job| job.0),
+        };
         let parts = Parts {
             app: agents.app,
             wlm,

@@ -3,6 +3,8 @@
 //! Everything that can happen comes in as a [`Happening`], whoever reports it and in whatever order, and goes out as the events that
 //! tools see. No process, socket or clock is needed to test it.
 
+mod cause;
+
 use std::collections::BTreeMap;
 
 use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
@@ -10,6 +12,8 @@ use gantry_shared::placement::Placement;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::status::{ExitStatus, RankEvent, RankState};
 use gantry_shared::wire::message::RankReport;
+
+use gantry_wlm::EndCause;
 
 use crate::event::{Ending, Event, Exit, RankExit, RankInfo, Staging, StagingEnd, StateName};
 use crate::info::{AppInfo, AppState, DaemonInfo};
@@ -22,6 +26,8 @@ pub(crate) struct Identity {
     pub(crate) attached: bool,
     pub(crate) owner: Pid,
     pub(crate) command: Vec<String>,
+    /// The WLM's name for what runs, where it has one.
+    pub(crate) job: Option<String>,
 }
 
 /// Something that happened to an app.
@@ -49,8 +55,10 @@ pub(crate) enum Happening {
     NodesLost(NodeSet, String),
     /// Agents have cleaned up and left, as they were told to. What was not heard of by then ended with them.
     AgentsLeft(NodeSet),
-    /// The launcher ended.
-    LauncherEnded(ExitStatus),
+    /// The launcher ended; with what it has said of why its ranks were ended.
+    LauncherEnded(ExitStatus, Option<EndCause>),
+    /// The WLM says why it has ended the app.
+    EndedBy(EndCause),
 }
 
 /// What is known of the launcher.
@@ -92,6 +100,8 @@ pub(crate) struct State {
     announced: bool,
     release: Release,
     launcher: Launcher,
+    /// Why the WLM has ended it, if it has.
+    cause: Option<EndCause>,
     exit: Option<Exit>,
 }
 
@@ -111,6 +121,7 @@ impl State {
             announced: false,
             release: Release::NotYet,
             launcher: Launcher::None,
+            cause: None,
             exit: None,
         }
     }
@@ -153,10 +164,14 @@ impl State {
                 events.extend(staged.map(Event::Staged));
             }
             Happening::AgentsLeft(nodes) => self.nodes_lost(&nodes, None, &mut events),
-            Happening::LauncherEnded(status) if self.launcher == Launcher::Running => {
+            Happening::LauncherEnded(status, cause) if self.launcher == Launcher::Running => {
                 self.launcher = Launcher::Ended(status);
+                if let Some(cause) = cause.filter(|_| status != ExitStatus::Code(0)) {
+                    self.ended_by(cause, &mut events);
+                }
             }
-            Happening::LauncherEnded(_) => {}
+            Happening::LauncherEnded(..) => {}
+            Happening::EndedBy(cause) => self.ended_by(cause, &mut events),
         }
         if !self.announced && !self.ranks.contains(&RankState::Starting) {
             self.announced = true;
@@ -212,6 +227,7 @@ impl State {
             attached: self.identity.attached,
             owner: self.identity.owner,
             command: self.identity.command.clone(),
+            job: self.identity.job.clone(),
             ranks: self.rank_infos(),
             daemons: daemons.collect(),
             staging: self.staging.values().cloned().collect(),
@@ -395,6 +411,7 @@ impl State {
             app: self.identity.app,
             ranks: ranks.collect(),
             code: said.unwrap_or(if lost && code == 0 { 1 } else { code }),
+            cause: self.cause.clone(),
         }
     }
 }
@@ -420,6 +437,7 @@ mod tests {
             attached,
             owner: Pid::new(1).unwrap(),
             command: Vec::new(),
+            job: None,
         };
         State::new(identity, placement.build())
     }
@@ -538,7 +556,7 @@ mod tests {
             let ended = state.handle(Happening::RankExited(Rank(rank), ExitStatus::Unknown));
             assert_eq!(names(&ended), ["rank_exited"]);
         }
-        assert_eq!(names(&state.handle(Happening::LauncherEnded(ExitStatus::Code(7)))), ["exited"]);
+        assert_eq!(names(&state.handle(Happening::LauncherEnded(ExitStatus::Code(7), None))), ["exited"]);
         assert_eq!(state.exit().unwrap().code, 7);
     }
 
@@ -547,7 +565,7 @@ mod tests {
         let mut state = state(false).with_launcher();
         drop(state.handle(there(0..3, false)));
         drop(state.handle(Happening::DaemonThere(DaemonId(1), vec![(NodeId(0), Pid::new(9).unwrap())])));
-        assert_eq!(names(&state.handle(Happening::LauncherEnded(ExitStatus::Code(0)))), [""; 0]);
+        assert_eq!(names(&state.handle(Happening::LauncherEnded(ExitStatus::Code(0), None))), [""; 0]);
         let lost = state.handle(Happening::NodesLost(nodes("0-1"), "cut".into()));
         assert_eq!(names(&lost), ["daemon_exited", "exited"]);
         assert_eq!(state.exit().unwrap().code, 0);

@@ -14,7 +14,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
-use gantry_wlm::{ProcessOwner, StepStart};
+use gantry_wlm::{JobRef, ProcessOwner, StepStart};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -28,6 +28,9 @@ use crate::request::show_args;
 
 /// How long a guard may take to say hello, and to start a process.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long a guard may take to look into a launcher.
+const JOB_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What the guard reports unasked.
 #[derive(Debug)]
@@ -61,6 +64,9 @@ pub(crate) enum GuardEvent {
 /// The commands that start agents elsewhere.
 type Steps = Arc<Mutex<HashMap<ProcessId, Vec<String>>>>;
 
+/// Who waits to hear of the launcher's job.
+type Job = Arc<Mutex<Option<oneshot::Sender<Option<(String, String)>>>>>;
+
 type Waiting = Arc<Mutex<HashMap<ProcessId, oneshot::Sender<std::result::Result<(), Failure>>>>>;
 
 /// A launcher to start, and what it is connected to.
@@ -88,6 +94,7 @@ pub(crate) struct Guard {
     waiting: Waiting,
     launcher: Arc<OnceLock<ProcessId>>,
     steps: Steps,
+    job: Job,
     next: std::sync::atomic::AtomicU32,
     stage_base: Option<PathBuf>,
 }
@@ -135,11 +142,12 @@ impl Guard {
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
         let steps = Steps::default();
-        let known = (Arc::clone(&launcher), Arc::clone(&steps));
+        let job = Job::default();
+        let known = (Arc::clone(&launcher), Arc::clone(&steps), Arc::clone(&job));
         tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), known, events));
         let next = std::sync::atomic::AtomicU32::new(1);
         let to_guard = tokio::sync::Mutex::new(Some(to_guard));
-        let guard = Self { to_guard, waiting, launcher, steps, next, stage_base };
+        let guard = Self { to_guard, waiting, launcher, steps, job, next, stage_base };
         Ok((guard, receiver))
     }
 
@@ -151,6 +159,15 @@ impl Guard {
     /// Tells the guard that the launcher's ranks are there.
     pub(crate) async fn ranks_there(&self) -> Result<()> {
         self.say(&ToGuard::RanksThere).await
+    }
+
+    /// The job and step that the launcher has made, where it can tell: at once, or never.
+    pub(crate) async fn launcher_job(&self) -> Option<JobRef> {
+        let (answer, answered) = oneshot::channel();
+        *lock(&self.job) = Some(answer);
+        self.say(&ToGuard::TellJob).await.ok()?;
+        let (job, step) = tokio::time::timeout(JOB_DEADLINE, answered).await.ok()?.ok()??;
+        Some(JobRef(format!("{job}.{step}")))
     }
 
     /// Tells the guard that the agents of a step are there.
@@ -280,7 +297,7 @@ async fn listen(
     mut from_guard: OwnedReadHalf,
     mut incoming: FrameBuffer,
     waiting: Waiting,
-    (launcher, steps): (Arc<OnceLock<ProcessId>>, Steps),
+    (launcher, steps, asked): (Arc<OnceLock<ProcessId>>, Steps, Job),
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
     while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
@@ -289,6 +306,12 @@ async fn listen(
             FromGuard::Started { id, .. } => answer(&waiting, id, Ok(())),
             FromGuard::NotStarted { id, failure } => answer(&waiting, id, Err(failure)),
             FromGuard::Held(ranks) => drop(events.send(GuardEvent::Held(ranks))),
+            FromGuard::Job(job) => {
+                if let Some(answer) = lock(&asked).take() {
+                    // Whoever asked may have stopped waiting.
+                    drop(answer.send(job));
+                }
+            }
             FromGuard::NotHeld(failure) => drop(events.send(GuardEvent::NotHeld(failure))),
             FromGuard::Exited { id, status, .. } if launcher.get() == Some(&id) => {
                 drop(events.send(GuardEvent::LauncherEnded(status)));

@@ -46,6 +46,8 @@ pub enum Response {
     StartStep(StartStep),
     /// Start a launcher, with the descriptors that came with the order; its fate comes back as an event.
     StartLauncher(StartLauncher),
+    /// Tell the tool which job this launcher has made; none: there is no launcher.
+    TellJob(Option<Pid>),
     /// Read on what the launcher and its ranks write: the tool does not any more.
     Drain,
     /// Tell the tool, if it is still there.
@@ -149,6 +151,10 @@ impl Policy {
             Event::Said(ToGuard::StartStep(step)) => {
                 self.starting.insert(step.id, What::Step);
                 todo.push(Response::StartStep(step));
+            }
+            Event::Said(ToGuard::TellJob) => {
+                let launcher = self.wards.iter().find(|(_, ward)| ward.what == What::Launcher);
+                todo.push(Response::TellJob(launcher.map(|(pid, _)| *pid)));
             }
             Event::Said(ToGuard::AgentsThere) => self.agents_there = true,
             Event::Said(ToGuard::RanksThere) => self.ranks_there = true,
@@ -387,6 +393,16 @@ mod tests {
         assert_eq!(policy.handle(Event::Tick { alone: false }, now), []);
         let leave = [Response::KillOrphans, Response::Leave];
         assert_eq!(policy.handle(Event::Tick { alone: true }, now), leave);
+    }
+
+    #[test]
+    fn the_launcher_is_asked_for_its_job_while_it_lives() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        let asked = policy.handle(Event::Said(ToGuard::TellJob), now);
+        assert_eq!(asked, [Response::TellJob(Some(pid(200)))]);
+        drop(policy.handle(Event::ChildEnded(pid(200), ExitStatus::Code(0), String::new()), now));
+        assert_eq!(policy.handle(Event::Said(ToGuard::TellJob), now), [Response::TellJob(None)]);
     }
 
     #[test]

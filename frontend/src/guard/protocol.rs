@@ -27,6 +27,8 @@ pub enum ToGuard {
     StartStep(StartStep),
     /// The launcher's ranks are there, with agents that end them should the tool be killed.
     RanksThere,
+    /// Say which job of the WLM the launcher has made, if it can tell.
+    TellJob,
     /// The agents that a step has started are there, and end by themselves should the tool be killed.
     AgentsThere,
     /// Remove this socket when the tool is gone: a killed tool cannot do it itself.
@@ -134,6 +136,8 @@ pub enum FromGuard {
     Held(Box<HeldRanks>),
     /// They are not, and the launcher was ended.
     NotHeld(Failure),
+    /// The job and the step of the launcher, if it can tell: the answer to `TellJob`.
+    Job(Option<(String, String)>),
     /// The process ended.
     Exited {
         /// Which.

@@ -228,6 +228,12 @@ impl Guard {
                     });
                     stay &= self.take_started(order.id, started);
                 }
+                Response::TellJob(launcher) => {
+                    // Whoever has started a process may look into it, where others may not.
+                    let job =
+                        launcher.and_then(|pid| gantry_wlm::mpir::read_job(pid, &gantry_wlm::host::Machine));
+                    self.tell(&FromGuard::Job(job));
+                }
                 Response::Drain => self.drains = true,
                 Response::Tell(message) => self.tell(&message),
                 Response::AskToGo(pids) => pids.into_iter().for_each(ask_to_go),

@@ -33,6 +33,10 @@ impl Wlm for Localhost {
         Reach::ThisMachine
     }
 
+    fn names_jobs(&self) -> bool {
+        false
+    }
+
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         if launch.hold_method == HoldMethod::Mpir {
             return Err(Error::invalid_with(

@@ -33,6 +33,14 @@ pub fn read_running(pid: Pid, host: &dyn Host) -> Result<Table, MpirError> {
     Ok(table_of(&ProcessMemory::new(pid), image.elf.width, &symbols)?)
 }
 
+/// The WLM's job and step of the launcher `pid`, which goes on meanwhile, where it tells them.
+pub fn read_job(pid: Pid, host: &dyn Host) -> Option<(String, String)> {
+    let image = Image::read(pid, host).ok()?;
+    let (symbols, memory) = (image.symbols(), ProcessMemory::new(pid));
+    let text = |symbol| text_of(&memory, image.elf.width, symbols.get(symbol));
+    text(Symbol::JobId).zip(text(Symbol::StepId))
+}
+
 /// The program that a process runs.
 #[derive(Debug)]
 pub(super) struct Image {

@@ -29,7 +29,7 @@ mod words;
 
 use gantry_shared::placement::Placement;
 
-pub use attach::read_running;
+pub use attach::{read_job, read_running};
 pub use drive::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand};
 pub use error::MpirError;
 pub use proctable::TableError;

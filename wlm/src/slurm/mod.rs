@@ -5,10 +5,12 @@
 
 mod ask;
 mod attach;
+mod cause;
 mod command;
 mod conf;
 mod detect;
 mod environment;
+mod extras;
 mod parse;
 mod reference;
 mod shown;
@@ -16,12 +18,14 @@ mod wlm;
 mod wanted;
 mod words;
 
+pub use cause::parse_cause;
 pub use command::{
     AgentGroup, AgentStep, Held, Holding, build_agent_step, build_held, build_job, build_jobs, build_layout,
     build_pids, build_sacct, build_signal, build_step,
 };
 pub use detect::detect;
 pub use environment::{build_export, is_for_srun};
+pub use extras::{SlurmExtras, SrunStep};
 pub use parse::{
     Job, JobPhase, NodeTasks, StepInfo, TaskPid, Version, parse_jobs, parse_layout, parse_pids, parse_sacct,
     parse_steps, parse_version,

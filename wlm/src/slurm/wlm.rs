@@ -1,5 +1,6 @@
 //! Slurm at the seam: what acts.
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,18 +9,19 @@ use gantry_shared::error::Failure;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET};
 
 use super::ask::{ask_jobs, find_command};
+use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
 use super::{
-    AgentGroup, AgentStep, Holding, Job, JobId, JobName, Target, attach, build_agent_step, build_held,
-    detect, is_for_srun, parse_failure,
+    AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
+    build_agent_step, build_held, detect, is_for_srun, parse_cause, parse_failure,
 };
 use crate::host::Host;
 use crate::launcher::{
     Launcher, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_launcher,
 };
 use crate::{
-    Adoption, AgentCommand, AppRef, Brought, Driven, Error, Evidence, HoldMethod, JobRef, Launch, Plan,
-    ProcessOwner, Result, StepStart, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, Error, Evidence, HoldMethod, JobRef, Launch,
+    Plan, ProcessOwner, Result, StepStart, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -68,6 +70,22 @@ impl Wlm for Slurm {
             owner.start_step(start).await?;
         }
         Ok(())
+    }
+
+    fn read_cause(&self, line: &str) -> Option<EndCause> {
+        parse_cause(line)
+    }
+
+    async fn find_cause(&self, job: &JobRef, host: &dyn Host) -> Result<Option<EndCause>> {
+        let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;
+        if jobs.iter().any(|job| job.phase() == JobPhase::Ending) {
+            return Err(Error::NotYet { message: format!("job {} is being ended", job.0), hint: None });
+        }
+        Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
+    }
+
+    fn extras(&self) -> Option<&'static dyn Any> {
+        Some(&SlurmExtras)
     }
 
     fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {

@@ -149,9 +149,10 @@ pub fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure 
 }
 
 /// Whether Slurm and not a task has written a line; with `--label` a task's number stands before it.
-fn is_slurms(line: &str) -> bool {
-    const WRITERS: [&str; 9] = [
+pub(super) fn is_slurms(line: &str) -> bool {
+    const WRITERS: [&str; 10] = [
         "srun: ",
+        "sbatch: ",
         "slurmstepd",
         "sattach: ",
         "scancel: ",

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use gantry_shared::id::AppId;
 use gantry_shared::wire::message::Stream;
+use gantry_wlm::{EndCause, Wlm};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};
@@ -36,6 +37,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub(crate) struct Words {
     tail: Arc<Mutex<Vec<u8>>>,
+    /// Why the WLM has its ranks ended, by the most telling line.
+    cause: Arc<Mutex<Option<EndCause>>>,
     /// Pipes that are open still.
     open: watch::Receiver<usize>,
 }
@@ -44,6 +47,11 @@ impl Words {
     /// The end of what it has said so far, without blanks around it.
     pub(crate) fn so_far(&self) -> String {
         String::from_utf8_lossy(&lock(&self.tail)).trim().to_owned()
+    }
+
+    /// Why the WLM has its ranks ended, if a line has said so.
+    pub(crate) fn cause(&self) -> Option<EndCause> {
+        lock(&self.cause).clone()
     }
 
     /// Waits until what a launcher that has ended wrote is through: a moment at most.
@@ -69,12 +77,13 @@ pub(crate) struct LauncherStdio {
     pub(crate) words: Words,
 }
 
-/// Makes the pipes, and reads them from now on. `host` is the name of this machine.
+/// Makes the pipes, and reads them from now on. `wlm` knows what the launcher's lines mean, `host` is the name of this machine.
 ///
 /// # Errors
 /// No descriptors are left.
 pub(crate) fn connect(
     app: AppId,
+    wlm: &'static dyn Wlm,
     host: &str,
     stdin: Option<File>,
     output: OutputTo,
@@ -85,6 +94,7 @@ pub(crate) fn connect(
     let (open, watched) = watch::channel(0);
     let open = Arc::new(open);
     let tail = Arc::new(Mutex::new(Vec::new()));
+    let cause = Arc::new(Mutex::new(None));
     let mut pipes = Vec::new();
     let mut pipe = |stream: Stream| -> io::Result<OwnedFd> {
         let (ours, theirs) = io::pipe()?;
@@ -101,6 +111,11 @@ pub(crate) fn connect(
             },
             pieces: Some(pieces.clone()),
             tail: matches!(stream, Stream::Stderr).then(|| Arc::clone(&tail)),
+            lines: matches!(stream, Stream::Stderr).then(|| Lines {
+                wlm,
+                begun: Vec::new(),
+                cause: Arc::clone(&cause),
+            }),
         };
         open.send_modify(|open| *open += 1);
         let open = Arc::clone(&open);
@@ -116,7 +131,7 @@ pub(crate) fn connect(
         OutputTo::Stream => (pipe(Stream::Stdout)?, None, true),
     };
     let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
-    let words = Words { tail, open: watched };
+    let words = Words { tail, cause, open: watched };
     Ok(LauncherStdio { theirs, pipes, output: OutputStream::of_launcher(from), stderr, wanted, words })
 }
 
@@ -126,6 +141,35 @@ struct Reader {
     /// None when nobody wants them any more.
     pieces: Option<mpsc::Sender<Output>>,
     tail: Option<Arc<Mutex<Vec<u8>>>>,
+    lines: Option<Lines>,
+}
+
+/// Looks at every line: of thousands of nodes, the one that says why may be far from the end.
+struct Lines {
+    wlm: &'static dyn Wlm,
+    /// The beginning of a line that has not ended, no more of it than [`WORDS_BYTES`].
+    begun: Vec<u8>,
+    cause: Arc<Mutex<Option<EndCause>>>,
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = WORDS_BYTES.saturating_sub(self.begun.len());
+            self.begun.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                let found = self.wlm.read_cause(&String::from_utf8_lossy(&self.begun));
+                self.begun.clear();
+                if let Some(found) = found {
+                    let mut cause = lock(&self.cause);
+                    *cause = Some(match cause.take() {
+                        Some(known) => known.or_better(found),
+                        None => found,
+                    });
+                }
+            }
+        }
+    }
 }
 
 impl Reader {
@@ -138,6 +182,9 @@ impl Reader {
             };
             if let Some(tail) = &self.tail {
                 keep(&mut lock(tail), read);
+            }
+            if let Some(lines) = &mut self.lines {
+                lines.take(read);
             }
             if let Some(pieces) = &self.pieces {
                 let piece = Output { data: Data(read.to_vec()), ..self.stub.clone() };
@@ -162,10 +209,14 @@ mod tests {
 
     use super::*;
 
+    fn wlm() -> &'static dyn Wlm {
+        gantry_wlm::detect::find("localhost").unwrap()
+    }
+
     #[tokio::test]
     async fn the_end_of_standard_error_is_kept_and_all_of_it_passed_on() {
         let app = "abcdefgh".parse().unwrap();
-        let stdio = connect(app, "here", None, OutputTo::Stream).unwrap();
+        let stdio = connect(app, wlm(), "here", None, OutputTo::Stream).unwrap();
         let [_, stdout, stderr] = stdio.theirs;
         let (mut output, mut words) = (stdio.output, stdio.words);
         File::from(stdout).write_all(b"out").unwrap();
@@ -186,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn output_that_nobody_wants_is_read_all_the_same() {
         let app = "abcdefgh".parse().unwrap();
-        let stdio = connect(app, "here", None, OutputTo::Null).unwrap();
+        let stdio = connect(app, wlm(), "here", None, OutputTo::Null).unwrap();
         drop(stdio.output);
         let [_, _, stderr] = stdio.theirs;
         let writing = tokio::task::spawn_blocking(move || {

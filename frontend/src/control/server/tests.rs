@@ -31,7 +31,7 @@ fn id() -> AppId {
 }
 
 fn exit() -> Exit {
-    Exit { app: id(), ranks: Vec::new(), code: 7 }
+    Exit { app: id(), ranks: Vec::new(), code: 7, cause: None }
 }
 
 impl Puppet {
@@ -64,6 +64,7 @@ impl Target for Puppet {
             attached: false,
             owner: Pid::new(1).unwrap(),
             command: Vec::new(),
+            job: None,
             ranks: Vec::new(),
             daemons: Vec::new(),
             staging: Vec::new(),

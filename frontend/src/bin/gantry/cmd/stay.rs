@@ -395,6 +395,9 @@ impl Teller {
             Event::NodesLost { hosts, reason, .. } => {
                 self.screen.note(&format!("lost {}: {reason}", gantry_shared::host_set::fold_hosts(hosts)));
             }
+            Event::EndedBy { message, .. } => {
+                self.screen.note(&format!("ended by the workload manager: {message}"));
+            }
             Event::Detached { .. } => self.screen.note("the app goes on by itself"),
             Event::Error { kind, message, hint, .. } => {
                 let failure = Failure::new(*kind, message);

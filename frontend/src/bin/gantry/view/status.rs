@@ -190,6 +190,7 @@ mod tests {
             attached: false,
             owner: Pid::new(1).unwrap(),
             command: Vec::new(),
+            job: None,
             ranks: (0..ranks).map(rank).collect(),
             daemons: Vec::new(),
             staging: Vec::new(),

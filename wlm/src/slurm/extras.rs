@@ -1,0 +1,91 @@
+//! What makes sense with Slurm only, for tools that know that they run under it.
+
+use gantry_shared::id::Pid;
+
+use super::{Job, JobName, StepName, Target, ask, attach};
+use crate::host::Host;
+use crate::{Error, JobRef, Result};
+
+/// Calls that make sense with Slurm only: `gantry_wlm::extras::<SlurmExtras>(wlm)` gives them where Slurm is used.
+///
+/// To attach to a step, with or without waiting for it, name it to the frontend as anything else: `JOB.STEP`.
+#[derive(Debug, Clone, Copy)]
+pub struct SlurmExtras;
+
+/// A step by its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SrunStep {
+    /// The job's own number; of a heterogeneous job the first component's.
+    pub job_id: u32,
+    /// The step's.
+    pub step_id: u32,
+}
+
+impl SlurmExtras {
+    /// The step that the srun with that pid on this machine has made. The srun is not stopped for it.
+    ///
+    /// # Errors
+    /// It is no srun, has made no step yet, or may not be looked into.
+    pub fn step_of_srun(&self, pid: Pid, host: &dyn Host) -> Result<SrunStep> {
+        numbers_of(&attach::ask_srun(pid, host)?)
+    }
+
+    /// The numbers of the step that an app's name for its job stands for, as the frontend's `AppInfo` has it. Asks Slurm only where the name is one
+    /// of an array's task or of a component.
+    ///
+    /// # Errors
+    /// It names no step; Slurm knows it no more.
+    pub fn step_of_job(&self, job: &str, host: &dyn Host) -> Result<SrunStep> {
+        let target: Target = job.parse()?;
+        let own = match target.job {
+            JobName::Plain(id) => id,
+            name => {
+                let jobs = ask::ask_jobs(name, host)?;
+                jobs.first().map(|job| job.id).ok_or_else(|| Error::invalid("a job without a number"))?
+            }
+        };
+        numbers_of(&Target { job: JobName::Plain(own), ..target })
+    }
+
+    /// What Slurm knows of a job: one for a plain name, several for an array or a heterogeneous job.
+    ///
+    /// # Errors
+    /// Slurm knows none of that name: its words.
+    pub fn jobs(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<Job>> {
+        ask::ask_jobs(job.0.parse::<Target>()?.job, host)
+    }
+}
+
+fn numbers_of(target: &Target) -> Result<SrunStep> {
+    match target.step {
+        Some(StepName::Number(step_id)) => Ok(SrunStep { job_id: target.job.number().0, step_id }),
+        _ => Err(Error::invalid_with(format!("{target} names no step of srun"), "write JOB.STEP")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn numbers_of_what_an_app_is_called() {
+        let line = "JobId=6 ArrayJobId=5 ArrayTaskId=3 JobName=x UserId=me(1) JobState=RUNNING Reason=None NodeList=n1\n";
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/scontrol", "").with_answer(
+            "/bin/scontrol --oneliner show job 5_3",
+            line,
+            "",
+        );
+        let step = |job| SlurmExtras.step_of_job(job, &host).map(|it| (it.job_id, it.step_id)).ok();
+        assert_eq!(step("7.0"), Some((7, 0)));
+        assert_eq!(step("5_3.1"), Some((6, 1)));
+        assert_eq!(step("7"), None);
+        assert_eq!(step("7.batch"), None);
+    }
+
+    #[test]
+    fn only_slurm_has_them() {
+        let found = |name| crate::extras::<SlurmExtras>(crate::detect::find(name).unwrap()).is_some();
+        assert!(found("slurm") && !found("localhost"));
+    }
+}
