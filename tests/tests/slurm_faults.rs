@@ -133,3 +133,48 @@ fn a_node_whose_link_is_cut_loses_its_ranks_by_itself() {
         cluster.bed.node(2).mend_link().expect("mended");
     });
 }
+
+/// Kills the slurmd of a node, has the app ended, and sees that nothing of it is left anywhere while the slurmd is still away.
+fn without_slurmd(state: State, line: &'static str, end: impl Fn(&Cluster, &str, &mut Run) + Send + 'static) {
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        let mut args = vec!["--daemon", "/bin/sleep 999", "--", "-N2", "-n4", "--ntasks-per-node=2"];
+        args.extend(line.split(' '));
+        let (mut run, app) = cluster.held(&args);
+        run.next_event("daemon_started", SOON);
+        run.next_event("daemon_started", SOON);
+        if state == State::Running {
+            cluster.ask(&["release", &app]);
+        }
+        let node = cluster.bed.node(2);
+        node.kill_daemon("slurmd").expect("killed");
+        if state == State::Held {
+            cluster.assert_held(line, 4);
+        }
+        end(cluster, &app, &mut run);
+        drop(run);
+        eventually(SILENCE, "nothing of the app is left", || cluster.bed.leftovers().is_empty());
+        node.start_slurmd().expect("started");
+        cluster.bed.wait_idle(SILENCE).expect("idle");
+    });
+}
+
+#[test]
+fn ranks_held_on_a_node_without_its_slurmd_are_let_go_and_end_well() {
+    without_slurmd(State::Held, "/bin/sleep 0", |cluster, app, run| {
+        cluster.ask(&["release", app]);
+        assert_eq!(run.wait(SILENCE).code(), 0);
+    });
+}
+
+#[test]
+fn ranks_on_a_node_without_its_slurmd_are_ended_by_their_agent() {
+    without_slurmd(State::Running, LINE, |cluster, app, run| {
+        cluster.ask(&["kill", app]);
+        assert_eq!(run.wait(SILENCE).code(), 137);
+    });
+}
+
+#[test]
+fn a_tool_killed_while_a_node_has_no_slurmd_leaves_nothing_on_it() {
+    without_slurmd(State::Held, LINE, |_, _, run| kill(program(run.pid()).expect("the tool")));
+}
