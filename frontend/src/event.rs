@@ -14,6 +14,20 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
+    /// A batch job was submitted.
+    Submitted {
+        /// The WLM's name for it.
+        job: String,
+        /// The WLM's name.
+        wlm: String,
+    },
+    /// A batch job has no ranks yet.
+    Waiting {
+        /// The WLM's name for it.
+        job: String,
+        /// What it waits for, in the WLM's words.
+        message: String,
+    },
     /// All ranks are stopped before their first instruction.
     Held {
         /// The app.

@@ -8,7 +8,7 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::{Choice, HoldChoice, HoldMethod, JobRef, detect};
 use tokio::time::Instant;
 
-use crate::app::{App, find_launcher};
+use crate::app::{App, News, find_launcher};
 use crate::error::Result;
 use crate::request::LaunchRequest;
 
@@ -128,7 +128,7 @@ impl Frontend {
     /// # Errors
     /// There is no such thing, or it belongs to somebody else.
     pub async fn attach(&self, target: &str, deadline: Duration) -> Result<App> {
-        self.attach_to(target, false, deadline).await
+        self.attach_to(target, None, deadline).await
     }
 
     /// As [`Frontend::attach`], and waits for a job that has no ranks yet.
@@ -136,10 +136,10 @@ impl Frontend {
     /// # Errors
     /// As [`Frontend::attach`]; at the deadline why there still are none.
     pub async fn attach_when_there(&self, target: &str, deadline: Duration) -> Result<App> {
-        self.attach_to(target, true, deadline).await
+        self.attach_to(target, Some(&mut |_| {}), deadline).await
     }
 
-    async fn attach_to(&self, target: &str, wait: bool, deadline: Duration) -> Result<App> {
+    async fn attach_to(&self, target: &str, wait: News<'_>, deadline: Duration) -> Result<App> {
         let (wlm, job) = match target.split_once(':') {
             Some((name, rest)) => (detect::find(name)?, rest),
             None => (self.choice()?.wlm, target),

@@ -6,6 +6,7 @@
 //! | [`frontend`] | [`Frontend`]: where a tool begins |
 //! | [`request`] | [`LaunchRequest`], [`DaemonRequest`]: what a tool asks for |
 //! | [`app`] | [`App`], its owner; [`AppHandle`], everybody else's view |
+//! | [`batch`] | [`Batch`]: a batch job from its submission to its first ranks |
 //! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, what is put there, what is started there |
 //! | [`staging`] | what programs need, found without running them |
 //! | [`event`], [`info`] | what happens, and what is known at one moment |
@@ -19,6 +20,7 @@
 //! signal handler, waits for no child that is not its own, and never changes the environment or the directory of the process.
 
 pub mod app;
+pub mod batch;
 pub mod coallocation;
 pub mod control;
 pub mod daemon;
@@ -37,6 +39,7 @@ pub mod session;
 pub mod staging;
 
 pub use app::{App, AppHandle, Events, OutputStream};
+pub use batch::Batch;
 pub use daemon::Daemon;
 pub use error::{Error, Result};
 pub use event::Event;

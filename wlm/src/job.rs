@@ -1,5 +1,8 @@
 //! What runs, as the seam names it.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
 use gantry_shared::wire::message::RankMarks;
@@ -8,6 +11,15 @@ use serde::{Deserialize, Serialize};
 /// Something that runs already, in the words of its WLM: `1234` or `1234,1240` for processes of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRef(pub String);
+
+/// A batch job to be submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// Exactly what one would give the WLM's own command: options, the script, the script's arguments.
+    pub args: Vec<OsString>,
+    /// The directory in which that command is to run.
+    pub cwd: PathBuf,
+}
 
 /// An app of ours, as far as a WLM needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]

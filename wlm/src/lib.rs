@@ -34,14 +34,14 @@ use std::ffi::OsString;
 use std::fmt;
 
 use async_trait::async_trait;
-use gantry_shared::error::Failure;
+use gantry_shared::error::{Failure, Kind};
 use gantry_shared::signal::Signal;
 
 pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
-pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef};
+pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef, Submission};
 pub use launch::{AgentCommand, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart};
 pub use wanted::{JobType, Wanted};
 
@@ -114,6 +114,23 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// [`Error::NotYet`] while the job ends; the WLM's own words.
     async fn find_cause(&self, _job: &JobRef, _host: &dyn Host) -> Result<Option<EndCause>> {
         Ok(None)
+    }
+
+    /// Submits a batch job. May take as long as a program of the WLM does, and hold up its thread meanwhile.
+    ///
+    /// # Errors
+    /// The WLM's own words; a WLM that has no batch jobs says so.
+    async fn submit(&self, _submission: &Submission, _host: &dyn Host) -> Result<JobRef> {
+        let failure = Failure::new(Kind::Unsupported, format!("{} runs no batch jobs", self.name()));
+        Err(Error::Refused(failure.with_hint("choose a workload manager that does with --wlm")))
+    }
+
+    /// The command that cancels a job which was submitted. It says nothing where all goes well.
+    ///
+    /// # Errors
+    /// There is no such command on this machine, or none at all.
+    fn plan_cancel(&self, job: &JobRef, _host: &dyn Host) -> Result<Vec<OsString>> {
+        Err(Error::invalid(format!("{} cannot cancel {}", self.name(), job.0)))
     }
 
     /// Whether what it runs are jobs with names of the WLM's, by which its own commands know them.

@@ -35,6 +35,15 @@ use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 /// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
+/// The same while it has not been waited for long: what is short is not to be missed.
+const ASK_SOON: Duration = Duration::from_millis(300);
+
+/// How long a wait counts as not long.
+const SHORT_WAIT: Duration = Duration::from_secs(10);
+
+/// Who waits for a job that has no ranks yet hears by this what it waits for; none: nobody waits.
+pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
+
 /// An app's agents, connected, before there are ranks.
 pub(super) struct Agents {
     pub(super) app: AppId,
@@ -135,7 +144,7 @@ impl Frontend {
         &self,
         wlm: &'static dyn Wlm,
         job: &JobRef,
-        wait: bool,
+        wait: News<'_>,
         deadline: Instant,
     ) -> Result<App> {
         let registry = self.open_registry()?;
@@ -265,7 +274,12 @@ impl Frontend {
 
 /// Asks the WLM where something is, until it is there if that is to be waited for. The WLM's programs may take their time, so a thread of its own
 /// waits for them.
-async fn adopt(wlm: &'static dyn Wlm, job: &JobRef, wait: bool, deadline: Instant) -> Result<Adoption> {
+async fn adopt(
+    wlm: &'static dyn Wlm,
+    job: &JobRef,
+    mut wait: News<'_>,
+    deadline: Instant,
+) -> Result<Adoption> {
     let started = Instant::now();
     let late = || {
         let after = deadline.saturating_duration_since(started);
@@ -277,8 +291,13 @@ async fn adopt(wlm: &'static dyn Wlm, job: &JobRef, wait: bool, deadline: Instan
         let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &Machine)));
         let found = timeout_at(deadline, asking).await.map_err(|_| late())?;
         match found.map_err(|error| Error::Protocol(error.to_string()))? {
-            Err(gantry_wlm::Error::NotYet { .. }) if wait && Instant::now() + ASK_EVERY < deadline => {
-                tokio::time::sleep(ASK_EVERY).await;
+            Err(gantry_wlm::Error::NotYet { message, hint }) => {
+                let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
+                match &mut wait {
+                    Some(tell) if Instant::now() + every < deadline => tell(&message),
+                    _ => return Err(gantry_wlm::Error::NotYet { message, hint }.into()),
+                }
+                tokio::time::sleep(every).await;
             }
             found => return Ok(found?),
         }

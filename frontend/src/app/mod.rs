@@ -30,6 +30,7 @@ use crate::info::{AppInfo, AppState};
 use crate::session::Session;
 
 pub use events::Events;
+pub(crate) use launch::News;
 pub(crate) use prepare::find_launcher;
 pub use stdio::OutputStream;
 

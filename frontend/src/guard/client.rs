@@ -161,6 +161,11 @@ impl Guard {
         self.say(&ToGuard::RanksThere).await
     }
 
+    /// Has the guard run a command should this process go; none: no longer.
+    pub(crate) async fn at_loss(&self, command: Option<Vec<OsString>>) -> Result<()> {
+        self.say(&ToGuard::AtLoss(command)).await
+    }
+
     /// The job and step that the launcher has made, where it can tell: at once, or never.
     pub(crate) async fn launcher_job(&self) -> Option<JobRef> {
         let (answer, answered) = oneshot::channel();

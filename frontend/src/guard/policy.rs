@@ -48,6 +48,8 @@ pub enum Response {
     StartLauncher(StartLauncher),
     /// Tell the tool which job this launcher has made; none: there is no launcher.
     TellJob(Option<Pid>),
+    /// Run a command and wait for its end, but not for long.
+    Run(Vec<OsString>),
     /// Read on what the launcher and its ranks write: the tool does not any more.
     Drain,
     /// Tell the tool, if it is still there.
@@ -108,6 +110,8 @@ pub struct Policy {
     starting: BTreeMap<ProcessId, What>,
     wards: BTreeMap<Pid, Ward>,
     sockets: Vec<OsString>,
+    /// What is to be run when the tool is gone.
+    at_loss: Option<Vec<OsString>>,
     /// The launcher's ranks are there.
     ranks_there: bool,
     /// Agents of a step are there.
@@ -124,6 +128,7 @@ impl Default for Policy {
             starting: BTreeMap::new(),
             wards: BTreeMap::new(),
             sockets: Vec::new(),
+            at_loss: None,
             ranks_there: false,
             agents_there: false,
             launched: false,
@@ -156,6 +161,7 @@ impl Policy {
                 let launcher = self.wards.iter().find(|(_, ward)| ward.what == What::Launcher);
                 todo.push(Response::TellJob(launcher.map(|(pid, _)| *pid)));
             }
+            Event::Said(ToGuard::AtLoss(command)) => self.at_loss = command,
             Event::Said(ToGuard::AgentsThere) => self.agents_there = true,
             Event::Said(ToGuard::RanksThere) => self.ranks_there = true,
             Event::Said(ToGuard::RemoveSocket(socket)) => self.sockets.push(socket),
@@ -165,6 +171,7 @@ impl Policy {
                 todo.extend(self.sockets.drain(..).map(Response::RemoveSocket));
                 if self.phase == Phase::Serving {
                     self.phase = Phase::Ending(now + PATIENCE);
+                    todo.extend(self.at_loss.take().map(Response::Run));
                     todo.push(Response::AskToGo(self.those_to_ask()));
                 } else if self.launched {
                     todo.push(Response::Drain);
@@ -356,6 +363,21 @@ mod tests {
         let mut policy = Policy::default();
         assert_eq!(policy.handle(Event::Said(ToGuard::RemoveSocket("s".into())), now), []);
         assert_eq!(policy.handle(Event::ToolGone, now)[0], Response::RemoveSocket("s".into()));
+    }
+
+    #[test]
+    fn a_command_is_run_when_the_tool_is_gone_unless_it_was_taken_back() {
+        let now = Instant::now();
+        let command = vec![OsString::from("undo")];
+        for kept in [true, false] {
+            let mut policy = Policy::default();
+            drop(policy.handle(Event::Said(ToGuard::AtLoss(Some(command.clone()))), now));
+            if !kept {
+                drop(policy.handle(Event::Said(ToGuard::AtLoss(None)), now));
+            }
+            let end = policy.handle(Event::ToolGone, now);
+            assert_eq!(end.contains(&Response::Run(command.clone())), kept, "{end:?}");
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum ToGuard {
     RanksThere,
     /// Say which job of the WLM the launcher has made, if it can tell.
     TellJob,
+    /// Run this command, by its path and its arguments, when the tool is gone; none: no longer.
+    AtLoss(Option<Vec<OsString>>),
     /// The agents that a step has started are there, and end by themselves should the tool be killed.
     AgentsThere,
     /// Remove this socket when the tool is gone: a killed tool cannot do it itself.

@@ -36,6 +36,9 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a sweep of dead agents' storage may take: everything else waits for it.
 const SWEEP_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How long what is run when the tool is gone may take.
+const RUN_DEADLINE: Duration = Duration::from_secs(60);
+
 /// Rounds of killing what dead agents left behind before the guard leaves all the same.
 const LAST_ROUNDS: u32 = 50;
 
@@ -234,6 +237,7 @@ impl Guard {
                         launcher.and_then(|pid| gantry_wlm::mpir::read_job(pid, &gantry_wlm::host::Machine));
                     self.tell(&FromGuard::Job(job));
                 }
+                Response::Run(command) => run(&command),
                 Response::Drain => self.drains = true,
                 Response::Tell(message) => self.tell(&message),
                 Response::AskToGo(pids) => pids.into_iter().for_each(ask_to_go),
@@ -429,15 +433,33 @@ fn sweep(program: &std::ffi::OsStr, base: Option<&std::ffi::OsStr>) {
         reason = "the guard is the one place that starts long-lived processes"
     )]
     let mut command = Command::new(program);
-    command.arg("sweep").args(base).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg("sweep").args(base);
     // When it cannot be swept now, the user's next agent on this machine does it.
+    run_briefly(command, SWEEP_DEADLINE);
+}
+
+/// Runs what was to be run when the tool is gone.
+fn run(command: &[std::ffi::OsString]) {
+    let Some((program, args)) = command.split_first() else { return };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the guard is the one place that starts long-lived processes"
+    )]
+    let mut command = Command::new(program);
+    command.args(args);
+    run_briefly(command, RUN_DEADLINE);
+}
+
+/// Runs a command to its end, or to the deadline.
+fn run_briefly(mut command: Command, deadline: Duration) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return };
     let ended = i32::try_from(child.id())
         .ok()
         .and_then(Pid::new)
         .and_then(|pid| gantry_wlm::host::open_pidfd(pid).ok());
     if let Some(ended) = ended {
-        let limit = PollTimeout::try_from(SWEEP_DEADLINE).unwrap_or(PollTimeout::MAX);
+        let limit = PollTimeout::try_from(deadline).unwrap_or(PollTimeout::MAX);
         poll(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], limit).ok();
         // It has ended, or hangs on its disk and must not keep us. One that cannot even be killed is reaped as an orphan.
         if !matches!(child.try_wait(), Ok(Some(_))) {

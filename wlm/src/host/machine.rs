@@ -41,8 +41,8 @@ impl Host for Machine {
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     }
 
-    fn ask(&self, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-        super::ask(command, deadline)
+    fn ask_in(&self, dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+        super::orphan::ask_in(dir, command, deadline)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -67,11 +67,19 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         self.read(path).is_ok()
     }
 
-    /// What the program `command` says. Runs as long as it does, at most until the deadline.
+    /// What the program `command` says when it runs in `/`. Runs as long as it does, at most until the deadline.
     ///
     /// # Errors
     /// It cannot be executed, or goes on (`TimedOut`).
-    fn ask(&self, command: &[OsString], deadline: Duration) -> io::Result<Asked>;
+    fn ask(&self, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+        self.ask_in(Path::new("/"), command, deadline)
+    }
+
+    /// As [`Host::ask`], of a program that runs in the directory `dir`.
+    ///
+    /// # Errors
+    /// As [`Host::ask`].
+    fn ask_in(&self, dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked>;
 
     /// The file that a program's name leads to, by the PATH of this process.
     fn find_in_path(&self, name: &str) -> Option<PathBuf> {

@@ -55,6 +55,14 @@ pub struct Asked {
 /// # Errors
 /// It cannot be executed, or goes on (`TimedOut`).
 pub fn ask(command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+    ask_in(Path::new("/"), command, deadline)
+}
+
+/// As [`ask`], in the directory `dir`.
+///
+/// # Errors
+/// As [`ask`].
+pub(super) fn ask_in(dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let until = Instant::now() + deadline;
     let (out, to_out) = io::pipe()?;
@@ -62,7 +70,7 @@ pub fn ask(command: &[OsString], deadline: Duration) -> io::Result<Asked> {
     tracing::debug!(?command, "asking");
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(to_out).stderr(to_err).current_dir("/");
+    command.args(args).stdin(Stdio::null()).stdout(to_out).stderr(to_err).current_dir(dir);
     sys::fork_once_more(&mut command);
     reap(command.spawn()?)?;
     // It has our ends of the pipes, which would keep them open.

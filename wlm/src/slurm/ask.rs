@@ -12,7 +12,7 @@ use crate::host::{Asked, Host};
 use crate::{Error, Result};
 
 /// How long a command of Slurm may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the command `words` says; its first word is looked for in PATH.
 ///

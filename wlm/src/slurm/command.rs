@@ -211,7 +211,7 @@ pub fn build_sacct(job: JobId) -> Vec<OsString> {
     ])
 }
 
-fn words(words: &[&str]) -> Vec<OsString> {
+pub(super) fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 

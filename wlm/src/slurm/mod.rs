@@ -14,6 +14,7 @@ mod extras;
 mod parse;
 mod reference;
 mod shown;
+mod submit;
 mod wlm;
 mod wanted;
 mod words;

@@ -13,7 +13,7 @@ use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
-    build_agent_step, build_held, detect, is_for_srun, parse_cause, parse_failure,
+    build_agent_step, build_held, detect, is_for_srun, parse_cause, parse_failure, submit,
 };
 use crate::host::Host;
 use crate::launcher::{
@@ -21,7 +21,7 @@ use crate::launcher::{
 };
 use crate::{
     Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, Error, Evidence, HoldMethod, JobRef, Launch,
-    Plan, ProcessOwner, Result, StepStart, Wanted, Wlm,
+    Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -82,6 +82,14 @@ impl Wlm for Slurm {
             return Err(Error::NotYet { message: format!("job {} is being ended", job.0), hint: None });
         }
         Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
+    }
+
+    async fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        submit::submit(submission, host)
+    }
+
+    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+        submit::plan_cancel(job, host)
     }
 
     fn extras(&self) -> Option<&'static dyn Any> {
@@ -176,13 +184,16 @@ fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Ve
     starts.collect()
 }
 
-/// The job, the component and the nodes of each step of agents.
+/// Nodes that one step of agents is for: the job, and the component in a heterogeneous one.
+type Group = (JobId, Option<u32>, Vec<String>);
+
+/// The nodes of each step of agents.
 fn build_groups(
     name: JobName,
     jobs: &[Job],
     hosts: &[String],
     host: &dyn Host,
-) -> Result<Vec<(JobId, Option<u32>, Vec<String>)>> {
+) -> Result<Vec<Group>> {
     let component = jobs.iter().find_map(|job| match job.name {
         JobName::Component(leader, _) => Some(leader),
         JobName::Plain(_) | JobName::ArrayTask(..) => None,
@@ -216,8 +227,6 @@ fn build_groups(
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
-
     use super::*;
     use crate::host::fake::FakeHost;
 

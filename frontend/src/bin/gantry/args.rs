@@ -35,6 +35,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Launch(Launch),
     Attach(Attach),
+    Submit(Submit),
     Ps(Ps),
     Release(Release),
     Kill(Kill),
@@ -136,6 +137,31 @@ pub(crate) struct Attach {
     pub(crate) daemons: Daemons,
     #[command(flatten)]
     pub(crate) stay: Stay,
+}
+
+/// Submit a batch job, wait until its first ranks run, attach to them, and stay until they end.
+///
+/// Nothing of gantry need be on the nodes, and nothing is changed in the job: its ranks are not held, and run until they are attached to, a moment after their
+/// launcher has started them. What the job waits for is shown meanwhile. Until then the job belongs to this command: Ctrl-C, --timeout, or its being killed
+/// cancel it. Afterwards Ctrl-C lets go of the ranks and leaves the job alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry submit -- -N 2 job.sh input.dat
+      Submit job.sh, look after the ranks of what it launches.
+  gantry submit --timeout 3600 --daemon './my-tool' -- job.sh
+      Wait an hour at most; start a tool daemon beside the ranks.")]
+pub(crate) struct Submit {
+    /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
+    #[arg(long, value_name = "WLM")]
+    pub(crate) wlm: Option<String>,
+    #[command(flatten)]
+    pub(crate) daemons: Daemons,
+    #[command(flatten)]
+    pub(crate) stay: Stay,
+    /// Exactly what one would give the workload manager's own command for batch jobs: its options, the script, the script's arguments.
+    #[arg(last = true, required = true, value_name = "BATCH ARGUMENTS")]
+    pub(crate) batch_args: Vec<OsString>,
 }
 
 /// Tool daemons that start with the app, all in one session.

@@ -18,7 +18,7 @@ use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, spawn_orphan};
 
 use super::launch::Surroundings;
-use super::{attach, block_on, launch, say};
+use super::{attach, block_on, launch, say, submit};
 use crate::args::{Command, Launch};
 use crate::exit::{self, Fault, Outcome};
 use crate::view::Screen;
@@ -68,6 +68,7 @@ pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
     let stay = match &command {
         Command::Launch(args) => &args.stay,
         Command::Attach(args) => &args.stay,
+        Command::Submit(args) => &args.stay,
         _ => return Err(Fault::invalid("nothing to do in the background", "use --background")),
     };
     let files = stay.output.as_deref().map(open_twice).transpose()?;
@@ -76,6 +77,7 @@ pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
         let outcome = match command {
             Command::Launch(args) => launch_here(args, Arc::clone(&screen)).await,
             Command::Attach(args) => attach::attach(args, Arc::clone(&screen)).await,
+            Command::Submit(args) => submit::submit(args, Arc::clone(&screen)).await,
             _ => return Ok(exit::USAGE),
         };
         if let Err(Fault(failure)) = &outcome {

@@ -15,6 +15,7 @@ mod man;
 mod ps;
 mod release;
 mod stay;
+mod submit;
 mod wait;
 mod wlm;
 
@@ -49,8 +50,10 @@ fn carry_out(cli: Cli) -> Outcome {
     match cli.command {
         Command::Launch(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Attach(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
+        Command::Submit(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Launch(args) => block_on(launch::run(args, json)),
         Command::Attach(args) => block_on(attach::run(args, json)),
+        Command::Submit(args) => block_on(submit::run(args, json)),
         Command::Ps(_) => block_on(ps::run(json)),
         Command::Release(args) => block_on(release::run(args, json)),
         Command::Kill(args) => block_on(kill::run(args, json)),
@@ -98,6 +101,7 @@ pub(crate) fn open_log(cli: &Cli) -> Option<File> {
     let stay = match &cli.command {
         Command::Launch(args) => &args.stay,
         Command::Attach(args) => &args.stay,
+        Command::Submit(args) => &args.stay,
         _ => return None,
     };
     let path = cli.background_in.as_ref()?.join(stay.output.as_ref()?);

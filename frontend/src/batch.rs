@@ -1,0 +1,109 @@
+//! Batch jobs that a tool submits, and attaches to when their ranks are there.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Host, JobRef, Submission, Wlm};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::app::App;
+use crate::error::{Error, Result};
+use crate::frontend::Frontend;
+use crate::guard::client::{Guard, GuardEvent};
+use crate::helpers;
+
+/// A batch job that was submitted and that nobody has attached to yet. It belongs to its owner: dropping it cancels the job, also when the process
+/// is killed. Once attached to, the job is as any other that somebody has started.
+#[derive(Debug)]
+pub struct Batch {
+    frontend: Frontend,
+    wlm: &'static dyn Wlm,
+    job: JobRef,
+    cancel: Vec<OsString>,
+    guard: Guard,
+    /// Kept open as long as the guard is to live.
+    _news: mpsc::UnboundedReceiver<GuardEvent>,
+}
+
+impl Frontend {
+    /// Submits a batch job; `args` are exactly what one would give the workload manager's own command. Waits until it is accepted, at most until the
+    /// deadline. A future that is dropped meanwhile leaves it to chance whether the job was accepted; it is cancelled then.
+    ///
+    /// # Errors
+    /// The workload manager refuses, in its own words; it has no batch jobs.
+    pub async fn submit<A: Into<OsString>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        deadline: Duration,
+    ) -> Result<Batch> {
+        let wlm = self.choice()?.wlm;
+        let cwd = Machine.current_dir().map_err(|e| Error::io("cannot tell where this is", e))?;
+        let submission = Submission { args: args.into_iter().map(Into::into).collect(), cwd };
+        let program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let (guard, news) = Guard::start(&program, None).await?;
+        let frontend = self.clone();
+        // A task of its own: a job that was accepted has to have its owner, even if our caller does not wait for it.
+        let submitting = tokio::spawn(async move {
+            let runtime = tokio::runtime::Handle::current();
+            let asking =
+                tokio::task::spawn_blocking(move || runtime.block_on(wlm.submit(&submission, &Machine)));
+            let job = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
+            let cancel = wlm.plan_cancel(&job, &Machine)?;
+            guard.at_loss(Some(cancel.clone())).await?;
+            Ok(Batch { frontend, wlm, job, cancel, guard, _news: news })
+        });
+        let late = |_| Error::TimedOut { phase: "submitting a job", after: deadline, missing: Vec::new() };
+        timeout(deadline, submitting).await.map_err(late)?.map_err(|e| Error::Protocol(e.to_string()))?
+    }
+}
+
+impl Batch {
+    /// The job's name, by which the workload manager's own commands know it.
+    pub fn job(&self) -> &str {
+        &self.job.0
+    }
+
+    /// The name of its workload manager.
+    pub fn wlm(&self) -> &'static str {
+        self.wlm.name()
+    }
+
+    /// Waits until the job has ranks, and attaches to them. They are not held: what they do before that they have done. `news` hears what is waited for,
+    /// in the words of the workload manager, each time it is asked.
+    ///
+    /// # Errors
+    /// At the deadline why there still are no ranks; the job has ended without any. It is cancelled in both cases.
+    pub async fn attach(self, deadline: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
+        let until = Instant::now() + deadline;
+        let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), until).await?;
+        self.detach().await?;
+        Ok(app)
+    }
+
+    /// Lets the job go on without an owner.
+    ///
+    /// # Errors
+    /// The guard is gone.
+    pub async fn detach(self) -> Result<()> {
+        self.guard.at_loss(None).await?;
+        self.guard.dismiss().await;
+        Ok(())
+    }
+
+    /// Cancels the job and waits until the workload manager knows that, at most until the deadline.
+    ///
+    /// # Errors
+    /// What the workload manager says; it is tried once more behind our back.
+    pub async fn cancel(self, deadline: Duration) -> Result<()> {
+        let command = self.cancel.clone();
+        let asking = tokio::task::spawn_blocking(move || Machine.ask(&command, deadline));
+        let said = asking.await.map_err(|e| Error::Protocol(e.to_string()))?;
+        let said = said.map_err(|e| Error::io(format!("cannot cancel job {}", self.job.0), e))?;
+        if said.stderr.trim().is_empty() {
+            return self.detach().await;
+        }
+        Err(Error::Lost { what: vec![format!("job {}", self.job.0)], reason: said.stderr.trim().to_owned() })
+    }
+}

@@ -1,0 +1,85 @@
+//! Batch jobs: submitted by sbatch, in its own words where it refuses.
+
+use std::ffi::OsString;
+
+use gantry_shared::error::{Failure, Kind};
+
+use super::ask::{PATIENCE, find_command, refused};
+use super::command::words;
+use crate::host::Host;
+use crate::{Error, JobRef, Result, Submission};
+
+/// Submits a job. An array or a heterogeneous job has the name of the whole.
+///
+/// # Errors
+/// There is no sbatch; it refuses.
+pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+    let mut command = vec![find_command("sbatch", host)?, "--parsable".into()];
+    command.extend(submission.args.iter().cloned());
+    let said = host.ask_in(&submission.cwd, &command, PATIENCE).map_err(|error| {
+        let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
+        Error::Refused(Failure::new(Kind::LauncherFailed, message))
+    })?;
+    match parse_submitted(&said.stdout) {
+        Some(job) => Ok(JobRef(job.to_owned())),
+        None => Err(refused(&command, &said).unwrap_or_else(|| {
+            Error::invalid_with(
+                format!("sbatch printed no job: '{}'", said.stdout.trim()),
+                "leave out options with which nothing is submitted",
+            )
+        })),
+    }
+}
+
+/// The command that cancels a job.
+///
+/// # Errors
+/// There is no scancel.
+pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+    let mut command = vec![find_command("scancel", host)?];
+    command.extend(words(&["--quiet", &job.0]));
+    Ok(command)
+}
+
+/// The job's number in what `sbatch --parsable` prints: `7`, or with a cluster's name `7;cluster`.
+fn parse_submitted(stdout: &str) -> Option<&str> {
+    let line = stdout.lines().last()?.trim();
+    let job = line.split_once(';').map_or(line, |(job, _)| job);
+    (!job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit())).then_some(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[track_caller]
+    fn check(stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
+        let host = host.with_answer("/bin/sbatch --parsable -N2 job.sh", stdout, stderr);
+        let submission =
+            Submission { args: ["-N2", "job.sh"].map(OsString::from).to_vec(), cwd: "/w".into() };
+        match (submit(&submission, &host), expected) {
+            (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_or_sbatchs_own_words() {
+        check("7\n", "", Ok("7"));
+        check("7;there\n", "sbatch: a word\n", Ok("7"));
+        let words = "sbatch: error: Batch job submission failed: Invalid partition name specified";
+        check("", words, Err(words));
+        check("", words, Err("(command: /bin/sbatch --parsable -N2 job.sh)"));
+        check("slurm 22.05.8\n", "", Err("sbatch printed no job"));
+    }
+
+    #[test]
+    fn a_job_is_cancelled_by_its_number() {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/scancel", "");
+        let command = plan_cancel(&JobRef("7".to_owned()), &host).unwrap();
+        assert_eq!(command, ["/bin/scancel", "--quiet", "7"].map(OsString::from));
+    }
+}
