@@ -188,12 +188,7 @@ fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Ve
 type Group = (JobId, Option<u32>, Vec<String>);
 
 /// The nodes of each step of agents.
-fn build_groups(
-    name: JobName,
-    jobs: &[Job],
-    hosts: &[String],
-    host: &dyn Host,
-) -> Result<Vec<Group>> {
+fn build_groups(name: JobName, jobs: &[Job], hosts: &[String], host: &dyn Host) -> Result<Vec<Group>> {
     let component = jobs.iter().find_map(|job| match job.name {
         JobName::Component(leader, _) => Some(leader),
         JobName::Plain(_) | JobName::ArrayTask(..) => None,
