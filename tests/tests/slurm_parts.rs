@@ -42,11 +42,16 @@ fn assert_ranks(cluster: &Cluster, event: &Value, nodes: &[&str]) {
     }
 }
 
+/// The ranks with this line; an srun of a batch job has it at its end, too.
+fn ranks(cluster: &Cluster, line: &str) -> usize {
+    cluster.find(line).iter().filter(|(_, process)| !process.line.starts_with("srun")).count()
+}
+
 /// Starts something on the login node and waits until that many processes with this line run on the nodes.
 #[track_caller]
 fn start(cluster: &Cluster, program: &str, args: &[&str], (line, count): (&str, usize)) -> Run {
     let mut run = cluster.run(program, args, &[]);
-    let there = becomes_true(SOON, || cluster.find(line).len() == count);
+    let there = becomes_true(SOON, || ranks(cluster, line) == count);
     assert!(there, "{:?}: {:?}\n{}", run.stderr(), cluster.find(line), cluster.bed.last_log_lines());
     run
 }
@@ -95,7 +100,7 @@ fn a_component_with_an_srun_of_its_own_is_attached_to_alone() {
         let script = "srun --het-group=1 -n3 sleep 901 & srun --het-group=0 -n1 sleep 902 & wait";
         let args = ["-n1", ":", "-N2", "-n3", "bash", "-c", script];
         let run = start(cluster, "salloc", &args, ("sleep 901", 3));
-        assert!(becomes_true(SOON, || cluster.find("sleep 902").len() == 1));
+        assert!(becomes_true(SOON, || ranks(cluster, "sleep 902") == 1));
         let jobs = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]);
         let leader = jobs.split('+').next().expect("a job").to_owned();
         attach(cluster, &format!("{leader}+1"), &["n002", "n002", "n003"]);
@@ -111,7 +116,7 @@ fn tasks_of_an_array_are_attached_to_by_name_and_told_apart() {
         let args = ["--parsable", "--output=/dev/null", "--array=3,5", "-N2", "-n2", wrap];
         let mut run = start(cluster, "sbatch", &args, ("sleep 903", 2));
         run.exited(SOON);
-        assert!(becomes_true(SOON, || cluster.find("sleep 905").len() == 2));
+        assert!(becomes_true(SOON, || ranks(cluster, "sleep 905") == 2));
         let array = run.stdout().concat().trim().to_owned();
         attach(cluster, &format!("{array}_3.0"), &["n001", "n002"]);
         attach(cluster, &format!("{array}_5"), &["n001", "n002"]);

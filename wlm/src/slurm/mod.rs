@@ -37,4 +37,6 @@ pub use wlm::Slurm;
 pub use words::{TaskEnd, parse_failure, parse_task_ends};
 
 #[cfg(test)]
+mod choices;
+#[cfg(test)]
 mod recorded;

@@ -1,0 +1,47 @@
+//! How ranks would be held where there is an srun, as people are told before they launch.
+
+use std::ffi::OsString;
+
+use crate::detect::find;
+use crate::host::fake::FakeHost;
+use crate::{HoldMethod, choose_hold};
+
+#[track_caller]
+fn check(
+    wlm: &str,
+    launcher: Option<&str>,
+    method: HoldMethod,
+    expected: std::result::Result<(&str, &str), &str>,
+) {
+    let host = FakeHost::default()
+        .with_env("PATH", "/bin")
+        .with_file("/bin/srun", "")
+        .with_file("/bin/mpiexec.hydra", "")
+        .with_file("/bin/my-run", "#!/bin/sh\n");
+    let found = choose_hold(find(wlm).unwrap(), launcher.map(OsString::from), method, &host);
+    match (&found, expected) {
+        (Ok(found), Ok((method, why))) => {
+            assert!(found.method == method && found.why.contains(why), "{found:?}");
+        }
+        (Err(found), Err(expected)) => assert_eq!(found.to_string(), expected),
+        _ => panic!("{found:?} {expected:?}"),
+    }
+}
+
+#[test]
+fn what_is_understood_is_held_by_the_agent_in_the_programs_place() {
+    let detect = HoldMethod::Detect;
+    check("localhost", None, detect, Ok(("direct", "no launcher")));
+    check("localhost", Some("mpiexec.hydra"), detect, Ok(("exec", "/bin/mpiexec.hydra")));
+    check("slurm", None, detect, Ok(("exec", "the options of /bin/srun are understood")));
+    check("slurm", None, HoldMethod::Mpir, Ok(("mpir", "it was asked for: /bin/srun")));
+}
+
+#[test]
+fn a_script_in_front_of_the_launcher_makes_it_mpir() {
+    let refused = "/bin/my-run is no launcher whose arguments are understood";
+    check("slurm", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
+    check("slurm", Some("my-run"), HoldMethod::Exec, Err(refused));
+    check("localhost", Some("my-run"), HoldMethod::Detect, Err(refused));
+    check("slurm", Some("no-run"), HoldMethod::Detect, Err("launcher 'no-run' was not found"));
+}
