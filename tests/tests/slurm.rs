@@ -333,3 +333,14 @@ fn sessions_are_gone_with_their_app_where_daemonised_processes_survive() {
 fn sessions_are_gone_with_their_app_where_nothing_survives() {
     check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() });
 }
+
+#[test]
+fn agents_that_leave_with_their_ranks_are_not_lost_however_slow_srun_is() {
+    // Slurm looks once a second whether the epilog of a task has ended, one task after the other.
+    on_cluster(Config { proctrack: Proctrack::Cgroup, ..visible() }, |cluster| {
+        let done = cluster.launch(&["--", "-N1", "-n4", "/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let lost: Vec<_> = done.events().into_iter().filter(|event| event["event"] == "nodes_lost").collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    });
+}

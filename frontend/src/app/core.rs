@@ -441,7 +441,15 @@ fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
     match event {
         OverlayEvent::Lost { nodes, reason } if core.state().is_launcher_running() => {
             core.outputs.lost(&nodes);
-            tokio::spawn(lose_unless_over(Arc::clone(core), nodes, reason));
+            // With its last rank an agent goes that the launcher would kill: that is no loss, however long the launcher stays.
+            let left = core.state().nodes_without_ranks(&nodes);
+            let lost = nodes.difference(&left);
+            if !left.is_empty() {
+                core.happened(Happening::AgentsLeft(left));
+            }
+            if !lost.is_empty() {
+                tokio::spawn(lose_unless_over(Arc::clone(core), lost, reason));
+            }
         }
         OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
         OverlayEvent::Lost { nodes, reason } => {

@@ -272,6 +272,12 @@ impl State {
         NodeSet::first_n(self.placement.node_count()).difference(&self.lost)
     }
 
+    /// Those of `nodes` whose ranks have all ended.
+    pub(crate) fn nodes_without_ranks(&self, nodes: &NodeSet) -> NodeSet {
+        let is_over = |rank: Rank| self.ranks.get(rank.index()).is_some_and(|state| state.is_over());
+        nodes.iter().filter(|node| self.placement.ranks_on(*node).iter().all(is_over)).collect()
+    }
+
     fn rank_infos(&self) -> Vec<RankInfo> {
         let infos = self.placement.iter().zip(&self.ranks).map(|(place, state)| RankInfo {
             rank: place.rank,
@@ -569,6 +575,18 @@ mod tests {
         let lost = state.handle(Happening::NodesLost(nodes("0-1"), "cut".into()));
         assert_eq!(names(&lost), ["daemon_exited", "exited"]);
         assert_eq!(state.exit().unwrap().code, 0);
+    }
+
+    #[test]
+    fn nodes_without_ranks_are_those_whose_ranks_have_ended() {
+        let mut state = state(false);
+        state.handle(there(0..4, false));
+        assert_eq!(state.nodes_without_ranks(&nodes("0-1")), nodes(""));
+        for rank in state.placement().ranks_on(NodeId(1)).iter().collect::<Vec<_>>() {
+            state.handle(Happening::RankExited(rank, ExitStatus::Unknown));
+        }
+        assert_eq!(state.nodes_without_ranks(&nodes("0-1")), nodes("1"));
+        assert_eq!(state.nodes_without_ranks(&nodes("0")), nodes(""));
     }
 
     #[test]
