@@ -372,8 +372,8 @@ mod tests {
             "&(executable=x)",
             "line 1, column 1: expected a multi-request, like +(&(resourceManagerContact=NAME)(executable=PROGRAM))",
         );
-        check("+(&(executable=x))", "line 1, column 4: a subjob needs 'resourceManagerContact'");
-        check("+(&(resourceManagerContact=x))", "line 1, column 4: a subjob needs 'executable'");
+        check("+(&(executable=x))", "line 1, column 5: a subjob needs 'resourceManagerContact'");
+        check("+(&(resourceManagerContact=x))", "line 1, column 5: a subjob needs 'executable'");
         check("+(count=5)", "line 1, column 3: 'count' stands outside of every subjob");
         check("+(rsl_substitution=(A b))", "line 1, column 1: the request has no subjob");
     }
