@@ -337,9 +337,9 @@ pub(crate) struct Daemon {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gantry coalloc '+(&(resourceManagerContact=localhost)(count=2)
-                     (executable=./left))
-                   (&(resourceManagerContact=localhost)(executable=./right))'
+  gantry coalloc '
+  +(&(resourceManagerContact=localhost)(count=2)(executable=./a))
+   (&(resourceManagerContact=localhost)(executable=./b))'
       Hold both parts before their first instruction, let them go together, and exit with the first code that is not 0.
   gantry coalloc -s -f job.rsl
       The same from a file; what the parts write comes here, unless they name files.
