@@ -17,4 +17,5 @@ pub mod file_state;
 pub mod error;
 pub mod filter;
 pub mod secret;
+pub mod rendezvous;
 pub mod wire;

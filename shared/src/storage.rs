@@ -36,6 +36,19 @@ pub const GANTRY_LOCAL_RANK: &str = "GANTRY_LOCAL_RANK";
 /// Given to ranks: the node's number, from 0.
 pub const GANTRY_NODE: &str = "GANTRY_NODE";
 
+/// Given to ranks: the handle of their app's rendezvous.
+pub const GANTRY_JOB_HANDLE: &str = "GANTRY_JOB_HANDLE";
+/// Given to ranks of a multijob's app: the handle of the multijob's rendezvous.
+pub const GANTRY_MULTIJOB_HANDLE: &str = "GANTRY_MULTIJOB_HANDLE";
+/// Given to ranks of a multijob's app: the app's number in the multijob, from 0.
+pub const GANTRY_SUBJOB_RANK: &str = "GANTRY_SUBJOB_RANK";
+/// As [`GANTRY_JOB_HANDLE`], for programs that were written for GT4.
+pub const GLOBUS_GRAM_JOB_HANDLE: &str = "GLOBUS_GRAM_JOB_HANDLE";
+/// As [`GANTRY_MULTIJOB_HANDLE`], for programs that were written for GT4.
+pub const GLOBUS_GRAM_MULTIJOB_HANDLE: &str = "GLOBUS_GRAM_MULTIJOB_HANDLE";
+/// As [`GANTRY_SUBJOB_RANK`], for programs that were written for GT4.
+pub const GLOBUS_GRAM_SUBJOB_RANK: &str = "GLOBUS_GRAM_SUBJOB_RANK";
+
 /// Given to daemons: path of the socket of their agent.
 pub const GANTRY_BACKEND_SOCKET: &str = "GANTRY_BACKEND_SOCKET";
 /// Given to daemons: the session's number.

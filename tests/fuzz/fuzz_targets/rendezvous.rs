@@ -1,0 +1,42 @@
+//! Rendezvous data of any bytes: whole or in pieces it is read alike, what is read is written as the same bytes, and a gathering takes what is valid
+//! and nothing else.
+//!
+//! The first byte is the level, the second the size of the pieces.
+#![no_main]
+
+use std::sync::Arc;
+
+use gantry_shared::rendezvous::codec::check;
+use gantry_shared::rendezvous::{Data, Decoder, Gathering, Limits};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let [level, size, bytes @ ..] = bytes else { return };
+    let (level, size) = (level % 6, usize::from(*size).max(1));
+    let whole = Data::decode(level, bytes, Limits::default());
+    assert_eq!(whole.is_ok(), check(level, bytes, Limits::default()).is_ok());
+    assert_eq!(whole.is_ok(), in_pieces(level, bytes, size));
+    let mut above = Gathering::new(level + 1, 1, 1).expect("a gathering");
+    above.announce(0, bytes.len() as u64, u64::MAX).expect("a place");
+    let taken = above.arrive(0, Arc::new(bytes.to_vec()));
+    assert_eq!(taken.is_ok(), level == 0 || whole.is_ok());
+    if let Ok(data) = whole {
+        let mut again = Vec::new();
+        data.encode(&mut again).expect("memory");
+        assert_eq!(again, bytes);
+    }
+});
+
+fn in_pieces(level: u8, bytes: &[u8], size: usize) -> bool {
+    let mut decoder = Decoder::new(level, Limits::default()).expect("a level");
+    for mut piece in bytes.chunks(size) {
+        loop {
+            match decoder.next(&mut piece) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return false,
+            }
+        }
+        assert!(piece.is_empty());
+    }
+    decoder.finish().is_ok()
+}
