@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::rendezvous::Broken;
 use gantry_shared::wire::frame::FrameError;
 
 /// Why a daemon could not learn about its node.
@@ -55,6 +56,9 @@ pub enum Error {
     /// The agent refused, and says why; its hint says what to do.
     #[error("get an answer from this node's agent")]
     Refused(#[source] Failure),
+    /// A rendezvous will never be complete: one of those that were waited for ended before it had registered.
+    #[error(transparent)]
+    Broken(#[from] Broken),
     /// The agent does not speak as it should. See whether the library and the agent are of the same release.
     #[error("understand this node's agent")]
     Protocol(#[source] FrameError),
@@ -81,7 +85,7 @@ impl Error {
             Self::TimedOut { .. } => Kind::TimedOut,
             Self::Refused(failure) => failure.kind(),
             Self::Protocol(_) => Kind::Protocol,
-            Self::Unusable { .. } | Self::Lost(_) => Kind::Lost,
+            Self::Broken(_) | Self::Unusable { .. } | Self::Lost(_) => Kind::Lost,
         }
     }
 

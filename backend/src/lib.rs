@@ -55,6 +55,8 @@ mod error;
 
 mod link;
 
+pub mod rendezvous;
+
 #[doc(hidden)]
 pub mod socket_path;
 

@@ -72,15 +72,18 @@ impl Link {
 }
 
 fn open(path: &Path, deadline: Duration) -> io::Result<UnixStream> {
-    let until = Instant::now() + deadline;
     let short = SocketPath::new(path)?;
-    let address = UnixAddr::new(short.as_path())?;
+    open_address(&UnixAddr::new(short.as_path())?, Instant::now() + deadline)
+}
+
+/// Connects, and is late at that time.
+pub(crate) fn open_address(address: &UnixAddr, until: Instant) -> io::Result<UnixStream> {
     let fd: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     loop {
         // While the agent's queue is full, connect(2) waits; the limit for that is the one for sending.
         let left = i64::try_from(time_left(until)?.as_micros()).unwrap_or(i64::MAX);
         setsockopt(&fd, SendTimeout, &TimeVal::new(left / 1_000_000, left % 1_000_000))?;
-        match connect(fd.as_raw_fd(), &address) {
+        match connect(fd.as_raw_fd(), address) {
             Ok(()) => return Ok(UnixStream::from(fd)),
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => return Err(io::ErrorKind::TimedOut.into()),
@@ -97,9 +100,9 @@ fn time_left(until: Instant) -> io::Result<Duration> {
 }
 
 /// A stream of which all reads and writes together have one deadline.
-struct Timed<'a> {
-    stream: &'a UnixStream,
-    until: Instant,
+pub(crate) struct Timed<'a> {
+    pub(crate) stream: &'a UnixStream,
+    pub(crate) until: Instant,
 }
 
 fn timed_out(error: io::Error) -> io::Error {

@@ -12,6 +12,7 @@
 //! | [`event`], [`info`] | what happens, and what is known at one moment |
 //! | [`coallocation`] | jobs over several workload managers |
 //! | [`control`] | the socket through which other commands of this user reach an app |
+//! | [`rendezvous`] | data that ranks exchange, in an app and among apps |
 //! | [`measure`] | how fast the way to the nodes is |
 //! | [`error`], [`helpers`] | what goes wrong; where gantry's own executables are |
 //! | [`guard`] | the helper that outlives a killed tool |
@@ -34,6 +35,7 @@ mod lock;
 pub mod manifest;
 pub mod measure;
 mod overlay;
+pub mod rendezvous;
 pub mod request;
 pub mod session;
 pub mod staging;

@@ -9,6 +9,7 @@ use gantry_shared::wire::message::DaemonOutput;
 pub use gantry_wlm::HoldMethod;
 
 use crate::error::{Error, Result};
+use crate::rendezvous::{Multijob, Seat};
 
 /// An application to launch.
 ///
@@ -27,6 +28,7 @@ pub struct LaunchRequest {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) stdin: Input,
     pub(crate) output: OutputTo,
+    pub(crate) subjob: Option<(Multijob, u32)>,
 }
 
 impl LaunchRequest {
@@ -87,6 +89,17 @@ impl LaunchRequest {
     pub fn stdin(mut self, stdin: Input) -> Self {
         self.stdin = stdin;
         self
+    }
+
+    /// Makes the app the subjob of that number of a multijob: its ranks find that one's rendezvous. Default: no.
+    pub fn subjob(mut self, multijob: &Multijob, number: u32) -> Self {
+        self.subjob = Some((multijob.clone(), number));
+        self
+    }
+
+    /// The place that the app is to have in a multijob.
+    pub(crate) fn take_seat(&self) -> Result<Option<Seat>> {
+        self.subjob.as_ref().map(|(multijob, number)| Seat::take(multijob, *number)).transpose()
     }
 
     /// Where the ranks' standard output and error go. Default: nowhere.

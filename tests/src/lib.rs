@@ -29,6 +29,7 @@ pub mod loader;
 mod other_root;
 pub mod proc;
 pub mod programs;
+pub mod rendezvous;
 mod run;
 mod site;
 mod skip;

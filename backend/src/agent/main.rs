@@ -12,6 +12,7 @@
 //! | [`storage`], [`session`], [`tree`] | directories on the node |
 //! | [`provide`], [`receive`] | what is put into them: links to what the node has, archives of what it has not |
 //! | [`service`] | the socket at which daemons ask |
+//! | [`mod@rendezvous`] | the socket at which ranks exchange data, and the command for their scripts |
 //! | [`stdio`] | input and output of processes |
 
 mod work;
@@ -30,6 +31,7 @@ mod session;
 mod provide;
 mod receive;
 mod service;
+mod rendezvous;
 mod stdio;
 #[cfg(test)]
 #[path = "../skip.rs"]
@@ -58,6 +60,7 @@ const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
 usage: gantry-agent serve          serve an app; what it needs to know comes on standard input
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
+       gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
        gantry-agent --version";
 
@@ -68,6 +71,11 @@ fn main() -> ExitCode {
         && first == "hold"
     {
         return shim::run(rest);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == "rendezvous"
+    {
+        return rendezvous::command::run(rest);
     }
     let ticket = Machine.env(GANTRY_TICKET);
     let result = match words.as_slice() {
@@ -151,6 +159,8 @@ fn serve_brought() -> Result<(), Failure> {
         };
         let thread = process::thread::RanksThread::spawn().map_err(failed)?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
+        // Ranks may look for it as soon as they run.
+        let socket = rendezvous::bind(ticket.app);
         let desk::Entered { ranks, brought } = desk::receive_ranks(&listener, how, &thread).await;
         let size = brought.size;
         let failed = brought.ranks.as_ref().err().cloned();
@@ -167,8 +177,8 @@ fn serve_brought() -> Result<(), Failure> {
             ranks.kill_all();
         }
         let joined = joined?;
-        work::serve(ticket, joined, work::Beginning::Brought { ranks, size, hold, thread, desk: listener })
-            .await
+        let beginning = work::Beginning::Brought { ranks, size, hold, thread, desk: listener, socket };
+        work::serve(ticket, joined, beginning).await
     })
 }
 

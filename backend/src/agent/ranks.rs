@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId, Pid, Rank};
 use gantry_shared::rank_set::RankSet;
+use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
 use gantry_shared::signal::Signal;
 use gantry_shared::status::{ExitStatus, RankEvent, RankState};
 use gantry_shared::storage;
@@ -224,12 +225,24 @@ impl Ranks {
     }
 }
 
-/// The ranks of `node` in an order, with what each one's process is to be.
+/// What the ranks of a node are told of where they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The app.
+    pub(crate) app: AppId,
+    /// The node.
+    pub(crate) node: NodeId,
+    /// The agent's socket for ranks; empty where there is none.
+    pub(crate) service: &'a str,
+    /// The app's place in a multijob.
+    pub(crate) subjob: Option<Subjob>,
+}
+
+/// The ranks of a node in an order, with what each one's process is to be.
 pub(crate) fn build_specs(
     order: &StartRanks,
     ranks: &[Rank],
-    app: AppId,
-    node: NodeId,
+    place: &Place<'_>,
     nofile: Option<(u64, u64)>,
 ) -> Result<Vec<(ProcessSpec, OurEnds)>, Failure> {
     let program = &order.program;
@@ -240,21 +253,26 @@ pub(crate) fn build_specs(
         argv.push(to_c(arg)?);
     }
     let cwd = program.cwd.as_deref().map(to_c).transpose()?;
+    let mut env = program.env.clone();
+    env.retain(|(name, _)| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
     let mut specs = Vec::with_capacity(ranks.len());
     for (local, rank) in ranks.iter().enumerate() {
-        let ours = [
-            (storage::GANTRY_APP, app.to_string()),
+        let mut ours = vec![
+            (storage::GANTRY_APP, place.app.to_string()),
             (storage::GANTRY_RANK, rank.to_string()),
             (storage::GANTRY_SIZE, order.size.to_string()),
             (storage::GANTRY_LOCAL_RANK, local.to_string()),
-            (storage::GANTRY_NODE, node.to_string()),
+            (storage::GANTRY_NODE, place.node.to_string()),
         ];
+        if !place.service.is_empty() {
+            ours.extend(build_variables(place.service, place.subjob));
+        }
         let (stdio, ends) = open_stdio(order.stdin == Some(*rank), order.output)?;
         let [stdin, stdout, stderr] = stdio;
         let spec = ProcessSpec {
             program: path.clone(),
             argv: argv.clone(),
-            env: build_env(&program.env, &ours)?,
+            env: build_env(&env, &ours)?,
             cwd: cwd.clone(),
             stdin,
             stdout,

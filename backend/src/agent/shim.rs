@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Rank;
+use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{
     CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET, HoldTicket, ToDesk,
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let command = command.strip_prefix(&[OsString::from("--")]).unwrap_or(command);
     let by = by.and_then(|name| name.parse::<Launcher>().ok());
     let (failure, code) = match check_in(by) {
-        Ok(desk) => become_program(command, desk),
+        Ok(entered) => become_program(command, entered),
         Err(failure) => (failure, NOT_EXECUTED),
     };
     // The launcher passes this on to the user.
@@ -56,8 +57,16 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The way to the agent, which has said that we may go on.
-fn check_in(by: Option<Launcher>) -> Result<UnixStream, Failure> {
+/// What is known when the agent has said that we may go on.
+struct Entered {
+    /// The way to the agent.
+    desk: UnixStream,
+    /// The variables by which the program finds its rendezvous.
+    variables: Vec<(&'static str, String)>,
+}
+
+/// Checks in and waits for the agent's word.
+fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     let host = Machine;
     let text = host.env(GANTRY_TICKET).ok_or_else(|| {
         Failure::new(Kind::Invalid, format!("{GANTRY_TICKET} is not set"))
@@ -74,14 +83,17 @@ fn check_in(by: Option<Launcher>) -> Result<UnixStream, Failure> {
         reach_desk(&ticket).map_err(|error| failure::from_io("reach this node's agent", &error))?;
     let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
     say(&mut desk, &ToDesk::CheckIn(check_in))?;
+    let mut variables = Vec::new();
     loop {
         match hear(&mut desk)? {
             FromDesk::Prepare { agent } => {
+                let service = build_service_name(ticket.agent.app, geteuid().as_raw(), agent);
+                variables = build_variables(&service, ticket.agent.subjob);
                 // Where this is not asked for (no Yama) it is not needed either.
                 drop(allow_tracer(agent.get()));
                 say(&mut desk, &ToDesk::Ready)?;
             }
-            FromDesk::Go => return Ok(desk),
+            FromDesk::Go => return Ok(Entered { desk, variables }),
             FromDesk::Refused(failure) => return Err(failure),
         }
     }
@@ -124,16 +136,21 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 }
 
 /// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
-fn become_program(command: &[OsString], mut desk: UnixStream) -> (Failure, u8) {
+fn become_program(command: &[OsString], Entered { mut desk, variables }: Entered) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
     #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and starts none")]
-    let error = Command::new(program)
+    let mut becoming = Command::new(program);
+    for name in VARIABLES {
+        becoming.env_remove(name);
+    }
+    let error = becoming
         .args(args)
         .env_remove(GANTRY_TICKET)
         .env_remove(GANTRY_TASK_EPILOG)
         .env_remove(GANTRY_SENT_AGENT)
+        .envs(variables)
         .exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTED };
     let failure = match error.raw_os_error() {

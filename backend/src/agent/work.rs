@@ -28,6 +28,7 @@ use crate::process::reaper::{Exited, Reaper};
 use crate::process::thread::RanksThread;
 use crate::ranks::{OurEnds, Ranks};
 use crate::receive::Announced;
+use crate::rendezvous::{self, Desk, Socket};
 use crate::service::{AppFacts, View};
 use crate::stdio::{Credits, Input, OpenStreams};
 use crate::storage::Storage;
@@ -68,6 +69,8 @@ pub(crate) enum Event {
     Due(Scope),
     /// A rank of a launcher has ended; when this socket closes the launcher ends what it has started on this node.
     RankCollected(UnixStream),
+    /// A process asks for what ranks have registered, or registers.
+    Rendezvous(rendezvous::Request),
     /// Somebody asked the agent itself to go.
     AskedToGo,
 }
@@ -102,6 +105,8 @@ pub(crate) enum Beginning {
         thread: RanksThread,
         /// Where they have checked in.
         desk: UnixListener,
+        /// Where they exchange data; none where it could not be made.
+        socket: Option<Socket>,
     },
 }
 
@@ -125,6 +130,9 @@ pub(crate) struct Agent {
     /// Of processes that have ended: what their pipes hold is still to be taken.
     last_output: Vec<OpenStreams>,
     bulk: BulkReceiver,
+    rendezvous: Desk,
+    /// The name of the socket for ranks; empty where there is none.
+    service: String,
     endings: Vec<Ending>,
     /// Closed when this agent has ended.
     epilogs: Vec<UnixStream>,
@@ -141,9 +149,11 @@ pub(crate) struct Agent {
 pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) -> Result<(), Failure> {
     let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
     let nofile = crate::process::spawn::raise_open_files().ok();
-    let (thread, brought) = match beginning {
-        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None),
-        Beginning::Brought { ranks, size, hold, thread, desk } => (thread, Some((ranks, size, hold, desk))),
+    let (thread, brought, socket) = match beginning {
+        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind(ticket.app)),
+        Beginning::Brought { ranks, size, hold, thread, desk, socket } => {
+            (thread, Some((ranks, size, hold, desk)), socket)
+        }
     };
     let mut reaper = Reaper::new().map_err(failed)?;
     reaper.adopt_orphans().map_err(failed)?;
@@ -177,6 +187,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         streams: BTreeMap::new(),
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
+        rendezvous: Desk::default(),
+        service: socket.as_ref().map(|socket| socket.name.clone()).unwrap_or_default(),
         endings: Vec::new(),
         epilogs: Vec::new(),
         events,
@@ -184,6 +196,9 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         starting: 0,
         view: watch::Sender::new(view),
     };
+    if let Some(socket) = socket {
+        agent.serve_ranks(socket);
+    }
     if let Some((ranks, size, hold, desk)) = brought {
         agent.take_brought(ranks, size, hold)?;
         let events = agent.events.clone();
@@ -247,8 +262,10 @@ impl Agent {
                 self.epilogs.push(epilog);
                 self.leave_with_ranks();
             }
+            Event::Rendezvous(request) => self.rendezvous.ask(request),
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }
+        self.rendezvous.take_notices().into_iter().for_each(|it| self.up.notice(Notice::Rendezvous(it)));
         self.check_endings();
         self.show();
     }
@@ -302,6 +319,7 @@ impl Agent {
             }
             Order::Ping => Ok(Answer::Done),
             Order::Sink { stream } => return self.bulk.expect(stream, request),
+            Order::Rendezvous(order) => return self.rendezvous.obey(request, order),
             // The overlay's own.
             Order::Bulk(_) => return,
         };
@@ -328,7 +346,8 @@ impl Agent {
 
     fn take_piece(&mut self, piece: crate::overlay::Piece) {
         let Some(piece) = self.storage.take_piece(piece) else { return };
-        if let Some((request, answer)) = self.bulk.take(&piece) {
+        let answered = self.rendezvous.take_piece(piece).unwrap_or_else(|piece| self.bulk.take(&piece));
+        if let Some((request, answer)) = answered {
             self.answer(request, answer);
         }
     }

@@ -30,6 +30,7 @@ use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
+use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 impl Frontend {
@@ -46,8 +47,10 @@ impl Frontend {
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
         let listener = self.listen(wlm, app, &secret).await?;
-        let agent =
-            build_ticket(wlm.name(), app, secret, listener.addresses(), self.config.stage_base.clone(), "");
+        let seat = request.take_seat()?;
+        let subjob = seat.as_ref().map(Seat::subjob);
+        let base = self.config.stage_base.clone();
+        let agent = build_ticket(wlm.name(), app, secret, listener.addresses(), base, "", subjob);
         let ticket = HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
@@ -77,7 +80,7 @@ impl Frontend {
         let (wlm_name, owner) = (wlm.name(), own_pid()?);
         let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job };
         let state = State::new(identity, build_placement(&nodes)?).with_launcher();
-        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words) };
+        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words), seat };
         let core = Core::start(parts, events, guard_events);
         // From here on dropping the app ends everything, whatever fails.
         let owner = App::new(Arc::clone(&core));

@@ -24,6 +24,7 @@ use crate::guard::client::{Guard, GuardEvent};
 use crate::info::AppState;
 use crate::lock::lock;
 use crate::overlay::{Overlay, OverlayEvent, Reply};
+use crate::rendezvous::{Seat, Service};
 use crate::staging::content::Contents;
 
 /// How long daemons have to end by themselves when the app has ended.
@@ -70,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) feed: InputFeed,
     /// What is in the files that were staged.
     pub(crate) contents: Arc<Contents>,
+    /// Data that ranks exchange.
+    pub(crate) rendezvous: Service,
     rank_output: Mutex<Option<OutputStream>>,
     /// What the launcher says, if there is one.
     words: Mutex<Option<Words>>,
@@ -94,6 +97,8 @@ pub(crate) struct Parts {
     pub(crate) state: State,
     /// What the launcher says, if there is one.
     pub(crate) words: Option<Words>,
+    /// The app's place in a multijob.
+    pub(crate) seat: Option<Seat>,
 }
 
 impl Core {
@@ -103,6 +108,7 @@ impl Core {
         overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
         guard_events: mpsc::UnboundedReceiver<GuardEvent>,
     ) -> Arc<Self> {
+        let placement = parts.state.placement().clone();
         let core = Arc::new(Self {
             app: parts.app,
             wlm: parts.wlm,
@@ -111,6 +117,7 @@ impl Core {
             words: Mutex::new(parts.words),
             feed: InputFeed::default(),
             contents: Arc::default(),
+            rendezvous: Service::new(parts.app, placement, parts.overlay.clone(), parts.seat),
             overlay: parts.overlay,
             guard: parts.guard,
             state: Mutex::new(parts.state),
@@ -133,6 +140,11 @@ impl Core {
 
     /// Tells the state of something and the subscribers of what follows from it.
     pub(crate) fn happened(&self, happening: Happening) {
+        match &happening {
+            Happening::RankExited(rank, status) => self.rendezvous.rank_ended(*rank, *status),
+            Happening::NodesLost(nodes, _) => self.rendezvous.nodes_lost(nodes),
+            _ => {}
+        }
         // Events leave under the state's lock, so that every subscriber sees them in the order in which they came to be.
         let mut state = self.state();
         let events = state.handle(happening);
@@ -335,6 +347,7 @@ impl Core {
                 self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
+            Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             // The overlay's own.
             Notice::ChildJoined { .. } | Notice::BulkStalled { .. } => {}
         }
@@ -430,6 +443,7 @@ impl Drop for Over {
     fn drop(&mut self) {
         let core = &self.0;
         core.guard.abandon();
+        core.rendezvous.close();
         core.outputs.close();
         core.feed.close();
         core.advance(Stage::Gone);

@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout_at};
 use super::App;
 use super::brought::{ended, pass_on};
 use super::core::{Core, Parts};
-use super::launch::{Agents, build_adoption, close_after, remember_socket, serve_control, start_ranks};
+use super::launch::{
+    Agents, Called, build_adoption, close_after, remember_socket, serve_control, start_ranks,
+};
 use super::prepare::{find_cwd, open_input, own_pid};
 use super::state::{Identity, State};
 use super::stdio::launcher::{self, LauncherStdio, Words};
@@ -36,6 +38,12 @@ impl Frontend {
             return Err(Error::Invalid {
                 message: "a launcher that holds its ranks itself holds the program that it starts".to_owned(),
                 hint: Some("leave out --hold-at or --hold-method".to_owned()),
+            });
+        }
+        if request.subjob.is_some() {
+            return Err(Error::Invalid {
+                message: "ranks that a launcher holds itself get no handle of a multijob".to_owned(),
+                hint: Some("leave out --hold-method".to_owned()),
             });
         }
         let registry = self.open_registry()?;
@@ -67,13 +75,14 @@ impl Frontend {
         let found = if request.hold { Found::Held } else { Found::HeldToRun };
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
         let named = job.as_ref().map(|job: &JobRef| job.0.clone()).filter(|_| wlm.names_jobs());
-        let agents = self.start_agents_by((guard, guard_events), wlm, app, hosts, job, deadline).await?;
-        let Agents { app, overlay, overlay_events, guard, guard_events } = agents;
+        let called = Called { hosts, job, seat: None };
+        let agents = self.start_agents_by((guard, guard_events), wlm, app, called, deadline).await?;
+        let Agents { app, overlay, overlay_events, guard, guard_events, seat } = agents;
         guard.ranks_there().await?;
         let (wlm_name, owner) = (wlm.name(), own_pid()?);
         let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job: named };
         let state = State::new(identity, placement).with_launcher();
-        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words) };
+        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words), seat };
         let core = Core::start(parts, overlay_events, guard_events);
         // From here on dropping the app ends everything, whatever fails.
         let owner = App::new(Arc::clone(&core));

@@ -8,6 +8,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId, Pid, Rank};
 use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
@@ -30,6 +31,7 @@ use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::{Listener, Overlay, OverlayEvent};
+use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 /// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
@@ -51,6 +53,16 @@ pub(super) struct Agents {
     pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
     pub(super) guard: Guard,
     pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+    pub(super) seat: Option<Seat>,
+}
+
+/// Where agents are to be.
+pub(super) struct Called {
+    pub(super) hosts: Vec<String>,
+    /// What runs there already.
+    pub(super) job: Option<JobRef>,
+    /// The app's place in a multijob.
+    pub(super) seat: Option<Seat>,
 }
 
 /// What an app was made from.
@@ -102,9 +114,10 @@ impl Frontend {
         }
         let registry = self.open_registry()?;
         let program = build_program(&request, &plan)?;
+        let called = Called { hosts: plan.hosts.clone(), job: None, seat: request.take_seat()? };
         let input = open_input(request.stdin)?;
         let placement = build_placement(&plan)?;
-        let agents = self.start_agents(wlm, plan.hosts.clone(), None, deadline).await?;
+        let agents = self.start_agents(wlm, called, deadline).await?;
         let size = placement.rank_count();
         let order = StartRanks {
             program,
@@ -152,7 +165,8 @@ impl Frontend {
         let hosts: Vec<String> = placement.hosts().map(str::to_owned).collect();
         let named = wlm.names_jobs().then(|| adopted.clone());
         let whose = Whose { command: vec![job.0.clone()], job: Some(named) };
-        let agents = self.start_agents(wlm, hosts, Some(adopted), deadline).await?;
+        let called = Called { hosts, job: Some(adopted), seat: None };
+        let agents = self.start_agents(wlm, called, deadline).await?;
         let order = match marks {
             Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
             None => Order::AdoptRanks(AdoptRanks {
@@ -171,17 +185,11 @@ impl Frontend {
     }
 
     /// Starts guard and agents and waits until all agents have their place in the tree.
-    async fn start_agents(
-        &self,
-        wlm: &'static dyn Wlm,
-        hosts: Vec<String>,
-        job: Option<JobRef>,
-        deadline: Instant,
-    ) -> Result<Agents> {
+    async fn start_agents(&self, wlm: &'static dyn Wlm, called: Called, deadline: Instant) -> Result<Agents> {
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let guarded = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
-        self.start_agents_by(guarded, wlm, app, hosts, job, deadline).await
+        self.start_agents_by(guarded, wlm, app, called, deadline).await
     }
 
     /// As [`Frontend::start_agents`], by a guard that is there.
@@ -190,15 +198,16 @@ impl Frontend {
         (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
         wlm: &'static dyn Wlm,
         app: AppId,
-        hosts: Vec<String>,
-        job: Option<JobRef>,
+        Called { hosts, job, seat }: Called,
         deadline: Instant,
     ) -> Result<Agents> {
         let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
         let listener = self.listen(wlm, app, &secret).await?;
-        let agent = self.build_agent_command(agent_program.clone(), wlm.name(), app, secret, &listener);
+        let subjob = seat.as_ref().map(Seat::subjob);
+        let agent =
+            self.build_agent_command(agent_program.clone(), wlm.name(), (app, subjob), secret, &listener);
         wlm.start_agents(&AppRef { app, hosts: hosts.clone(), job }, &agent, &Machine, &guard).await?;
         let assembled = tokio::select! {
             assembled = listener.assemble(&hosts, deadline) => assembled,
@@ -206,7 +215,7 @@ impl Frontend {
         };
         let (overlay, overlay_events) = assembled?;
         guard.agents_there().await?;
-        Ok(Agents { app, overlay, overlay_events, guard, guard_events })
+        Ok(Agents { app, overlay, overlay_events, guard, guard_events, seat })
     }
 
     pub(super) async fn listen(
@@ -223,14 +232,15 @@ impl Frontend {
         &self,
         program: PathBuf,
         wlm: &'static str,
-        app: AppId,
+        (app, subjob): (AppId, Option<Subjob>),
         secret: Secret,
         listener: &Listener,
     ) -> AgentCommand {
         let addresses = listener.addresses();
         let stage_base = self.config.stage_base.clone();
         AgentCommand::new(program, self.choose_sent_agent(app), move |host| {
-            let ticket = build_ticket(wlm, app, secret.clone(), addresses.clone(), stage_base.clone(), host);
+            let (secret, addresses, base) = (secret.clone(), addresses.clone(), stage_base.clone());
+            let ticket = build_ticket(wlm, app, secret, addresses, base, host, subjob);
             frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
         })
     }
@@ -262,6 +272,7 @@ impl Frontend {
             guard: agents.guard,
             state: State::new(identity, placement),
             words: None,
+            seat: agents.seat,
         };
         Ok(Core::start(parts, agents.overlay_events, agents.guard_events))
     }

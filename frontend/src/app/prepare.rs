@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_shared::id::{AppId, Pid};
+use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
 use gantry_shared::wire::message::Ticket;
@@ -32,6 +33,7 @@ pub(super) fn build_ticket(
     frontend: Vec<SocketAddr>,
     stage_base: Option<PathBuf>,
     host: &str,
+    subjob: Option<Subjob>,
 ) -> Ticket {
     Ticket {
         release: env!("CARGO_PKG_VERSION").to_owned(),
@@ -42,6 +44,7 @@ pub(super) fn build_ticket(
         wlm: wlm.to_owned(),
         stage_base: stage_base.map(PathBuf::into_os_string),
         patience: AGENT_PATIENCE,
+        subjob,
     }
 }
 

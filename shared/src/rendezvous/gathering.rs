@@ -159,6 +159,12 @@ impl Gathering {
         self.level
     }
 
+    /// How many members there are.
+    #[must_use]
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+
     /// How many complete it.
     #[must_use]
     pub fn expected(&self) -> u32 {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AppId, Pid};
+use crate::storage;
 
 /// What a handle's service begins with. What follows is the name of a socket in the abstract name space.
 const SCHEME: &str = "gantry+unix://@";
@@ -161,6 +162,16 @@ pub struct Subjob {
     /// The app's number in it, from 0.
     pub rank: u32,
 }
+
+/// All variables by which ranks may find a rendezvous. Those of an app around this one mean nothing in it.
+pub const VARIABLES: [&str; 6] = [
+    storage::GANTRY_JOB_HANDLE,
+    storage::GANTRY_MULTIJOB_HANDLE,
+    storage::GANTRY_SUBJOB_RANK,
+    storage::GLOBUS_GRAM_JOB_HANDLE,
+    storage::GLOBUS_GRAM_MULTIJOB_HANDLE,
+    storage::GLOBUS_GRAM_SUBJOB_RANK,
+];
 
 /// The variables by which ranks find their rendezvous: ours, and beside them those that GT4 has.
 #[must_use]

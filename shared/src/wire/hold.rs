@@ -161,6 +161,7 @@ mod tests {
             wlm: "none".to_owned(),
             stage_base: None,
             patience: Duration::from_secs(1),
+            subjob: None,
         };
         let ticket = HoldTicket { agent, hold: true, hold_at: Some("*/app".to_owned()) };
         let text = ticket.to_text().unwrap();

@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::Failure;
 use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
 use crate::rank_set::{NodeSet, RankSet};
+use crate::rendezvous::handle::Subjob;
 use crate::secret::Secret;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
 use super::hold::Brought;
+use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
@@ -44,6 +46,8 @@ pub struct Ticket {
     pub stage_base: Option<OsString>,
     /// How long to try to reach the frontend, or a parent, before giving up.
     pub patience: Duration,
+    /// The app's place in a multijob.
+    pub subjob: Option<Subjob>,
 }
 
 /// The first frame on a link, from the side that dialled.
@@ -229,6 +233,8 @@ pub enum Order {
     },
     /// About bulk data's way itself.
     Bulk(BulkOrder),
+    /// About data that ranks exchange.
+    Rendezvous(RendezvousOrder),
 }
 
 impl Order {
@@ -236,7 +242,9 @@ impl Order {
     #[must_use]
     pub fn announces(&self) -> Option<u64> {
         match self {
-            Self::Receive { stream, .. } | Self::Sink { stream } => Some(*stream),
+            Self::Receive { stream, .. }
+            | Self::Sink { stream }
+            | Self::Rendezvous(RendezvousOrder::Stream { stream, .. }) => Some(*stream),
             _ => None,
         }
     }
@@ -440,6 +448,8 @@ pub enum Notice {
         /// How many bytes. Zero: the rank reads no more.
         bytes: u32,
     },
+    /// Data that ranks exchange.
+    Rendezvous(RendezvousNotice),
 }
 
 /// Whose output it is.

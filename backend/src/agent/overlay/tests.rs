@@ -50,6 +50,7 @@ impl Front {
 
     fn ticket(&self, host: &str) -> Ticket {
         Ticket {
+            subjob: None,
             release: String::new(),
             app: self.app,
             secret: self.secret.clone(),

@@ -23,6 +23,7 @@ impl Agent {
         // Nobody writes to them any more: they read the end of their input.
         self.stdin.clear();
         self.storage.nobody_sends();
+        self.rendezvous.frontend_gone();
         if self.claim == Claim::Detached && !self.ranks.all_over() {
             return;
         }

@@ -3,16 +3,31 @@
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Rank, RequestId};
 use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{Answer, Found, RankReport, Source};
+use gantry_shared::wire::message::{Answer, Found, RankReport, Source, Ticket};
 use tokio::time::Instant;
 
 use super::{Agent, Claim, Event, START_DEADLINE};
 use crate::ending::Scope;
 use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::ranks::{self, OurEnds, Ranks};
+use crate::rendezvous::Socket;
 use crate::stdio::{self, Input};
 
 impl Agent {
+    /// Serves ranks as long as the agent lives.
+    pub(super) fn serve_ranks(&self, socket: Socket) {
+        let events = self.events.clone();
+        // Nobody listens any more when the agent has left.
+        let ask = move |request| drop(events.send(Event::Rendezvous(request)));
+        tokio::spawn(socket.serve(self.view.subscribe(), ask));
+    }
+
+    /// What every rank is told of where it is.
+    fn place(&self) -> ranks::Place<'_> {
+        let Ticket { app, subjob, .. } = self.ticket;
+        ranks::Place { app, node: self.node, service: &self.service, subjob }
+    }
+
     pub(super) fn start_ranks(
         &mut self,
         request: Option<RequestId>,
@@ -24,7 +39,7 @@ impl Agent {
         self.started_here = true;
         let mine = order.layout.get(self.node.index());
         let mine: Vec<Rank> = mine.map(|ranks| ranks.iter().collect()).unwrap_or_default();
-        let specs = ranks::build_specs(&order, &mine, self.ticket.app, self.node, self.nofile)?;
+        let specs = ranks::build_specs(&order, &mine, &self.place(), self.nofile)?;
         let (specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let hold = if order.hold { Hold::AtEntry } else { Hold::No };
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());

@@ -1,0 +1,266 @@
+//! Who on this node waits for what, and what is on its way. It decides and never waits; what it has to say to the frontend is taken out of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{Rank, RequestId};
+use gantry_shared::wire::message::{Answer, Blob};
+use gantry_shared::wire::rendezvous::{
+    Gate, ITEM_WINDOW_BYTES, Key, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Status, Want,
+};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::overlay::Piece;
+
+/// How somebody is told.
+pub(crate) type Told<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// What a process asks.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// To register its item.
+    Put {
+        /// Where.
+        of: Gate,
+        /// Which rank it is.
+        rank: Rank,
+        /// The item, all of it.
+        item: Vec<u8>,
+        /// Given back when the item has left this node.
+        room: OwnedSemaphorePermit,
+        /// Gets the answer.
+        told: Told<()>,
+    },
+    /// To get something when it is there.
+    Get {
+        /// What.
+        key: Key,
+        /// Gets the bytes.
+        told: Told<Arc<Vec<u8>>>,
+    },
+    /// How one stands, or all.
+    Status {
+        /// Which.
+        of: Option<Gate>,
+        /// Gets the answer.
+        told: Told<Vec<Status>>,
+    },
+}
+
+/// An item on its way up.
+#[derive(Debug)]
+struct Outgoing {
+    of: Gate,
+    rank: Rank,
+    item: Vec<u8>,
+    sent: usize,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Bulk data on its way here.
+#[derive(Debug)]
+struct Coming {
+    key: Key,
+    bytes: u64,
+    request: Option<RequestId>,
+    data: Vec<u8>,
+}
+
+/// All that this node knows of rendezvous.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    credit: u32,
+    outgoing: VecDeque<Outgoing>,
+    puts: BTreeMap<(Gate, Rank), Told<()>>,
+    gets: BTreeMap<Key, Vec<Told<Arc<Vec<u8>>>>>,
+    asks: BTreeMap<Option<Gate>, Vec<Told<Vec<Status>>>>,
+    /// Aggregates that somebody here has waited for: the next one has them at once.
+    kept: BTreeMap<Key, Arc<Vec<u8>>>,
+    streams: BTreeMap<u64, Coming>,
+    notices: Vec<RendezvousNotice>,
+    /// There is no frontend.
+    alone: bool,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            credit: ITEM_WINDOW_BYTES,
+            outgoing: VecDeque::new(),
+            puts: BTreeMap::new(),
+            gets: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            notices: Vec::new(),
+            alone: false,
+        }
+    }
+}
+
+impl Desk {
+    /// What is to be reported, in this order.
+    pub(crate) fn take_notices(&mut self) -> Vec<RendezvousNotice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// A process asks. Whoever asked may have gone when the answer comes.
+    pub(crate) fn ask(&mut self, request: Request) {
+        match request {
+            Request::Put { told, .. } if self.alone => drop(told.send(Err(alone()))),
+            Request::Get { told, .. } if self.alone => drop(told.send(Err(alone()))),
+            Request::Status { told, .. } if self.alone => drop(told.send(Err(alone()))),
+            Request::Put { of, rank, item, room, told } => self.put(of, rank, item, room, told),
+            Request::Get { key, told } => self.get(key, told),
+            Request::Status { of, told } => {
+                let asks = self.asks.entry(of.clone()).or_default();
+                asks.push(told);
+                // The answer to an earlier question may be older than this one.
+                self.notices.push(RendezvousNotice::Status(of));
+            }
+        }
+    }
+
+    fn put(&mut self, of: Gate, rank: Rank, item: Vec<u8>, room: OwnedSemaphorePermit, told: Told<()>) {
+        let at = (of.clone(), rank);
+        if self.puts.contains_key(&at) {
+            let twice =
+                Failure::new(Kind::Invalid, format!("register rank {rank}: it has registered already"));
+            return drop(told.send(Err(twice.into())));
+        }
+        self.puts.insert(at, told);
+        self.notices.push(RendezvousNotice::Put { of: of.clone(), rank, bytes: item.len() as u64 });
+        if !item.is_empty() {
+            self.outgoing.push_back(Outgoing { of, rank, item, sent: 0, _room: room });
+            self.send();
+        }
+    }
+
+    fn get(&mut self, key: Key, told: Told<Arc<Vec<u8>>>) {
+        if let Some(data) = self.kept.get(&key) {
+            return drop(told.send(Ok(Arc::clone(data))));
+        }
+        if let Some(waiting) = self.gets.get_mut(&key) {
+            // Who has gone is not remembered for ever.
+            waiting.retain(|told| !told.is_closed());
+            return waiting.push(told);
+        }
+        self.notices.push(RendezvousNotice::Get(key.clone()));
+        self.gets.insert(key, vec![told]);
+    }
+
+    /// Sends pieces as far as the credit goes.
+    fn send(&mut self) {
+        while self.credit > 0
+            && let Some(first) = self.outgoing.front_mut()
+        {
+            let credit = usize::try_from(self.credit).unwrap_or(PIECE_BYTES);
+            let rest = first.item.get(first.sent..).unwrap_or_default();
+            let piece = rest.get(..rest.len().min(PIECE_BYTES).min(credit)).unwrap_or_default();
+            self.credit -= u32::try_from(piece.len()).unwrap_or(self.credit);
+            first.sent += piece.len();
+            let (of, rank, bytes) = (first.of.clone(), first.rank, Blob(piece.to_vec()));
+            if first.sent == first.item.len() {
+                self.outgoing.pop_front();
+            }
+            self.notices.push(RendezvousNotice::Piece { of, rank, bytes });
+        }
+    }
+
+    /// The frontend says something. A stream is answered when it has come.
+    pub(crate) fn obey(&mut self, request: Option<RequestId>, order: RendezvousOrder) {
+        match order {
+            RendezvousOrder::Credit { bytes } => {
+                self.credit = self.credit.saturating_add(bytes);
+                self.send();
+            }
+            RendezvousOrder::Registered { of, rank, outcome } => {
+                if outcome.is_err() {
+                    self.outgoing.retain(|it| it.rank != rank || it.of != of);
+                }
+                if let Some(told) = self.puts.remove(&(of, rank)) {
+                    drop(told.send(outcome));
+                }
+            }
+            RendezvousOrder::Got { key, outcome } => {
+                self.got(key, outcome.map(|Blob(bytes)| Arc::new(bytes)));
+            }
+            RendezvousOrder::Stream { key, stream, bytes } => {
+                let coming = Coming { key, bytes, request, data: Vec::new() };
+                self.streams.insert(stream, coming);
+            }
+            RendezvousOrder::Stands { of, outcome } => {
+                for told in self.asks.remove(&of).unwrap_or_default() {
+                    drop(told.send(outcome.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes the next bytes of bulk data that comes for somebody here; gives back what is for somebody else. At the end: the answer to its order.
+    #[expect(clippy::type_complexity, reason = "an answer with its number, or what is not for us")]
+    pub(crate) fn take_piece(
+        &mut self,
+        mut piece: Piece,
+    ) -> Result<Option<(Option<RequestId>, Result<Answer, Failure>)>, Piece> {
+        let Some(coming) = self.streams.get_mut(&piece.stream) else { return Err(piece) };
+        if coming.data.is_empty() {
+            // The first one is often all.
+            coming.data = std::mem::take(&mut piece.plain);
+        } else {
+            coming.data.extend_from_slice(&piece.plain);
+        }
+        let too_many = coming.data.len() as u64 > coming.bytes;
+        if !piece.last && piece.aborted.is_none() && !too_many {
+            return Ok(None);
+        }
+        let Some(Coming { key, bytes, request, data }) = self.streams.remove(&piece.stream) else {
+            return Ok(None);
+        };
+        let whole = data.len() as u64 == bytes;
+        let failed = piece.aborted.take().or_else(|| {
+            (!whole)
+                .then(|| Failure::new(Kind::Protocol, "take rendezvous data: not as much as was announced"))
+        });
+        let (outcome, answer) = match failed {
+            Some(why) => (Err(why.clone().into()), Err(why)),
+            None => (Ok(Arc::new(data)), Ok(Answer::Done)),
+        };
+        self.got(key, outcome);
+        Ok(Some((request, answer)))
+    }
+
+    fn got(&mut self, key: Key, outcome: Result<Arc<Vec<u8>>, Refusal>) {
+        let waiting = self.gets.remove(&key).unwrap_or_default();
+        if let (Ok(data), Want::All | Want::Complete) = (&outcome, key.want) {
+            self.kept.insert(key, Arc::clone(data));
+        }
+        for told in waiting {
+            drop(told.send(outcome.clone()));
+        }
+    }
+
+    /// The frontend is gone, and with it what has been gathered; aggregates that are here stay.
+    pub(crate) fn frontend_gone(&mut self) {
+        self.alone = true;
+        self.outgoing.clear();
+        self.streams.clear();
+        for told in std::mem::take(&mut self.puts).into_values() {
+            drop(told.send(Err(alone())));
+        }
+        for told in std::mem::take(&mut self.gets).into_values().flatten() {
+            drop(told.send(Err(alone())));
+        }
+        for told in std::mem::take(&mut self.asks).into_values().flatten() {
+            drop(told.send(Err(alone())));
+        }
+    }
+}
+
+fn alone() -> Refusal {
+    Failure::new(Kind::Gone, "reach the rendezvous: the tool that launched the app is gone").into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! Rendezvous on a node: where ranks register data and wait for others'.
+//!
+//! [`service`] has the socket and one task for each process that asks; [`caller`] finds out which rank that is. [`desk`] is what the agent's loop knows of
+//! it: who waits for what, what is on its way up, which aggregates are here. The gathering itself is the frontend's.
+
+pub(crate) mod caller;
+pub(crate) mod command;
+pub(crate) mod desk;
+pub(crate) mod service;
+
+pub(crate) use desk::{Desk, Request};
+pub(crate) use service::Socket;
+
+use gantry_shared::id::AppId;
+
+/// Binds this agent's socket. None: ranks go without.
+pub(crate) fn bind(app: AppId) -> Option<Socket> {
+    Socket::bind(app).inspect_err(|error| tracing::warn!(%error, "ranks cannot exchange data")).ok()
+}

@@ -1,0 +1,323 @@
+//! The agent's socket for ranks, in the abstract name space: there from before the first rank until the agent ends, and nothing is left of it.
+//!
+//! Whoever connects may do anything. So a connection gets a bounded share of everything: places for those that have not said yet what they want, time for every
+//! next byte, memory for items that are on their way. Another user's process is not listened to.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, Pid, Rank};
+use gantry_shared::rendezvous::MAX_ITEM_BYTES;
+use gantry_shared::rendezvous::handle::build_service_name;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::rendezvous::{Ask, AskWhat, Key, MAX_ASK_BYTES, Refusal, Tell, VERSION};
+use nix::unistd::geteuid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::caller::find_rank;
+use super::desk::Request;
+use crate::service::View;
+
+/// How much the service takes upon itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Processes that have not said yet what they want.
+    pub(crate) newcomers: usize,
+    /// Memory for items that have not left the node, in KiB.
+    pub(crate) items_kib: u32,
+    /// How long a process has for the next bytes, to give or to take them.
+    pub(crate) patience: Duration,
+}
+
+const LIMITS: Limits = Limits { newcomers: 1024, items_kib: 256 * 1024, patience: Duration::from_secs(10) };
+
+/// The most bytes that are taken or given at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// How long to wait before accepting again when the system refuses a descriptor and no connection is there to end.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The socket, bound and listening.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    listener: StdListener,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Socket {
+    /// Binds this agent's socket.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(crate) fn bind(app: AppId) -> io::Result<Self> {
+        let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+        let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+        Self::bind_name(build_service_name(app, geteuid().as_raw(), pid))
+    }
+
+    pub(crate) fn bind_name(name: String) -> io::Result<Self> {
+        let listener = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, name })
+    }
+
+    /// Serves until it is dropped, and every connection ends with it. To be called in a tokio runtime.
+    pub(crate) async fn serve(
+        self,
+        view: watch::Receiver<View>,
+        ask: impl Fn(Request) + Send + Sync + 'static,
+    ) {
+        self.serve_within(LIMITS, view, ask).await;
+    }
+
+    pub(crate) async fn serve_within(
+        self,
+        limits: Limits,
+        view: watch::Receiver<View>,
+        ask: impl Fn(Request) + Send + Sync + 'static,
+    ) {
+        let listener = match UnixListener::from_std(self.listener) {
+            Ok(listener) => listener,
+            Err(error) => return tracing::warn!(%error, "ranks are not served"),
+        };
+        let newcomers = Arc::new(Semaphore::new(limits.newcomers));
+        let items = Arc::new(Semaphore::new(usize::try_from(limits.items_kib).unwrap_or(usize::MAX)));
+        let house = Arc::new(House { view, ask: Box::new(ask), items, limits });
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = accept(&listener, &newcomers) => match accepted {
+                    Ok((stream, place)) => {
+                        connections.spawn(attend(stream, place, Arc::clone(&house)));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "accept a rank's connection");
+                        if connections.join_next().await.is_none() {
+                            tokio::time::sleep(RETRY).await;
+                        }
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+/// The next connection of our own user, when there is a place for it. Those that come meanwhile wait outside.
+async fn accept(
+    listener: &UnixListener,
+    newcomers: &Arc<Semaphore>,
+) -> io::Result<(UnixStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(newcomers).acquire_owned().await.map_err(io::Error::other)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        if stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw()) {
+            return Ok((stream, place));
+        }
+        tracing::debug!("another user's process wants to be a rank");
+    }
+}
+
+/// What connections share.
+struct House {
+    view: watch::Receiver<View>,
+    ask: Box<dyn Fn(Request) + Send + Sync>,
+    items: Arc<Semaphore>,
+    limits: Limits,
+}
+
+/// How a connection ends before it has been answered.
+enum End {
+    /// It is told why.
+    Refused(Refusal),
+    /// It has gone.
+    Broken,
+}
+
+impl From<Failure> for End {
+    fn from(why: Failure) -> Self {
+        Self::Refused(why.into())
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+/// One connection, from its beginning to its end: one question, one answer.
+async fn attend(stream: UnixStream, place: OwnedSemaphorePermit, house: Arc<House>) {
+    let patience = house.limits.patience;
+    let mut client = Client { stream, patience };
+    if let Err(End::Refused(why)) = serve(&mut client, place, &house).await {
+        tracing::debug!(%why, "a rank's question is refused");
+        drop(client.tell(&Tell::Refused(why)).await);
+    }
+}
+
+async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) -> Result<(), End> {
+    let ask = client.read_ask().await?;
+    drop(place);
+    if ask.version != VERSION {
+        let why = format!(
+            "serve a process whose library speaks version {}: this agent speaks {VERSION}",
+            ask.version
+        );
+        return Err(Failure::new(Kind::Unsupported, why).into());
+    }
+    match ask.what {
+        AskWhat::Put { bytes } => {
+            let rank = house.find_caller(client, ask.rank).await?;
+            let (item, room) = client.read_item(bytes, house).await?;
+            let (told, answer) = oneshot::channel();
+            (house.ask)(Request::Put { of: ask.of, rank, item, room, told });
+            client.wait(answer).await?;
+            client.tell(&Tell::Done).await
+        }
+        AskWhat::Get(want) => {
+            if ask.rank.is_some() {
+                house.find_caller(client, ask.rank).await?;
+            }
+            let (told, answer) = oneshot::channel();
+            (house.ask)(Request::Get { key: Key { of: ask.of, want }, told });
+            let data = client.wait(answer).await?;
+            client.tell(&Tell::Data { bytes: data.len() as u64 }).await?;
+            client.write(&data).await
+        }
+        AskWhat::Status | AskWhat::List => {
+            let one = matches!(ask.what, AskWhat::Status);
+            let (told, answer) = oneshot::channel();
+            (house.ask)(Request::Status { of: one.then_some(ask.of), told });
+            let all = client.wait(answer).await?;
+            if !one {
+                client.tell(&Tell::List { count: u32::try_from(all.len()).unwrap_or(u32::MAX) }).await?;
+            }
+            for status in all {
+                client.tell(&Tell::Status(status)).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+impl House {
+    /// Which rank it is that speaks.
+    async fn find_caller(&self, client: &Client, claimed: Option<Rank>) -> Result<Rank, End> {
+        let pid = client.stream.peer_cred()?.pid();
+        let mut view = self.view.clone();
+        // A rank may be quicker than its own start: the agent knows all of the node at once.
+        drop(timeout(self.limits.patience, view.wait_for(|view| !view.ranks.is_empty())).await);
+        let found = pid.and_then(|pid| find_rank(pid, &view.borrow().ranks));
+        let Some(rank) = found else {
+            let why = format!(
+                "register for process {}: it is no rank of this node, and comes from none",
+                pid.unwrap_or(0)
+            );
+            return Err(Failure::new(Kind::NoAccess, why)
+                .with_hint("call it from a rank, or from a process that a rank has started and waits for")
+                .into());
+        };
+        match claimed {
+            Some(claimed) if claimed != rank => {
+                let why = format!("register for rank {claimed}: this process belongs to rank {rank}");
+                Err(Failure::new(Kind::NoAccess, why).into())
+            }
+            _ => Ok(rank),
+        }
+    }
+}
+
+/// The other side of a connection.
+struct Client {
+    stream: UnixStream,
+    patience: Duration,
+}
+
+impl Client {
+    async fn read_ask(&mut self) -> Result<Ask, End> {
+        let patience = self.patience;
+        let read = async {
+            let bytes = self.stream.read_u32().await?;
+            if bytes > MAX_ASK_BYTES {
+                return Err(garbage(&format!("a question of {bytes} bytes")));
+            }
+            let mut body = vec![0; usize::try_from(bytes).unwrap_or_default()];
+            self.stream.read_exact(&mut body).await?;
+            frame::decode(&body).map_err(|error| garbage(&error.to_string()))
+        };
+        timeout(patience, read).await.unwrap_or_else(|_| Err(silent(patience).into()))
+    }
+
+    /// The item's bytes. Memory is taken as they come.
+    async fn read_item(&mut self, bytes: u64, house: &House) -> Result<(Vec<u8>, OwnedSemaphorePermit), End> {
+        if bytes > MAX_ITEM_BYTES {
+            let why = format!("register {bytes} bytes: an item has at most {MAX_ITEM_BYTES}");
+            return Err(Failure::new(Kind::Invalid, why).into());
+        }
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(house.limits.items_kib);
+        let room = Arc::clone(&house.items).acquire_many_owned(kib).await;
+        let room = room.map_err(|_| End::Broken)?;
+        let mut item = Vec::new();
+        while (item.len() as u64) < bytes {
+            let left = usize::try_from(bytes).unwrap_or(usize::MAX) - item.len();
+            item.reserve(left.min(CHUNK_BYTES));
+            let mut next = (&mut self.stream).take(left as u64);
+            match timeout(self.patience, next.read_buf(&mut item)).await {
+                Ok(Ok(0)) => return Err(End::Broken),
+                Ok(read) => read.map(drop)?,
+                Err(_late) => return Err(silent(self.patience).into()),
+            }
+        }
+        Ok((item, room))
+    }
+
+    /// Waits for an answer, as long as the process waits.
+    async fn wait<T>(&mut self, answer: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, End> {
+        let mut byte = [0];
+        tokio::select! {
+            biased;
+            answer = answer => match answer {
+                Ok(answer) => answer.map_err(End::Refused),
+                Err(_leaving) => Err(Failure::new(Kind::Gone, "wait for the rendezvous: the app is ending on this node").into()),
+            },
+            read = self.stream.read(&mut byte) => match read {
+                Ok(1..) => Err(garbage("more than one question")),
+                _ => Err(End::Broken),
+            },
+        }
+    }
+
+    async fn tell(&mut self, tell: &Tell) -> Result<(), End> {
+        let frame = frame::encode(tell)
+            .map_err(|error| Failure::new(Kind::Protocol, format!("answer a rank: {error}")))?;
+        self.write(&frame).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            // Part of the answer may be on its way: a reason would be taken for more of it.
+            timeout(self.patience, self.stream.write_all(chunk)).await.map_err(|_| End::Broken)??;
+        }
+        Ok(())
+    }
+}
+
+fn garbage(why: &str) -> End {
+    Failure::new(Kind::Protocol, format!("understand a process: {why}"))
+        .with_hint("use gantry's backend library or gantry-agent rendezvous")
+        .into()
+}
+
+fn silent(patience: Duration) -> Failure {
+    Failure::new(Kind::TimedOut, format!("hear a process: it said nothing for {} s", patience.as_secs_f32()))
+}

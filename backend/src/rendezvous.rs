@@ -1,0 +1,335 @@
+//! For ranks: register data, and get what the others have registered.
+//!
+//! Every app has a rendezvous of all its ranks. Each registers once, any bytes; when all have, everybody who waits gets all of it, or single items. A rank
+//! that ends before it has registered breaks the rendezvous, and everybody who waits is told which.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use gantry_backend::rendezvous::{Data, Limits, Rendezvous};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let minute = Duration::from_secs(60);
+//! let job = Rendezvous::of_job()?;
+//! job.register(b"where I listen", minute)?;
+//! let first = job.get_item(0, minute)?; // what rank 0 has registered, and nobody else's
+//! let all = job.get_all(minute)?;
+//! if let Data::Group(items) = Data::decode(1, &all, Limits::default())? {
+//!     println!("{} ranks, the first at {first:?}", items.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Processes of an app may create more of them, by name ([`Rendezvous::named`]). Above an app there may be one of a multijob, whose members are apps: rank 0 of each registers
+//! there all that its own ranks have registered ([`Rendezvous::of_multijob`]), and a further one above that ([`Status::above`]).
+//!
+//! Calls block, with a deadline. Each makes a connection of its own to the node's agent, so a [`Rendezvous`] is no more than an address and may be used from many threads.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+pub use gantry_shared::id::Rank;
+pub use gantry_shared::rendezvous::{
+    Broken, Data, DataError, Handle, Limits, MAX_ITEM_BYTES, MAX_TOTAL_BYTES, Name, Resource,
+};
+use gantry_shared::storage::{GANTRY_JOB_HANDLE, GANTRY_MULTIJOB_HANDLE, GANTRY_SUBJOB_RANK};
+use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
+use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, Refusal, Tell, VERSION, Want};
+pub use gantry_shared::wire::rendezvous::{Standing, Status};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{UnixAddr, getsockopt};
+use nix::unistd::geteuid;
+
+use crate::Error;
+use crate::link::{Timed, open_address};
+
+/// How much memory is taken for data before it has come.
+const TRUSTED_BYTES: usize = 1024 * 1024;
+
+/// A rendezvous, as a process of the app sees it.
+#[derive(Debug, Clone)]
+pub struct Rendezvous {
+    handle: Handle,
+    expected: Option<u32>,
+    rank: Option<Rank>,
+}
+
+impl Rendezvous {
+    /// The one that every app has, as this process's environment names it (`GANTRY_JOB_HANDLE`).
+    ///
+    /// # Errors
+    /// [`Error::NotStartedByGantry`] where it does not, [`Error::BadEnvironment`].
+    pub fn of_job() -> Result<Self, Error> {
+        from_environment(GANTRY_JOB_HANDLE).map(Self::at)
+    }
+
+    /// The one above, where the app is part of a multijob (`GANTRY_MULTIJOB_HANDLE`). Only rank 0 may register there, and it registers all that
+    /// [`Rendezvous::get_all`] of the level below has given it.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::of_job`].
+    pub fn of_multijob() -> Result<Self, Error> {
+        from_environment(GANTRY_MULTIJOB_HANDLE).map(Self::at)
+    }
+
+    /// The one that a handle names.
+    #[must_use]
+    pub fn at(handle: Handle) -> Self {
+        Self { handle, expected: None, rank: None }
+    }
+
+    /// One of this app that its processes create: the first who asks for it with a number makes it, for that many ranks. With another number later it is an
+    /// error, and without one it must be there.
+    #[must_use]
+    pub fn named(&self, name: Name, expected: Option<u32>) -> Self {
+        Self { expected, ..self.other(Resource::Named(name)) }
+    }
+
+    /// Another one that this process's agent knows, such as [`Status::above`] of this one.
+    #[must_use]
+    pub fn other(&self, resource: Resource) -> Self {
+        let handle = Handle { service: self.handle.service.clone(), resource };
+        Self { handle, expected: None, rank: self.rank }
+    }
+
+    /// The same, for a process that says which rank it belongs to. The agent finds that out itself, and refuses where it is wrong.
+    #[must_use]
+    pub fn as_rank(self, rank: Rank) -> Self {
+        Self { rank: Some(rank), ..self }
+    }
+
+    /// Its handle.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Registers this rank's item, of at most [`MAX_ITEM_BYTES`]. Waits until it is registered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: this rank has registered already, this process belongs to no rank, there is no such rendezvous; [`Error::Broken`], [`Error::TimedOut`],
+    /// [`Error::Unreachable`], [`Error::Lost`].
+    pub fn register(&self, item: &[u8], deadline: Duration) -> Result<(), Error> {
+        let mut asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", deadline)?;
+        // Who refuses does not take the rest: then there is an answer all the same.
+        let written = asked.timed().write_all(item);
+        match (asked.hear(), written) {
+            (Ok(Tell::Done), _) => Ok(()),
+            (Ok(_), _) => Err(unfit()),
+            (Err(Error::Lost(_)), Err(error)) => Err(asked.failed(error)),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// All items, as data of this rendezvous's level ([`Data::decode`]). Waits until it is complete.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn get_all(&self, deadline: Duration) -> Result<Vec<u8>, Error> {
+        self.subscribe(deadline)?.wait()
+    }
+
+    /// One member's item: of a rank, or in a multijob what a whole app has registered. Waits until that member has registered, whoever else has not.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn get_item(&self, member: u32, deadline: Duration) -> Result<Vec<u8>, Error> {
+        let get = AskWhat::Get(Want::Item(member));
+        self.ask(get, "wait for an item", deadline)?.take()
+    }
+
+    /// Waits until it is complete, and takes no data.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn wait(&self, deadline: Duration) -> Result<(), Error> {
+        let get = AskWhat::Get(Want::Complete);
+        self.ask(get, "wait for the rendezvous", deadline)?.take().map(drop)
+    }
+
+    /// Begins to wait for all items. What follows, within that deadline, is [`Subscription::wait`]. Does not wait itself.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn subscribe(&self, deadline: Duration) -> Result<Subscription, Error> {
+        let get = AskWhat::Get(Want::All);
+        self.ask(get, "wait for the rendezvous", deadline).map(Subscription)
+    }
+
+    /// How it stands.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn status(&self, deadline: Duration) -> Result<Status, Error> {
+        match self.ask(AskWhat::Status, "ask for the rendezvous", deadline)?.hear()? {
+            Tell::Status(status) => Ok(status),
+            _ => Err(unfit()),
+        }
+    }
+
+    /// How all stand that this process's agent knows: the app's, those with names, and those above.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn list(&self, deadline: Duration) -> Result<Vec<Status>, Error> {
+        let mut asked = self.ask(AskWhat::List, "ask for all rendezvous", deadline)?;
+        let Tell::List { count } = asked.hear()? else { return Err(unfit()) };
+        let status = |_| match asked.hear()? {
+            Tell::Status(status) => Ok(status),
+            _ => Err(unfit()),
+        };
+        (0..count).map(status).collect()
+    }
+
+    fn ask(&self, what: AskWhat, phase: &'static str, deadline: Duration) -> Result<Asked, Error> {
+        let until = Instant::now() + deadline;
+        let socket = || format!("@{}", self.handle.service).into();
+        let unreachable = |source: io::Error| match source.kind() {
+            ErrorKind::TimedOut => Error::TimedOut { phase, after: deadline },
+            _ => Error::Unreachable { socket: socket(), source },
+        };
+        let address = UnixAddr::new_abstract(self.handle.service.as_bytes());
+        let stream = address.map_err(io::Error::from).and_then(|address| open_address(&address, until));
+        let stream = stream.map_err(unreachable)?;
+        // The kernel noted who called listen(2); that cannot be forged.
+        let found = getsockopt(&stream, PeerCredentials).map_err(|error| unreachable(error.into()))?.uid();
+        let expected = geteuid().as_raw();
+        if found != expected {
+            return Err(Error::ForeignAgent { socket: socket(), found, expected });
+        }
+        let asked = Asked { stream, phase, until, after: deadline };
+        let of = Gate { resource: self.handle.resource.clone(), expected: self.expected };
+        let ask = encode(&Ask { version: VERSION, rank: self.rank, of, what }).map_err(Error::Protocol)?;
+        asked.timed().write_all(&ask).map_err(|error| asked.failed(error))?;
+        Ok(asked)
+    }
+}
+
+/// The app's number in its multijob, as this process's environment has it (`GANTRY_SUBJOB_RANK`).
+///
+/// # Errors
+/// [`Error::NotStartedByGantry`] where the app is part of none, [`Error::BadEnvironment`].
+pub fn subjob_rank() -> Result<u32, Error> {
+    from_environment(GANTRY_SUBJOB_RANK)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment is how a rank gets its handles; this is the only place that reads it"
+)]
+fn from_environment<T: std::str::FromStr>(variable: &'static str) -> Result<T, Error> {
+    parse_variable(variable, std::env::var_os(variable))
+}
+
+fn parse_variable<T: std::str::FromStr>(variable: &'static str, value: Option<OsString>) -> Result<T, Error> {
+    let value = value.filter(|value| !value.is_empty()).ok_or(Error::NotStartedByGantry { variable })?;
+    let parsed = value.to_str().and_then(|text| text.parse().ok());
+    parsed.ok_or(Error::BadEnvironment { variable, value })
+}
+
+/// Somebody who waits for all items. Dropping it gives that up.
+#[derive(Debug)]
+pub struct Subscription(Asked);
+
+impl Subscription {
+    /// All items, as [`Rendezvous::get_all`]. Waits until the rendezvous is complete, and for no longer than its deadline.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn wait(mut self) -> Result<Vec<u8>, Error> {
+        self.0.take()
+    }
+
+    /// As [`Subscription::wait`], into a writer and as it comes. Gives the number of bytes.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`]; [`Error::Lost`] with the writer's error.
+    pub fn wait_into(mut self, out: &mut dyn Write) -> Result<u64, Error> {
+        let bytes = self.0.hear_bytes()?;
+        let copied = io::copy(&mut self.0.timed().take(bytes), out).map_err(|error| self.0.failed(error))?;
+        if copied == bytes { Ok(bytes) } else { Err(Error::Lost(None)) }
+    }
+}
+
+/// Readable when [`Subscription::wait`] has something to say: for programs that poll.
+impl AsFd for Subscription {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.stream.as_fd()
+    }
+}
+
+/// A question that was asked.
+#[derive(Debug)]
+struct Asked {
+    stream: UnixStream,
+    phase: &'static str,
+    until: Instant,
+    after: Duration,
+}
+
+impl Asked {
+    fn timed(&self) -> Timed<'_> {
+        Timed { stream: &self.stream, until: self.until }
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        match error.kind() {
+            ErrorKind::TimedOut => Error::TimedOut { phase: self.phase, after: self.after },
+            _ => Error::Lost(Some(error)),
+        }
+    }
+
+    fn hear(&mut self) -> Result<Tell, Error> {
+        let body = match read_frame(&mut self.timed()) {
+            Ok(Some(body)) => body,
+            Ok(None) | Err(FrameError::Cut) => return Err(Error::Lost(None)),
+            Err(FrameError::Io(error)) => return Err(self.failed(error)),
+            Err(error) => return Err(Error::Protocol(error)),
+        };
+        match decode(&body).map_err(Error::Protocol)? {
+            Tell::Refused(Refusal::Broken(broken)) => Err(Error::Broken(broken)),
+            Tell::Refused(Refusal::Failed(failure)) => Err(Error::Refused(failure)),
+            tell => Ok(tell),
+        }
+    }
+
+    fn hear_bytes(&mut self) -> Result<u64, Error> {
+        match self.hear()? {
+            Tell::Data { bytes } if bytes <= MAX_TOTAL_BYTES * 2 => Ok(bytes),
+            _ => Err(unfit()),
+        }
+    }
+
+    fn take(&mut self) -> Result<Vec<u8>, Error> {
+        let bytes = self.hear_bytes()?;
+        let size = usize::try_from(bytes).map_err(|_| unfit())?;
+        let mut data = Vec::with_capacity(size.min(TRUSTED_BYTES));
+        let read = self.timed().take(bytes).read_to_end(&mut data);
+        read.map_err(|error| self.failed(error))?;
+        if data.len() == size { Ok(data) } else { Err(Error::Lost(None)) }
+    }
+}
+
+fn unfit() -> Error {
+    Error::Unusable { reason: "the answer does not fit the question" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_that_is_missing_or_wrong_is_told_apart() {
+        let check =
+            |value: Option<&str>| parse_variable::<Handle>(GANTRY_JOB_HANDLE, value.map(OsString::from));
+        assert!(matches!(check(None), Err(Error::NotStartedByGantry { variable: "GANTRY_JOB_HANDLE" })));
+        assert!(matches!(check(Some("")), Err(Error::NotStartedByGantry { .. })));
+        assert!(matches!(check(Some("job")), Err(Error::BadEnvironment { .. })));
+        let handle = check(Some("gantry+unix://@nobody-here?job")).unwrap();
+        let error = Rendezvous::at(handle).wait(Duration::from_secs(5)).unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    }
+}

@@ -1,0 +1,158 @@
+//! The way down: what somebody waits for goes to the nodes where they wait.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rendezvous::Part;
+use gantry_shared::rendezvous::gathering::{count_bytes, write_parts};
+use gantry_shared::wire::message::{Blob, Order, To};
+use gantry_shared::wire::rendezvous::{Key, MAX_SMALL_BYTES, Refusal, RendezvousOrder};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::overlay::Overlay;
+
+/// Streams of one app at a time.
+const STREAMS: usize = 4;
+
+/// How often data is sent to nodes that have not got it because others were lost.
+const ATTEMPTS: usize = 4;
+
+/// How long one stream may take. A node that hangs is given up much earlier.
+const STREAM_TIME: Duration = Duration::from_secs(1800);
+
+/// Something that nodes wait for.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) nodes: NodeSet,
+    pub(super) key: Key,
+    pub(super) outcome: Result<Content, Refusal>,
+}
+
+/// Data to be written part after part. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Content {
+    parts: Arc<Vec<Part>>,
+    bytes: u64,
+}
+
+impl Content {
+    pub(super) fn new(parts: Vec<Part>) -> Self {
+        Self { bytes: count_bytes(&parts), parts: Arc::new(parts) }
+    }
+}
+
+/// Starts the task that delivers, until nobody can ask it to any more.
+pub(super) fn start(overlay: Overlay) -> mpsc::UnboundedSender<Delivery> {
+    let (sender, mut deliveries) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let streams = Arc::new(Semaphore::new(STREAMS));
+        while let Some(Delivery { nodes, key, outcome }) = deliveries.recv().await {
+            match outcome {
+                Ok(content) if content.bytes > MAX_SMALL_BYTES => {
+                    let (overlay, streams) = (overlay.clone(), Arc::clone(&streams));
+                    tokio::spawn(async move {
+                        // It is never closed.
+                        let _place = streams.acquire().await;
+                        send(&overlay, nodes, key, &content).await;
+                    });
+                }
+                outcome => got(&overlay, nodes, key, outcome.map(|content| content.to_blob())),
+            }
+        }
+    });
+    sender
+}
+
+fn got(overlay: &Overlay, nodes: NodeSet, key: Key, outcome: Result<Blob, Refusal>) {
+    overlay.tell(To::Nodes(nodes), Order::Rendezvous(RendezvousOrder::Got { key, outcome }));
+}
+
+/// Sends one stream to all. A node that fails has told its processes itself; those that have not got it because others were lost get another.
+async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content) {
+    let deadline = Instant::now() + STREAM_TIME;
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let here = nodes.intersection(&overlay.reachable());
+        let announce = |stream| {
+            let (key, bytes) = (key.clone(), content.bytes);
+            Order::Rendezvous(RendezvousOrder::Stream { key, stream, bytes })
+        };
+        let source = Source { content: content.clone(), part: 0, at: 0 };
+        match overlay.send_bulk(here.clone(), announce, source, |_| {}, deadline).await {
+            Ok(_) => return,
+            Err(error @ Error::Lost { .. }) => last = Some(error),
+            Err(error) => {
+                last = Some(error);
+                break;
+            }
+        }
+    }
+    let why = last.map_or_else(|| "no node is left".to_owned(), |error| error.to_string());
+    tracing::warn!(%why, ?key, "rendezvous data was not delivered");
+    let why = Failure::new(Kind::Lost, format!("send rendezvous data: {why}"));
+    got(overlay, nodes, key, Err(why.into()));
+}
+
+impl Content {
+    fn to_blob(&self) -> Blob {
+        let mut bytes = Vec::new();
+        // Memory takes all that is written to it.
+        drop(write_parts(&mut bytes, &self.parts));
+        Blob(bytes)
+    }
+}
+
+/// Content, to be read.
+struct Source {
+    content: Content,
+    part: usize,
+    at: usize,
+}
+
+impl AsyncRead for Source {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let content = self.content.clone();
+        while into.remaining() > 0
+            && let Some(part) = content.parts.get(self.part)
+        {
+            let rest = part.as_bytes().get(self.at..).unwrap_or_default();
+            let count = rest.len().min(into.remaining());
+            into.put_slice(rest.get(..count).unwrap_or_default());
+            self.at += count;
+            if count == rest.len() {
+                (self.part, self.at) = (self.part + 1, 0);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::rendezvous::codec::Head;
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn parts_are_read_as_one_stream() {
+        let item = |bytes: &[u8]| Part::Item(Arc::new(bytes.to_vec()));
+        let parts = vec![Part::Head(Head::new(2)), item(b""), item(&[7; 1000]), item(b"xyz")];
+        let content = Content::new(parts);
+        let mut read = Vec::new();
+        Source { content: content.clone(), part: 0, at: 0 }.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, [&b"2 "[..], &[7; 1000], b"xyz"].concat());
+        assert_eq!((content.bytes, content.to_blob().0), (read.len() as u64, read));
+    }
+}

@@ -1,0 +1,199 @@
+//! One rendezvous: what has come, what is on its way, and who waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, NodeId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rendezvous::gathering::write_parts;
+use gantry_shared::rendezvous::{Gathering, Part, Refused, Resource};
+use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Status, Want};
+use tokio::sync::mpsc::WeakUnboundedSender;
+
+use super::deliver::{Content, Delivery};
+
+/// The way to the nodes of an app.
+#[derive(Debug, Clone)]
+pub(super) struct Outlet {
+    pub(super) app: AppId,
+    pub(super) deliveries: WeakUnboundedSender<Delivery>,
+}
+
+impl Outlet {
+    fn deliver(&self, delivery: Delivery) {
+        // Of an app that is over nobody waits.
+        if let Some(deliveries) = self.deliveries.upgrade() {
+            drop(deliveries.send(delivery));
+        }
+    }
+}
+
+/// Nodes of one app on which somebody waits for the same.
+#[derive(Debug)]
+struct Waiting {
+    outlet: Outlet,
+    of: Gate,
+    nodes: NodeSet,
+}
+
+/// An item that is on its way.
+#[derive(Debug)]
+struct Coming {
+    bytes: u64,
+    item: Vec<u8>,
+}
+
+/// A rendezvous.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) gathering: Gathering,
+    coming: BTreeMap<u32, Coming>,
+    waiting: BTreeMap<Want, Vec<Waiting>>,
+    /// Somebody has registered here, or waits.
+    pub(super) in_use: bool,
+}
+
+impl Place {
+    pub(super) fn new(gathering: Gathering) -> Self {
+        Self { gathering, coming: BTreeMap::new(), waiting: BTreeMap::new(), in_use: false }
+    }
+
+    /// A member has an item of that many bytes, and there is room for so many. True: it is registered by that, as it has none.
+    pub(super) fn put(&mut self, member: u32, bytes: u64, room: u64) -> Result<bool, Refused> {
+        self.in_use = true;
+        self.gathering.announce(member, bytes, room)?;
+        if bytes > 0 {
+            self.coming.insert(member, Coming { bytes, item: Vec::new() });
+            return Ok(false);
+        }
+        self.arrive(member, Vec::new()).map(|()| true)
+    }
+
+    /// The next bytes of a member's item. None: more are to come, or none was announced.
+    pub(super) fn piece(&mut self, member: u32, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
+        let coming = self.coming.get_mut(&member)?;
+        if coming.item.is_empty() {
+            // The first piece is often all.
+            coming.item = bytes;
+        } else {
+            coming.item.extend_from_slice(&bytes);
+        }
+        if (coming.item.len() as u64) < coming.bytes {
+            return None;
+        }
+        let coming = self.coming.remove(&member)?;
+        Some(self.arrive(member, coming.item))
+    }
+
+    fn arrive(&mut self, member: u32, item: Vec<u8>) -> Result<(), Refused> {
+        let complete = self.gathering.arrive(member, Arc::new(item));
+        if complete == Ok(true) || self.gathering.broken().is_some() {
+            self.settle_all();
+        } else {
+            self.settle(Want::Item(member));
+        }
+        complete.map(drop)
+    }
+
+    /// A member has ended; what is on its way from it comes. True: that has broken it.
+    pub(super) fn end(&mut self, member: u32, why: &str) -> bool {
+        let broken = self.gathering.end(member, why);
+        if broken {
+            self.settle_all();
+        }
+        broken
+    }
+
+    /// A member has ended, and what is on its way from it does not come.
+    pub(super) fn lose(&mut self, member: u32, why: &str) -> bool {
+        self.coming.remove(&member);
+        let broken = self.gathering.lose(member, why);
+        if broken {
+            self.settle_all();
+        }
+        broken
+    }
+
+    /// Somebody on a node waits.
+    pub(super) fn wait(&mut self, key: Key, outlet: &Outlet, node: NodeId) {
+        self.in_use = true;
+        let Key { of, want } = key;
+        let all = self.waiting.entry(want).or_default();
+        match all.iter_mut().find(|it| it.outlet.app == outlet.app && it.of == of) {
+            Some(waiting) => drop(waiting.nodes.insert(node)),
+            None => {
+                let nodes = NodeSet::from_range(node..=node);
+                all.push(Waiting { outlet: outlet.clone(), of, nodes });
+            }
+        }
+        self.settle(want);
+    }
+
+    /// Gives those who wait for something what they wait for, if it is there or never will be.
+    fn settle(&mut self, want: Want) {
+        let Some(outcome) = self.look(want) else { return };
+        for Waiting { outlet, of, nodes } in self.waiting.remove(&want).unwrap_or_default() {
+            outlet.deliver(Delivery { nodes, key: Key { of, want }, outcome: outcome.clone() });
+        }
+    }
+
+    fn settle_all(&mut self) {
+        let wants: Vec<Want> = self.waiting.keys().copied().collect();
+        wants.into_iter().for_each(|want| self.settle(want));
+    }
+
+    /// What there is to say to who waits for that. None: not yet.
+    fn look(&self, want: Want) -> Option<Result<Content, Refusal>> {
+        let gathering = &self.gathering;
+        if let Want::Item(member) = want
+            && let Some(item) = gathering.item(member)
+        {
+            return Some(Ok(Content::new(vec![Part::Item(Arc::clone(item))])));
+        }
+        if let Some(broken) = gathering.broken() {
+            return Some(Err(broken.clone().into()));
+        }
+        match want {
+            Want::All => gathering.aggregate().map(|parts| Ok(Content::new(parts))),
+            Want::Complete => gathering.is_complete().then(|| Ok(Content::new(Vec::new()))),
+            Want::Item(member) if member >= gathering.members() || gathering.is_complete() => {
+                let why = format!("get the item of {member}: it is none of those that register");
+                Some(Err(Failure::new(Kind::NotFound, why).into()))
+            }
+            Want::Item(_) => None,
+        }
+    }
+
+    /// The aggregate in one piece, when it is complete.
+    pub(super) fn data(&self) -> Option<Vec<u8>> {
+        let parts = self.gathering.aggregate()?;
+        let mut data = Vec::new();
+        // Memory takes all that is written to it.
+        write_parts(&mut data, &parts).ok().map(|()| data)
+    }
+
+    /// How it stands.
+    pub(super) fn status(&self, resource: Resource, above: Option<(Resource, u32)>) -> Status {
+        let gathering = &self.gathering;
+        Status {
+            resource,
+            level: gathering.level(),
+            expected: gathering.expected(),
+            registered: gathering.registered(),
+            standing: gathering.standing(),
+            above,
+        }
+    }
+}
+
+/// Why something is not registered, as it travels.
+pub(super) fn to_refusal(refused: Refused) -> Refusal {
+    match refused {
+        Refused::Broken(broken) => broken.into(),
+        Refused::Malformed { ref source, .. } => {
+            Failure::new(Kind::Invalid, format!("{refused}: {source}")).into()
+        }
+        refused => Failure::new(Kind::Invalid, refused.to_string()).into(),
+    }
+}

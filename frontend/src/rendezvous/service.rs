@@ -1,0 +1,337 @@
+//! All rendezvous of one app, as its agents' notices have them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, NodeId, Rank};
+use gantry_shared::placement::Placement;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rendezvous::{Broken, Gathering, MAX_NAMED, MAX_TOTAL_BYTES, Name, Refused, Resource};
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::message::{Order, To};
+use gantry_shared::wire::rendezvous::{
+    Gate, ITEM_WINDOW_BYTES, Key, Refusal, RendezvousNotice, RendezvousOrder, Status,
+};
+use tokio::sync::{mpsc, watch};
+
+use super::deliver::{self, Delivery};
+use super::multijob::{Multijob, Seat};
+use super::place::{Outlet, Place, to_refusal};
+use super::{refuse, to_error};
+use crate::error::Error;
+use crate::lock::lock;
+use crate::overlay::Overlay;
+
+/// Credit is given back when so much is owed.
+const CREDIT_BYTES: u32 = ITEM_WINDOW_BYTES / 4;
+
+/// All rendezvous of an app.
+#[derive(Debug)]
+pub(crate) struct Service {
+    app: AppId,
+    placement: Placement,
+    overlay: Overlay,
+    deliveries: mpsc::UnboundedSender<Delivery>,
+    rooms: Mutex<Rooms>,
+    changed: watch::Sender<u64>,
+    seat: Mutex<Option<Seat>>,
+}
+
+#[derive(Debug, Default)]
+struct Rooms {
+    /// None for an app without ranks, or of more than there may be.
+    job: Option<Place>,
+    named: BTreeMap<Name, Place>,
+    /// Ranks that have ended, and how.
+    ended: BTreeMap<u32, String>,
+    /// Bytes of items that were taken and not yet given back as credit.
+    owed: HashMap<NodeId, u32>,
+}
+
+impl Service {
+    /// Of an app whose ranks are to be there. To be called in a tokio runtime.
+    pub(crate) fn new(app: AppId, placement: Placement, overlay: Overlay, seat: Option<Seat>) -> Self {
+        let size = placement.rank_count();
+        let job = Gathering::new(1, size, size).ok().map(Place::new);
+        Self {
+            app,
+            placement,
+            deliveries: deliver::start(overlay.clone()),
+            overlay,
+            rooms: Mutex::new(Rooms { job, ..Rooms::default() }),
+            changed: watch::Sender::new(0),
+            seat: Mutex::new(seat.map(Seat::occupy)),
+        }
+    }
+
+    /// An agent reports.
+    pub(crate) fn take_notice(&self, node: NodeId, notice: RendezvousNotice) {
+        match notice {
+            RendezvousNotice::Put { of, rank, bytes } => match self.put(node, &of, rank, bytes) {
+                Ok(false) => {}
+                Ok(true) => self.registered(node, of, rank, Ok(())),
+                Err(why) => self.registered(node, of, rank, Err(why)),
+            },
+            RendezvousNotice::Piece { of, rank, bytes } => {
+                self.give_credit(node, bytes.0.len());
+                if self.is_on(rank, node)
+                    && let Some(outcome) = self.piece(&of, rank, bytes.0)
+                {
+                    self.registered(node, of, rank, outcome.map_err(to_refusal));
+                }
+            }
+            RendezvousNotice::Get(key) => {
+                if let Err(why) = self.wait_for(node, &key) {
+                    let order = RendezvousOrder::Got { key, outcome: Err(why) };
+                    self.tell(node, order);
+                }
+            }
+            RendezvousNotice::Status(of) => {
+                let outcome = match &of {
+                    None => Ok(self.list_with_above()),
+                    Some(gate) => self.status(gate).map(|status| vec![status]),
+                };
+                self.tell(node, RendezvousOrder::Stands { of, outcome });
+            }
+        }
+        self.tell_above();
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A rank has ended. What it had registered by then, or has on its way, stays.
+    pub(crate) fn rank_ended(&self, rank: Rank, status: ExitStatus) {
+        let why = format!("ended before it had registered ({status})");
+        self.change_rooms(rank, &why, Place::end);
+    }
+
+    /// Nodes are lost, and so is what is on its way from their ranks.
+    pub(crate) fn nodes_lost(&self, nodes: &NodeSet) {
+        for rank in nodes.iter().flat_map(|node| self.placement.ranks_on(node).iter().collect::<Vec<_>>()) {
+            self.change_rooms(rank, "was lost with its node", Place::lose);
+        }
+    }
+
+    /// The app is over.
+    pub(crate) fn close(&self) {
+        let seat = lock(&self.seat).take();
+        drop(seat);
+        let mut rooms = lock(&self.rooms);
+        // Who waits in this process is told.
+        if let Some(job) = &mut rooms.job {
+            let ended = 0..self.placement.rank_count();
+            for rank in ended {
+                job.lose(rank, "is over and had not registered");
+            }
+        }
+        drop(rooms);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// What the ranks have registered, when all have.
+    pub(super) fn job_data(&self) -> Result<Option<Vec<u8>>, Error> {
+        let rooms = lock(&self.rooms);
+        let Some(job) = &rooms.job else { return Ok(None) };
+        match job.gathering.broken() {
+            Some(broken) => Err(to_error(broken.clone())),
+            None => Ok(job.data()),
+        }
+    }
+
+    /// How all of the app stand.
+    pub(super) fn list(&self) -> Vec<Status> {
+        let above = lock(&self.seat).as_ref().map(|seat| {
+            let (multijob, number) = seat.multijob();
+            (multijob.resource(), number)
+        });
+        let rooms = lock(&self.rooms);
+        let job = rooms.job.iter().map(|job| job.status(Resource::Job, above.clone()));
+        let named = rooms.named.iter();
+        let named = named.map(|(name, place)| place.status(Resource::Named(name.clone()), None));
+        job.chain(named).collect()
+    }
+
+    fn list_with_above(&self) -> Vec<Status> {
+        let mut all = self.list();
+        let mut next = lock(&self.seat).as_ref().map(|seat| seat.multijob().0.clone());
+        while let Some(multijob) = next {
+            all.push(multijob.status());
+            next = multijob.above().map(|(above, _)| above);
+        }
+        all
+    }
+
+    fn put(&self, node: NodeId, of: &Gate, rank: Rank, bytes: u64) -> Result<bool, Refusal> {
+        if !self.is_on(rank, node) {
+            let why = format!("register rank {rank}: it is not on that node");
+            return Err(refuse(Failure::new(Kind::Invalid, why)));
+        }
+        if let Resource::Multijob(_) = of.resource {
+            let (multijob, number, controls) = self.find_above(&of.resource)?;
+            if rank != Rank(0) || !controls {
+                let why = format!("register at {}: rank 0 of the first app does that", of.resource);
+                return Err(refuse(Failure::new(Kind::NoAccess, why)));
+            }
+            return multijob.put(number, bytes).map_err(to_refusal);
+        }
+        let mut rooms = lock(&self.rooms);
+        let held = rooms.bytes();
+        let room = MAX_TOTAL_BYTES.saturating_sub(held);
+        rooms.enter(of, self.placement.rank_count())?.put(rank.0, bytes, room).map_err(to_refusal)
+    }
+
+    fn piece(&self, of: &Gate, rank: Rank, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
+        if let Resource::Multijob(_) = of.resource {
+            let (multijob, number, controls) = self.find_above(&of.resource).ok()?;
+            return if controls { multijob.piece(number, bytes) } else { None };
+        }
+        let mut rooms = lock(&self.rooms);
+        rooms.enter(of, self.placement.rank_count()).ok()?.piece(rank.0, bytes)
+    }
+
+    fn wait_for(&self, node: NodeId, key: &Key) -> Result<(), Refusal> {
+        let outlet = Outlet { app: self.app, deliveries: self.deliveries.downgrade() };
+        if let Resource::Multijob(_) = key.of.resource {
+            let (multijob, ..) = self.find_above(&key.of.resource)?;
+            multijob.wait_for(key.clone(), &outlet, node);
+            return Ok(());
+        }
+        let mut rooms = lock(&self.rooms);
+        rooms.enter(&key.of, self.placement.rank_count())?.wait(key.clone(), &outlet, node);
+        Ok(())
+    }
+
+    fn status(&self, gate: &Gate) -> Result<Status, Refusal> {
+        if let Resource::Multijob(_) = gate.resource {
+            return Ok(self.find_above(&gate.resource)?.0.status());
+        }
+        lock(&self.rooms).enter(gate, self.placement.rank_count())?;
+        let found = self.list().into_iter().find(|status| status.resource == gate.resource);
+        found.ok_or_else(|| unknown(&gate.resource))
+    }
+
+    fn find_above(&self, resource: &Resource) -> Result<(Multijob, u32, bool), Refusal> {
+        let seat = lock(&self.seat);
+        let found = match resource {
+            Resource::Multijob(id) => seat.as_ref().and_then(|seat| seat.find(*id)),
+            Resource::Job | Resource::Named(_) => None,
+        };
+        found.ok_or_else(|| unknown(resource))
+    }
+
+    /// A rank registers nowhere any more where it has not by now.
+    fn change_rooms(&self, rank: Rank, why: &str, change: fn(&mut Place, u32, &str) -> bool) {
+        let mut rooms = lock(&self.rooms);
+        rooms.ended.entry(rank.0).or_insert_with(|| why.to_owned());
+        for place in rooms.named.values_mut() {
+            change(place, rank.0, why);
+        }
+        if let Some(job) = &mut rooms.job {
+            change(job, rank.0, why);
+        }
+        drop(rooms);
+        self.tell_above();
+        if rank == Rank(0) {
+            self.end_above(&format!("will not register: rank 0 {why}"));
+        }
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// What is broken here is never registered above. One that nobody has used says nothing of that.
+    fn tell_above(&self) {
+        let rooms = lock(&self.rooms);
+        let broken =
+            rooms.job.as_ref().filter(|job| job.in_use).and_then(|job| job.gathering.broken()).cloned();
+        drop(rooms);
+        if let Some(Broken { what, member, why }) = broken {
+            self.end_above(&format!("will not register: its {what} {member} {why}"));
+        }
+    }
+
+    fn end_above(&self, why: &str) {
+        if let Some((multijob, number)) = lock(&self.seat).as_ref().map(Seat::multijob) {
+            multijob.end(number, why);
+        }
+    }
+
+    fn is_on(&self, rank: Rank, node: NodeId) -> bool {
+        self.placement.get(rank).is_some_and(|place| place.node == node)
+    }
+
+    fn registered(&self, node: NodeId, of: Gate, rank: Rank, outcome: Result<(), Refusal>) {
+        self.tell(node, RendezvousOrder::Registered { of, rank, outcome });
+    }
+
+    fn tell(&self, node: NodeId, order: RendezvousOrder) {
+        self.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), Order::Rendezvous(order));
+    }
+
+    fn give_credit(&self, node: NodeId, bytes: usize) {
+        let mut rooms = lock(&self.rooms);
+        let owed = rooms.owed.entry(node).or_default();
+        *owed = owed.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if *owed >= CREDIT_BYTES {
+            let bytes = std::mem::take(owed);
+            drop(rooms);
+            self.tell(node, RendezvousOrder::Credit { bytes });
+        }
+    }
+}
+
+impl Rooms {
+    fn bytes(&self) -> u64 {
+        let all = self.job.iter().chain(self.named.values());
+        all.map(|place| place.gathering.bytes()).sum()
+    }
+
+    /// The one that is meant; made if it has a name and is not there.
+    fn enter(&mut self, gate: &Gate, size: u32) -> Result<&mut Place, Refusal> {
+        let place = match &gate.resource {
+            Resource::Job => self.job.as_mut().ok_or_else(|| unknown(&gate.resource))?,
+            Resource::Named(name) => {
+                if !self.named.contains_key(name) {
+                    let place = self.create(gate, size)?;
+                    self.named.insert(name.clone(), place);
+                }
+                self.named.get_mut(name).ok_or_else(|| unknown(&gate.resource))?
+            }
+            Resource::Multijob(_) => return Err(unknown(&gate.resource)),
+        };
+        let expected = place.gathering.expected();
+        match gate.expected {
+            Some(other) if other != expected => {
+                let why =
+                    format!("enter rendezvous {}: it is for {expected} ranks, not {other}", gate.resource);
+                Err(refuse(Failure::new(Kind::Invalid, why)))
+            }
+            _ => Ok(place),
+        }
+    }
+
+    fn create(&self, gate: &Gate, size: u32) -> Result<Place, Refusal> {
+        let expected = gate.expected.ok_or_else(|| unknown(&gate.resource))?;
+        if self.named.len() >= MAX_NAMED {
+            let why = format!("make rendezvous {}: there are {MAX_NAMED} already", gate.resource);
+            return Err(refuse(Failure::new(Kind::Invalid, why)));
+        }
+        let gathering = Gathering::new(1, size, expected);
+        let gathering = gathering.map_err(|error| refuse(Failure::new(Kind::Invalid, error.to_string())))?;
+        let mut place = Place::new(gathering);
+        for (rank, why) in &self.ended {
+            place.end(*rank, why);
+        }
+        Ok(place)
+    }
+}
+
+fn unknown(resource: &Resource) -> Refusal {
+    let why = format!("find rendezvous {resource}: this app has none of that name");
+    refuse(
+        Failure::new(Kind::NotFound, why)
+            .with_hint("to make one with a name, say how many ranks are expected"),
+    )
+}
