@@ -1,5 +1,4 @@
 //! Ranks exchange data through their agents: many real processes, all sizes, deaths, latecomers, and whoever knocks at the agent's socket.
-#![expect(clippy::disallowed_methods, reason = "a test starts what it needs")]
 
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;

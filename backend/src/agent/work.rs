@@ -14,13 +14,11 @@ use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
-use gantry_wlm::launcher::dies_with_step;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::daemons::Daemons;
-use crate::desk;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
 use crate::process::hold::{StartFailure, StartedRank};
@@ -201,15 +199,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     }
     if let Some((ranks, size, hold, desk)) = brought {
         agent.take_brought(ranks, size, hold)?;
-        let events = agent.events.clone();
-        let hurried =
-            std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup));
-        tokio::task::spawn_local(desk::receive_epilogs(desk, move |epilog| {
-            // To drop it is to let it go. Nobody listens any more when the agent has left.
-            if hurried {
-                drop(events.send(Event::RankCollected(epilog)));
-            }
-        }));
+        agent.receive_epilogs(desk);
     }
     let mut inputs = joined.inputs;
     let mut connected = true;

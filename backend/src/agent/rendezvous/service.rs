@@ -321,3 +321,6 @@ fn garbage(why: &str) -> End {
 fn silent(patience: Duration) -> Failure {
     Failure::new(Kind::TimedOut, format!("hear a process: it said nothing for {} s", patience.as_secs_f32()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,12 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Rank, RequestId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Found, RankReport, Source, Ticket};
+use gantry_wlm::launcher::dies_with_step;
+use tokio::net::UnixListener;
 use tokio::time::Instant;
 
 use super::{Agent, Claim, Event, START_DEADLINE};
+use crate::desk;
 use crate::ending::Scope;
 use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::ranks::{self, OurEnds, Ranks};
@@ -20,6 +23,19 @@ impl Agent {
         // Nobody listens any more when the agent has left.
         let ask = move |request| drop(events.send(Event::Rendezvous(request)));
         tokio::spawn(socket.serve(self.view.subscribe(), ask));
+    }
+
+    /// Waits for what launchers run after their ranks.
+    pub(super) fn receive_epilogs(&self, desk: UnixListener) {
+        let events = self.events.clone();
+        let hurried =
+            std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup));
+        tokio::task::spawn_local(desk::receive_epilogs(desk, move |epilog| {
+            // To drop it is to let it go. Nobody listens any more when the agent has left.
+            if hurried {
+                drop(events.send(Event::RankCollected(epilog)));
+            }
+        }));
     }
 
     /// What every rank is told of where it is.

@@ -1,0 +1,159 @@
+//! The service with real sockets, and the library for ranks against it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream as StdStream;
+use std::thread::JoinHandle;
+
+use gantry_backend::Error;
+use gantry_backend::rendezvous::{Handle, Rendezvous};
+use gantry_shared::id::NodeId;
+use gantry_shared::status::RankState;
+use gantry_shared::wire::backend::LocalRank;
+use gantry_shared::wire::rendezvous::{Resource, Want};
+
+use super::*;
+use crate::service::AppFacts;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A service on a thread of its own, whose agent gives the last item to whoever asks. It ends with this.
+struct Fixture {
+    handle: Handle,
+    view: watch::Sender<View>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+impl Fixture {
+    fn new(test: &str, limits: Limits) -> Self {
+        let service = format!("gantry-test-{}-{test}", std::process::id());
+        let socket = Socket::bind_name(service.clone()).unwrap();
+        let (view, receiver) = watch::channel(a_view(&[4]));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let last = std::sync::Mutex::new(Vec::new());
+        let agent = move |request| match request {
+            Request::Put { item, told, rank, .. } => {
+                assert_eq!(rank, Rank(4));
+                *last.lock().unwrap() = item;
+                drop(told.send(Ok(())));
+            }
+            Request::Get { told, .. } => drop(told.send(Ok(Arc::new(last.lock().unwrap().clone())))),
+            Request::Status { told, .. } => drop(told.send(Ok(Vec::new()))),
+        };
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = socket.serve_within(limits, receiver, agent) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        let handle = Handle { service, resource: Resource::Job };
+        Self { handle, view, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn client(&self) -> Rendezvous {
+        Rendezvous::at(self.handle.clone())
+    }
+
+    fn knock(&self) -> StdStream {
+        let address = SocketAddr::from_abstract_name(&self.handle.service).unwrap();
+        let stream = StdStream::connect_addr(&address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+}
+
+/// Ranks of which each is this process.
+fn a_view(ranks: &[u32]) -> View {
+    let pid = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
+    let rank = |rank: &u32| LocalRank { rank: Rank(*rank), pid, exe: "x".into(), state: RankState::Running };
+    View {
+        facts: AppFacts {
+            wlm: "localhost".into(),
+            app: "3kx9w0fz".parse().unwrap(),
+            host: "here".into(),
+            node: NodeId(0),
+            nodes: 1,
+            size: 5,
+        },
+        ranks: ranks.iter().map(rank).collect(),
+        sessions: BTreeMap::new(),
+        daemons: BTreeMap::new(),
+    }
+}
+
+/// What is said to who says that, and no more until the end.
+fn answer_to(stream: &mut StdStream, said: &[u8]) -> Vec<u8> {
+    // Who is refused may find its bytes not taken.
+    drop(stream.write_all(said));
+    let mut answer = Vec::new();
+    drop(stream.read_to_end(&mut answer));
+    answer
+}
+
+#[test]
+fn what_was_registered_is_what_is_got() {
+    let fixture = Fixture::new("same", LIMITS);
+    for bytes in [0, 1, CHUNK_BYTES + 1, 3_000_000] {
+        let item = vec![0xa5; bytes];
+        fixture.client().register(&item, DEADLINE).unwrap();
+        assert_eq!(fixture.client().as_rank(Rank(4)).get_all(DEADLINE).unwrap(), item);
+    }
+    let error = fixture.client().as_rank(Rank(3)).register(b"", DEADLINE).unwrap_err();
+    assert!(matches!(&error, Error::Refused(why) if why.message().contains("belongs to rank 4")), "{error}");
+    let error = fixture.client().register(&vec![0; 17 * 1024 * 1024], DEADLINE).unwrap_err();
+    assert!(matches!(&error, Error::Refused(why) if why.message().contains("at most 16777216")), "{error}");
+}
+
+#[test]
+fn a_rank_that_is_quicker_than_its_own_start_waits_and_a_stranger_is_refused() {
+    let fixture = Fixture::new("quick", LIMITS);
+    fixture.view.send_replace(a_view(&[]));
+    let client = fixture.client();
+    let quick = std::thread::spawn(move || client.register(b"x", DEADLINE));
+    fixture.view.send_replace(a_view(&[4]));
+    quick.join().unwrap().unwrap();
+    let mut strangers = a_view(&[4]);
+    strangers.ranks[0].pid = Pid::new(i32::MAX).unwrap();
+    fixture.view.send_replace(strangers);
+    let error = fixture.client().register(b"x", DEADLINE).unwrap_err();
+    assert!(matches!(&error, Error::Refused(why) if why.kind() == Kind::NoAccess), "{error}");
+}
+
+#[test]
+fn who_makes_no_sense_or_says_nothing_is_cut_off_and_others_are_served() {
+    let fixture = Fixture::new("garbage", Limits { newcomers: 4, patience: SHORT, ..LIMITS });
+    let mut silent: Vec<StdStream> = (0..8).map(|_| fixture.knock()).collect();
+    let ask = Ask {
+        version: VERSION,
+        rank: None,
+        of: gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None },
+        what: AskWhat::Get(Want::All),
+    };
+    let good = frame::encode(&ask).unwrap();
+    let old = frame::encode(&Ask { version: VERSION + 1, ..ask.clone() }).unwrap();
+    let half = frame::encode(&Ask { what: AskWhat::Put { bytes: 1000 }, ..ask }).unwrap();
+    for said in [&[0xff; 8][..], &[0, 0, 0, 3, 9, 9, 9], &old, &half, &[half.clone(), vec![1; 10]].concat()] {
+        let answer = answer_to(&mut fixture.knock(), said);
+        let tell: Tell = frame::decode(answer.get(4..).unwrap_or_default()).unwrap();
+        assert!(matches!(tell, Tell::Refused(_)), "{tell:?}");
+    }
+    assert!(answer_to(&mut fixture.knock(), &good).len() > 4);
+    fixture.client().register(b"x", DEADLINE).unwrap();
+    for stream in &mut silent {
+        assert!(!answer_to(stream, b"").is_empty());
+    }
+}
