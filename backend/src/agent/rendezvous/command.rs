@@ -158,9 +158,8 @@ fn parse_words(args: &[OsString]) -> Result<Words, String> {
             "--expected" => words.expected = Some(number()?),
             "--rank" => words.rank = Some(number()?),
             "--timeout" => {
-                let seconds =
-                    value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-                words.timeout = seconds.ok_or_else(|| format!("{option} needs seconds, not {value:?}"))?;
+                words.timeout =
+                    parse_seconds(value).ok_or_else(|| format!("{option} needs seconds, not {value:?}"))?;
             }
             _ => return Err(format!("{option} is no option here")),
         }
@@ -170,6 +169,14 @@ fn parse_words(args: &[OsString]) -> Result<Words, String> {
         Words { name: None, expected: Some(_), .. } => Err("--expected needs --name".to_owned()),
         words => Ok(words),
     }
+}
+
+/// Seconds, with tenths and smaller parts or without. What reads any number with a point is large.
+fn parse_seconds(text: &str) -> Option<Duration> {
+    let (seconds, parts) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = u32::try_from(parts.len()).ok().filter(|digits| (1..=9).contains(digits))?;
+    let nanos = parts.parse::<u32>().ok()?.checked_mul(10_u32.pow(9 - digits))?;
+    Some(Duration::new(seconds.parse().ok()?, nanos))
 }
 
 fn carry_out(words: &Words) -> Result<(), Ended> {

@@ -1,6 +1,6 @@
 //! Who on this node waits for what, and what is on its way. It decides and never waits; what it has to say to the frontend is taken out of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
@@ -72,12 +72,13 @@ struct Coming {
 pub(crate) struct Desk {
     credit: u32,
     outgoing: VecDeque<Outgoing>,
-    puts: BTreeMap<(Gate, Rank), Told<()>>,
-    gets: BTreeMap<Key, Vec<Told<Arc<Vec<u8>>>>>,
-    asks: BTreeMap<Option<Gate>, Vec<Told<Vec<Status>>>>,
+    // Lists that are looked through: as long as the node has ranks at most, and maps would make the agent larger.
+    puts: Vec<(Gate, Rank, Told<()>)>,
+    gets: Vec<(Key, Told<Arc<Vec<u8>>>)>,
+    asks: Vec<(Option<Gate>, Told<Vec<Status>>)>,
     /// Aggregates that somebody here has waited for: the next one has them at once.
-    kept: BTreeMap<Key, Arc<Vec<u8>>>,
-    streams: BTreeMap<u64, Coming>,
+    kept: Vec<(Key, Arc<Vec<u8>>)>,
+    streams: Vec<(u64, Coming)>,
     notices: Vec<RendezvousNotice>,
     /// There is no frontend.
     alone: bool,
@@ -88,11 +89,11 @@ impl Default for Desk {
         Self {
             credit: ITEM_WINDOW_BYTES,
             outgoing: VecDeque::new(),
-            puts: BTreeMap::new(),
-            gets: BTreeMap::new(),
-            asks: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            streams: BTreeMap::new(),
+            puts: Vec::new(),
+            gets: Vec::new(),
+            asks: Vec::new(),
+            kept: Vec::new(),
+            streams: Vec::new(),
             notices: Vec::new(),
             alone: false,
         }
@@ -114,8 +115,7 @@ impl Desk {
             Request::Put { of, rank, item, room, told } => self.put(of, rank, item, room, told),
             Request::Get { key, told } => self.get(key, told),
             Request::Status { of, told } => {
-                let asks = self.asks.entry(of.clone()).or_default();
-                asks.push(told);
+                self.asks.push((of.clone(), told));
                 // The answer to an earlier question may be older than this one.
                 self.notices.push(RendezvousNotice::Status(of));
             }
@@ -123,13 +123,12 @@ impl Desk {
     }
 
     fn put(&mut self, of: Gate, rank: Rank, item: Vec<u8>, room: OwnedSemaphorePermit, told: Told<()>) {
-        let at = (of.clone(), rank);
-        if self.puts.contains_key(&at) {
+        if self.puts.iter().any(|(at, who, _)| *at == of && *who == rank) {
             let twice =
                 Failure::new(Kind::Invalid, format!("register rank {rank}: it has registered already"));
             return drop(told.send(Err(twice.into())));
         }
-        self.puts.insert(at, told);
+        self.puts.push((of.clone(), rank, told));
         self.notices.push(RendezvousNotice::Put { of: of.clone(), rank, bytes: item.len() as u64 });
         if !item.is_empty() {
             self.outgoing.push_back(Outgoing { of, rank, item, sent: 0, _room: room });
@@ -138,16 +137,16 @@ impl Desk {
     }
 
     fn get(&mut self, key: Key, told: Told<Arc<Vec<u8>>>) {
-        if let Some(data) = self.kept.get(&key) {
+        if let Some((_, data)) = self.kept.iter().find(|(kept, _)| *kept == key) {
             return drop(told.send(Ok(Arc::clone(data))));
         }
-        if let Some(waiting) = self.gets.get_mut(&key) {
-            // Who has gone is not remembered for ever.
-            waiting.retain(|told| !told.is_closed());
-            return waiting.push(told);
+        let asked = self.gets.iter().any(|(waits_for, _)| *waits_for == key);
+        // Who has gone is not remembered for ever.
+        self.gets.retain(|(waits_for, told)| *waits_for != key || !told.is_closed());
+        if !asked {
+            self.notices.push(RendezvousNotice::Get(key.clone()));
         }
-        self.notices.push(RendezvousNotice::Get(key.clone()));
-        self.gets.insert(key, vec![told]);
+        self.gets.push((key, told));
     }
 
     /// Sends pieces as far as the credit goes.
@@ -179,8 +178,8 @@ impl Desk {
                 if outcome.is_err() {
                     self.outgoing.retain(|it| it.rank != rank || it.of != of);
                 }
-                if let Some(told) = self.puts.remove(&(of, rank)) {
-                    drop(told.send(outcome));
+                if let Some(at) = self.puts.iter().position(|(at, who, _)| *at == of && *who == rank) {
+                    drop(self.puts.swap_remove(at).2.send(outcome));
                 }
             }
             RendezvousOrder::Got { key, outcome } => {
@@ -188,10 +187,10 @@ impl Desk {
             }
             RendezvousOrder::Stream { key, stream, bytes } => {
                 let coming = Coming { key, bytes, request, data: Vec::new() };
-                self.streams.insert(stream, coming);
+                self.streams.push((stream, coming));
             }
             RendezvousOrder::Stands { of, outcome } => {
-                for told in self.asks.remove(&of).unwrap_or_default() {
+                for (_, told) in self.asks.extract_if(.., |(asked, _)| *asked == of) {
                     drop(told.send(outcome.clone()));
                 }
             }
@@ -204,7 +203,10 @@ impl Desk {
         &mut self,
         mut piece: Piece,
     ) -> Result<Option<(Option<RequestId>, Result<Answer, Failure>)>, Piece> {
-        let Some(coming) = self.streams.get_mut(&piece.stream) else { return Err(piece) };
+        let Some(at) = self.streams.iter().position(|(stream, _)| *stream == piece.stream) else {
+            return Err(piece);
+        };
+        let Some((_, coming)) = self.streams.get_mut(at) else { return Err(piece) };
         if coming.data.is_empty() {
             // The first one is often all.
             coming.data = std::mem::take(&mut piece.plain);
@@ -215,9 +217,7 @@ impl Desk {
         if !piece.last && piece.aborted.is_none() && !too_many {
             return Ok(None);
         }
-        let Some(Coming { key, bytes, request, data }) = self.streams.remove(&piece.stream) else {
-            return Ok(None);
-        };
+        let (_, Coming { key, bytes, request, data }) = self.streams.swap_remove(at);
         let whole = data.len() as u64 == bytes;
         let failed = piece.aborted.take().or_else(|| {
             (!whole)
@@ -232,12 +232,11 @@ impl Desk {
     }
 
     fn got(&mut self, key: Key, outcome: Result<Arc<Vec<u8>>, Refusal>) {
-        let waiting = self.gets.remove(&key).unwrap_or_default();
-        if let (Ok(data), Want::All | Want::Complete) = (&outcome, key.want) {
-            self.kept.insert(key, Arc::clone(data));
-        }
-        for told in waiting {
+        for (_, told) in self.gets.extract_if(.., |(waits_for, _)| *waits_for == key) {
             drop(told.send(outcome.clone()));
+        }
+        if let (Ok(data), Want::All | Want::Complete) = (&outcome, key.want) {
+            self.kept.push((key, Arc::clone(data)));
         }
     }
 
@@ -246,13 +245,13 @@ impl Desk {
         self.alone = true;
         self.outgoing.clear();
         self.streams.clear();
-        for told in std::mem::take(&mut self.puts).into_values() {
+        for (.., told) in self.puts.drain(..) {
             drop(told.send(Err(alone())));
         }
-        for told in std::mem::take(&mut self.gets).into_values().flatten() {
+        for (_, told) in self.gets.drain(..) {
             drop(told.send(Err(alone())));
         }
-        for told in std::mem::take(&mut self.asks).into_values().flatten() {
+        for (_, told) in self.asks.drain(..) {
             drop(told.send(Err(alone())));
         }
     }
