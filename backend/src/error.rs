@@ -68,6 +68,14 @@ pub enum Error {
         /// What is wrong with the connection.
         reason: &'static str,
     },
+    /// A message or a contribution is longer than may be sent so.
+    #[error("send {bytes} bytes: at most {limit} are allowed")]
+    TooLong {
+        /// How long it is.
+        bytes: u64,
+        /// What is allowed.
+        limit: u64,
+    },
     /// The connection broke: the agent has ended, and the session with it. Clean up and leave.
     #[error("ask this node's agent: the connection is lost")]
     Lost(#[source] Option<io::Error>),
@@ -79,7 +87,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::NotStartedByGantry { .. } => Kind::NotFound,
-            Self::BadEnvironment { .. } => Kind::Invalid,
+            Self::BadEnvironment { .. } | Self::TooLong { .. } => Kind::Invalid,
             Self::Unreachable { .. } => Kind::Gone,
             Self::ForeignAgent { .. } => Kind::NoAccess,
             Self::TimedOut { .. } => Kind::TimedOut,

@@ -24,6 +24,8 @@
 //! Calls block, with a deadline. The library starts no threads, installs no signal handlers, and reads its process's environment in
 //! [`Backend::connect`] only. A [`Backend`] may be used from several threads; their questions are asked one after the other.
 //!
+//! [`channel()`] opens the way to the tool itself: see [`Channel`].
+//!
 //! # Coming from CTI
 //!
 //! | CTI | here |
@@ -56,6 +58,7 @@ mod error;
 mod link;
 
 pub mod rendezvous;
+pub mod channel;
 
 #[doc(hidden)]
 pub mod socket_path;
@@ -68,10 +71,21 @@ pub mod tree;
 #[doc(hidden)]
 pub mod unpack;
 
+pub use channel::Channel;
 pub use dirs::SessionDirs;
 pub use error::Error;
 pub use gantry_shared::error::{Failure, Kind};
+pub use gantry_shared::filter;
 pub use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 pub use gantry_shared::status::{ExitStatus, RankState};
 pub use gantry_shared::wire::backend::LocalRank;
+pub use gantry_shared::wire::channel::Member;
 pub use node::{Address, Backend, DEFAULT_DEADLINE};
+
+/// Opens the channel to the tool that has started this process as a daemon: [`Backend::connect`] and [`Backend::channel`] in one.
+///
+/// # Errors
+/// As those two.
+pub fn channel() -> Result<Channel, Error> {
+    Backend::connect()?.channel()
+}

@@ -1,13 +1,14 @@
-//! The connection to the agent: one question, one answer, each with a deadline.
+//! The connection to the agent: one question, one answer, each with a deadline; or, once the channel is open, what either side likes to say.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_shared::wire::backend::{Ask, Tell};
-use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
+use gantry_shared::wire::frame::{FrameBuffer, FrameError, decode, encode, read_frame};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{PeerCredentials, SendTimeout};
 use nix::sys::socket::{
@@ -15,6 +16,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 use nix::unistd::geteuid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::Error;
 use crate::socket_path::SocketPath;
@@ -67,6 +70,62 @@ impl Link {
         match answer {
             Tell::Refused(failure) => Err(Error::Refused(failure)),
             answer => Ok(answer),
+        }
+    }
+}
+
+impl Link {
+    /// The connection for another language than questions and answers. To be called between two of those.
+    pub(crate) fn into_wire(self) -> Wire {
+        Wire { stream: self.stream, buffer: Mutex::default() }
+    }
+}
+
+/// A connection on which both sides speak when they like.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stream: UnixStream,
+    buffer: Mutex<FrameBuffer>,
+}
+
+/// What is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+impl Wire {
+    /// Writes a frame. After an error part of it may be written.
+    pub(crate) fn write<T: Serialize>(
+        &self,
+        what: &T,
+        until: Instant,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let frame = encode(what).map_err(Error::Protocol)?;
+        let written = Timed { stream: &self.stream, until }.write_all(&frame);
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                Error::TimedOut { phase: "say something to this node's agent", after: deadline }
+            }
+            _ => Error::Lost(Some(error)),
+        })
+    }
+
+    /// The next frame; none at the end. When the time is up, what has come of it is kept.
+    pub(crate) fn read<T: DeserializeOwned>(&self, until: Instant) -> Result<Option<T>, Error> {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(heard) = buffer.next_message().map_err(Error::Protocol)? {
+                return Ok(Some(heard));
+            }
+            let mut chunk = vec![0; READ_BYTES];
+            match (Timed { stream: &self.stream, until }).read(&mut chunk) {
+                Ok(0) => return Ok(None),
+                Ok(count) => buffer.push(&chunk[..count]).map_err(Error::Protocol)?,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(Error::TimedOut { phase: "hear this node's agent", after: Duration::ZERO });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::Lost(Some(error))),
+            }
         }
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 use gantry_shared::id::{AppId, DaemonId, NodeId, Rank, SessionId};
 use gantry_shared::storage::{GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_SESSION};
 use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
+use gantry_shared::wire::channel::Member;
 
 use crate::Error;
+use crate::channel::Channel;
 use crate::link::Link;
 
 /// How long [`Backend::connect`] and every question after it may take.
@@ -59,6 +61,7 @@ fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Erro
 /// What cannot change is learned when connecting; ranks are asked for anew each time. Dropping it closes the connection and nothing else.
 #[derive(Debug)]
 pub struct Backend {
+    address: Address,
     facts: NodeFacts,
     deadline: Duration,
     /// Empty after an error: what would come next might be the answer to an earlier question.
@@ -82,7 +85,25 @@ impl Backend {
         let link = Link::connect(&address.socket, deadline)?;
         let hello = Ask::Hello { version: VERSION, session: address.session, daemon: address.daemon };
         match link.exchange(&hello, "say hello to this node's agent", deadline)? {
-            Tell::Node(facts) => Ok(Self { facts, deadline, link: Mutex::new(Some(link)) }),
+            Tell::Node(facts) => {
+                Ok(Self { address: address.clone(), facts, deadline, link: Mutex::new(Some(link)) })
+            }
+            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+        }
+    }
+
+    /// Opens this daemon's end of the channel to its tool, on a connection of its own. Once: keep it as long as the daemon has something to say or to hear.
+    ///
+    /// # Errors
+    /// As [`Backend::connect_to`]; [`Error::Refused`] when this daemon has opened it before, or the process is a rank's.
+    pub fn channel(&self) -> Result<Channel, Error> {
+        let Address { socket, session, daemon } = &self.address;
+        let link = Link::connect(socket, self.deadline)?;
+        let hello = Ask::Hello { version: VERSION, session: *session, daemon: *daemon };
+        match link.exchange(&hello, "say hello to this node's agent", self.deadline)? {
+            Tell::Node(_) => {
+                Channel::open(link, Member { node: self.facts.node, daemon: *daemon }, self.deadline)
+            }
             _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
         }
     }

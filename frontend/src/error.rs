@@ -6,6 +6,8 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::AppId;
 
+use crate::channel::Missing;
+
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -41,6 +43,16 @@ pub enum Error {
         after: Duration,
         /// Names of the nodes that had not answered.
         missing: Vec<String>,
+    },
+    /// Daemons did not do their part in an operation on a channel, more of them than its policy allows.
+    #[error("{phase}: {} of {members} daemons are missing: {}", .missing.len(), first_missing(.missing))]
+    Incomplete {
+        /// What was being done.
+        phase: &'static str,
+        /// How many were to do their part.
+        members: u64,
+        /// Who did not, and why.
+        missing: Vec<Missing>,
     },
     /// One of gantry's own executables is not where it should be.
     #[error("{name} was not found")]
@@ -108,6 +120,9 @@ impl Error {
             Self::Wlm(error) => error.kind(),
             Self::Node { failure, .. } => failure.kind(),
             Self::TimedOut { .. } => Kind::TimedOut,
+            Self::Incomplete { missing, .. } => {
+                missing.first().map_or(Kind::TimedOut, |first| first.why.kind())
+            }
             Self::HelperMissing { .. } | Self::UnknownApp { .. } => Kind::NotFound,
             Self::HelperUnfit { .. } => Kind::Unsupported,
             Self::Lost { .. } => Kind::Lost,
@@ -136,7 +151,7 @@ impl Error {
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
             Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
             Self::Io { source, .. } => hint_of(source).map(str::to_owned),
-            Self::TimedOut { .. } | Self::Lost { .. } | Self::Protocol(_) => None,
+            Self::TimedOut { .. } | Self::Incomplete { .. } | Self::Lost { .. } | Self::Protocol(_) => None,
         }
     }
 
@@ -174,4 +189,16 @@ fn missing_hosts(missing: &[String]) -> String {
         [] => String::new(),
         missing => format!("; not heard from {}", gantry_shared::host_set::fold_hosts(missing)),
     }
+}
+
+/// How many of those that are missing are named in a sentence.
+const NAMED: usize = 4;
+
+fn first_missing(missing: &[Missing]) -> String {
+    let name = |it: &Missing| format!("daemon {} on {}: {}", it.member.daemon, it.host, it.why);
+    let mut text = missing.iter().take(NAMED).map(name).collect::<Vec<_>>().join("; ");
+    if missing.len() > NAMED {
+        text.push_str("; ...");
+    }
+    text
 }

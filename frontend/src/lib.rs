@@ -8,6 +8,7 @@
 //! | [`app`] | [`App`], its owner; [`AppHandle`], everybody else's view |
 //! | [`batch`] | [`Batch`]: a batch job from its submission to its first ranks |
 //! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, what is put there, what is started there |
+//! | [`channel`] | what the tool and its daemons say to each other |
 //! | [`staging`] | what programs need, found without running them |
 //! | [`event`], [`info`] | what happens, and what is known at one moment |
 //! | [`coallocation`] | jobs over several workload managers |
@@ -22,6 +23,7 @@
 
 pub mod app;
 pub mod batch;
+pub mod channel;
 pub mod coallocation;
 pub mod control;
 pub mod daemon;
@@ -42,10 +44,12 @@ pub mod staging;
 
 pub use app::{App, AppHandle, Events, OutputStream};
 pub use batch::Batch;
+pub use channel::{Channel, Missing, Policy};
 pub use daemon::Daemon;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use frontend::{Config, Frontend};
+pub use gantry_shared::filter;
 pub use gantry_wlm::HoldChoice;
 pub use manifest::{Manifest, Staged};
 pub use request::{DaemonRequest, HoldMethod, Input, LaunchRequest, OutputTo};

@@ -174,7 +174,10 @@ impl Manifest {
             },
             output: absolute_log(request.output)?,
         };
-        Daemon::start(&session.core, nodes, order, deadline).await
+        let id = order.daemon;
+        let daemon = Daemon::start(&session.core, nodes.clone(), order, deadline).await?;
+        session.end.join(id, nodes);
+        Ok(daemon)
     }
 
     async fn stage(self, deadline: Instant) -> Result<(Staged, Plan)> {

@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 use crate::app::DAEMON_GRACE;
 use crate::app::core::Core;
+use crate::channel::Channel;
+use crate::channel::hub::End;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::staging::ledger::Ledger;
@@ -37,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) ledger: Mutex<Ledger>,
     /// Held by the manifest that is being made available: the next one's plan stands on what that one has put.
     pub(crate) staging: tokio::sync::Mutex<()>,
+    /// The tool's end of its channel.
+    pub(crate) end: Arc<End>,
     roots: BTreeMap<NodeId, SessionDirs>,
     alive: AtomicBool,
 }
@@ -52,6 +56,7 @@ impl Session {
             nodes: nodes.clone(),
             ledger: Mutex::default(),
             staging: tokio::sync::Mutex::default(),
+            end: core.channels.open(id),
             roots: BTreeMap::new(),
             alive: AtomicBool::new(true),
         };
@@ -81,6 +86,11 @@ impl Session {
         Manifest::new(Arc::clone(&self.inner))
     }
 
+    /// The channel between the tool and the session's daemons.
+    pub fn channel(&self) -> Channel {
+        Channel::new(Arc::clone(&self.inner))
+    }
+
     /// Ends the session's daemons (SIGTERM, ten seconds later SIGKILL), removes its storage from every node, and waits for both.
     ///
     /// # Errors
@@ -88,6 +98,7 @@ impl Session {
     pub async fn destroy(self, deadline: Duration) -> Result<()> {
         self.inner.check_alive()?;
         self.inner.alive.store(false, Ordering::SeqCst);
+        self.inner.core.channels.close(Some(self.inner.id));
         let order = Order::CloseSession { session: self.inner.id, grace: DAEMON_GRACE };
         let nodes = self.inner.live_nodes();
         let deadline = Instant::now() + deadline;
@@ -132,6 +143,7 @@ impl Inner {
     /// Has the nodes remove it, once, without waiting.
     fn forget(&self) {
         if self.alive.swap(false, Ordering::SeqCst) && self.core.check_alive().is_ok() {
+            self.core.channels.close(Some(self.id));
             let order = Order::CloseSession { session: self.id, grace: DAEMON_GRACE };
             self.core.overlay.tell(To::Nodes(self.nodes.clone()), order);
         }

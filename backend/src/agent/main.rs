@@ -13,6 +13,7 @@
 //! | [`provide`], [`receive`] | what is put into them: links to what the node has, archives of what it has not |
 //! | [`service`] | the socket at which daemons ask |
 //! | [`mod@rendezvous`] | the socket at which ranks exchange data, and the command for their scripts |
+//! | [`channel`] | what the tool's frontend and its daemons say to each other |
 //! | [`stdio`] | input and output of processes |
 
 mod work;
@@ -32,6 +33,7 @@ mod provide;
 mod receive;
 mod service;
 mod rendezvous;
+mod channel;
 mod stdio;
 #[cfg(test)]
 #[path = "../skip.rs"]

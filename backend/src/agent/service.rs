@@ -2,7 +2,8 @@
 //!
 //! A daemon is the tool's program and may do anything. So a connection gets a bounded share of everything (a place, bytes, time), speaks for
 //! itself alone, and when it makes no sense it is cut off with a reason, while all others notice nothing. The service only reads: what it
-//! tells is a [`View`] that the agent's main loop replaces.
+//! tells is a [`View`] that the agent's main loop replaces. A connection on which the channel is opened is handed on
+//! ([`connection`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +24,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::channel::connection;
 use crate::failure;
+use crate::overlay::Uplink;
+use crate::process::procfs::read_stat;
 
 /// A question has some ten bytes. Who sends more before a question is complete is not asking one.
 const MAX_ASK_BYTES: usize = 4096;
@@ -77,6 +81,8 @@ const LIMITS: Limits = Limits { connections: 256, patience: Duration::from_secs(
 pub(crate) struct Service {
     listener: UnixListener,
     view: watch::Receiver<View>,
+    /// Where channels lead; none: nowhere.
+    up: Option<Uplink>,
     limits: Limits,
 }
 
@@ -85,7 +91,11 @@ impl Service {
     ///
     /// # Errors
     /// When the socket cannot be made, for instance because there is something at that path.
-    pub(crate) fn bind(socket: &Path, view: watch::Receiver<View>) -> Result<Self, Failure> {
+    pub(crate) fn bind(
+        socket: &Path,
+        view: watch::Receiver<View>,
+        up: Option<Uplink>,
+    ) -> Result<Self, Failure> {
         let bound = SocketPath::new(socket).and_then(|path| {
             let listener = UnixListener::bind(path.as_path())?;
             // Connecting needs write permission, which a umask may have taken even from us.
@@ -93,7 +103,7 @@ impl Service {
             Ok(listener)
         });
         match bound {
-            Ok(listener) => Ok(Self { listener, view, limits: LIMITS }),
+            Ok(listener) => Ok(Self { listener, view, up, limits: LIMITS }),
             Err(error) => {
                 Err(failure::from_io(format_args!("listen for daemons at {}", socket.display()), &error))
             }
@@ -108,7 +118,8 @@ impl Service {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) if connections.len() < self.limits.connections => {
-                        connections.spawn(attend(stream, Arc::clone(&view), self.limits.patience));
+                        let up = self.up.clone();
+                        connections.spawn(attend(stream, Arc::clone(&view), up, self.limits.patience));
                     }
                     Ok((stream, _)) => refuse_at_once(&stream, &too_many(self.limits.connections)),
                     Err(error) => {
@@ -138,10 +149,17 @@ fn refuse_at_once(stream: &UnixStream, why: &Failure) {
 }
 
 /// One connection, from its beginning to its end.
-async fn attend(stream: UnixStream, view: Arc<watch::Receiver<View>>, patience: Duration) {
+async fn attend(
+    stream: UnixStream,
+    view: Arc<watch::Receiver<View>>,
+    up: Option<Uplink>,
+    patience: Duration,
+) {
     let mut client = Client { stream, buffer: FrameBuffer::new(), patience };
-    if let Err(End::Cut(why)) = converse(&mut client, &view).await {
-        refuse_at_once(&client.stream, &why);
+    match (converse(&mut client, &view).await, up) {
+        (Ok(Some(daemon)), Some(up)) => connection::attend(client.stream, client.buffer, daemon, up).await,
+        (Ok(_), _) | (Err(End::Broken), _) => {}
+        (Err(End::Cut(why)), _) => refuse_at_once(&client.stream, &why),
     }
 }
 
@@ -166,8 +184,10 @@ impl From<io::Error> for End {
     }
 }
 
-async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<(), End> {
-    let found = client.stream.peer_cred()?.uid();
+/// Answers questions until the client closes, or opens the channel of the daemon that is given back.
+async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<Option<DaemonId>, End> {
+    let peer = client.stream.peer_cred()?;
+    let found = peer.uid();
     if found != geteuid().as_raw() {
         return Err(Failure::new(
             Kind::NoAccess,
@@ -180,12 +200,34 @@ async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<(
         let why = format!("wait for a hello: none came in {} s", patience.as_secs_f64());
         return Err(Failure::new(Kind::TimedOut, why).into());
     };
-    let Some(hello) = first? else { return Ok(()) };
+    let Some(hello) = first? else { return Ok(None) };
     let answer = answer_hello(&hello, &view.borrow())?;
     client.tell(&answer).await?;
     while let Some(ask) = client.next_ask().await? {
+        if ask == Ask::Channel
+            && let Ask::Hello { daemon, .. } = hello
+        {
+            refuse_ranks(peer.pid(), &view.borrow().ranks)?;
+            client.tell(&Tell::Channel).await?;
+            return Ok(Some(daemon));
+        }
         let answer = answer_later(&ask, &view.borrow())?;
         client.tell(&answer).await?;
+    }
+    Ok(None)
+}
+
+/// The app's ranks are of the same user, but no part of the tool: they and what they have started are no members of a channel.
+fn refuse_ranks(peer: Option<i32>, ranks: &[LocalRank]) -> Result<(), Failure> {
+    let mut ancestor = peer.unwrap_or(0);
+    while ancestor > 1 {
+        if let Some(rank) = ranks.iter().find(|rank| rank.pid.get() == ancestor) {
+            let message =
+                format!("open the channel for process {ancestor}: it is rank {}, no daemon", rank.rank);
+            return Err(Failure::new(Kind::NoAccess, message));
+        }
+        let parent = read_stat(ancestor).map(|stat| stat.parent);
+        ancestor = parent.ok().filter(|parent| *parent != ancestor).unwrap_or(0);
     }
     Ok(())
 }
@@ -218,6 +260,8 @@ fn answer_later(ask: &Ask, view: &View) -> Result<Tell, Failure> {
     match ask {
         Ask::Ranks => Ok(Tell::Ranks(view.ranks.clone())),
         Ask::Hello { .. } => Err(Failure::new(Kind::Protocol, "serve a daemon that says hello twice")),
+        // Dealt with before.
+        Ask::Channel => Ok(Tell::Channel),
     }
 }
 

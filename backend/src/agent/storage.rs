@@ -15,7 +15,7 @@ use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::overlay::Piece;
+use crate::overlay::{Piece, Uplink};
 use crate::provide::{ContentCache, Provided, provide};
 use crate::receive::{Announced, Ended, Receives};
 use crate::service::{Service, View};
@@ -70,7 +70,7 @@ impl Storage {
     pub(crate) fn open_session(
         &mut self,
         session: SessionId,
-        view: impl FnOnce() -> watch::Receiver<View>,
+        served: impl FnOnce() -> (watch::Receiver<View>, Uplink),
     ) -> Result<SessionDirs, Failure> {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         let app_dir = match &mut *dir {
@@ -81,7 +81,8 @@ impl Storage {
                     tracing::info!(path = %swept.path.display(), outcome = ?swept.outcome, "swept");
                 }
                 let app_dir = AppDir::create(&base, self.app)?;
-                let service = Service::bind(&app_dir.socket(), view())?;
+                let (view, up) = served();
+                let service = Service::bind(&app_dir.socket(), view, Some(up))?;
                 self.socket = Some(app_dir.socket());
                 self.service = Some(tokio::spawn(service.serve()).abort_handle());
                 dir.insert(app_dir)

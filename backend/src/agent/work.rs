@@ -311,7 +311,7 @@ impl Agent {
             Order::Sink { stream } => return self.bulk.expect(stream, request),
             Order::Rendezvous(order) => return self.rendezvous.obey(request, order),
             // The overlay's own.
-            Order::Bulk(_) => return,
+            Order::Bulk(_) | Order::Channel(_) => return,
         };
         self.answer(request, answer);
     }
@@ -336,6 +336,7 @@ impl Agent {
 
     fn take_piece(&mut self, piece: crate::overlay::Piece) {
         let Some(piece) = self.storage.take_piece(piece) else { return };
+        let Some(piece) = self.up.channel(|hub| hub.take_piece(piece)) else { return };
         let answered = self.rendezvous.take_piece(piece).unwrap_or_else(|piece| self.bulk.take(&piece));
         if let Some((request, answer)) = answered {
             self.answer(request, answer);
@@ -344,7 +345,7 @@ impl Agent {
 
     fn open_session(&mut self, session: SessionId) -> Result<Answer, Failure> {
         self.refuse_while_ending()?;
-        let dirs = self.storage.open_session(session, || self.view.subscribe())?;
+        let dirs = self.storage.open_session(session, || (self.view.subscribe(), self.up.clone()))?;
         Ok(Answer::Session(dirs.root.into_os_string()))
     }
 
@@ -354,6 +355,9 @@ impl Agent {
             return;
         }
         self.reaped(pid);
+        if let Some(daemon) = self.daemons.of_pid(pid) {
+            self.up.channel(|hub| hub.ended(daemon));
+        }
         let Some(mut streams) = self.streams.remove(&pid) else { return self.tell_end(pid, status) };
         if *streams.borrow() == 0 {
             return self.tell_end(pid, status);

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::state::{Happening, State};
 use super::stdio::launcher::Words;
 use super::stdio::{InputFeed, OutputStream, Outputs};
+use crate::channel::hub::Channels;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::client::{Guard, GuardEvent};
@@ -68,6 +69,7 @@ pub(crate) struct Core {
     pub(crate) wlm: &'static dyn Wlm,
     pub(crate) overlay: Overlay,
     pub(crate) outputs: Arc<Outputs>,
+    pub(crate) channels: Arc<Channels>,
     pub(crate) feed: InputFeed,
     /// What is in the files that were staged.
     pub(crate) contents: Arc<Contents>,
@@ -113,6 +115,7 @@ impl Core {
             app: parts.app,
             wlm: parts.wlm,
             outputs: Arc::new(Outputs::new(parts.overlay.clone())),
+            channels: Arc::new(Channels::new(parts.overlay.clone())),
             rank_output: Mutex::default(),
             words: Mutex::new(parts.words),
             feed: InputFeed::default(),
@@ -348,6 +351,7 @@ impl Core {
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
+            Notice::Channel(notice) => self.channels.hear(node, notice),
             // The overlay's own.
             Notice::ChildJoined { .. } | Notice::BulkStalled { .. } => {}
         }
@@ -445,6 +449,7 @@ impl Drop for Over {
         core.guard.abandon();
         core.rendezvous.close();
         core.outputs.close();
+        core.channels.close(None);
         core.feed.close();
         core.advance(Stage::Gone);
         lock(&core.subscribers).clear();
@@ -452,6 +457,9 @@ impl Drop for Over {
 }
 
 fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
+    if let OverlayEvent::Lost { nodes, reason } = &event {
+        core.channels.lose(nodes, reason);
+    }
     match event {
         OverlayEvent::Lost { nodes, reason } if core.state().is_launcher_running() => {
             core.outputs.lost(&nodes);

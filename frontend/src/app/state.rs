@@ -11,6 +11,7 @@ use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 use gantry_shared::placement::Placement;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::status::{ExitStatus, RankEvent, RankState};
+use gantry_shared::wire::channel::Member;
 use gantry_shared::wire::message::RankReport;
 
 use gantry_wlm::EndCause;
@@ -248,6 +249,11 @@ impl State {
     /// The app's end, when it has come.
     pub(crate) fn exit(&self) -> Option<&Exit> {
         self.exit.as_ref()
+    }
+
+    /// Whether a daemon has ended on a node, as far as is known.
+    pub(crate) fn has_daemon_ended(&self, member: Member) -> bool {
+        self.daemons.get(&(member.daemon, member.node)).is_some_and(|it| it.ended.is_some())
     }
 
     /// How a daemon ended on each of its nodes; none while it runs somewhere or is unknown.

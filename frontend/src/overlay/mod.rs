@@ -22,7 +22,7 @@ use gantry_shared::wire::message::Notice;
 
 pub(crate) use self::listener::{Listener, Mustered};
 pub(crate) use self::requests::Reply;
-pub(crate) use self::root::Overlay;
+pub(crate) use self::root::{Outcome, Overlay};
 
 /// What happens on the overlay without being asked for.
 #[derive(Debug)]

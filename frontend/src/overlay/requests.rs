@@ -99,6 +99,12 @@ impl Requests {
         }
     }
 
+    /// Who still owes an answer.
+    pub(super) fn find_owed(&self, request: RequestId) -> Vec<NodeId> {
+        let slots = self.pending.get(&request).into_iter().flat_map(|pending| &pending.slots);
+        slots.filter(|(_, slot)| matches!(slot, Slot::Owed)).map(|(node, _)| *node).collect()
+    }
+
     /// Gives up a request: who still owed an answer.
     pub(super) fn forget(&mut self, request: RequestId) -> Vec<NodeId> {
         let slots = self.pending.remove(&request).map(|pending| pending.slots).unwrap_or_default();

@@ -10,7 +10,7 @@ use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Down, Notice, Order, To, Up};
+use gantry_shared::wire::message::{Answer, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -85,7 +85,7 @@ impl Overlay {
     }
 
     /// Sends an order whose answers are collected from now on.
-    pub(super) fn ask(&self, to: To, order: Order) -> Result<Asked> {
+    pub(crate) fn ask(&self, to: To, order: Order) -> Result<Asked> {
         let (request, wanted) = {
             let mut root = lock(&self.inner.root);
             (root.requests.new_id(), root.find_wanted(&to)?)
@@ -124,6 +124,21 @@ impl Overlay {
         drop(tasks);
     }
 
+    /// Which nodes still owe an answer.
+    pub(crate) fn owed(&self, request: RequestId) -> Vec<NodeId> {
+        lock(&self.inner.root).requests.find_owed(request)
+    }
+
+    /// A node and all below it.
+    pub(crate) fn subtree(&self, node: NodeId) -> NodeSet {
+        lock(&self.inner.root).find_subtree(node)
+    }
+
+    /// How many links there are between the frontend and the farthest node.
+    pub(crate) fn depth(&self) -> u32 {
+        lock(&self.inner.root).tree.depth()
+    }
+
     /// For sealing bulk data.
     pub(super) fn secret(&self) -> &Secret {
         &self.inner.secret
@@ -152,7 +167,7 @@ fn encode(down: &Down) -> Result<Arc<[u8]>> {
 
 /// A request that is under way. Dropping it forgets it.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     root: Arc<Mutex<Root>>,
     request: RequestId,
     /// None: nobody was asked.
@@ -160,14 +175,30 @@ pub(super) struct Asked {
 }
 
 /// How far a request came.
-#[derive(Debug)]
-pub(super) struct Outcome {
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Who could, and what it said.
+    pub(crate) answers: Vec<(NodeId, Answer)>,
     /// Who could not, and why.
-    pub(super) failed: Vec<(NodeId, Failure)>,
+    pub(crate) failed: Vec<(NodeId, Failure)>,
     /// Who was lost.
-    pub(super) lost: Vec<NodeId>,
+    pub(crate) lost: Vec<NodeId>,
     /// Who has not answered.
-    pub(super) missing: Vec<NodeId>,
+    pub(crate) missing: Vec<NodeId>,
+}
+
+impl Outcome {
+    /// What these answers come to.
+    pub(crate) fn of(answers: Vec<(NodeId, Reply)>) -> Self {
+        let mut outcome = Self::default();
+        for (node, reply) in answers {
+            match reply {
+                Ok(answer) => outcome.answers.push((node, answer)),
+                Err(failure) => outcome.failed.push((node, failure)),
+            }
+        }
+        outcome
+    }
 }
 
 impl Asked {
@@ -179,12 +210,12 @@ impl Asked {
         Self { root, request, settled: Some(settled) }
     }
 
-    pub(super) fn request(&self) -> RequestId {
+    pub(crate) fn request(&self) -> RequestId {
         self.request
     }
 
     /// Waits until all have answered or are lost, or until the deadline.
-    pub(super) async fn outcome(mut self, deadline: Instant) -> Result<Outcome> {
+    pub(crate) async fn outcome(mut self, deadline: Instant) -> Result<Outcome> {
         let (settled, missing) = match self.settled.as_mut() {
             None => (Settled::default(), Vec::new()),
             Some(settled) => match timeout_at(deadline, settled).await {
@@ -193,8 +224,7 @@ impl Asked {
                 Err(_late) => lock(&self.root).requests.take(self.request),
             },
         };
-        let failed = settled.answers.into_iter().filter_map(|(node, reply)| Some((node, reply.err()?)));
-        Ok(Outcome { failed: failed.collect(), lost: settled.lost, missing })
+        Ok(Outcome { lost: settled.lost, missing, ..Outcome::of(settled.answers) })
     }
 
     pub(super) async fn settled(

@@ -3,6 +3,8 @@
 //! A part of the reduction is a list, ascending by member: node, daemon, length, bytes. So the tool gets the nodes in their order, whatever the
 //! tree; several parts of one member stay in the order in which they were merged.
 
+use serde::{Deserialize, Serialize};
+
 use super::Merge;
 use super::bytes::{Reader, garbled, invalid, write_bytes, write_number};
 use crate::error::Failure;
@@ -11,13 +13,19 @@ use crate::id::{DaemonId, NodeId};
 /// The most parts in a list: a contribution of each daemon on a quarter of a million nodes.
 pub const MAX_PARTS: usize = 262_144;
 
-/// Who contributes: one daemon on one node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Who contributes: a tool daemon on one node. It is an end of its session's channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member {
     /// The node that the daemon runs on.
     pub node: NodeId,
     /// The daemon.
     pub daemon: DaemonId,
+}
+
+impl std::fmt::Display for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "daemon {} on node {}", self.daemon, self.node)
+    }
 }
 
 /// What one member has contributed.

@@ -11,7 +11,7 @@ use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 use crate::storage::SessionDirs;
 
 /// Version of this dialogue; the first thing that a daemon says.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// A daemon's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub enum Ask {
     },
     /// The ranks of this node as they are now. Answered by [`Tell::Ranks`].
     Ranks,
+    /// From here on this connection is the daemon's end of its session's channel. Answered by [`Tell::Channel`]; what follows is said in the
+    /// language of [`channel`](super::channel).
+    Channel,
 }
 
 /// The agent's answer.
@@ -36,6 +39,8 @@ pub enum Tell {
     Node(NodeFacts),
     /// The node's ranks.
     Ranks(Vec<LocalRank>),
+    /// The channel is open.
+    Channel,
     /// The request was refused.
     Refused(Failure),
 }

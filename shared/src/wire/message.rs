@@ -18,6 +18,7 @@ use crate::secret::Secret;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
+use super::channel::{ChannelNotice, ChannelOrder};
 use super::hold::Brought;
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, LibcNeeds, Mark, Place};
@@ -235,6 +236,8 @@ pub enum Order {
     Bulk(BulkOrder),
     /// About data that ranks exchange.
     Rendezvous(RendezvousOrder),
+    /// For the tool's daemons.
+    Channel(ChannelOrder),
 }
 
 impl Order {
@@ -244,7 +247,8 @@ impl Order {
         match self {
             Self::Receive { stream, .. }
             | Self::Sink { stream }
-            | Self::Rendezvous(RendezvousOrder::Stream { stream, .. }) => Some(*stream),
+            | Self::Rendezvous(RendezvousOrder::Stream { stream, .. })
+            | Self::Channel(ChannelOrder::Stream { stream, .. }) => Some(*stream),
             _ => None,
         }
     }
@@ -372,6 +376,8 @@ pub enum Answer {
     },
     /// How much bulk data went through.
     Bulk(BulkCount),
+    /// A message is delivered, but for these daemons of the node: they have ended, or will not take it.
+    Undelivered(Vec<(DaemonId, Failure)>),
 }
 
 /// A rank that runs or is held.
@@ -450,6 +456,8 @@ pub enum Notice {
     },
     /// Data that ranks exchange.
     Rendezvous(RendezvousNotice),
+    /// From the tool's daemons.
+    Channel(ChannelNotice),
 }
 
 /// Whose output it is.

@@ -4,7 +4,7 @@
 //! seals data once for all nodes, [`handshake`] and [`link`] make an authenticated link of any byte stream, and [`tree`]
 //! says who is linked to whom. [`credit`] and [`queue`] decide when something is written, [`greeting`] who comes in, [`stream`] is about
 //! bulk data's own tree. What is said is in [`message`] (frontend and agents), [`staging`] (the files it is about) and [`hold`] (an agent and the ranks that a launcher
-//! brings), [`backend`] (an agent and its node's daemons), [`rendezvous`] (data that ranks exchange).
+//! brings), [`backend`] (an agent and its node's daemons), [`channel`] (a tool's frontend and its daemons), [`rendezvous`] (data that ranks exchange).
 
 pub mod limits;
 pub mod frame;
@@ -24,5 +24,6 @@ pub mod message;
 pub mod hold;
 pub mod backend;
 pub mod rendezvous;
+pub mod channel;
 
 pub use error::{LinkError, Phase};

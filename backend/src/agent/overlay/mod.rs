@@ -33,6 +33,7 @@ use tokio::sync::mpsc;
 pub(crate) use self::bulk::{BulkReceiver, Piece};
 pub(crate) use self::join::{JoinError, join, join_bringing};
 use self::relay::SharedRelay;
+use crate::channel::Hub;
 
 /// An agent that has its place.
 #[derive(Debug)]
@@ -83,6 +84,11 @@ impl Uplink {
     /// Reports something. What was answered or reported before arrives before.
     pub(crate) fn notice(&self, notice: Notice) {
         self.relay.lock().notice(notice);
+    }
+
+    /// Lets the channels act, and does what follows.
+    pub(crate) fn channel<T>(&self, act: impl FnOnce(&mut Hub) -> T) -> T {
+        self.relay.channel(act)
     }
 
     /// Reports that this agent goes without having been told to, and with it all that hang below it.

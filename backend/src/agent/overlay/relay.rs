@@ -2,12 +2,13 @@
 //! before it calls.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::ChannelOrder;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Input;
 use super::gather::{Batch, Gatherings, Reply};
+use crate::channel::{Effect, Hub, Later};
 
 /// How long answers wait for others of the same request.
 const GATHER_TIME: Duration = Duration::from_millis(5);
@@ -61,6 +63,7 @@ impl SharedRelay {
         let gathering = Arc::new(Notify::new());
         let relay = Relay::new(place, parent, inputs, Arc::clone(&gathering));
         let shared = Self { relay: Arc::new(Mutex::new(relay)), gathering };
+        shared.lock().own = Arc::downgrade(&shared.relay);
         tokio::spawn(flush_in_time(Arc::downgrade(&shared.relay), Arc::clone(&shared.gathering)));
         shared
     }
@@ -68,6 +71,11 @@ impl SharedRelay {
     /// The relay for a moment, never across an await.
     pub(super) fn lock(&self) -> MutexGuard<'_, Relay> {
         lock(&self.relay)
+    }
+
+    /// See [`Uplink::channel`](super::Uplink::channel).
+    pub(super) fn channel<T>(&self, act: impl FnOnce(&mut Hub) -> T) -> T {
+        self.lock().channel(act)
     }
 
     /// See [`Uplink::close`](super::Uplink::close).
@@ -88,7 +96,7 @@ fn lock(relay: &Mutex<Relay>) -> MutexGuard<'_, Relay> {
 }
 
 /// Sends what has gathered for a while, as long as there is a relay.
-async fn flush_in_time(relay: std::sync::Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
+async fn flush_in_time(relay: Weak<Mutex<Relay>>, gathering: Arc<Notify>) {
     loop {
         gathering.notified().await;
         sleep(GATHER_TIME).await;
@@ -132,6 +140,9 @@ pub(super) struct Relay {
     left: NodeSet,
     links: watch::Sender<Links>,
     bulk: BulkCount,
+    channels: Hub,
+    /// For what is to be done later.
+    own: Weak<Mutex<Self>>,
 }
 
 /// The tasks of a child's link.
@@ -163,7 +174,10 @@ impl Relay {
         inputs: mpsc::UnboundedSender<Input>,
         gathering: Arc<Notify>,
     ) -> Self {
+        let height = place.tree.depth().saturating_sub(place.tree.depth_of(place.node.0));
         Self {
+            channels: Hub::new(place.node, height, place.find_subtree(place.node)),
+            own: Weak::new(),
             place,
             parent: Some(parent),
             children: BTreeMap::new(),
@@ -217,11 +231,48 @@ impl Relay {
                 let own = seats.into_iter().filter(|seat| seat.node == self.place.node).collect();
                 Some(OwnPart::Bulk { request, order: BulkOrder::Link { stream, seats: own } })
             }
+            Order::Channel(order) => {
+                self.send_to_children(&to, &body.into());
+                let announced = match &order {
+                    ChannelOrder::Stream { stream, .. } if own => Some(*stream),
+                    _ => None,
+                };
+                let away = self.left.clone();
+                self.channel(|hub| hub.obey(request, order, own, &away));
+                announced.map(|stream| OwnPart::Announced { stream, request })
+            }
             order => {
                 self.send_to_children(&to, &body.into());
                 if own { self.take_own(request, order) } else { None }
             }
         }
+    }
+
+    /// Lets the channels act, and does what follows.
+    pub(super) fn channel<T>(&mut self, act: impl FnOnce(&mut Hub) -> T) -> T {
+        let done = act(&mut self.channels);
+        for effect in self.channels.take_effects() {
+            match effect {
+                Effect::Answer(request, reply) => self.answer(request, reply),
+                Effect::Up(notice) => self.notice(Notice::Channel(notice)),
+                Effect::Down(node, order) => {
+                    let to = To::Nodes(NodeSet::from_range(node..=node));
+                    self.send_on(Down { request: None, to, order: Order::Channel(order) });
+                }
+                Effect::Later(what, after) => self.later(what, after),
+            }
+        }
+        done
+    }
+
+    fn later(&self, what: Later, after: Duration) {
+        let relay = self.own.clone();
+        tokio::spawn(async move {
+            sleep(after).await;
+            if let Some(relay) = relay.upgrade() {
+                lock(&relay).channel(|hub| hub.due(what));
+            }
+        });
     }
 
     /// Tells children their places in a stream's tree, each no more than it and those below it need.
@@ -312,6 +363,13 @@ impl Relay {
                 if let Notice::NodesLost { nodes, .. } = &notice {
                     self.forget(&nodes.intersection(&self.place.find_subtree(node)));
                 }
+                if let Notice::Channel(notice) = notice {
+                    let behind =
+                        self.children.get(&child).map(|child| child.subtree.clone()).unwrap_or_default();
+                    if self.channel(|hub| hub.rise(node, notice, &behind)).is_none() {
+                        return;
+                    }
+                }
                 let before = self.gatherings.take_of(node);
                 self.send_batches(before);
                 self.send_up(body.into(), room);
@@ -329,6 +387,8 @@ impl Relay {
             for (request, owed) in self.gatherings.find_owed(&ended.subtree) {
                 self.answer_for(request, &owed);
             }
+            let left = ended.subtree.difference(&self.away);
+            self.channel(|hub| hub.lose(&left, true));
             self.left = self.left.union(&ended.subtree.difference(&self.away));
             self.away = self.away.union(&ended.subtree);
         } else {
@@ -360,6 +420,7 @@ impl Relay {
             }
         }
         self.gatherings = Gatherings::default();
+        self.channels.forget_all();
         self.give(Input::Gone { orderly, reason });
         self.inputs = None;
         self.show();
@@ -449,6 +510,7 @@ impl Relay {
         self.away = self.away.union(nodes);
         let ready = self.gatherings.lose(nodes);
         self.send_batches(ready);
+        self.channel(|hub| hub.lose(nodes, false));
     }
 
     fn gather(

@@ -52,7 +52,7 @@ impl Fixture {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let mut service = Service::bind(&path, receiver).unwrap();
+                let mut service = Service::bind(&path, receiver, None).unwrap();
                 service.limits = limits;
                 bound.send(()).unwrap();
                 tokio::select! {
@@ -172,7 +172,7 @@ fn who_does_not_belong_here_is_refused_with_the_reason() {
         assert_eq!(why.kind(), kind, "{why}");
         assert!(why.message().contains(text), "{why} has no {text:?}");
     };
-    check(&hello(VERSION + 1, 1, 5), Kind::Protocol, "speaks version 2: this agent speaks 1");
+    check(&hello(VERSION + 1, 1, 5), Kind::Protocol, "speaks version 3: this agent speaks 2");
     check(&hello(VERSION, 9, 5), Kind::Gone, "session 9: it is not open");
     check(&hello(VERSION, 1, 9), Kind::NotFound, "daemon 9 of session 1");
     check(&hello(VERSION, 1, 6), Kind::NotFound, "daemon 6 of session 1");
@@ -289,10 +289,23 @@ fn a_client_that_takes_no_answers_is_dropped() {
 }
 
 #[test]
+fn a_rank_is_no_member_of_a_channel() {
+    let node = Fixture::new();
+    let own = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
+    node.view.send_modify(|view| view.ranks = vec![LocalRank { pid: own, ..a_rank(3, RankState::Held) }]);
+    match node.connect().unwrap().channel() {
+        Err(Error::Refused(why)) => {
+            assert!(why.kind() == Kind::NoAccess && why.message().contains("rank 3"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_socket_path_that_is_taken_is_a_failure() {
     let node = Fixture::new();
     let (_view, receiver) = watch::channel(a_view());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let failure = runtime.block_on(async { Service::bind(&node.socket, receiver) }).unwrap_err();
+    let failure = runtime.block_on(async { Service::bind(&node.socket, receiver, None) }).unwrap_err();
     assert!(failure.message().contains("agent.sock"), "{failure}");
 }

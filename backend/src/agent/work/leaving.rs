@@ -85,6 +85,7 @@ impl Agent {
         let finished: Vec<Ending> = self.endings.extract_if(.., done).collect();
         for ending in finished {
             let Scope::Session(session) = ending.scope else { continue };
+            self.up.channel(|hub| hub.forget_session(session));
             let events = self.events.clone();
             self.storage.close_session(session, move |answer| {
                 for request in ending.requests {

@@ -185,6 +185,7 @@ impl Agent {
         let (start, spec) = crate::daemons::prepare(request, &order, &site, &self.ticket.host, self.nofile)?;
         // A daemon may ask its agent at once: it is in the view before it runs.
         self.daemons.expect(&start);
+        self.up.channel(|hub| hub.expect(start.daemon, start.session));
         self.show();
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
         self.starting += 1;
@@ -214,6 +215,7 @@ impl Agent {
             }
             Err(failure) => {
                 self.daemons.forget(daemon);
+                self.up.channel(|hub| hub.ended(daemon));
                 Err(failure)
             }
         };

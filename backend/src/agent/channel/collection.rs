@@ -1,0 +1,238 @@
+//! One operation on a node: who has still to contribute, and what becomes of what comes.
+//!
+//! Where there is nothing to merge, chunks are passed on as they come, and the frontend, or an agent on the way that does merge, gives the credit for more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::filter::Filter;
+use gantry_shared::id::{DaemonId, NodeId, SessionId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::{CHUNK_BYTES, FIRST_MADE, Member, MemberSet};
+
+use super::merging::Merging;
+
+/// Where a part comes from, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PartKey {
+    pub(super) node: NodeId,
+    pub(super) part: u32,
+}
+
+/// Parts for a daemon to merge.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) daemon: DaemonId,
+    pub(super) filter: String,
+    pub(super) parts: Vec<Arc<Vec<u8>>>,
+}
+
+/// What follows from what an operation was told.
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    /// Chunks of parts that go up: number, length of the whole, whose they are, bytes.
+    pub(super) parts: Vec<(u32, u64, MemberSet, Vec<u8>)>,
+    /// Who is missing, and why.
+    pub(super) missing: Vec<(MemberSet, Failure)>,
+    /// Parts of which more may come.
+    pub(super) more: Vec<(PartKey, u32)>,
+    /// What a daemon is to merge.
+    pub(super) job: Option<Job>,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub(super) session: SessionId,
+    tag: u32,
+    node: NodeId,
+    /// Daemons of this node that have not been accounted for, and which of their contributions is wanted.
+    local: BTreeMap<DaemonId, u64>,
+    /// Members of the whole subtree that have not been accounted for; kept up to date where parts are merged.
+    owed: MemberSet,
+    merging: Option<Merging>,
+    /// How much of a contribution of this node has been passed on.
+    passed: BTreeMap<DaemonId, u64>,
+    /// Parts made here of which there is more to send.
+    outgoing: BTreeMap<u32, Outgoing>,
+    made: u32,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    bytes: Arc<Vec<u8>>,
+    sent: usize,
+}
+
+impl Collection {
+    /// An operation that merges by `filter`, where that is possible here; `server` is a daemon that serves it.
+    pub(super) fn new(
+        session: SessionId,
+        tag: u32,
+        node: NodeId,
+        filter: Option<&Filter>,
+        server: Option<DaemonId>,
+    ) -> Self {
+        let merging = filter.and_then(|filter| Merging::start(filter, server));
+        Self {
+            session,
+            tag,
+            node,
+            local: BTreeMap::new(),
+            owed: MemberSet::default(),
+            merging,
+            passed: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
+            made: FIRST_MADE,
+        }
+    }
+
+    pub(super) fn expect_local(&mut self, daemon: DaemonId, round: u64) {
+        self.local.insert(daemon, round);
+    }
+
+    pub(super) fn expect_all(&mut self, owed: MemberSet) {
+        self.owed = owed;
+    }
+
+    /// Whether parts from below end here.
+    pub(super) fn merges(&self) -> bool {
+        self.merging.is_some()
+    }
+
+    /// Whether this contribution is what it waits for.
+    pub(super) fn waits_for(&self, daemon: DaemonId, tag: u32, round: u64) -> bool {
+        self.tag == tag && self.local.get(&daemon) == Some(&round)
+    }
+
+    /// Those of its members on `nodes` that are not accounted for, as far as is known here.
+    pub(super) fn owed_on(&self, nodes: &NodeSet) -> MemberSet {
+        self.owed.on(nodes)
+    }
+
+    /// Daemons of this node that have not contributed.
+    pub(super) fn late(&self) -> Vec<DaemonId> {
+        self.local.keys().copied().collect()
+    }
+
+    /// A chunk of a part.
+    pub(super) fn feed(&mut self, key: PartKey, of: MemberSet, total: u64, bytes: Vec<u8>, out: &mut Out) {
+        let Some(merging) = &mut self.merging else {
+            // Only parts of this node's own daemons come here.
+            let daemon = DaemonId(key.part);
+            let passed = self.passed.entry(daemon).or_default();
+            // A contribution's first chunk says whose it is.
+            let of = if *passed == 0 { of } else { MemberSet::default() };
+            *passed += bytes.len() as u64;
+            if *passed >= total {
+                self.passed.remove(&daemon);
+                self.local.remove(&daemon);
+            }
+            out.parts.push((key.part, total, of, bytes));
+            return;
+        };
+        if let Some((of, part)) = merging.assemble(key, of, total, &bytes, out) {
+            if key.node == self.node {
+                self.local.remove(&DaemonId(key.part));
+            }
+            self.owed = self.owed.difference(&of);
+            merging.consume(of, part, out);
+            self.go_on(out);
+        }
+    }
+
+    /// Merges, or sends what is merged, as far as it can.
+    pub(super) fn go_on(&mut self, out: &mut Out) {
+        let Some(merging) = &mut self.merging else { return };
+        for (of, bytes) in merging.go_on(self.owed.is_empty(), out) {
+            self.send(of, bytes, out);
+        }
+    }
+
+    fn send(&mut self, of: MemberSet, bytes: Vec<u8>, out: &mut Out) {
+        let (part, total) = (self.made, bytes.len() as u64);
+        self.made = self.made.saturating_add(1);
+        let first = bytes.len().min(CHUNK_BYTES);
+        out.parts.push((part, total, of, bytes[..first].to_vec()));
+        if first < bytes.len() {
+            self.outgoing.insert(part, Outgoing { bytes: Arc::new(bytes), sent: first });
+        }
+    }
+
+    /// More of a part that was made here may go up.
+    pub(super) fn more(&mut self, part: u32, bytes: u32, out: &mut Out) {
+        let Some(outgoing) = self.outgoing.get_mut(&part) else { return };
+        let end = outgoing.bytes.len().min(outgoing.sent.saturating_add(bytes as usize));
+        for chunk in outgoing.bytes[outgoing.sent..end].chunks(CHUNK_BYTES) {
+            out.parts.push((part, outgoing.bytes.len() as u64, MemberSet::default(), chunk.to_vec()));
+        }
+        outgoing.sent = end;
+        if end == outgoing.bytes.len() {
+            self.outgoing.remove(&part);
+        }
+    }
+
+    /// Nothing more comes from a daemon of this node.
+    pub(super) fn local_over(&mut self, daemon: DaemonId, why: Failure, out: &mut Out) {
+        if let Some(merging) = &mut self.merging {
+            merging.server_over(daemon);
+        }
+        if self.local.remove(&daemon).is_some() {
+            let of = MemberSet::of(Member { node: self.node, daemon });
+            self.owed = self.owed.difference(&of);
+            self.passed.remove(&daemon);
+            if let Some(merging) = &mut self.merging {
+                merging.forget(|key| key == PartKey { node: self.node, part: daemon.0 }, out);
+            }
+            out.missing.push((of, why));
+        }
+        self.go_on(out);
+    }
+
+    /// Somebody further down has said that nothing comes from these.
+    pub(super) fn missing(&mut self, of: &MemberSet, out: &mut Out) {
+        self.owed = self.owed.difference(of);
+        self.go_on(out);
+    }
+
+    /// Nodes further down are lost.
+    pub(super) fn lose(&mut self, nodes: &NodeSet, out: &mut Out) {
+        self.owed = self.owed.difference(&self.owed.on(nodes));
+        if let Some(merging) = &mut self.merging {
+            merging.forget(|key| nodes.contains(key.node), out);
+        }
+        self.go_on(out);
+    }
+
+    /// Who has not been accounted for is missing.
+    pub(super) fn expire(&mut self, out: &mut Out) {
+        let owed = std::mem::take(&mut self.owed);
+        if !owed.is_empty() {
+            out.missing.push((owed, Failure::new(Kind::TimedOut, "agents on its way gave no sign")));
+        }
+        if let Some(merging) = &mut self.merging {
+            merging.forget(|_| true, out);
+            merging.give_up_job();
+        }
+        self.go_on(out);
+    }
+
+    pub(super) fn job_begun(&mut self, job: u64, sent: bool, out: &mut Out) {
+        if let Some(merging) = &mut self.merging {
+            merging.job_begun(job, sent);
+        }
+        if !sent {
+            self.go_on(out);
+        }
+    }
+
+    /// A daemon has merged what it was given, or not.
+    pub(super) fn merged(&mut self, job: u64, bytes: Result<Vec<u8>, Failure>, last: bool, out: &mut Out) {
+        if let Some(merging) = &mut self.merging
+            && merging.merged(job, bytes, last)
+        {
+            self.go_on(out);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A daemon's connection once it has opened its channel: what it says is heard at once, what is for it is written as it takes it.
+//!
+//! The hub bounds what waits for the daemon; the reader bounds what a daemon may send before it makes sense.
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::DaemonId;
+use gantry_shared::wire::channel::{FromDaemon, MAX_MESSAGE_BYTES, ToDaemon};
+use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{Duration, timeout};
+
+use crate::overlay::Uplink;
+
+/// The longest frame is a message; the rest is room for what stands around it.
+const MAX_FRAME: usize = MAX_MESSAGE_BYTES + 1024;
+
+/// What is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How long a daemon has to read why it is cut off.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Serves a connection to its end. `rest` is what has come already.
+pub(crate) async fn attend(stream: UnixStream, rest: FrameBuffer, daemon: DaemonId, up: Uplink) {
+    let opened = up.channel(|hub| hub.open(daemon));
+    let (reader, mut writer) = stream.into_split();
+    let from = match opened {
+        Ok(from) => from,
+        Err(why) => return refuse(&mut writer, why).await,
+    };
+    let why = tokio::select! {
+        why = read(reader, rest, daemon, &up) => why,
+        why = write(&mut writer, from) => why,
+    };
+    up.channel(|hub| hub.closed(daemon));
+    if let Some(why) = why {
+        refuse(&mut writer, why).await;
+    }
+}
+
+async fn refuse(writer: &mut OwnedWriteHalf, why: Failure) {
+    tracing::debug!(%why, "a daemon's channel is closed");
+    if let Ok(frame) = encode(&ToDaemon::Refused(why)) {
+        drop(timeout(LAST_WORD, writer.write_all(&frame)).await);
+    }
+}
+
+/// Reads until the daemon closes, or does what it must not do.
+async fn read(
+    mut reader: OwnedReadHalf,
+    mut buffer: FrameBuffer,
+    daemon: DaemonId,
+    up: &Uplink,
+) -> Option<Failure> {
+    let garbage = |why: String| Failure::new(Kind::Protocol, format!("understand a daemon: {why}"));
+    let mut chunk = vec![0; READ_BYTES];
+    loop {
+        loop {
+            let body = match buffer.pop() {
+                Ok(Some(body)) => body,
+                Ok(None) => break,
+                Err(error) => return Some(garbage(error.to_string())),
+            };
+            let said: FromDaemon = match decode(&body) {
+                Ok(said) => said,
+                Err(error) => return Some(garbage(error.to_string())),
+            };
+            if let Err(why) = up.channel(|hub| hub.hear(daemon, said)) {
+                return Some(why);
+            }
+        }
+        if buffer.pending_bytes() > MAX_FRAME {
+            return Some(garbage("it sends a message that is too long".to_owned()));
+        }
+        match reader.read(&mut chunk).await {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => {
+                if let Err(error) = buffer.push(&chunk[..count]) {
+                    return Some(garbage(error.to_string()));
+                }
+            }
+        }
+    }
+}
+
+/// Writes what is for the daemon, until the hub has no more for it.
+async fn write(writer: &mut OwnedWriteHalf, mut from: mpsc::UnboundedReceiver<ToDaemon>) -> Option<Failure> {
+    while let Some(what) = from.recv().await {
+        match encode(&what) {
+            Ok(frame) => writer.write_all(&frame).await.ok()?,
+            Err(error) => tracing::warn!(%error, "a message for a daemon was not written"),
+        }
+    }
+    None
+}

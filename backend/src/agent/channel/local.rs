@@ -1,0 +1,436 @@
+//! One daemon's end of its channel, as its agent keeps it: what waits to be taken, and contributions that nobody has asked for yet.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{DaemonId, SessionId};
+use gantry_shared::wire::channel::{
+    CHANNEL_WINDOW_BYTES, CHUNK_BYTES, MAX_MESSAGE_BYTES, OVERHEAD_BYTES, ToDaemon, cost_of,
+};
+use gantry_shared::wire::message::Blob;
+use tokio::sync::mpsc;
+
+use crate::overlay::Piece;
+
+/// Filters that one daemon may serve.
+const MAX_FILTERS: usize = 16;
+
+/// Tags that one daemon may contribute with: each costs some bytes for as long as its session lives.
+const MAX_TAGS: usize = 65_536;
+
+pub(super) fn ended(daemon: DaemonId) -> Failure {
+    Failure::new(Kind::Gone, format!("daemon {daemon} has ended or has closed its channel"))
+}
+
+pub(super) fn misbehaves(what: &str) -> Failure {
+    Failure::new(Kind::Protocol, format!("serve a daemon's channel: {what}"))
+}
+
+/// A daemon's end.
+#[derive(Debug)]
+pub(super) struct Local {
+    session: SessionId,
+    link: Link,
+    queue: VecDeque<Delivery>,
+    /// What may still be written to the daemon before it has taken something.
+    window: u32,
+    /// What it may still send unasked.
+    credit: u32,
+    serves: BTreeSet<String>,
+    rounds: HashMap<u32, Rounds>,
+    coming: BTreeMap<(u32, u64), Coming>,
+    /// Cost of contributions that nobody has asked for.
+    early: u32,
+    /// Contributions that the daemon itself gave up before anybody asked for them.
+    given_up: BTreeSet<(u32, u64)>,
+}
+
+#[derive(Debug)]
+enum Link {
+    /// Not yet opened.
+    Awaited,
+    Open(mpsc::UnboundedSender<ToDaemon>),
+    Closed,
+}
+
+/// How many contributions with one tag have been asked for, and how many have been begun.
+#[derive(Debug, Default, Clone, Copy)]
+struct Rounds {
+    asked: u64,
+    given: u64,
+}
+
+/// Which contribution of a daemon.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source {
+    pub(super) tag: u32,
+    pub(super) round: u64,
+    pub(super) total: u64,
+}
+
+/// What there is of a contribution when it is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing yet.
+    Later,
+    /// Its first bytes.
+    Begun { total: u64, bytes: Vec<u8> },
+    /// Nothing, and nothing will come.
+    Never,
+}
+
+/// A contribution that is not over.
+#[derive(Debug)]
+struct Coming {
+    total: u64,
+    received: u64,
+    granted: u64,
+    /// The operation that takes it; none: nobody has asked for it, and its first bytes wait here.
+    operation: Option<u64>,
+    early: Vec<u8>,
+}
+
+/// A message on its way to a daemon.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    tag: u32,
+    receipt: u64,
+    /// How much of the first piece has been written.
+    at: usize,
+    begun: bool,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Whole(Arc<Vec<u8>>),
+    Stream { stream: u64, pieces: VecDeque<Arc<Piece>> },
+}
+
+impl Delivery {
+    pub(super) fn whole(tag: u32, bytes: Arc<Vec<u8>>, receipt: u64) -> Self {
+        Self { tag, receipt, at: 0, begun: false, what: What::Whole(bytes) }
+    }
+
+    pub(super) fn stream(tag: u32, stream: u64, receipt: u64) -> Self {
+        Self { tag, receipt, at: 0, begun: false, what: What::Stream { stream, pieces: VecDeque::new() } }
+    }
+
+    /// The bytes that come next, and whether they are the last; none when they have not come yet.
+    fn next(&self) -> Option<(&[u8], bool)> {
+        match &self.what {
+            What::Whole(bytes) => Some((bytes.get(self.at..)?, true)),
+            What::Stream { pieces, .. } => {
+                let piece = pieces.front()?;
+                Some((piece.plain.get(self.at..)?, piece.last))
+            }
+        }
+    }
+
+    fn is_stream(&self, number: u64) -> bool {
+        matches!(&self.what, What::Stream { stream, .. } if *stream == number)
+    }
+}
+
+impl Local {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            link: Link::Awaited,
+            queue: VecDeque::new(),
+            window: CHANNEL_WINDOW_BYTES,
+            credit: CHANNEL_WINDOW_BYTES,
+            serves: BTreeSet::new(),
+            rounds: HashMap::new(),
+            coming: BTreeMap::new(),
+            early: 0,
+            given_up: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.link, Link::Open(_))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.link, Link::Closed)
+    }
+
+    pub(super) fn open(&mut self) -> Result<mpsc::UnboundedReceiver<ToDaemon>, Failure> {
+        if !matches!(self.link, Link::Awaited) {
+            let why = Failure::new(Kind::Invalid, "open the channel: this daemon has opened it before");
+            return Err(why.with_hint("open it once and keep it"));
+        }
+        let (to, from) = mpsc::unbounded_channel();
+        self.link = Link::Open(to);
+        Ok(from)
+    }
+
+    /// Nothing more comes from it. What it has contributed as a whole stays: it may be asked for yet.
+    pub(super) fn close(&mut self) {
+        self.link = Link::Closed;
+        self.serves.clear();
+        self.coming.retain(|_, it| it.operation.is_none() && it.received == it.total);
+    }
+
+    fn tell(&self, what: ToDaemon) {
+        if let Link::Open(to) = &self.link {
+            // Its connection may have ended this moment.
+            drop(to.send(what));
+        }
+    }
+
+    /// Adds to what waits for it.
+    pub(super) fn queue(&mut self, delivery: Delivery) -> Result<(), Failure> {
+        if self.is_over() {
+            return Err(Failure::new(Kind::Gone, "it has ended or has closed its channel"));
+        }
+        let waiting = self.queue.iter().map(|it| match &it.what {
+            What::Whole(bytes) => cost_of(bytes.len()),
+            What::Stream { .. } => OVERHEAD_BYTES,
+        });
+        // The frontend does not let it come to that.
+        if waiting.fold(0_u32, u32::saturating_add) > 2 * CHANNEL_WINDOW_BYTES {
+            return Err(Failure::new(Kind::NoAccess, "too much waits for it already"));
+        }
+        self.queue.push_back(delivery);
+        Ok(())
+    }
+
+    /// Writes what there is room for. Gives the receipts of the messages that are through.
+    pub(super) fn pump(&mut self) -> Vec<u64> {
+        let mut done = Vec::new();
+        let Link::Open(to) = &self.link else { return done };
+        while let Some(first) = self.queue.front_mut() {
+            let Some((rest, ends)) = first.next() else { break };
+            let length = rest.len().min(CHUNK_BYTES);
+            if self.window < cost_of(length) {
+                break;
+            }
+            self.window -= cost_of(length);
+            let piece_ends = length == rest.len();
+            let last = ends && piece_ends;
+            let bytes = Blob(rest[..length].to_vec());
+            drop(to.send(ToDaemon::Message { tag: first.tag, bytes, last }));
+            first.begun = true;
+            first.at += length;
+            if piece_ends && let What::Stream { pieces, .. } = &mut first.what {
+                // Lets the next one come.
+                pieces.pop_front();
+                first.at = 0;
+            }
+            if last {
+                done.extend(self.queue.pop_front().map(|it| it.receipt));
+            }
+        }
+        done
+    }
+
+    /// The next piece of a stream that is on its way to it.
+    pub(super) fn add_piece(&mut self, stream: u64, piece: &Arc<Piece>) {
+        for delivery in &mut self.queue {
+            if let What::Stream { stream: it, pieces } = &mut delivery.what
+                && *it == stream
+            {
+                pieces.push_back(Arc::clone(piece));
+            }
+        }
+    }
+
+    /// A stream does not come to its end. Gives the receipt, if it was on its way.
+    pub(super) fn cut_stream(&mut self, stream: u64, why: &Failure) -> Option<u64> {
+        let at = self.queue.iter().position(|delivery| delivery.is_stream(stream))?;
+        let cut = self.queue.remove(at)?;
+        if cut.begun {
+            self.tell(ToDaemon::Cut { why: why.clone() });
+        }
+        Some(cut.receipt)
+    }
+
+    /// Nobody takes what waits any more.
+    pub(super) fn drop_queue(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.queue).into_iter().map(|it| it.receipt).collect()
+    }
+
+    pub(super) fn taken(&mut self, cost: u32) -> Result<(), Failure> {
+        let window = self.window.checked_add(cost).filter(|window| *window <= CHANNEL_WINDOW_BYTES);
+        self.window = window.ok_or_else(|| misbehaves("it has taken more than it was given"))?;
+        Ok(())
+    }
+
+    /// It sends something unasked.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Failure> {
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(misbehaves("its message is too long"));
+        }
+        let left = self.credit.checked_sub(cost_of(bytes));
+        self.credit = left.ok_or_else(|| misbehaves("it sends messages without credit"))?;
+        Ok(())
+    }
+
+    /// The tool has taken what it sent.
+    pub(super) fn earn(&mut self, bytes: u32) {
+        let room = CHANNEL_WINDOW_BYTES - self.credit;
+        self.credit += bytes.min(room);
+        self.tell(ToDaemon::Credit { bytes: bytes.min(room) });
+    }
+
+    pub(super) fn serve(&mut self, filter: String) -> Result<(), Failure> {
+        if self.serves.len() >= MAX_FILTERS {
+            return Err(misbehaves("it serves too many filters"));
+        }
+        self.serves.insert(filter);
+        Ok(())
+    }
+
+    pub(super) fn serves(&self, filter: &str) -> bool {
+        self.is_open() && self.serves.contains(filter)
+    }
+
+    /// Hands it parts to merge.
+    pub(super) fn send_job(&self, filter: &str, job: u64, parts: &[Arc<Vec<u8>>]) -> bool {
+        if !self.serves(filter) {
+            return false;
+        }
+        for (number, part) in parts.iter().enumerate() {
+            let mut chunks = part.chunks(CHUNK_BYTES).peekable();
+            let is_last_part = number + 1 == parts.len();
+            loop {
+                let bytes = Blob(chunks.next().unwrap_or_default().to_vec());
+                let part_ends = chunks.peek().is_none();
+                let last = part_ends && is_last_part;
+                self.tell(ToDaemon::Merge { filter: filter.to_owned(), job, bytes, part_ends, last });
+                if part_ends {
+                    break;
+                }
+            }
+        }
+        true
+    }
+
+    /// A contribution with this tag is asked for: which one, and what has come of it.
+    pub(super) fn ask(&mut self, operation: u64, tag: u32) -> (u64, Asked) {
+        let rounds = self.rounds.entry(tag).or_default();
+        let round = rounds.asked;
+        rounds.asked += 1;
+        let Some(coming) = self.coming.get_mut(&(tag, round)) else {
+            let given_up = self.given_up.remove(&(tag, round));
+            return (round, if given_up || self.is_over() { Asked::Never } else { Asked::Later });
+        };
+        self.early = self.early.saturating_sub(cost_of(coming.early.len()));
+        coming.operation = Some(operation);
+        let begun = Asked::Begun { total: coming.total, bytes: std::mem::take(&mut coming.early) };
+        if coming.received == coming.total {
+            self.coming.remove(&(tag, round));
+        }
+        self.tell(ToDaemon::Begun { tag, round });
+        (round, begun)
+    }
+
+    /// A chunk of a contribution has come; `operation` takes it if there is one. What is given back is to be passed to that.
+    pub(super) fn take_part(
+        &mut self,
+        Source { tag, round, total }: Source,
+        bytes: Vec<u8>,
+        operation: Option<u64>,
+    ) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+        let length = bytes.len() as u64;
+        if let Some(coming) = self.coming.get_mut(&(tag, round)) {
+            let received = coming.received + length;
+            let Some(operation) = coming.operation.filter(|_| received <= coming.granted.min(coming.total))
+            else {
+                return Err(misbehaves("it contributes without credit"));
+            };
+            coming.received = received;
+            if received == coming.total {
+                self.coming.remove(&(tag, round));
+            }
+            return Ok(Some((operation, bytes)));
+        }
+        if self.rounds.len() >= MAX_TAGS && !self.rounds.contains_key(&tag) {
+            return Err(misbehaves("it contributes with too many tags"));
+        }
+        let rounds = self.rounds.entry(tag).or_default();
+        if round < rounds.given {
+            // The rest of one that nobody waits for any more was on its way.
+            return Ok(None);
+        }
+        if round > rounds.given || length != total.min(CHUNK_BYTES as u64) {
+            return Err(misbehaves("a contribution is out of order"));
+        }
+        rounds.given += 1;
+        let asked = rounds.asked > round;
+        let whole = length == total;
+        match operation {
+            Some(operation) => {
+                self.tell(ToDaemon::Begun { tag, round });
+                if !whole {
+                    let coming = Coming {
+                        total,
+                        received: length,
+                        granted: length,
+                        operation: Some(operation),
+                        early: Vec::new(),
+                    };
+                    self.coming.insert((tag, round), coming);
+                }
+                Ok(Some((operation, bytes)))
+            }
+            None if asked => {
+                self.tell(ToDaemon::Begun { tag, round });
+                self.tell(ToDaemon::Over { tag, round });
+                Ok(None)
+            }
+            None => {
+                self.early = self.early.saturating_add(cost_of(bytes.len()));
+                if self.early > CHANNEL_WINDOW_BYTES {
+                    return Err(misbehaves("it contributes without credit"));
+                }
+                let coming =
+                    Coming { total, received: length, granted: length, operation: None, early: bytes };
+                self.coming.insert((tag, round), coming);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The daemon itself gives a contribution up.
+    pub(super) fn give_up(&mut self, tag: u32, round: u64) {
+        let Some(coming) = self.coming.remove(&(tag, round)) else { return };
+        if coming.operation.is_none() {
+            self.early = self.early.saturating_sub(cost_of(coming.early.len()));
+            if self.given_up.len() < MAX_TAGS {
+                self.given_up.insert((tag, round));
+            }
+        }
+    }
+
+    /// More of what an operation takes of it may come.
+    pub(super) fn more(&mut self, operation: u64, bytes: u32) {
+        let of_it = self.coming.iter_mut().find(|(_, it)| it.operation == Some(operation));
+        if let Some(((tag, round), coming)) = of_it {
+            coming.granted += u64::from(bytes);
+            let what = ToDaemon::More { tag: *tag, round: *round, bytes };
+            self.tell(what);
+        }
+    }
+
+    /// An operation is over: what still comes for it is not wanted.
+    pub(super) fn over(&mut self, operation: u64) {
+        let of_it: Vec<(u32, u64)> = self
+            .coming
+            .iter()
+            .filter(|(_, it)| it.operation == Some(operation))
+            .map(|(key, _)| *key)
+            .collect();
+        for (tag, round) in of_it {
+            self.coming.remove(&(tag, round));
+            self.tell(ToDaemon::Over { tag, round });
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Parts that become one on this node: by a built-in filter as they come, or by a daemon of the tool that serves a filter.
+//!
+//! Of a large part only the first chunk comes by itself. The rest is asked for when there is room, one large part after the other, so an agent holds
+//! what it has merged, one part that comes, and first chunks. When the daemon that merges fails, parts go up as they are and somebody further up, at last the
+//! frontend, merges them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use gantry_shared::error::Failure;
+use gantry_shared::filter::{Filter, Reduce};
+use gantry_shared::id::DaemonId;
+use gantry_shared::wire::channel::{MAX_PART_BYTES, MemberSet, PART_WINDOW_BYTES};
+
+use super::collection::{Job, Out, PartKey};
+
+/// What may be held of parts that are to be merged by a daemon before it is asked to.
+const BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Merging on one node.
+pub(super) struct Merging {
+    by: By,
+    /// Whose contributions are in what is merged and not yet sent.
+    taken: MemberSet,
+    coming: BTreeMap<PartKey, Assembly>,
+    /// Large parts that wait for room. The first one has it.
+    large: VecDeque<PartKey>,
+}
+
+enum By {
+    /// None when it has given its result.
+    Filter(Option<Box<dyn Reduce>>),
+    Daemon(Served),
+    /// Nobody: these, and all that still come, go up as they are.
+    Nobody(Vec<(MemberSet, Arc<Vec<u8>>)>),
+}
+
+/// Parts that a daemon is to merge.
+struct Served {
+    daemon: DaemonId,
+    filter: String,
+    parts: Vec<(MemberSet, Arc<Vec<u8>>)>,
+    bytes: usize,
+    running: Option<Running>,
+}
+
+struct Running {
+    /// None until it has a number.
+    job: Option<u64>,
+    parts: Vec<(MemberSet, Arc<Vec<u8>>)>,
+    result: Vec<u8>,
+}
+
+/// A part of which not all has come.
+#[derive(Debug)]
+struct Assembly {
+    of: MemberSet,
+    total: u64,
+    granted: u64,
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Merging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Merging")
+            .field("taken", &self.taken)
+            .field("coming", &self.coming)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Merging {
+    /// None where nothing can be merged: what must stay apart, and filters that nobody serves here.
+    pub(super) fn start(filter: &Filter, server: Option<DaemonId>) -> Option<Self> {
+        let by = match (filter, server) {
+            // Its result is as long as all parts together: they go through an agent, and are not held by it.
+            (Filter::Concatenate, _) | (Filter::Custom(_), None) => return None,
+            (Filter::Custom(name), Some(daemon)) => By::Daemon(Served {
+                daemon,
+                filter: name.clone(),
+                parts: Vec::new(),
+                bytes: 0,
+                running: None,
+            }),
+            (filter, _) => By::Filter(Some(filter.start().ok()?)),
+        };
+        Some(Self { by, taken: MemberSet::default(), coming: BTreeMap::new(), large: VecDeque::new() })
+    }
+
+    /// A chunk of a part. Gives the part when all of it is there.
+    pub(super) fn assemble(
+        &mut self,
+        key: PartKey,
+        of: MemberSet,
+        total: u64,
+        bytes: &[u8],
+        out: &mut Out,
+    ) -> Option<(MemberSet, Vec<u8>)> {
+        let length = bytes.len() as u64;
+        if !self.coming.contains_key(&key) {
+            if length >= total {
+                return Some((of, bytes.to_vec()));
+            }
+            if of.is_empty() || total > MAX_PART_BYTES {
+                // The rest of one that was given up, or nothing that could be asked for.
+                return None;
+            }
+            self.coming.insert(key, Assembly { of, total, granted: length, bytes: bytes.to_vec() });
+            self.large.push_back(key);
+            self.grant(out);
+            return None;
+        }
+        let assembly = self.coming.get_mut(&key)?;
+        if assembly.bytes.len() as u64 + length > assembly.granted.min(assembly.total) {
+            tracing::debug!(?key, "a part comes without credit");
+            return None;
+        }
+        assembly.bytes.extend_from_slice(bytes);
+        if assembly.bytes.len() as u64 == assembly.total {
+            let whole = self.coming.remove(&key)?;
+            self.large.retain(|it| *it != key);
+            self.grant(out);
+            return Some((whole.of, whole.bytes));
+        }
+        self.grant(out);
+        None
+    }
+
+    /// Asks for more of the part whose turn it is.
+    fn grant(&mut self, out: &mut Out) {
+        let Some(key) = self.large.front() else { return };
+        let Some(assembly) = self.coming.get_mut(key) else { return };
+        let ahead = assembly.granted - assembly.bytes.len() as u64;
+        if ahead <= u64::from(PART_WINDOW_BYTES) / 2 && assembly.granted < assembly.total {
+            let more = PART_WINDOW_BYTES - u32::try_from(ahead).unwrap_or(PART_WINDOW_BYTES);
+            assembly.granted += u64::from(more);
+            out.more.push((*key, more));
+        }
+    }
+
+    /// A whole part.
+    pub(super) fn consume(&mut self, of: MemberSet, part: Vec<u8>, out: &mut Out) {
+        match &mut self.by {
+            By::Filter(Some(reduce)) => match reduce.take(&part) {
+                Ok(()) => self.taken = self.taken.union(&of),
+                Err(why) => out.missing.push((of, why)),
+            },
+            By::Daemon(served) => served.hold(of, Arc::new(part)),
+            By::Nobody(parts) => parts.push((of, Arc::new(part))),
+            // It has given its result: what comes now, nobody has asked for.
+            By::Filter(None) => {}
+        }
+    }
+
+    /// Gives what is to go up now; `complete`: nothing more is to come.
+    pub(super) fn go_on(&mut self, complete: bool, out: &mut Out) -> Vec<(MemberSet, Vec<u8>)> {
+        match &mut self.by {
+            By::Filter(reduce) if complete => {
+                let taken = std::mem::take(&mut self.taken);
+                let Some(reduce) = reduce.take().filter(|_| !taken.is_empty()) else { return Vec::new() };
+                match reduce.give() {
+                    Ok(bytes) => vec![(taken, bytes)],
+                    Err(why) => {
+                        out.missing.push((taken, why));
+                        Vec::new()
+                    }
+                }
+            }
+            By::Daemon(served) if served.running.is_none() => {
+                if served.parts.len() > 1 && (complete || served.bytes >= BATCH_BYTES) {
+                    out.job = Some(served.start());
+                    Vec::new()
+                } else if complete {
+                    give_all(&mut served.parts)
+                } else {
+                    Vec::new()
+                }
+            }
+            By::Filter(_) | By::Daemon(_) => Vec::new(),
+            By::Nobody(parts) => give_all(parts),
+        }
+    }
+
+    /// Forgets parts of which not all has come.
+    pub(super) fn forget(&mut self, which: impl Fn(PartKey) -> bool, out: &mut Out) {
+        self.coming.retain(|key, _| !which(*key));
+        self.large.retain(|key| !which(*key));
+        self.grant(out);
+    }
+
+    pub(super) fn job_begun(&mut self, job: u64, sent: bool) {
+        let By::Daemon(served) = &mut self.by else { return };
+        if let Some(running) = &mut served.running {
+            running.job = Some(job);
+        }
+        if !sent {
+            self.give_up_job();
+        }
+    }
+
+    /// A daemon's result, or the next bytes of it. True when there is something to go on with.
+    pub(super) fn merged(&mut self, job: u64, bytes: Result<Vec<u8>, Failure>, last: bool) -> bool {
+        let By::Daemon(served) = &mut self.by else { return false };
+        let Some(running) = served.running.as_mut().filter(|it| it.job == Some(job)) else { return false };
+        match bytes {
+            Ok(bytes) if (running.result.len() + bytes.len()) as u64 <= MAX_PART_BYTES => {
+                running.result.extend_from_slice(&bytes);
+                if last && let Some(done) = served.running.take() {
+                    let of = done.parts.iter().fold(MemberSet::default(), |all, (of, _)| all.union(of));
+                    served.hold(of, Arc::new(done.result));
+                }
+                last
+            }
+            Ok(_) => {
+                tracing::warn!(filter = served.filter, "a filter's result is too long");
+                self.give_up_job();
+                true
+            }
+            Err(why) => {
+                tracing::warn!(filter = served.filter, %why, "a daemon could not merge");
+                self.give_up_job();
+                true
+            }
+        }
+    }
+
+    /// A daemon merges nothing any more.
+    pub(super) fn server_over(&mut self, daemon: DaemonId) {
+        if matches!(&self.by, By::Daemon(served) if served.daemon == daemon) {
+            self.give_up_job();
+        }
+    }
+
+    /// From here on nobody merges here: parts go up as they came.
+    pub(super) fn give_up_job(&mut self) {
+        let By::Daemon(served) = &mut self.by else { return };
+        let running = served.running.take().map(|it| it.parts).unwrap_or_default();
+        let parts: Vec<_> = running.into_iter().chain(std::mem::take(&mut served.parts)).collect();
+        self.by = By::Nobody(parts);
+    }
+}
+
+impl Served {
+    fn hold(&mut self, of: MemberSet, part: Arc<Vec<u8>>) {
+        self.bytes += part.len();
+        self.parts.push((of, part));
+    }
+
+    fn start(&mut self) -> Job {
+        let parts = std::mem::take(&mut self.parts);
+        self.bytes = 0;
+        let job = Job {
+            daemon: self.daemon,
+            filter: self.filter.clone(),
+            parts: parts.iter().map(|(_, part)| Arc::clone(part)).collect(),
+        };
+        self.running = Some(Running { job: None, parts, result: Vec::new() });
+        job
+    }
+}
+
+fn give_all(parts: &mut Vec<(MemberSet, Arc<Vec<u8>>)>) -> Vec<(MemberSet, Vec<u8>)> {
+    std::mem::take(parts).into_iter().map(|(of, part)| (of, Arc::unwrap_or_clone(part))).collect()
+}

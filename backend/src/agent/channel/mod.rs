@@ -1,0 +1,509 @@
+//! The agent's share in channels: what goes to and comes from the daemons of its node, and what is made of contributions on their way up.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | [`local`] | one daemon's end: what waits for it, what it has contributed and nobody has asked for yet |
+//! | [`collection`] | one operation: which contributions are still to come, what is passed on |
+//! | [`merging`] | parts that become one here, by a filter or by a daemon that serves one |
+//! | [`connection`] | a daemon's socket |
+//!
+//! [`Hub`] is a part of the overlay's relay and, as that, knows everything and waits for nothing: it is told what comes, and what follows from it are
+//! [`Effect`]s, which the relay carries out. Memory is bounded by windows: who sends more than it has credit for is cut off.
+
+mod local;
+mod collection;
+mod merging;
+pub(crate) mod connection;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{DaemonId, NodeId, RequestId, SessionId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::{
+    CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, FromDaemon, MAX_PART_BYTES, Member, MemberSet,
+    ToDaemon,
+};
+use gantry_shared::wire::message::Answer;
+use tokio::sync::mpsc;
+
+use self::collection::{Collection, PartKey};
+use self::local::{Asked, Local, Source};
+use crate::overlay::Piece;
+
+/// Operations that may be under way on a node at once.
+const MAX_COLLECTIONS: usize = 256;
+
+/// How long a daemon's connection may outlive its process: somebody whom it left behind may hold it.
+const LAST_BYTES: Duration = Duration::from_millis(500);
+
+/// What follows from what came.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// An order is answered.
+    Answer(RequestId, Result<Answer, Failure>),
+    /// Something goes up that is this node's own.
+    Up(ChannelNotice),
+    /// Something goes to a node further down.
+    Down(NodeId, ChannelOrder),
+    /// [`Hub::due`] is to be called with that, in so long.
+    Later(Later, Duration),
+}
+
+/// What is done when its time has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Later {
+    /// Agents further down have had their time to bring up what they have.
+    Expire(u64),
+    /// Somebody may hold the connection of a daemon that has ended.
+    Close(DaemonId),
+}
+
+/// All channels of this node. Part of the relay.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    node: NodeId,
+    /// Levels of the tree below this node.
+    height: u32,
+    subtree: NodeSet,
+    locals: BTreeMap<DaemonId, Local>,
+    receipts: HashMap<u64, Receipt>,
+    /// Bulk streams that are messages, and for whom.
+    streams: HashMap<u64, Vec<DaemonId>>,
+    collections: BTreeMap<u64, Collection>,
+    /// Which operation waits for a daemon that merges.
+    jobs: HashMap<u64, u64>,
+    last: u64,
+    effects: Vec<Effect>,
+}
+
+/// Who still has to take a message in.
+#[derive(Debug)]
+struct Receipt {
+    request: Option<RequestId>,
+    owed: usize,
+    failed: Vec<(DaemonId, Failure)>,
+}
+
+impl Hub {
+    /// No daemons, no operations.
+    pub(crate) fn new(node: NodeId, height: u32, subtree: NodeSet) -> Self {
+        Self {
+            node,
+            height,
+            subtree,
+            locals: BTreeMap::new(),
+            receipts: HashMap::new(),
+            streams: HashMap::new(),
+            collections: BTreeMap::new(),
+            jobs: HashMap::new(),
+            last: 0,
+            effects: Vec::new(),
+        }
+    }
+
+    /// What is to be done since this was last called.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// An order from above; `own` when it is for this node, too. `away`: nodes below that have left.
+    pub(crate) fn obey(
+        &mut self,
+        request: Option<RequestId>,
+        order: ChannelOrder,
+        own: bool,
+        away: &NodeSet,
+    ) {
+        match order {
+            ChannelOrder::Message { session, to, tag, bytes } if own => {
+                let bytes = Arc::new(bytes.0);
+                self.deliver(request, session, &to, |receipt| {
+                    local::Delivery::whole(tag, Arc::clone(&bytes), receipt)
+                });
+            }
+            ChannelOrder::Stream { session, to, tag, stream } if own => {
+                let takers = self
+                    .deliver(request, session, &to, |receipt| local::Delivery::stream(tag, stream, receipt));
+                self.streams.insert(stream, takers);
+            }
+            ChannelOrder::Collect { session, operation, tag, of, filter } => {
+                self.collect(session, operation, tag, &of, filter, away);
+            }
+            ChannelOrder::Hurry { operation, patience_ms } => self.hurry(operation, patience_ms),
+            ChannelOrder::End { operation } => self.end(operation),
+            ChannelOrder::More { operation, part, bytes, .. } if own => self.more(operation, part, bytes),
+            ChannelOrder::Credit { daemon, bytes } if own => {
+                if let Some(local) = self.locals.get_mut(&daemon) {
+                    local.earn(bytes);
+                }
+            }
+            ChannelOrder::Message { .. }
+            | ChannelOrder::Stream { .. }
+            | ChannelOrder::More { .. }
+            | ChannelOrder::Credit { .. } => {}
+        }
+    }
+
+    /// Puts a message into the queues of those that it is for, and says who they are. It is answered when all have it.
+    fn deliver(
+        &mut self,
+        request: Option<RequestId>,
+        session: SessionId,
+        to: &MemberSet,
+        make: impl Fn(u64) -> local::Delivery,
+    ) -> Vec<DaemonId> {
+        self.last += 1;
+        let receipt = self.last;
+        let (mut takers, mut failed) = (Vec::new(), Vec::new());
+        for daemon in to.daemons_on(self.node) {
+            let queued = match self.locals.get_mut(&daemon).filter(|local| local.session() == session) {
+                Some(local) => local.queue(make(receipt)),
+                None => Err(local::ended(daemon)),
+            };
+            match queued {
+                Ok(()) => takers.push(daemon),
+                Err(failure) => failed.push((daemon, failure)),
+            }
+        }
+        self.receipts.insert(receipt, Receipt { request, owed: takers.len() + 1, failed });
+        // The one that is counted above is this call's own.
+        self.delivered(receipt, Ok(()));
+        takers.iter().for_each(|daemon| self.pump(*daemon));
+        takers
+    }
+
+    /// One of those that a message is for has it, or never will.
+    fn delivered(&mut self, receipt: u64, outcome: Result<(), (DaemonId, Failure)>) {
+        let Some(known) = self.receipts.get_mut(&receipt) else { return };
+        known.owed -= 1;
+        known.failed.extend(outcome.err());
+        if known.owed == 0
+            && let Some(Receipt { request: Some(request), failed, .. }) = self.receipts.remove(&receipt)
+        {
+            let answer = if failed.is_empty() { Answer::Done } else { Answer::Undelivered(failed) };
+            self.effects.push(Effect::Answer(request, Ok(answer)));
+        }
+    }
+
+    fn pump(&mut self, daemon: DaemonId) {
+        let done = self.locals.get_mut(&daemon).map(Local::pump).unwrap_or_default();
+        done.into_iter().for_each(|receipt| self.delivered(receipt, Ok(())));
+    }
+
+    /// The next bytes of a bulk stream that is a message; gives back what is not.
+    pub(crate) fn take_piece(&mut self, piece: Piece) -> Option<Piece> {
+        let Some(takers) = self.streams.get(&piece.stream) else { return Some(piece) };
+        let takers = takers.clone();
+        let stream = piece.stream;
+        if piece.last || piece.aborted.is_some() {
+            self.streams.remove(&stream);
+        }
+        if let Some(why) = &piece.aborted {
+            for daemon in takers {
+                let receipt = self.locals.get_mut(&daemon).and_then(|local| local.cut_stream(stream, why));
+                if let Some(receipt) = receipt {
+                    self.delivered(receipt, Err((daemon, why.clone())));
+                }
+                self.pump(daemon);
+            }
+            return None;
+        }
+        let piece = Arc::new(piece);
+        for daemon in takers {
+            if let Some(local) = self.locals.get_mut(&daemon) {
+                local.add_piece(stream, &piece);
+            }
+            self.pump(daemon);
+        }
+        None
+    }
+
+    /// A daemon will be started: from now on it is a member.
+    pub(crate) fn expect(&mut self, daemon: DaemonId, session: SessionId) {
+        self.locals.insert(daemon, Local::new(session));
+    }
+
+    /// A daemon's process has ended. What it has said before is still taken.
+    pub(crate) fn ended(&mut self, daemon: DaemonId) {
+        match self.locals.get_mut(&daemon) {
+            Some(local) if local.is_open() => {
+                self.effects.push(Effect::Later(Later::Close(daemon), LAST_BYTES))
+            }
+            Some(_) => self.closed(daemon),
+            None => {}
+        }
+    }
+
+    /// A session is closed: its operations and members are forgotten.
+    pub(crate) fn forget_session(&mut self, session: SessionId) {
+        let daemons: Vec<_> =
+            self.locals.iter().filter(|(_, it)| it.session() == session).map(|(id, _)| *id).collect();
+        daemons.iter().for_each(|daemon| self.closed(*daemon));
+        self.locals.retain(|_, local| local.session() != session);
+        self.collections.retain(|_, collection| collection.session != session);
+    }
+
+    /// The way to the frontend is gone, and with it all channels.
+    pub(crate) fn forget_all(&mut self) {
+        self.collections.clear();
+        self.locals.values_mut().for_each(Local::close);
+        self.effects.clear();
+    }
+
+    /// A daemon opens its end. Its messages come out of what this returns.
+    pub(crate) fn open(&mut self, daemon: DaemonId) -> Result<mpsc::UnboundedReceiver<ToDaemon>, Failure> {
+        let local = self.locals.get_mut(&daemon).ok_or_else(|| local::ended(daemon))?;
+        let from = local.open()?;
+        self.pump(daemon);
+        Ok(from)
+    }
+
+    /// A daemon's connection has ended, or its process without ever having opened one.
+    pub(crate) fn closed(&mut self, daemon: DaemonId) {
+        let Some(local) = self.locals.get_mut(&daemon) else { return };
+        local.close();
+        for receipt in local.drop_queue() {
+            self.delivered(receipt, Err((daemon, local::ended(daemon))));
+        }
+        let operations: Vec<u64> = self.collections.keys().copied().collect();
+        for operation in operations {
+            self.with(operation, |collection, out| collection.local_over(daemon, local::ended(daemon), out));
+        }
+    }
+
+    /// A daemon says something. An error: it does what it must not do.
+    pub(crate) fn hear(&mut self, daemon: DaemonId, said: FromDaemon) -> Result<(), Failure> {
+        let Some(local) = self.locals.get_mut(&daemon) else { return Err(local::ended(daemon)) };
+        match said {
+            FromDaemon::Message { tag, bytes } => {
+                local.spend(bytes.0.len())?;
+                let session = local.session();
+                self.effects.push(Effect::Up(ChannelNotice::Message { session, daemon, tag, bytes }));
+            }
+            FromDaemon::Taken { cost } => {
+                local.taken(cost)?;
+                self.pump(daemon);
+            }
+            FromDaemon::Serve { filter } => local.serve(filter)?,
+            FromDaemon::Part { tag, round, total, bytes } => {
+                if total > MAX_PART_BYTES || bytes.0.len() > CHUNK_BYTES {
+                    return Err(local::misbehaves("it contributes more than is allowed"));
+                }
+                let source = Source { tag, round, total };
+                let operation = self.find_operation(daemon, tag, round);
+                let local = self.locals.get_mut(&daemon).ok_or_else(|| local::ended(daemon))?;
+                if let Some((operation, bytes)) = local.take_part(source, bytes.0, operation)? {
+                    self.feed_local(operation, daemon, total, bytes);
+                }
+            }
+            FromDaemon::GiveUp { tag, round } => {
+                local.give_up(tag, round);
+                if let Some(operation) = self.find_operation(daemon, tag, round) {
+                    let why =
+                        Failure::new(Kind::TimedOut, format!("daemon {daemon} gave up its contribution"));
+                    self.with(operation, |collection, out| collection.local_over(daemon, why, out));
+                }
+            }
+            FromDaemon::Merged { job, bytes, last } => {
+                if let Some(operation) = self.jobs.get(&job).copied() {
+                    if last || bytes.is_err() {
+                        self.jobs.remove(&job);
+                    }
+                    self.with(operation, |collection, out| {
+                        collection.merged(job, bytes.map(|blob| blob.0), last, out)
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find_operation(&self, daemon: DaemonId, tag: u32, round: u64) -> Option<u64> {
+        let wanted = |it: &&u64| self.collections.get(it).is_some_and(|it| it.waits_for(daemon, tag, round));
+        self.collections.keys().find(wanted).copied()
+    }
+
+    fn collect(
+        &mut self,
+        session: SessionId,
+        operation: u64,
+        tag: u32,
+        of: &MemberSet,
+        filter: Option<gantry_shared::filter::Filter>,
+        away: &NodeSet,
+    ) {
+        let here = of.on(&self.subtree);
+        let left = here.on(away);
+        if !left.is_empty() {
+            self.miss(operation, left.clone(), Failure::new(Kind::Gone, "its agent has left"));
+        }
+        if self.collections.len() >= MAX_COLLECTIONS {
+            let own = here.on(&NodeSet::from_range(self.node..=self.node));
+            let why = format!("collect contributions: {MAX_COLLECTIONS} operations are under way here");
+            return self.miss(operation, own, Failure::new(Kind::NoAccess, why));
+        }
+        let server = filter.as_ref().and_then(|filter| match filter {
+            gantry_shared::filter::Filter::Custom(name) => {
+                let serving = self.locals.iter().find(|(_, it)| it.session() == session && it.serves(name));
+                serving.map(|(daemon, _)| *daemon)
+            }
+            _ => None,
+        });
+        let mut collection = Collection::new(session, tag, self.node, filter.as_ref(), server);
+        let mut early = Vec::new();
+        let mut gone = Vec::new();
+        for daemon in here.daemons_on(self.node) {
+            let Some(local) = self.locals.get_mut(&daemon).filter(|local| local.session() == session) else {
+                collection.expect_local(daemon, u64::MAX);
+                gone.push(daemon);
+                continue;
+            };
+            let (round, asked) = local.ask(operation, tag);
+            collection.expect_local(daemon, round);
+            match asked {
+                Asked::Begun { total, bytes } => early.push((daemon, total, bytes)),
+                Asked::Never => gone.push(daemon),
+                Asked::Later => {}
+            }
+        }
+        collection.expect_all(here.difference(&left));
+        self.collections.insert(operation, collection);
+        for (daemon, total, bytes) in early {
+            self.feed_local(operation, daemon, total, bytes);
+        }
+        for daemon in gone {
+            self.with(operation, |collection, out| collection.local_over(daemon, local::ended(daemon), out));
+        }
+        self.with(operation, Collection::go_on);
+    }
+
+    fn miss(&mut self, operation: u64, of: MemberSet, why: Failure) {
+        self.effects.push(Effect::Up(ChannelNotice::Missing { operation, of, why }));
+    }
+
+    fn feed_local(&mut self, operation: u64, daemon: DaemonId, total: u64, bytes: Vec<u8>) {
+        let key = PartKey { node: self.node, part: daemon.0 };
+        let of = MemberSet::of(Member { node: self.node, daemon });
+        self.with(operation, |collection, out| collection.feed(key, of, total, bytes, out));
+    }
+
+    /// Something that came from below, if this node makes something of it; gives back what is to be passed on as it is.
+    pub(crate) fn rise(
+        &mut self,
+        node: NodeId,
+        notice: ChannelNotice,
+        behind: &NodeSet,
+    ) -> Option<ChannelNotice> {
+        match notice {
+            ChannelNotice::Part { operation, part, of, total, bytes } if self.merges(operation) => {
+                let key = PartKey { node, part };
+                self.with(operation, |collection, out| {
+                    collection.feed(key, of.on(behind), total, bytes.0, out)
+                });
+                None
+            }
+            ChannelNotice::Missing { operation, of, why } => {
+                self.with(operation, |collection, out| collection.missing(&of.on(behind), out));
+                Some(ChannelNotice::Missing { operation, of, why })
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Whether parts of this operation end here.
+    pub(crate) fn merges(&self, operation: u64) -> bool {
+        self.collections.get(&operation).is_some_and(Collection::merges)
+    }
+
+    /// Nodes further down are lost; `silently`: the frontend does not hear of it otherwise.
+    pub(crate) fn lose(&mut self, nodes: &NodeSet, silently: bool) {
+        let operations: Vec<u64> = self.collections.keys().copied().collect();
+        for operation in operations {
+            let lost = self.collections.get(&operation).map(|it| it.owed_on(nodes)).unwrap_or_default();
+            if silently && !lost.is_empty() {
+                self.miss(operation, lost, Failure::new(Kind::Gone, "its agent has left"));
+            }
+            self.with(operation, |collection, out| collection.lose(nodes, out));
+        }
+    }
+
+    fn hurry(&mut self, operation: u64, patience_ms: u32) {
+        let Some(collection) = self.collections.get_mut(&operation) else { return };
+        let late = collection.late();
+        for daemon in late {
+            if let Some(local) = self.locals.get_mut(&daemon) {
+                local.over(operation);
+            }
+            let why = Failure::new(Kind::TimedOut, "it did not contribute in time");
+            self.with(operation, |collection, out| collection.local_over(daemon, why, out));
+        }
+        if self.merges(operation) {
+            let patience = Duration::from_millis(u64::from(patience_ms)) * self.height;
+            self.effects.push(Effect::Later(Later::Expire(operation), patience));
+        }
+    }
+
+    /// Something's time has come.
+    pub(crate) fn due(&mut self, what: Later) {
+        match what {
+            Later::Expire(operation) => self.with(operation, Collection::expire),
+            Later::Close(daemon) => self.closed(daemon),
+        }
+    }
+
+    fn end(&mut self, operation: u64) {
+        if self.collections.remove(&operation).is_some() {
+            self.locals.values_mut().for_each(|local| local.over(operation));
+            self.jobs.retain(|_, of| *of != operation);
+        }
+    }
+
+    fn more(&mut self, operation: u64, part: u32, bytes: u32) {
+        if part >= FIRST_MADE {
+            self.with(operation, |collection, out| collection.more(part, bytes, out));
+        } else if let Some(local) = self.locals.get_mut(&DaemonId(part)) {
+            local.more(operation, bytes);
+        }
+    }
+
+    /// Lets an operation act, and does what follows.
+    fn with(&mut self, operation: u64, act: impl FnOnce(&mut Collection, &mut collection::Out)) {
+        let Some(collection) = self.collections.get_mut(&operation) else { return };
+        let mut out = collection::Out::default();
+        act(collection, &mut out);
+        for (part, total, of, bytes) in out.parts {
+            let bytes = gantry_shared::wire::message::Blob(bytes);
+            self.effects.push(Effect::Up(ChannelNotice::Part { operation, part, of, total, bytes }));
+        }
+        for (of, why) in out.missing {
+            self.miss(operation, of, why);
+        }
+        for (PartKey { node, part }, bytes) in out.more {
+            if node == self.node {
+                self.more(operation, part, bytes);
+            } else {
+                self.effects.push(Effect::Down(node, ChannelOrder::More { operation, node, part, bytes }));
+            }
+        }
+        if let Some(collection::Job { daemon, filter, parts }) = out.job {
+            self.begin_job(operation, daemon, &filter, &parts);
+        }
+    }
+
+    /// Has a daemon merge parts.
+    fn begin_job(&mut self, operation: u64, daemon: DaemonId, filter: &str, parts: &[Arc<Vec<u8>>]) {
+        self.last += 1;
+        let job = self.last;
+        let sent = self.locals.get(&daemon).is_some_and(|local| local.send_job(filter, job, parts));
+        if sent {
+            self.jobs.insert(job, operation);
+        }
+        self.with(operation, |collection, out| collection.job_begun(job, sent, out));
+    }
+}
+
+#[cfg(test)]
+mod tests;

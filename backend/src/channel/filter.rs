@@ -1,0 +1,73 @@
+//! Filters of the tool's own: a daemon that merges what comes up to its node.
+
+use std::time::{Duration, Instant};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::wire::channel::{CHUNK_BYTES, FromDaemon, MAX_PART_BYTES};
+use gantry_shared::wire::message::Blob;
+
+use super::Channel;
+use crate::Error;
+
+/// Parts to merge: contributions, or what the same filter has made of some. At least two.
+pub type Parts = Vec<Vec<u8>>;
+
+/// How long one word to the agent may take.
+const WORD: Duration = Duration::from_secs(30);
+
+/// An end of waiting that nobody lives to see.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+impl Channel {
+    /// Merges for this node's agent, until the channel ends: `merge` gets parts of reductions by the custom filter `name`, and gives one part. Blocks; run it on
+    /// a thread of its own to do something else meanwhile.
+    ///
+    /// A part is a daemon's contribution, or a result of `merge` somewhere below; the result must not depend on which parts come together, and in what order.
+    /// Where no daemon of a node serves the filter, or `merge` fails, parts go on unmerged, at last to the tool.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks. The session's orderly end is `Ok`.
+    pub fn serve_filter(
+        &self,
+        name: &str,
+        mut merge: impl FnMut(Parts) -> Result<Vec<u8>, Failure>,
+    ) -> Result<(), Error> {
+        self.say(&FromDaemon::Serve { filter: name.to_owned() }, Instant::now() + WORD, WORD)?;
+        loop {
+            let until = Instant::now() + NEVER;
+            let job = match self.wait("wait for parts", until, NEVER, |state| Ok(state.next_job(name))) {
+                Err(Error::Lost(None)) => return Ok(()),
+                job => job?,
+            };
+            let number = job.number;
+            let merged = merge(job.parts).and_then(|bytes| {
+                if bytes.len() as u64 <= MAX_PART_BYTES {
+                    return Ok(bytes);
+                }
+                Err(Failure::new(
+                    Kind::Invalid,
+                    format!("merge parts to {} bytes: that is too long", bytes.len()),
+                ))
+            });
+            match merged {
+                Ok(bytes) => self.answer(number, &bytes)?,
+                Err(why) => {
+                    let merged = FromDaemon::Merged { job: number, bytes: Err(why), last: true };
+                    self.say(&merged, Instant::now() + WORD, WORD)?;
+                }
+            }
+        }
+    }
+
+    fn answer(&self, job: u64, bytes: &[u8]) -> Result<(), Error> {
+        let mut chunks = bytes.chunks(CHUNK_BYTES).peekable();
+        loop {
+            let bytes = Ok(Blob(chunks.next().unwrap_or_default().to_vec()));
+            let last = chunks.peek().is_none();
+            self.say(&FromDaemon::Merged { job, bytes, last }, Instant::now() + WORD, WORD)?;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+}

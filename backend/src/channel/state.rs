@@ -1,0 +1,366 @@
+//! What a daemon's end of a channel knows. Pure: it is told what came, and finds what somebody waits for.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use gantry_shared::error::Failure;
+use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, ToDaemon, cost_of};
+
+use crate::Error;
+
+/// All that is known.
+#[derive(Debug)]
+pub(super) struct State {
+    messages: VecDeque<Message>,
+    last: u64,
+    /// What came of abandoned messages has cost, and the agent has not been told.
+    dropped: u32,
+    /// What may be sent unasked.
+    credit: u32,
+    /// What contributions may cost that nobody has asked for.
+    room: u32,
+    rounds: HashMap<u32, u64>,
+    /// Contributions that are not through.
+    parts: BTreeMap<(u32, u64), Part>,
+    jobs: VecDeque<Job>,
+    reading: bool,
+    over: Option<Option<Failure>>,
+}
+
+#[derive(Debug)]
+struct Message {
+    number: u64,
+    tag: u32,
+    claimed: bool,
+    /// Nobody reads the rest.
+    abandoned: bool,
+    pieces: VecDeque<(Vec<u8>, u32)>,
+    /// All of it has come, or will not come.
+    ended: Option<Result<(), Failure>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    /// What its first chunk costs while nobody has asked for it.
+    early: u32,
+    granted: u32,
+    /// There is more than the first chunk.
+    long: bool,
+    over: bool,
+}
+
+/// Parts that this daemon is to merge.
+#[derive(Debug, Default)]
+pub(super) struct Job {
+    pub(super) filter: String,
+    pub(super) number: u64,
+    pub(super) parts: Vec<Vec<u8>>,
+    part: Vec<u8>,
+    complete: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            messages: VecDeque::new(),
+            last: 0,
+            dropped: 0,
+            credit: CHANNEL_WINDOW_BYTES,
+            room: CHANNEL_WINDOW_BYTES,
+            rounds: HashMap::new(),
+            parts: BTreeMap::new(),
+            jobs: VecDeque::new(),
+            reading: false,
+            over: None,
+        }
+    }
+}
+
+impl State {
+    /// Something came from the agent.
+    pub(super) fn hear(&mut self, heard: ToDaemon) {
+        match heard {
+            ToDaemon::Message { tag, bytes, last } => self.add(tag, bytes.0, last),
+            ToDaemon::Cut { why } => {
+                if self.messages.back().is_some_and(|message| message.abandoned) {
+                    self.messages.pop_back();
+                } else if let Some(message) =
+                    self.messages.back_mut().filter(|message| message.ended.is_none())
+                {
+                    message.ended = Some(Err(why));
+                }
+            }
+            ToDaemon::Credit { bytes } => self.credit = self.credit.saturating_add(bytes),
+            ToDaemon::Begun { tag, round } => {
+                if let Some(part) = self.parts.get_mut(&(tag, round)) {
+                    self.room += std::mem::take(&mut part.early);
+                    if !part.long {
+                        self.parts.remove(&(tag, round));
+                    }
+                }
+            }
+            ToDaemon::More { tag, round, bytes } => {
+                if let Some(part) = self.parts.get_mut(&(tag, round)) {
+                    part.granted = part.granted.saturating_add(bytes);
+                }
+            }
+            ToDaemon::Over { tag, round } => {
+                if let Some(part) = self.parts.get_mut(&(tag, round)) {
+                    part.over = true;
+                }
+            }
+            ToDaemon::Merge { filter, job, bytes, part_ends, last } => {
+                if self.jobs.back().is_none_or(|it| it.number != job) {
+                    self.jobs.push_back(Job { filter, number: job, ..Job::default() });
+                }
+                if let Some(it) = self.jobs.back_mut() {
+                    it.part.extend_from_slice(&bytes.0);
+                    if part_ends {
+                        it.parts.push(std::mem::take(&mut it.part));
+                    }
+                    it.complete = last;
+                }
+            }
+            ToDaemon::Refused(why) => self.over = Some(Some(why)),
+        }
+    }
+
+    fn add(&mut self, tag: u32, bytes: Vec<u8>, last: bool) {
+        let piece_cost = cost_of(bytes.len());
+        if !self.messages.back().is_some_and(|message| message.ended.is_none()) {
+            self.last += 1;
+            let number = self.last;
+            let message = Message {
+                number,
+                tag,
+                claimed: false,
+                abandoned: false,
+                pieces: VecDeque::new(),
+                ended: None,
+            };
+            self.messages.push_back(message);
+        }
+        let Some(message) = self.messages.back_mut() else { return };
+        if message.abandoned {
+            self.dropped = self.dropped.saturating_add(piece_cost);
+            if last {
+                self.messages.pop_back();
+            }
+            return;
+        }
+        message.pieces.push_back((bytes, piece_cost));
+        if last {
+            message.ended = Some(Ok(()));
+        }
+    }
+
+    /// What has come of abandoned messages: the agent is to be told that it is taken.
+    pub(super) fn take_dropped(&mut self) -> u32 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// The first message that nobody has, of this tag or any. From now on it is the caller's.
+    pub(super) fn claim(&mut self, tag: Option<u32>) -> Option<u64> {
+        let fits = |message: &&mut Message| !message.claimed && tag.is_none_or(|tag| tag == message.tag);
+        let message = self.messages.iter_mut().find(fits)?;
+        message.claimed = true;
+        Some(message.number)
+    }
+
+    /// The next bytes of a claimed message: tag, bytes, cost, and whether they are the last.
+    pub(super) fn take(&mut self, number: u64) -> Result<Option<(u32, Vec<u8>, u32, bool)>, Failure> {
+        let Some(at) = self.messages.iter().position(|message| message.number == number) else {
+            return Ok(None);
+        };
+        let Some(message) = self.messages.get_mut(at) else { return Ok(None) };
+        if let Some((bytes, cost)) = message.pieces.pop_front() {
+            let (tag, last) = (message.tag, message.pieces.is_empty() && message.ended == Some(Ok(())));
+            if last {
+                self.messages.remove(at);
+            }
+            return Ok(Some((tag, bytes, cost, last)));
+        }
+        match message.ended.clone() {
+            Some(Err(why)) => {
+                self.messages.remove(at);
+                Err(why)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A claimed message is not taken after all; `bytes` were taken of it.
+    pub(super) fn unclaim(&mut self, number: u64, bytes: Vec<u8>) {
+        if let Some(message) = self.messages.iter_mut().find(|message| message.number == number) {
+            message.claimed = false;
+            if !bytes.is_empty() {
+                message.pieces.push_front((bytes, 0));
+            }
+        }
+    }
+
+    /// Nobody reads the rest of a message. Gives the cost of what had come.
+    pub(super) fn abandon(&mut self, number: u64) -> u32 {
+        let Some(message) = self.messages.iter_mut().find(|message| message.number == number) else {
+            return 0;
+        };
+        let cost = message.pieces.drain(..).map(|(_, cost)| cost).fold(0, u32::saturating_add);
+        message.abandoned = message.ended.is_none();
+        if !message.abandoned {
+            self.messages.retain(|message| message.number != number);
+        }
+        cost
+    }
+
+    pub(super) fn spend(&mut self, cost: u32) -> Option<()> {
+        self.credit = self.credit.checked_sub(cost)?;
+        Some(())
+    }
+
+    /// The number of the next contribution with this tag, if it may be sent.
+    pub(super) fn begin(&mut self, tag: u32, cost: u32, long: bool) -> Option<u64> {
+        self.room = self.room.checked_sub(cost)?;
+        let next = self.rounds.entry(tag).or_default();
+        let round = *next;
+        *next += 1;
+        self.parts.insert((tag, round), Part { early: cost, long, ..Part::default() });
+        Some(round)
+    }
+
+    pub(super) fn has_room(&self, cost: u32) -> bool {
+        self.room >= cost
+    }
+
+    /// What more of a contribution may be sent; `Some(None)`: nobody wants it any more.
+    #[expect(clippy::option_option, reason = "not yet, never, and so much are three answers")]
+    pub(super) fn granted(&mut self, tag: u32, round: u64) -> Option<Option<u32>> {
+        let part = self.parts.get_mut(&(tag, round))?;
+        if part.over {
+            self.forget(tag, round);
+            return Some(None);
+        }
+        (part.granted > 0).then(|| Some(std::mem::take(&mut part.granted)))
+    }
+
+    /// A contribution is through, or given up.
+    pub(super) fn forget(&mut self, tag: u32, round: u64) {
+        if let Some(part) = self.parts.remove(&(tag, round)) {
+            self.room += part.early;
+        }
+    }
+
+    /// Parts that are to be merged by the filter of this name.
+    pub(super) fn next_job(&mut self, filter: &str) -> Option<Job> {
+        let at = self.jobs.iter().position(|job| job.complete && job.filter == filter)?;
+        self.jobs.remove(at)
+    }
+
+    /// True: the caller is the one who reads from now on.
+    pub(super) fn start_reading(&mut self) -> bool {
+        !std::mem::replace(&mut self.reading, true)
+    }
+
+    pub(super) fn stop_reading(&mut self) {
+        self.reading = false;
+    }
+
+    /// The connection has ended.
+    pub(super) fn lose(&mut self) {
+        self.over.get_or_insert(None);
+    }
+
+    /// Why nothing more comes, if that is so.
+    pub(super) fn lost(&self) -> Option<Error> {
+        self.over.as_ref().map(|why| why.clone().map_or(Error::Lost(None), Error::Refused))
+    }
+
+    /// With which reason the agent has closed the connection.
+    pub(super) fn refused(&self) -> Option<Error> {
+        self.over.clone().flatten().map(Error::Refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::error::Kind;
+    use gantry_shared::wire::message::Blob;
+
+    use super::*;
+
+    fn message(tag: u32, bytes: &[u8], last: bool) -> ToDaemon {
+        ToDaemon::Message { tag, bytes: Blob(bytes.to_vec()), last }
+    }
+
+    #[test]
+    fn messages_are_found_by_their_tags_and_else_in_their_order() {
+        let mut state = State::default();
+        for (tag, bytes) in [(1, b"a"), (2, b"b"), (1, b"c")] {
+            state.hear(message(tag, bytes, true));
+        }
+        let second = state.claim(Some(2)).unwrap();
+        assert_eq!(state.take(second).unwrap(), Some((2, b"b".to_vec(), cost_of(1), true)));
+        let first = state.claim(None).unwrap();
+        assert_eq!(state.take(first).unwrap().unwrap().1, b"a");
+        assert_eq!(state.claim(Some(2)), None);
+        let third = state.claim(Some(1)).unwrap();
+        assert_eq!(state.claim(None), None, "somebody has it");
+        state.unclaim(third, Vec::new());
+        assert_eq!(state.claim(None), Some(third));
+    }
+
+    #[test]
+    fn what_was_taken_of_a_message_that_did_not_come_in_time_comes_first_and_costs_nothing() {
+        let mut state = State::default();
+        state.hear(message(1, b"so", false));
+        let number = state.claim(Some(1)).unwrap();
+        assert_eq!(state.take(number).unwrap().unwrap().1, b"so");
+        state.unclaim(number, b"so".to_vec());
+        state.hear(message(1, b" on", true));
+        let number = state.claim(Some(1)).unwrap();
+        assert_eq!(state.take(number).unwrap(), Some((1, b"so".to_vec(), 0, false)));
+        assert_eq!(state.take(number).unwrap(), Some((1, b" on".to_vec(), cost_of(3), true)));
+    }
+
+    #[test]
+    fn the_rest_of_an_abandoned_message_is_dropped_and_paid_for() {
+        let mut state = State::default();
+        state.hear(message(1, b"so", false));
+        let number = state.claim(Some(1)).unwrap();
+        assert_eq!(state.abandon(number), cost_of(2));
+        state.hear(message(1, b" on", true));
+        state.hear(message(2, b"next", true));
+        assert_eq!((state.take_dropped(), state.take_dropped()), (cost_of(3), 0));
+        assert_eq!((state.claim(Some(1)), state.claim(Some(2)).is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_message_that_does_not_come_to_its_end_is_an_error_for_its_reader_only() {
+        let mut state = State::default();
+        state.hear(message(1, b"so", false));
+        state.hear(ToDaemon::Cut { why: Failure::new(Kind::Gone, "given up") });
+        state.hear(message(1, b"next", true));
+        let number = state.claim(Some(1)).unwrap();
+        assert_eq!(state.take(number).unwrap().unwrap().3, false);
+        assert!(state.take(number).is_err());
+        let number = state.claim(Some(1)).unwrap();
+        assert_eq!(state.take(number).unwrap().unwrap().1, b"next");
+    }
+
+    #[test]
+    fn contributions_count_by_tag_and_wait_when_too_many_do() {
+        let mut state = State::default();
+        assert_eq!(
+            (state.begin(1, 10, false), state.begin(1, 10, false), state.begin(2, 10, true)),
+            (Some(0), Some(1), Some(0))
+        );
+        assert_eq!(state.begin(1, CHANNEL_WINDOW_BYTES, false), None);
+        assert_eq!(state.granted(2, 0), None);
+        state.hear(ToDaemon::More { tag: 2, round: 0, bytes: 5 });
+        assert_eq!((state.granted(2, 0), state.granted(2, 0)), (Some(Some(5)), None));
+        state.hear(ToDaemon::Over { tag: 2, round: 0 });
+        assert_eq!(state.granted(2, 0), Some(None));
+        for round in 0..2 {
+            state.hear(ToDaemon::Begun { tag: 1, round });
+        }
+        assert!(state.has_room(CHANNEL_WINDOW_BYTES) && state.parts.is_empty());
+    }
+}

@@ -1,0 +1,347 @@
+//! Contributions on their way in. Pure: it is told what comes, and says what is complete and of what more may come.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::NodeId;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::{
+    CHUNK_BYTES, ChannelNotice, FIRST_MADE, MAX_PART_BYTES, Member, MemberSet, PART_WINDOW_BYTES,
+};
+
+use super::policy::{Missing, Policy};
+use crate::error::{Error, Result};
+
+/// What all contributions of one operation may have.
+const MAX_TOTAL_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// A part of which all has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Whose contributions are in it.
+    pub(super) of: MemberSet,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// How an operation ended that may count as done.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) missing: Vec<Missing>,
+    pub(super) contributed: u64,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(super) struct Collecting {
+    members: u64,
+    contributed: u64,
+    /// Of whom nothing is known yet.
+    owed: MemberSet,
+    /// Who had ended before: what they have left counts, and they are not missed.
+    ended: MemberSet,
+    missing: BTreeMap<Member, Failure>,
+    coming: BTreeMap<(NodeId, u32), Assembly>,
+    /// Large parts; the rest of them is asked for in turn, so many at once.
+    large: VecDeque<(NodeId, u32)>,
+    at_once: usize,
+    total: u64,
+    grants: Vec<(NodeId, u32, u32)>,
+    merges: bool,
+}
+
+#[derive(Debug)]
+struct Assembly {
+    of: MemberSet,
+    total: u64,
+    granted: u64,
+    bytes: Vec<u8>,
+}
+
+impl Collecting {
+    /// Contributions of these members; `merges`: parts may be of several members, and are dealt with one by one.
+    pub(super) fn new(of: MemberSet, ended: MemberSet, merges: bool) -> Self {
+        Self {
+            members: of.len(),
+            contributed: 0,
+            owed: of,
+            ended,
+            missing: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            large: VecDeque::new(),
+            at_once: if merges { 1 } else { usize::MAX },
+            total: 0,
+            grants: Vec::new(),
+            merges,
+        }
+    }
+
+    /// Something came. Gives a part when all of it is there.
+    pub(super) fn hear(&mut self, node: NodeId, notice: ChannelNotice) -> Result<Option<Part>> {
+        match notice {
+            ChannelNotice::Part { part, of, total, bytes, .. } => self.add(node, part, of, total, bytes.0),
+            ChannelNotice::Missing { of, why, .. } => {
+                self.miss(&of, &why);
+                Ok(None)
+            }
+            ChannelNotice::Message { .. } => Ok(None),
+        }
+    }
+
+    fn add(
+        &mut self,
+        node: NodeId,
+        part: u32,
+        of: MemberSet,
+        total: u64,
+        bytes: Vec<u8>,
+    ) -> Result<Option<Part>> {
+        let key = (node, part);
+        let length = bytes.len() as u64;
+        let Some(assembly) = self.coming.get_mut(&key) else {
+            let wanted = self.owed.intersection(&of);
+            let own = part >= FIRST_MADE
+                || of == MemberSet::of(Member { node, daemon: gantry_shared::id::DaemonId(part) });
+            let alone = self.merges || of.len() == 1;
+            if wanted != of || of.is_empty() || !own || !alone || length != total.min(CHUNK_BYTES as u64) {
+                tracing::debug!(%node, part, "a part that nobody waits for");
+                return Ok(None);
+            }
+            self.count(total)?;
+            if length == total {
+                return Ok(Some(self.done(of, bytes)));
+            }
+            self.coming.insert(key, Assembly { of, total, granted: length, bytes });
+            self.large.push_back(key);
+            self.grant();
+            return Ok(None);
+        };
+        if assembly.bytes.len() as u64 + length > assembly.granted.min(assembly.total) {
+            return Err(Error::Protocol(format!("node {node} sends contributions without credit")));
+        }
+        assembly.bytes.extend_from_slice(&bytes);
+        let complete = assembly.bytes.len() as u64 == assembly.total;
+        let whole = if complete { self.coming.remove(&key) } else { None };
+        if complete {
+            self.large.retain(|it| *it != key);
+        }
+        self.grant();
+        Ok(whole.map(|whole| self.done(whole.of, whole.bytes)))
+    }
+
+    fn done(&mut self, of: MemberSet, bytes: Vec<u8>) -> Part {
+        self.owed = self.owed.difference(&of);
+        self.contributed += of.len();
+        Part { of, bytes }
+    }
+
+    fn count(&mut self, total: u64) -> Result<()> {
+        // What is merged is not kept.
+        self.total = if self.merges { total } else { self.total.saturating_add(total) };
+        if total > MAX_PART_BYTES || self.total > MAX_TOTAL_BYTES {
+            let message = format!("contributions of more than {MAX_TOTAL_BYTES} bytes");
+            let hint = Some("reduce them, or gather them in portions".to_owned());
+            return Err(Error::Invalid { message, hint });
+        }
+        Ok(())
+    }
+
+    fn grant(&mut self) {
+        for key in self.large.iter().take(self.at_once) {
+            let Some(assembly) = self.coming.get_mut(key) else { continue };
+            let ahead = assembly.granted - assembly.bytes.len() as u64;
+            if ahead <= u64::from(PART_WINDOW_BYTES) / 2 && assembly.granted < assembly.total {
+                let more = PART_WINDOW_BYTES - u32::try_from(ahead).unwrap_or(PART_WINDOW_BYTES);
+                assembly.granted += u64::from(more);
+                self.grants.push((key.0, key.1, more));
+            }
+        }
+    }
+
+    /// Of which parts more may be sent: node, number, bytes.
+    pub(super) fn take_grants(&mut self) -> Vec<(NodeId, u32, u32)> {
+        std::mem::take(&mut self.grants)
+    }
+
+    fn miss(&mut self, of: &MemberSet, why: &Failure) {
+        let fresh = self.owed.intersection(of);
+        self.owed = self.owed.difference(&fresh);
+        self.coming.retain(|_, assembly| assembly.of.intersection(&fresh).is_empty());
+        self.large.retain(|key| self.coming.contains_key(key));
+        self.grant();
+        for member in fresh.iter() {
+            if self.ended.contains(member) {
+                self.members -= 1;
+            } else {
+                self.missing.insert(member, why.clone());
+            }
+        }
+    }
+
+    /// Nodes are lost.
+    pub(super) fn lose(&mut self, nodes: &NodeSet, reason: &str) {
+        let of = self.owed.on(nodes);
+        self.miss(&of, &Failure::new(Kind::Lost, format!("its node was lost: {reason}")));
+    }
+
+    /// A contribution has come that cannot be used.
+    pub(super) fn refuse(&mut self, of: MemberSet, why: Failure) {
+        self.contributed -= of.len();
+        self.owed = self.owed.union(&of);
+        self.miss(&of, &why);
+    }
+
+    /// Time is up.
+    pub(super) fn expire(&mut self) {
+        let owed = self.owed.clone();
+        self.miss(&owed, &Failure::new(Kind::TimedOut, "it did not contribute in time"));
+    }
+
+    /// Whether nothing can come any more that changes how this ends.
+    pub(super) fn is_over(&self, policy: Policy) -> bool {
+        self.owed.is_empty() || !policy.allows(self.members, self.missing.len() as u64)
+    }
+
+    /// The end.
+    pub(super) fn conclude(
+        self,
+        phase: &'static str,
+        policy: Policy,
+        host: &dyn Fn(Member) -> String,
+    ) -> Result<Outcome> {
+        let named = |(member, why): (Member, Failure)| Missing { member, host: host(member), why };
+        let count = self.missing.len() as u64;
+        let missing: Vec<Missing> = self.missing.into_iter().map(named).collect();
+        if policy.allows(self.members, count) {
+            return Ok(Outcome { missing, contributed: self.contributed });
+        }
+        Err(Error::Incomplete { phase, members: self.members, missing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::id::DaemonId;
+    use gantry_shared::wire::message::Blob;
+
+    use super::*;
+
+    fn member(node: u32) -> Member {
+        Member { node: NodeId(node), daemon: DaemonId(1) }
+    }
+
+    fn members(nodes: impl IntoIterator<Item = u32>) -> MemberSet {
+        nodes.into_iter().map(member).collect()
+    }
+
+    fn part(number: u32, of: MemberSet, total: u64, bytes: &[u8]) -> ChannelNotice {
+        ChannelNotice::Part { operation: 1, part: number, of, total, bytes: Blob(bytes.to_vec()) }
+    }
+
+    fn collecting(nodes: u32, merges: bool) -> Collecting {
+        Collecting::new(members(0..nodes), MemberSet::default(), merges)
+    }
+
+    fn conclude(collecting: Collecting, policy: Policy) -> Result<(u64, Vec<u32>)> {
+        let outcome = collecting.conclude("testing", policy, &|member| member.node.to_string())?;
+        Ok((outcome.contributed, outcome.missing.iter().map(|missing| missing.member.node.0).collect()))
+    }
+
+    #[test]
+    fn a_gather_is_over_with_the_last_part_and_takes_each_once() {
+        let mut all = collecting(2, false);
+        let got = all.hear(NodeId(1), part(1, members([1]), 1, b"b")).unwrap();
+        assert_eq!(got, Some(Part { of: members([1]), bytes: b"b".to_vec() }));
+        assert_eq!(all.hear(NodeId(1), part(1, members([1]), 1, b"b")).unwrap(), None, "twice");
+        assert_eq!(all.hear(NodeId(1), part(1, members([0]), 1, b"b")).unwrap(), None, "somebody else's");
+        assert_eq!(all.hear(NodeId(5), part(1, members([5]), 1, b"b")).unwrap(), None, "nobody's");
+        assert_eq!(all.hear(NodeId(0), part(FIRST_MADE, members([0, 1]), 1, b"b")).unwrap(), None, "merged");
+        assert!(!all.is_over(Policy::BestEffort));
+        assert!(all.hear(NodeId(0), part(1, members([0]), 0, b"")).unwrap().is_some());
+        assert!(all.is_over(Policy::All));
+        assert_eq!(conclude(all, Policy::All).unwrap(), (2, vec![]));
+    }
+
+    #[test]
+    fn a_large_part_comes_on_credit_and_not_without() {
+        let total = 3 * u64::from(PART_WINDOW_BYTES);
+        let mut all = collecting(2, true);
+        let chunk = vec![7; CHUNK_BYTES];
+        assert_eq!(all.hear(NodeId(0), part(FIRST_MADE, members([0]), total, &chunk)).unwrap(), None);
+        assert_eq!(all.take_grants(), [(NodeId(0), FIRST_MADE, PART_WINDOW_BYTES)]);
+        assert_eq!(all.hear(NodeId(1), part(FIRST_MADE, members([1]), total, &chunk)).unwrap(), None);
+        assert_eq!(all.take_grants(), [], "one large part after the other");
+        let mut sent = CHUNK_BYTES as u64;
+        let whole = loop {
+            let bytes = vec![7; CHUNK_BYTES.min(usize::try_from(total - sent).unwrap())];
+            sent += bytes.len() as u64;
+            if let Some(whole) =
+                all.hear(NodeId(0), part(FIRST_MADE, MemberSet::default(), total, &bytes)).unwrap()
+            {
+                break whole;
+            }
+        };
+        assert_eq!((whole.bytes.len() as u64, whole.of), (total, members([0])));
+        assert!(all.take_grants().iter().any(|(node, ..)| *node == NodeId(1)), "the other one's turn");
+        let more = vec![7; PART_WINDOW_BYTES as usize + 1];
+        assert!(all.hear(NodeId(1), part(FIRST_MADE, MemberSet::default(), total, &more)).is_err());
+    }
+
+    #[test]
+    fn too_much_is_refused_before_it_comes() {
+        let mut all = collecting(20, false);
+        let chunk = vec![0; CHUNK_BYTES];
+        let mut hear = |node| all.hear(NodeId(node), part(1, members([node]), MAX_PART_BYTES, &chunk));
+        assert!((0..16).all(|node| hear(node).is_ok()));
+        assert!(matches!(hear(16), Err(Error::Invalid { .. })));
+        let mut all = collecting(1, true);
+        assert!(all.hear(NodeId(0), part(1, members([0]), MAX_PART_BYTES + 1, &chunk)).is_err());
+    }
+
+    #[test]
+    fn the_policy_decides_what_a_loss_means() {
+        let lossy = || {
+            let mut all = collecting(3, false);
+            all.hear(NodeId(0), part(1, members([0]), 1, b"a")).unwrap();
+            all.lose(&NodeSet::from_range(NodeId(2)..=NodeId(2)), "cut");
+            all
+        };
+        assert!(lossy().is_over(Policy::All) && lossy().is_over(Policy::Quorum(3)));
+        assert!(!lossy().is_over(Policy::Quorum(2)) && !lossy().is_over(Policy::BestEffort));
+        let error = conclude(lossy(), Policy::All).unwrap_err();
+        assert!(
+            matches!(&error, Error::Incomplete { members: 3, missing, .. } if missing[0].member == member(2)),
+            "{error}"
+        );
+        let mut late = lossy();
+        late.expire();
+        assert!(late.is_over(Policy::BestEffort));
+        assert_eq!(conclude(late, Policy::BestEffort).unwrap(), (1, vec![1, 2]));
+    }
+
+    #[test]
+    fn who_had_ended_before_is_not_missed_but_may_have_contributed() {
+        let mut all = Collecting::new(members(0..3), members([0, 1]), false);
+        all.hear(NodeId(0), part(1, members([0]), 1, b"a")).unwrap();
+        all.hear(NodeId(2), part(1, members([2]), 1, b"c")).unwrap();
+        let gone = Failure::new(Kind::Gone, "ended");
+        all.hear(NodeId(1), ChannelNotice::Missing { operation: 1, of: members([1]), why: gone }).unwrap();
+        assert!(all.is_over(Policy::All));
+        assert_eq!(conclude(all, Policy::All).unwrap(), (2, vec![]));
+    }
+
+    #[test]
+    fn the_first_bytes_of_somebody_who_is_lost_are_forgotten() {
+        let mut all = collecting(1, true);
+        all.hear(NodeId(0), part(1, members([0]), 100_000, &[0; CHUNK_BYTES])).unwrap();
+        all.lose(&NodeSet::first_n(1), "cut");
+        assert!(all.is_over(Policy::BestEffort) && all.coming.is_empty() && all.large.is_empty());
+    }
+
+    #[test]
+    fn what_a_filter_refuses_is_missing() {
+        let mut all = collecting(1, true);
+        let got = all.hear(NodeId(0), part(1, members([0]), 1, b"a")).unwrap().unwrap();
+        all.refuse(got.of, Failure::new(Kind::Protocol, "no numbers"));
+        assert_eq!(conclude(all, Policy::BestEffort).unwrap(), (0, vec![0]));
+    }
+}

@@ -1,0 +1,196 @@
+//! Which operation, or which session, what comes from daemons is for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use gantry_shared::id::{DaemonId, NodeId, SessionId};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder, Member, MemberSet};
+use gantry_shared::wire::message::{Order, To};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::StartFilter;
+use super::inbox::Inbox;
+use crate::lock::lock;
+use crate::overlay::Overlay;
+
+/// Large messages of one session that may be under way at once; nodes take few streams at a time.
+const STREAMS: usize = 4;
+
+/// All channels of an app.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    overlay: Overlay,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last: u64,
+    closed: bool,
+    operations: HashMap<u64, (SessionId, mpsc::UnboundedSender<Coming>)>,
+    ends: HashMap<SessionId, Weak<End>>,
+}
+
+/// What comes for an operation.
+#[derive(Debug)]
+pub(crate) enum Coming {
+    /// From a node.
+    Notice(NodeId, ChannelNotice),
+    /// Nodes are lost, and why.
+    Lost(NodeSet, String),
+}
+
+/// The tool's end of a session's channel.
+pub(crate) struct End {
+    pub(super) inbox: Inbox,
+    members: Mutex<BTreeMap<DaemonId, NodeSet>>,
+    windows: Mutex<HashMap<Member, Arc<Semaphore>>>,
+    pub(super) streams: Semaphore,
+    pub(super) filters: Mutex<HashMap<String, StartFilter>>,
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("End").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+impl End {
+    /// Daemons that were started in the session.
+    pub(super) fn members(&self) -> MemberSet {
+        let mut all = MemberSet::default();
+        for (daemon, nodes) in lock(&self.members).iter() {
+            all.insert_all(*daemon, nodes);
+        }
+        all
+    }
+
+    /// A daemon runs.
+    pub(crate) fn join(&self, daemon: DaemonId, nodes: NodeSet) {
+        lock(&self.members).insert(daemon, nodes);
+    }
+
+    /// What may be on its way to a member.
+    pub(super) fn window(&self, member: Member) -> Arc<Semaphore> {
+        let window = || Arc::new(Semaphore::new(gantry_shared::wire::channel::CHANNEL_WINDOW_BYTES as usize));
+        Arc::clone(lock(&self.windows).entry(member).or_insert_with(window))
+    }
+}
+
+impl Channels {
+    pub(crate) fn new(overlay: Overlay) -> Self {
+        Self { overlay, inner: Mutex::default() }
+    }
+
+    /// A session's end. What comes for it is kept from now on.
+    pub(crate) fn open(&self, session: SessionId) -> Arc<End> {
+        let end = Arc::new(End {
+            inbox: Inbox::default(),
+            members: Mutex::default(),
+            windows: Mutex::default(),
+            streams: Semaphore::new(STREAMS),
+            filters: Mutex::default(),
+        });
+        let mut inner = lock(&self.inner);
+        inner.ends.retain(|_, end| end.strong_count() > 0);
+        inner.ends.insert(session, Arc::downgrade(&end));
+        end
+    }
+
+    /// Begins an operation, of which nodes will hear.
+    pub(super) fn begin(self: &Arc<Self>, session: SessionId, nodes: NodeSet) -> Operation {
+        let (to, from) = mpsc::unbounded_channel();
+        let mut inner = lock(&self.inner);
+        inner.last += 1;
+        let number = inner.last;
+        if !inner.closed {
+            inner.operations.insert(number, (session, to));
+        }
+        Operation { channels: Arc::clone(self), number, nodes, from }
+    }
+
+    /// Something came from a node. It is only believed about those below it.
+    pub(crate) fn hear(&self, node: NodeId, mut notice: ChannelNotice) {
+        let operation = match &mut notice {
+            ChannelNotice::Part { operation, of, .. } | ChannelNotice::Missing { operation, of, .. } => {
+                *of = of.on(&self.overlay.subtree(node));
+                *operation
+            }
+            ChannelNotice::Message { .. } => return self.take_message(node, notice),
+        };
+        if let Some((_, to)) = lock(&self.inner).operations.get(&operation) {
+            // Its future may be going this moment.
+            drop(to.send(Coming::Notice(node, notice)));
+        }
+    }
+
+    fn take_message(&self, node: NodeId, notice: ChannelNotice) {
+        let ChannelNotice::Message { session, daemon, tag, bytes } = notice else { return };
+        let end = lock(&self.inner).ends.get(&session).and_then(Weak::upgrade);
+        // Nobody can ever take it: its session's handle is gone, and so is its daemon, soon.
+        if let Some(end) = end {
+            end.inbox.add(Member { node, daemon }, tag, bytes.0);
+        }
+    }
+
+    /// Nodes are lost.
+    pub(crate) fn lose(&self, nodes: &NodeSet, reason: &str) {
+        for (_, to) in lock(&self.inner).operations.values() {
+            drop(to.send(Coming::Lost(nodes.clone(), reason.to_owned())));
+        }
+    }
+
+    /// A session is over, or (none) everything: who waits hears that.
+    pub(crate) fn close(&self, session: Option<SessionId>) {
+        let mut inner = lock(&self.inner);
+        inner.closed |= session.is_none();
+        inner.operations.retain(|_, (of, _)| session.is_some_and(|session| session != *of));
+        let ends: Vec<_> =
+            inner.ends.iter().filter(|(of, _)| session.is_none_or(|session| session == **of)).collect();
+        for end in ends.into_iter().filter_map(|(_, end)| end.upgrade()) {
+            end.inbox.close();
+            end.streams.close();
+        }
+    }
+}
+
+/// An operation that is under way. Dropped, it is ended everywhere.
+#[derive(Debug)]
+pub(super) struct Operation {
+    channels: Arc<Channels>,
+    number: u64,
+    nodes: NodeSet,
+    from: mpsc::UnboundedReceiver<Coming>,
+}
+
+impl Operation {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn tell(&self, to: To, order: ChannelOrder) {
+        self.channels.overlay.tell(to, Order::Channel(order));
+    }
+
+    /// What comes next; none when the session is over.
+    pub(super) async fn next(&mut self) -> Option<Coming> {
+        self.from.recv().await
+    }
+
+    /// Has agents bring up what there is, within that time.
+    pub(super) fn hurry(&self, time: Duration) {
+        let levels = self.channels.overlay.depth() + 1;
+        let patience_ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX) / levels;
+        let order = ChannelOrder::Hurry { operation: self.number, patience_ms };
+        self.tell(To::Nodes(self.nodes.clone()), order);
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        lock(&self.channels.inner).operations.remove(&self.number);
+        self.tell(To::Nodes(self.nodes.clone()), ChannelOrder::End { operation: self.number });
+    }
+}

@@ -1,0 +1,141 @@
+//! What daemons send unasked, until the tool takes it. Each sender's credit bounds what waits here.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, ChannelOrder, Member, cost_of};
+use gantry_shared::wire::message::{Order, To};
+use tokio::sync::Notify;
+
+use super::hub::End;
+use crate::app::core::Core;
+use crate::lock::lock;
+
+/// Credit is given back in portions of this size: small enough that a sender never waits for want of it while messages are taken.
+const CREDIT_PORTION_BYTES: u32 = CHANNEL_WINDOW_BYTES / 4;
+
+/// A message that a daemon sent unasked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message {
+    /// Who sent it.
+    pub member: Member,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queues: HashMap<u32, VecDeque<Message>>,
+    owed: HashMap<Member, u32>,
+    closed: bool,
+}
+
+impl Inbox {
+    pub(super) fn add(&self, member: Member, tag: u32, bytes: Vec<u8>) {
+        lock(&self.inner).queues.entry(tag).or_default().push_back(Message { member, bytes });
+        self.changed.notify_waiters();
+    }
+
+    /// No more comes.
+    pub(super) fn close(&self) {
+        lock(&self.inner).closed = true;
+        self.changed.notify_waiters();
+    }
+
+    /// The next message with this tag, and the credit that its sender is due; none when nothing more comes.
+    async fn next(&self, tag: u32) -> Option<(Message, u32)> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut inner = lock(&self.inner);
+                if let Some(taken) = inner.take(tag) {
+                    return Some(taken);
+                }
+                if inner.closed {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Inner {
+    fn take(&mut self, tag: u32) -> Option<(Message, u32)> {
+        let queue = self.queues.get_mut(&tag)?;
+        let message = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&tag);
+        }
+        let owed = self.owed.entry(message.member).or_default();
+        *owed += cost_of(message.bytes.len());
+        let due = if *owed >= CREDIT_PORTION_BYTES { std::mem::take(owed) } else { 0 };
+        Some((message, due))
+    }
+}
+
+/// Messages with one tag, those of one daemon in the order in which it sent them. Dropping it loses none: the next stream of that tag goes on.
+#[derive(Debug)]
+pub struct MessageStream {
+    end: Arc<End>,
+    core: Arc<Core>,
+    tag: u32,
+}
+
+impl MessageStream {
+    pub(super) fn new(end: Arc<End>, core: Arc<Core>, tag: u32) -> Self {
+        Self { end, core, tag }
+    }
+
+    /// The next message; none when the session is over. Waits for it; may be cancelled without loss.
+    pub async fn next(&mut self) -> Option<Message> {
+        let (message, due) = self.end.inbox.next(self.tag).await?;
+        if due > 0 {
+            let Member { node, daemon } = message.member;
+            let order = Order::Channel(ChannelOrder::Credit { daemon, bytes: due });
+            self.core.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
+        }
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::id::{DaemonId, NodeId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_keep_their_order_and_credit_comes_back_in_portions() {
+        let inbox = Inbox::default();
+        let member = |node| Member { node: NodeId(node), daemon: DaemonId(1) };
+        inbox.add(member(0), 2, b"other".to_vec());
+        for number in 0..3_u8 {
+            inbox.add(member(0), 1, vec![number; 40_000]);
+            inbox.add(member(1), 1, vec![number]);
+        }
+        let mut due = Vec::new();
+        for number in 0..3_u8 {
+            for node in 0..2 {
+                let (message, credit) = inbox.next(1).await.unwrap();
+                assert_eq!((message.member, message.bytes[0]), (member(node), number));
+                due.push(credit);
+            }
+        }
+        assert_eq!(due, [0, 0, 2 * cost_of(40_000), 0, 0, 0]);
+        inbox.close();
+        assert_eq!(inbox.next(1).await, None);
+        assert_eq!(inbox.next(2).await.unwrap().0.bytes, b"other", "what has come is not lost");
+        assert_eq!(inbox.next(2).await, None);
+    }
+}

@@ -1,0 +1,306 @@
+//! The channel of a session: the tool and all its daemons, over the tree of agents that is there anyway.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | [`Channel`] | what a tool does with it |
+//! | [`Policy`], [`Missing`] | what becomes of an operation when somebody does not do its part |
+//! | `sending` | messages to daemons, small ones and large ones |
+//! | `collecting` | contributions of daemons on their way in |
+//! | `inbox` | what daemons send unasked |
+//! | `hub` | which operation, or which session, what comes is for |
+//!
+//! Whatever may pile up is bounded by windows: a daemon that takes nothing stops those that send to it, and a tool that takes nothing stops the daemons.
+
+mod collecting;
+pub(crate) mod hub;
+mod inbox;
+mod policy;
+mod sending;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::filter::{Filter, Reduce, concatenate};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::channel::{ChannelOrder, MemberSet};
+use gantry_shared::wire::message::To;
+use tokio::time::{Instant, sleep_until};
+
+pub use gantry_shared::wire::channel::Member;
+
+use self::collecting::{Collecting, Outcome, Part};
+use self::hub::{Coming, Operation};
+pub use self::inbox::{Message, MessageStream};
+pub use self::policy::{Missing, Policy};
+use crate::error::{Error, Result};
+use crate::lock::lock;
+use crate::session;
+
+/// The most of its time that a reduction keeps for bringing up what there is once time runs out.
+const MOST_HURRY: Duration = Duration::from_secs(1);
+
+/// A filter of the tool's own, started for each reduction.
+pub type StartFilter = Box<dyn Fn() -> Box<dyn Reduce> + Send + Sync>;
+
+/// A session's channel. Clones are the same channel.
+///
+/// Its members are the daemons that were started in the session and had not ended when an operation begins; such a daemon's last contribution still
+/// counts. Tags tell what belongs together: operations with one tag follow each other in the order in which they are begun, those with different tags run at once.
+/// Messages of one sender to one receiver keep their order.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use gantry_frontend::{Config, DaemonRequest, Frontend, LaunchRequest, Policy, filter::Filter};
+///
+/// # async fn tool() -> gantry_frontend::Result<()> {
+/// let minute = Duration::from_secs(60);
+/// let app = Frontend::new(Config::default()).launch(LaunchRequest::new(["-n", "4", "./solver"]), minute).await?;
+/// let session = app.session(minute).await?;
+/// session.manifest().exec_daemon(DaemonRequest::new("./my_daemon"), minute).await?;
+///
+/// let channel = session.channel();
+/// channel.broadcast(1, b"where are you?", minute).await?;
+/// let answers = channel.gather(1, Policy::All, minute).await?;
+/// for (member, answer) in &answers.parts {
+///     println!("node {}: {}", member.node, String::from_utf8_lossy(answer));
+/// }
+/// let stacks = channel.reduce(2, Filter::PrefixTree, Policy::BestEffort, minute).await?;
+/// println!("{} bytes of stacks; {} daemons are missing", stacks.bytes.len(), stacks.missing.len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Channel {
+    session: Arc<session::Inner>,
+}
+
+/// What came of a gather.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gathered {
+    /// What each member contributed.
+    pub parts: BTreeMap<Member, Vec<u8>>,
+    /// Who contributed nothing, and why.
+    pub missing: Vec<Missing>,
+}
+
+/// What came of a reduction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reduced {
+    /// The result, in the encoding of the filter. No bytes when nobody contributed anything.
+    pub bytes: Vec<u8>,
+    /// How many members' contributions are in it.
+    pub contributed: u64,
+    /// Whose are not, and why.
+    pub missing: Vec<Missing>,
+}
+
+impl Channel {
+    pub(crate) fn new(session: Arc<session::Inner>) -> Self {
+        Self { session }
+    }
+
+    /// The daemons that are members now.
+    pub fn members(&self) -> Vec<Member> {
+        let state = self.session.core.state();
+        self.session.end.members().iter().filter(|member| !state.has_daemon_ended(*member)).collect()
+    }
+
+    /// Waits until each member has contributed once with this tag, and gives what.
+    ///
+    /// One contribution has 64 MiB at most, all together 1 GiB.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] as the policy has it, with who is missing; [`Error::Gone`] when the session ends; [`Error::Invalid`] without members, or when the
+    /// contributions are too much together.
+    pub async fn gather(&self, tag: u32, policy: Policy, deadline: Duration) -> Result<Gathered> {
+        let deadline = Instant::now() + deadline;
+        let mut parts = BTreeMap::new();
+        let take = |part: Part| {
+            // Nothing merges them on the way, so each is one member's.
+            if let Some(member) = part.of.iter().next() {
+                parts.insert(member, part.bytes);
+            }
+            Ok(())
+        };
+        let Outcome { missing, .. } =
+            self.collect("gathering contributions", tag, None, policy, deadline, take).await?;
+        Ok(Gathered { parts, missing })
+    }
+
+    /// Waits until each member has contributed once with this tag; what they contributed is merged by the filter on its way up the tree.
+    ///
+    /// A [custom](Filter::Custom) filter merges where a daemon serves it, and here, if it was [registered](Channel::register_filter). With
+    /// [`Filter::Concatenate`] daemons contribute any bytes, and the result says whose they are.
+    ///
+    /// # Errors
+    /// As [`Channel::gather`]; [`Error::Node`] when the results of different nodes cannot be merged.
+    pub async fn reduce(
+        &self,
+        tag: u32,
+        filter: Filter,
+        policy: Policy,
+        deadline: Duration,
+    ) -> Result<Reduced> {
+        let deadline = Instant::now() + deadline;
+        let mut reducer = self.start_filter(&filter)?;
+        let mut alone: Option<Vec<u8>> = None;
+        let apart = filter == Filter::Concatenate;
+        let take = |part: Part| {
+            let bytes = if apart { label(part)? } else { part.bytes };
+            match (&mut reducer, &alone) {
+                (Some(reducer), _) => reducer.take(&bytes),
+                (None, None) => {
+                    alone = Some(bytes);
+                    Ok(())
+                }
+                (None, Some(_)) => Err(unknown(&filter)),
+            }
+        };
+        let phase = "reducing contributions";
+        let Outcome { missing, contributed } =
+            self.collect(phase, tag, Some(filter.clone()), policy, deadline, take).await?;
+        let bytes = match reducer {
+            Some(reducer) => reducer.give().map_err(|failure| Error::Node { hosts: Vec::new(), failure })?,
+            None => alone.unwrap_or_default(),
+        };
+        Ok(Reduced { bytes, contributed, missing })
+    }
+
+    /// Makes a filter of the tool's own known to reductions of this session: it merges what no daemon on the way has merged.
+    pub fn register_filter(&self, name: &str, start: StartFilter) {
+        lock(&self.session.end.filters).insert(name.to_owned(), start);
+    }
+
+    /// What daemons send unasked with this tag. What is not taken stops its sender once it is 256 KiB; take all tags that daemons use.
+    pub fn messages(&self, tag: u32) -> MessageStream {
+        MessageStream::new(Arc::clone(&self.session.end), Arc::clone(&self.session.core), tag)
+    }
+
+    fn start_filter(&self, filter: &Filter) -> Result<Option<Box<dyn Reduce>>> {
+        match filter {
+            Filter::Custom(name) => Ok(lock(&self.session.end.filters).get(name).map(|start| start())),
+            filter => match filter.start() {
+                Ok(reducer) => Ok(Some(reducer)),
+                Err(failure) => Err(Error::Node { hosts: Vec::new(), failure }),
+            },
+        }
+    }
+
+    async fn collect(
+        &self,
+        phase: &'static str,
+        tag: u32,
+        filter: Option<Filter>,
+        policy: Policy,
+        deadline: Instant,
+        take: impl FnMut(Part) -> std::result::Result<(), Failure>,
+    ) -> Result<Outcome> {
+        let started = Instant::now();
+        self.session.check_alive()?;
+        let core = &self.session.core;
+        let merges = filter.is_some();
+        let (of, ended, lost) = {
+            let state = core.state();
+            let all = self.session.end.members();
+            let live = state.live_nodes();
+            let ended: MemberSet = all.iter().filter(|member| state.has_daemon_ended(*member)).collect();
+            (all.on(&live), ended.on(&live), all.difference(&all.on(&live)))
+        };
+        if of.is_empty() {
+            let message = if lost.is_empty() {
+                "the session has no daemon"
+            } else {
+                "all nodes with daemons of the session are lost"
+            };
+            return Err(Error::invalid(message));
+        }
+        let mut operation = core.channels.begin(self.session.id, of.nodes());
+        let order = ChannelOrder::Collect {
+            session: self.session.id,
+            operation: operation.number(),
+            tag,
+            of: of.clone(),
+            filter,
+        };
+        let mut collecting = Collecting::new(of.clone(), ended, merges);
+        operation.tell(To::Nodes(of.nodes()), order);
+        let over = run(&mut operation, &mut collecting, policy, (started, deadline, merges), take).await;
+        let host = |member: Member| core.state().host(member.node);
+        match over? {
+            true => collecting.conclude(phase, policy, &host),
+            false => Err(Error::Gone { what: format!("session {} of app {}", self.session.id, core.app) }),
+        }
+    }
+}
+
+/// Takes what comes until nothing more can come that matters. False: the session ended first.
+async fn run(
+    operation: &mut Operation,
+    collecting: &mut Collecting,
+    policy: Policy,
+    (started, deadline, merges): (Instant, Instant, bool),
+    mut take: impl FnMut(Part) -> std::result::Result<(), Failure>,
+) -> Result<bool> {
+    let hurry_time = deadline.saturating_duration_since(started).min(4 * MOST_HURRY) / 4;
+    let mut hurried = !merges;
+    while !collecting.is_over(policy) {
+        let until = if hurried { deadline } else { deadline - hurry_time };
+        let coming = tokio::select! {
+            biased;
+            coming = operation.next() => coming,
+            () = sleep_until(until) => {
+                if hurried {
+                    collecting.expire();
+                    break;
+                }
+                // What agents have merged of the others' contributions is to come up in the time that is left.
+                hurried = true;
+                operation.hurry(hurry_time);
+                continue;
+            }
+        };
+        match coming {
+            None => return Ok(false),
+            Some(Coming::Lost(nodes, reason)) => collecting.lose(&nodes, &reason),
+            Some(Coming::Notice(node, notice)) => {
+                let part = collecting.hear(node, notice);
+                for (node, part, bytes) in collecting.take_grants() {
+                    let operation_number = operation.number();
+                    let more = ChannelOrder::More { operation: operation_number, node, part, bytes };
+                    operation.tell(To::Nodes(NodeSet::from_range(node..=node)), more);
+                }
+                if let Some(part) = part? {
+                    let of = part.of.clone();
+                    if let Err(failure) = take(part) {
+                        refuse(collecting, merges, of, failure)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A part that cannot be merged: one member's is missing, a subtree's spoils the result.
+fn refuse(collecting: &mut Collecting, merges: bool, of: MemberSet, failure: Failure) -> Result<()> {
+    if merges && (of.len() > 1 || failure.kind() == Kind::Unsupported) {
+        return Err(Error::Node { hosts: Vec::new(), failure });
+    }
+    collecting.refuse(of, failure);
+    Ok(())
+}
+
+fn label(part: Part) -> std::result::Result<Vec<u8>, Failure> {
+    let Some(member) = part.of.iter().next() else { return Ok(Vec::new()) };
+    concatenate::encode(&[concatenate::Part { member, bytes: part.bytes }])
+}
+
+fn unknown(filter: &Filter) -> Failure {
+    let message = format!("merge contributions: the tool has registered no filter for {filter:?}");
+    Failure::new(Kind::Unsupported, message)
+        .with_hint("register it with the channel, or have a daemon on every node serve it")
+}

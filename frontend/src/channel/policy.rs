@@ -1,0 +1,51 @@
+//! What becomes of an operation when somebody does not do its part.
+
+use gantry_shared::error::Failure;
+use gantry_shared::wire::channel::Member;
+
+/// How many members must contribute. All that contribute in time are used under every policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// All: the operation fails as soon as one is known to be missing.
+    All,
+    /// So many: it fails as soon as that cannot be reached any more.
+    Quorum(u64),
+    /// Whoever does: it never fails for who is missing.
+    BestEffort,
+}
+
+impl Policy {
+    /// Whether it can still succeed, with so many members of which so many are missing.
+    pub(super) fn allows(self, members: u64, missing: u64) -> bool {
+        match self {
+            Self::All => missing == 0,
+            Self::Quorum(wanted) => members.saturating_sub(missing) >= wanted,
+            Self::BestEffort => true,
+        }
+    }
+}
+
+/// A member that did not do its part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Who.
+    pub member: Member,
+    /// The node's name.
+    pub host: String,
+    /// Why: it has ended, its node is lost, it was not done in time.
+    pub why: Failure,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_says_how_many_may_be_missing() {
+        let most = |policy: Policy| (0..=4).filter(|missing| policy.allows(4, *missing)).max();
+        assert_eq!(most(Policy::All), Some(0));
+        assert_eq!(most(Policy::Quorum(3)), Some(1));
+        assert_eq!(most(Policy::Quorum(5)), None);
+        assert_eq!(most(Policy::BestEffort), Some(4));
+    }
+}

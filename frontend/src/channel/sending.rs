@@ -1,0 +1,229 @@
+//! Messages to daemons. Small ones are orders, and are on their way in no larger number than each receiver's window holds; large ones are bulk data.
+
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{DaemonId, NodeId};
+use gantry_shared::wire::channel::{ChannelOrder, MAX_MESSAGE_BYTES, Member, MemberSet, cost_of};
+use gantry_shared::wire::message::{Answer, Blob, Order, To};
+use tokio::io::AsyncRead;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::Channel;
+use super::policy::Missing;
+use crate::error::{Error, Result};
+use crate::overlay::Outcome;
+
+const PHASE: &str = "sending a message to daemons";
+
+/// Parts of a scatter that are on their way at once.
+const AT_ONCE: usize = 64;
+
+/// An end of waiting that nobody lives to see.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+impl Channel {
+    /// Sends a message to all members. Waits until all have taken it in, which is not yet to have read it. Gives those that never will: they have ended,
+    /// or their node was lost.
+    ///
+    /// What is larger than 128 KiB goes as bulk data: in chunks, down a narrow tree, at the pace of the slowest. A daemon that takes nothing of that for 30 s is left out.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] names the nodes whose daemons do not take it; they may do so later. [`Error::Gone`] when the session has ended, and for bulk data
+    /// [`Error::Lost`] when nodes are lost in the middle of it.
+    pub async fn broadcast(&self, tag: u32, bytes: &[u8], deadline: Duration) -> Result<Vec<Missing>> {
+        self.deliver(self.live_members(), tag, bytes, Instant::now() + deadline).await
+    }
+
+    /// As [`Channel::broadcast`], with all that `source` gives as the message, which is never held as a whole.
+    ///
+    /// # Errors
+    /// As [`Channel::broadcast`], and [`Error::Io`] where `source` fails; daemons hear that the message was given up.
+    pub async fn broadcast_from(
+        &self,
+        tag: u32,
+        source: impl AsyncRead + Unpin,
+        deadline: Duration,
+    ) -> Result<Vec<Missing>> {
+        self.deliver_stream(self.live_members(), tag, source, Instant::now() + deadline).await
+    }
+
+    /// Sends a message to one member. Waits until it has taken it in.
+    ///
+    /// # Errors
+    /// As [`Channel::broadcast`]; [`Error::Node`] when it has ended.
+    pub async fn send(&self, member: Member, tag: u32, bytes: &[u8], deadline: Duration) -> Result<()> {
+        let to = MemberSet::of(member);
+        if self.session.end.members().intersection(&to) != to {
+            return Err(Error::invalid(format!("the session has no {member}")));
+        }
+        let missing = self.deliver(to, tag, bytes, Instant::now() + deadline).await?;
+        match missing.into_iter().next() {
+            None => Ok(()),
+            Some(Missing { host, why, .. }) => Err(Error::Node { hosts: vec![host], failure: why }),
+        }
+    }
+
+    /// Sends each of these members its own message. Waits until all have taken theirs in. Gives those that never will.
+    ///
+    /// # Errors
+    /// As [`Channel::send`]; some may have theirs then.
+    pub async fn scatter(
+        &self,
+        tag: u32,
+        parts: impl IntoIterator<Item = (Member, Vec<u8>)>,
+        deadline: Duration,
+    ) -> Result<Vec<Missing>> {
+        let deadline = Instant::now() + deadline;
+        let parts: Vec<(Member, Vec<u8>)> = parts.into_iter().collect();
+        let members = self.session.end.members();
+        if let Some((member, _)) = parts.iter().find(|(member, _)| !members.contains(*member)) {
+            return Err(Error::invalid(format!("the session has no {member}")));
+        }
+        let (mut sending, mut missing) = (JoinSet::new(), Vec::new());
+        for (member, bytes) in parts {
+            if sending.len() >= AT_ONCE {
+                missing.extend(joined(sending.join_next().await)?);
+            }
+            let channel = self.clone();
+            sending.spawn(async move { channel.deliver(MemberSet::of(member), tag, &bytes, deadline).await });
+        }
+        while !sending.is_empty() {
+            missing.extend(joined(sending.join_next().await)?);
+        }
+        Ok(missing)
+    }
+
+    /// As [`Channel::scatter`], with a message for every member on a node.
+    ///
+    /// # Errors
+    /// As [`Channel::scatter`].
+    pub async fn scatter_nodes(
+        &self,
+        tag: u32,
+        parts: impl IntoIterator<Item = (NodeId, Vec<u8>)>,
+        deadline: Duration,
+    ) -> Result<Vec<Missing>> {
+        let members = self.live_members();
+        let parts = parts.into_iter().flat_map(|(node, bytes)| {
+            let daemons: Vec<DaemonId> = members.daemons_on(node).collect();
+            daemons.into_iter().map(move |daemon| (Member { node, daemon }, bytes.clone()))
+        });
+        self.scatter(tag, parts.collect::<Vec<_>>(), deadline).await
+    }
+
+    fn live_members(&self) -> MemberSet {
+        self.members().into_iter().collect()
+    }
+
+    async fn deliver(
+        &self,
+        to: MemberSet,
+        tag: u32,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<Missing>> {
+        self.session.check_alive()?;
+        if bytes.len() > MAX_MESSAGE_BYTES {
+            return self.deliver_stream(to, tag, bytes, deadline).await;
+        }
+        let started = Instant::now();
+        let mut places = Vec::new();
+        for member in to.iter() {
+            let place = self.session.end.window(member).acquire_many_owned(cost_of(bytes.len()));
+            match timeout_at(deadline, place).await {
+                Ok(Ok(place)) => places.push(place),
+                Ok(Err(_closed)) => return Err(self.gone()),
+                Err(_late) => return Err(self.late(started, deadline, [member.node])),
+            }
+        }
+        let (overlay, session) = (&self.session.core.overlay, self.session.id);
+        let (asked, lost) = loop {
+            let nodes = to.nodes().intersection(&overlay.reachable());
+            let order = ChannelOrder::Message { session, to: to.clone(), tag, bytes: Blob(bytes.to_vec()) };
+            match overlay.ask(To::Nodes(nodes.clone()), Order::Channel(order)) {
+                Ok(asked) => break (asked, to.difference(&to.on(&nodes))),
+                // Some were lost this moment, and nobody got it.
+                Err(Error::Lost { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let request = asked.request();
+        let (settled, outcome) = oneshot::channel();
+        // The places are taken until the message is: also when nobody waits for that any more.
+        tokio::spawn(async move {
+            let outcome = asked.outcome(Instant::now() + NEVER).await;
+            drop(places);
+            drop(settled.send(outcome));
+        });
+        match timeout_at(deadline, outcome).await {
+            Ok(Ok(outcome)) => Ok(self.undelivered(&to, outcome?, &lost)),
+            Ok(Err(_ended)) => Err(self.gone()),
+            Err(_late) => Err(self.late(started, deadline, overlay.owed(request))),
+        }
+    }
+
+    async fn deliver_stream(
+        &self,
+        to: MemberSet,
+        tag: u32,
+        source: impl AsyncRead + Unpin,
+        deadline: Instant,
+    ) -> Result<Vec<Missing>> {
+        let started = Instant::now();
+        self.session.check_alive()?;
+        let _turn = match timeout_at(deadline, self.session.end.streams.acquire()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_closed)) => return Err(self.gone()),
+            Err(_late) => return Err(self.late(started, deadline, [])),
+        };
+        let (overlay, session) = (&self.session.core.overlay, self.session.id);
+        let nodes = to.nodes().intersection(&overlay.reachable());
+        let lost = to.difference(&to.on(&nodes));
+        let wanted = to.clone();
+        let announce = |stream| Order::Channel(ChannelOrder::Stream { session, to: wanted, tag, stream });
+        let answers = overlay.send_bulk(nodes, announce, source, |_| {}, deadline).await?;
+        Ok(self.undelivered(&to, Outcome::of(answers), &lost))
+    }
+
+    /// Who has not got a message, and why.
+    fn undelivered(&self, to: &MemberSet, outcome: Outcome, lost: &MemberSet) -> Vec<Missing> {
+        let state = self.session.core.state();
+        let named = |member: Member, why| Missing { member, host: state.host(member.node), why };
+        let gone = || Failure::new(Kind::Lost, "its node was lost");
+        let mut missing: Vec<Missing> = lost.iter().map(|member| named(member, gone())).collect();
+        let on = |node: NodeId| to.daemons_on(node).map(move |daemon| Member { node, daemon });
+        missing.extend(outcome.lost.iter().flat_map(|node| on(*node)).map(|member| named(member, gone())));
+        for (node, why) in outcome.failed {
+            missing.extend(on(node).map(|member| named(member, why.clone())));
+        }
+        for (node, answer) in outcome.answers {
+            if let Answer::Undelivered(failed) = answer {
+                missing.extend(failed.into_iter().map(|(daemon, why)| named(Member { node, daemon }, why)));
+            }
+        }
+        missing
+    }
+
+    fn gone(&self) -> Error {
+        Error::Gone { what: format!("session {} of app {}", self.session.id, self.session.core.app) }
+    }
+
+    fn late(&self, started: Instant, deadline: Instant, nodes: impl IntoIterator<Item = NodeId>) -> Error {
+        let state = self.session.core.state();
+        let missing = nodes.into_iter().map(|node| state.host(node)).collect();
+        Error::TimedOut { phase: PHASE, after: deadline.saturating_duration_since(started), missing }
+    }
+}
+
+fn joined(
+    joined: Option<std::result::Result<Result<Vec<Missing>>, tokio::task::JoinError>>,
+) -> Result<Vec<Missing>> {
+    match joined {
+        None => Ok(Vec::new()),
+        Some(Ok(sent)) => sent,
+        Some(Err(error)) => Err(Error::Protocol(format!("a part was not sent: {error}"))),
+    }
+}

@@ -1,0 +1,141 @@
+//! A tool daemon that does on its session's channel what its arguments say, one after the other.
+//!
+//! | argument | what it does |
+//! | --- | --- |
+//! | `gather:TAG:BYTES` | contributes so many bytes, all of them its node's number |
+//! | `give:TAG:FILTER` | contributes what is for that filter: its node's number, its rank, its stack |
+//! | `echo:TAG` | waits for a message with this tag and contributes it |
+//! | `hash:TAG` | reads a message with this tag as it comes and contributes its length and hash |
+//! | `send:TAG:COUNT` | sends so many messages, numbered |
+//! | `flood:TAG:BYTES` | sends messages of so many bytes until it is killed |
+//! | `slow:TAG` | waits for a message with tag 0, then takes all with this tag until an empty one comes, and contributes their number |
+//! | `serve:NAME` | merges for the filter NAME (the longest part wins) in a thread of its own |
+//! | `fail:NAME` | serves the filter NAME and cannot merge |
+//! | `echoes:TAG`, `hashes:TAG`, `sums:TAG` | as `echo`, as `hash`, and with its node's number, for each message with this tag, without end |
+//! | `wait` | goes on until somebody ends it |
+//! | `on:NODE:...` | does the rest on that node only |
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_backend::filter::{PrefixTree, key_ranks, numbers::Numbers, ranks};
+use gantry_backend::{Backend, Channel, Failure, Kind, Rank};
+use gantry_shared::rank_set::RankSet;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+type Done = Result<(), Box<dyn Error>>;
+
+fn main() -> Done {
+    let channel = Arc::new(Backend::connect()?.channel()?);
+    for step in std::env::args().skip(1) {
+        take(&channel, &step)?;
+    }
+    Ok(())
+}
+
+fn take(channel: &Arc<Channel>, step: &str) -> Done {
+    let words: Vec<&str> = step.split(':').collect();
+    let node = channel.member().node.0;
+    match words.as_slice() {
+        ["on", number, rest @ ..] if number.parse::<u32>()? == node => return take(channel, &rest.join(":")),
+        ["on", ..] => {}
+        ["gather", tag, bytes] => {
+            let number = u8::try_from(node)?;
+            channel.contribute(tag.parse()?, &vec![number; bytes.parse()?], MINUTE)?;
+        }
+        ["give", tag, filter] => channel.contribute(tag.parse()?, &part_of(filter, node)?, MINUTE)?,
+        ["echo", tag] => {
+            let message = channel.receive(tag.parse()?, MINUTE)?;
+            channel.contribute(tag.parse()?, &message, MINUTE)?;
+        }
+        ["hash", tag] => {
+            let said = hash_of(channel.receive_reader(tag.parse()?, MINUTE)?)?;
+            channel.contribute(tag.parse()?, said.as_bytes(), MINUTE)?;
+        }
+        [step @ ("echoes" | "hashes" | "sums"), tag] => {
+            let tag = tag.parse()?;
+            loop {
+                let part = match *step {
+                    "hashes" => hash_of(channel.receive_reader(tag, DAY)?)?.into_bytes(),
+                    "sums" => channel
+                        .receive(tag, DAY)
+                        .map_err(Into::into)
+                        .and_then(|_| part_of("numbers", node))?,
+                    _ => channel.receive(tag, DAY)?,
+                };
+                channel.contribute(tag, &part, MINUTE)?;
+            }
+        }
+        ["send", tag, count] => {
+            for number in 0..count.parse::<u32>()? {
+                channel.send(tag.parse()?, &number.to_be_bytes(), MINUTE)?;
+            }
+        }
+        ["flood", tag, bytes] => loop {
+            channel.send(tag.parse()?, &vec![1; bytes.parse()?], MINUTE)?;
+        },
+        ["slow", tag] => {
+            channel.receive(0, MINUTE)?;
+            let mut count = 0_u32;
+            while !channel.receive(tag.parse()?, MINUTE)?.is_empty() {
+                count += 1;
+            }
+            channel.contribute(tag.parse()?, &count.to_be_bytes(), MINUTE)?;
+        }
+        ["serve", name] => {
+            let (channel, name) = (Arc::clone(channel), (*name).to_owned());
+            let longest =
+                |parts: Vec<Vec<u8>>| Ok(parts.into_iter().max_by_key(Vec::len).unwrap_or_default());
+            std::thread::spawn(move || channel.serve_filter(&name, longest));
+        }
+        ["fail", name] => {
+            let (channel, name) = (Arc::clone(channel), (*name).to_owned());
+            let never = |_| Err(Failure::new(Kind::Unsupported, "merge: this daemon never does"));
+            std::thread::spawn(move || channel.serve_filter(&name, never));
+        }
+        ["wait"] => loop {
+            std::thread::park();
+        },
+        _ => return Err(format!("what is {step}?").into()),
+    }
+    Ok(())
+}
+
+/// Length and hash of a message, read as it comes.
+fn hash_of(mut reader: impl Read) -> std::io::Result<String> {
+    let (mut hash, mut length, mut chunk) = (blake3::Hasher::new(), 0, vec![0; 100_000]);
+    loop {
+        match reader.read(&mut chunk)? {
+            0 => return Ok(format!("{length} {}", hash.finalize().to_hex())),
+            count => {
+                hash.update(&chunk[..count]);
+                length += count;
+            }
+        }
+    }
+}
+
+/// What this node contributes to a filter.
+fn part_of(filter: &str, node: u32) -> Result<Vec<u8>, Box<dyn Error>> {
+    let own = RankSet::from_range(Rank(node)..=Rank(node));
+    Ok(match filter {
+        "numbers" => Numbers::Integers(vec![i64::from(node), 1]).encode()?,
+        "ranks" => ranks::encode(&own)?,
+        "keys" => {
+            let key = if node % 2 == 0 { "even" } else { "odd" };
+            key_ranks::encode(&BTreeMap::from([(key.as_bytes().to_vec(), own)]))?
+        }
+        "tree" => {
+            let mut tree = PrefixTree::new();
+            tree.add(["main", if node == 0 { "write" } else { "compute" }], &own)?;
+            tree.encode()?
+        }
+        // Longer and longer: as many bytes as the node's number.
+        _ => vec![b'x'; node as usize],
+    })
+}
