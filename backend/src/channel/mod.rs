@@ -20,7 +20,7 @@ use gantry_shared::wire::channel::{
 };
 use gantry_shared::wire::message::Blob;
 
-use self::state::State;
+use self::state::{State, Taken};
 use crate::Error;
 use crate::link::{Link, Wire};
 
@@ -193,7 +193,8 @@ impl Channel {
     /// The next bytes of a message that was claimed: its tag, the bytes, and whether they are the last.
     fn take(&self, number: u64, until: Instant, deadline: Duration) -> Result<(u32, Vec<u8>, bool), Error> {
         let phase = "wait for the rest of a message";
-        let (tag, bytes, cost, last) = self.wait(phase, until, deadline, |state| state.take(number))?;
+        let Taken { tag, bytes, cost, last } =
+            self.wait(phase, until, deadline, |state| state.take(number))?;
         if cost > 0 {
             self.say(&FromDaemon::Taken { cost }, until.max(Instant::now() + GIVE_UP), deadline)?;
         }

@@ -38,6 +38,16 @@ struct Message {
     ended: Option<Result<(), Failure>>,
 }
 
+/// The next bytes of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) tag: u32,
+    pub(super) bytes: Vec<u8>,
+    /// What the agent gets back for them.
+    pub(super) cost: u32,
+    pub(super) last: bool,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     /// What its first chunk costs while nobody has asked for it.
@@ -126,7 +136,7 @@ impl State {
 
     fn add(&mut self, tag: u32, bytes: Vec<u8>, last: bool) {
         let piece_cost = cost_of(bytes.len());
-        if !self.messages.back().is_some_and(|message| message.ended.is_none()) {
+        if self.messages.back().is_none_or(|message| message.ended.is_some()) {
             self.last += 1;
             let number = self.last;
             let message = Message {
@@ -166,8 +176,8 @@ impl State {
         Some(message.number)
     }
 
-    /// The next bytes of a claimed message: tag, bytes, cost, and whether they are the last.
-    pub(super) fn take(&mut self, number: u64) -> Result<Option<(u32, Vec<u8>, u32, bool)>, Failure> {
+    /// The next bytes of a claimed message.
+    pub(super) fn take(&mut self, number: u64) -> Result<Option<Taken>, Failure> {
         let Some(at) = self.messages.iter().position(|message| message.number == number) else {
             return Ok(None);
         };
@@ -177,7 +187,7 @@ impl State {
             if last {
                 self.messages.remove(at);
             }
-            return Ok(Some((tag, bytes, cost, last)));
+            return Ok(Some(Taken { tag, bytes, cost, last }));
         }
         match message.ended.clone() {
             Some(Err(why)) => {
@@ -231,7 +241,6 @@ impl State {
     }
 
     /// What more of a contribution may be sent; `Some(None)`: nobody wants it any more.
-    #[expect(clippy::option_option, reason = "not yet, never, and so much are three answers")]
     pub(super) fn granted(&mut self, tag: u32, round: u64) -> Option<Option<u32>> {
         let part = self.parts.get_mut(&(tag, round))?;
         if part.over {
@@ -297,9 +306,12 @@ mod tests {
             state.hear(message(tag, bytes, true));
         }
         let second = state.claim(Some(2)).unwrap();
-        assert_eq!(state.take(second).unwrap(), Some((2, b"b".to_vec(), cost_of(1), true)));
+        assert_eq!(
+            state.take(second).unwrap(),
+            Some(Taken { tag: 2, bytes: b"b".to_vec(), cost: cost_of(1), last: true })
+        );
         let first = state.claim(None).unwrap();
-        assert_eq!(state.take(first).unwrap().unwrap().1, b"a");
+        assert_eq!(state.take(first).unwrap().unwrap().bytes, b"a");
         assert_eq!(state.claim(Some(2)), None);
         let third = state.claim(Some(1)).unwrap();
         assert_eq!(state.claim(None), None, "somebody has it");
@@ -312,12 +324,18 @@ mod tests {
         let mut state = State::default();
         state.hear(message(1, b"so", false));
         let number = state.claim(Some(1)).unwrap();
-        assert_eq!(state.take(number).unwrap().unwrap().1, b"so");
+        assert_eq!(state.take(number).unwrap().unwrap().bytes, b"so");
         state.unclaim(number, b"so".to_vec());
         state.hear(message(1, b" on", true));
         let number = state.claim(Some(1)).unwrap();
-        assert_eq!(state.take(number).unwrap(), Some((1, b"so".to_vec(), 0, false)));
-        assert_eq!(state.take(number).unwrap(), Some((1, b" on".to_vec(), cost_of(3), true)));
+        assert_eq!(
+            state.take(number).unwrap(),
+            Some(Taken { tag: 1, bytes: b"so".to_vec(), cost: 0, last: false })
+        );
+        assert_eq!(
+            state.take(number).unwrap(),
+            Some(Taken { tag: 1, bytes: b" on".to_vec(), cost: cost_of(3), last: true })
+        );
     }
 
     #[test]
@@ -339,10 +357,10 @@ mod tests {
         state.hear(ToDaemon::Cut { why: Failure::new(Kind::Gone, "given up") });
         state.hear(message(1, b"next", true));
         let number = state.claim(Some(1)).unwrap();
-        assert_eq!(state.take(number).unwrap().unwrap().3, false);
+        assert!(!state.take(number).unwrap().unwrap().last);
         assert!(state.take(number).is_err());
         let number = state.claim(Some(1)).unwrap();
-        assert_eq!(state.take(number).unwrap().unwrap().1, b"next");
+        assert_eq!(state.take(number).unwrap().unwrap().bytes, b"next");
     }
 
     #[test]

@@ -218,9 +218,9 @@ impl Channel {
     }
 }
 
-fn joined(
-    joined: Option<std::result::Result<Result<Vec<Missing>>, tokio::task::JoinError>>,
-) -> Result<Vec<Missing>> {
+type Joined = std::result::Result<Result<Vec<Missing>>, tokio::task::JoinError>;
+
+fn joined(joined: Option<Joined>) -> Result<Vec<Missing>> {
     match joined {
         None => Ok(Vec::new()),
         Some(Ok(sent)) => sent,
