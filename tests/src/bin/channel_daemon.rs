@@ -127,7 +127,7 @@ fn part_of(filter: &str, node: u32) -> Result<Vec<u8>, Box<dyn Error>> {
         "numbers" => Numbers::Integers(vec![i64::from(node), 1]).encode()?,
         "ranks" => ranks::encode(&own)?,
         "keys" => {
-            let key = if node % 2 == 0 { "even" } else { "odd" };
+            let key = if node.is_multiple_of(2) { "even" } else { "odd" };
             key_ranks::encode(&BTreeMap::from([(key.as_bytes().to_vec(), own)]))?
         }
         "tree" => {

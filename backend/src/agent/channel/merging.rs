@@ -97,7 +97,7 @@ impl Merging {
         out: &mut Out,
     ) -> Option<(MemberSet, Vec<u8>)> {
         let length = bytes.len() as u64;
-        if !self.coming.contains_key(&key) {
+        let Some(assembly) = self.coming.get_mut(&key) else {
             if length >= total {
                 return Some((of, bytes.to_vec()));
             }
@@ -109,8 +109,7 @@ impl Merging {
             self.large.push_back(key);
             self.grant(out);
             return None;
-        }
-        let assembly = self.coming.get_mut(&key)?;
+        };
         if assembly.bytes.len() as u64 + length > assembly.granted.min(assembly.total) {
             tracing::debug!(?key, "a part comes without credit");
             return None;
