@@ -24,6 +24,7 @@ pub mod launch;
 pub mod launcher;
 pub mod localhost;
 pub mod mpir;
+pub mod pbs;
 pub mod slurm;
 pub mod wanted;
 #[cfg(test)]

@@ -1,0 +1,369 @@
+//! The client for programs that do many things at a time. One task of tokio owns the connection; requests go to it and answers come back, each to
+//! who asked, in whatever order.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::connection::{self, Order, Waiting};
+use super::engine::Engine;
+use super::environment::{Environment, is_of_one_task};
+use super::error::{Asked, Result, TmError};
+use super::id::{NodeId, TaskId};
+use super::nodes::Nodes;
+use super::packet::Framing;
+use super::reply::{Answer, Roots};
+use super::request::{Caller, Command, Cookie, Verb};
+
+/// A task and a node of its host, which together name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Task {
+    /// Its number, unique in the job.
+    pub id: TaskId,
+    /// A node of its host.
+    pub node: NodeId,
+}
+
+/// A program to be started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spawn {
+    argv: Vec<Vec<u8>>,
+    variables: Vec<Vec<u8>>,
+}
+
+impl Spawn {
+    /// A program and its arguments. The program is looked for on its node, in the `PATH` that the task has there.
+    #[must_use]
+    pub fn new<A: AsRef<OsStr>>(argv: impl IntoIterator<Item = A>) -> Self {
+        let argv = argv.into_iter().map(|text| text.as_ref().as_bytes().to_vec()).collect();
+        Self { argv, variables: Vec::new() }
+    }
+
+    /// Sets a variable, over what the mom gives. `TMPDIR` and `PBS_JOBDIR` cannot be set.
+    #[must_use]
+    pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push([name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes()].concat());
+        self
+    }
+
+    /// Passes on variables of the caller, but for those that PBS has set for it: with those the new task would pass for its parent.
+    #[must_use]
+    pub fn inherit<N: AsRef<OsStr>, V: AsRef<OsStr>>(
+        mut self,
+        all: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        for (name, value) in all {
+            if !is_of_one_task(name.as_ref().as_bytes()) {
+                self = self.variable(name, value);
+            }
+        }
+        self
+    }
+
+    /// As a command for a node.
+    #[must_use]
+    pub fn on(self, node: NodeId) -> Command {
+        Command::Spawn { node, argv: self.argv, variables: self.variables }
+    }
+}
+
+/// A request that was begun, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// A request that was begun and has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Which.
+    pub ticket: Ticket,
+    /// What was asked.
+    pub asked: Asked,
+    /// How it ended.
+    pub outcome: Result<Answer>,
+}
+
+/// A connection to the mom of this host.
+///
+/// All that waits is safe to be dropped. A task that comes although nobody waits for it any more (its deadline has passed, its future was
+/// dropped) is killed. Dropping the client hangs up; tasks go on and end with their job at the latest.
+#[derive(Debug)]
+pub struct Client {
+    orders: mpsc::UnboundedSender<Order>,
+    ended: (mpsc::UnboundedSender<Ended>, Mutex<mpsc::UnboundedReceiver<Ended>>),
+    last_ticket: AtomicU64,
+    roots: Roots,
+    nodes: Nodes,
+}
+
+impl Client {
+    /// Connects and says who asks. Needs a runtime of tokio that has time and network.
+    ///
+    /// # Errors
+    /// [`TmError::Connect`] where no mom is; [`TmError::Lost`] where it does not trust the caller; [`TmError::Refused`] where the calling task is
+    /// not known; [`TmError::TimedOut`].
+    pub async fn connect(environment: &Environment, framing: Framing, deadline: Duration) -> Result<Self> {
+        let until = Instant::now() + deadline;
+        let asked = Asked { verb: Verb::Init, node: None };
+        let late = || TmError::TimedOut { asked, deadline };
+        let stream = timeout_at(until, open(environment)).await.map_err(|_| late())??;
+        let engine = Engine::new(environment.caller.clone(), framing);
+        let (orders, received) = mpsc::unbounded_channel();
+        let (restrict, restricted) = oneshot::channel();
+        tokio::spawn(connection::drive(stream, engine, received, restricted));
+        let (sender, ended) = mpsc::unbounded_channel();
+        let mut client = Self {
+            orders,
+            ended: (sender, Mutex::new(ended)),
+            last_ticket: AtomicU64::new(0),
+            roots: Roots::default(),
+            nodes: Nodes::new(&Roots::default(), environment),
+        };
+        client.roots = match timeout_at(until, client.ask(Command::Init)).await.map_err(|_| late())?? {
+            Answer::Init(roots) => roots,
+            _ => Roots::default(),
+        };
+        client.nodes = Nodes::new(&client.roots, environment);
+        if client.roots.is_attached() {
+            let own = environment.own_host.as_deref();
+            // The connection is there: it has just answered.
+            drop(restrict.send(own.map_or_else(Vec::new, |name| client.nodes.on_host(name))));
+        }
+        Ok(client)
+    }
+
+    /// Who the caller is in its job, as the mom said at the beginning.
+    #[must_use]
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// The nodes of the job. Asks nobody.
+    #[must_use]
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Asks again who the caller is: the quickest question there is.
+    ///
+    /// # Errors
+    /// As for every request: [`TmError::Refused`], [`TmError::Lost`], [`TmError::TimedOut`].
+    pub async fn init(&self, deadline: Duration) -> Result<Roots> {
+        match self.ask_by(Command::Init, deadline).await? {
+            Answer::Init(roots) => Ok(roots),
+            _ => Ok(Roots::default()),
+        }
+    }
+
+    /// Starts a task: a new session, in the home of the job's owner, with its output in the job's. That it was started says nothing of the program: whether it
+    /// could be executed is known by the task's end (254) or by what it says itself.
+    ///
+    /// # Errors
+    /// [`TmError::TooLarge`], [`TmError::Invalid`], [`TmError::AttachedCaller`] before anything is sent, and as for every request. A task that comes after the
+    /// deadline is killed.
+    pub async fn spawn(&self, node: NodeId, program: Spawn, deadline: Duration) -> Result<Task> {
+        match self.ask_by(program.on(node), deadline).await? {
+            Answer::Task(id) => Ok(Task { id, node }),
+            _ => Ok(Task { id: TaskId::NONE, node }),
+        }
+    }
+
+    /// Sends a signal to all processes of a task's session. A task that has ended takes it without complaint.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn kill(&self, task: Task, signal: i32, deadline: Duration) -> Result<()> {
+        self.ask_by(Command::Signal { node: task.node, task: task.id, signal }, deadline).await.map(drop)
+    }
+
+    /// Waits for a task's end: an exit code up to 255, 254 for a program that could not be executed, 256 and a signal's number for one that was killed; always 0
+    /// of an attached one. Has no deadline: of a host that has died nothing is heard for as long as the job lives.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn obit(&self, task: Task) -> Result<i32> {
+        match self.ask(Command::Obit { node: task.node, task: task.id }).await? {
+            Answer::Status(status) => Ok(status),
+            _ => Ok(0),
+        }
+    }
+
+    /// The tasks of a node, also those that have ended. Of the own host all of them, of another one those that were started at this very node.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn task_info(&self, node: NodeId, deadline: Duration) -> Result<Vec<Task>> {
+        match self.ask_by(Command::Tasks { node }, deadline).await? {
+            Answer::Tasks(tasks) => Ok(tasks.into_iter().map(|id| Task { id, node }).collect()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What `uname` says on a node, a colon, and what the whole job may use.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn resource_info(&self, node: NodeId, deadline: Duration) -> Result<Vec<u8>> {
+        match self.ask_by(Command::Resources { node }, deadline).await? {
+            Answer::Resources(text) => Ok(text),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Leaves bytes under a name, with the calling task; those that were there go.
+    ///
+    /// # Errors
+    /// [`TmError::TooLarge`], and as for every request.
+    pub async fn publish(&self, name: &[u8], info: &[u8], deadline: Duration) -> Result<()> {
+        let command = Command::Publish { name: name.to_vec(), info: info.to_vec() };
+        self.ask_by(command, deadline).await.map(drop)
+    }
+
+    /// Reads what a task has left under a name. Does not wait for it to be there.
+    ///
+    /// # Errors
+    /// [`TmError::Refused`] with a code that [`is_not_found`](super::Code::is_not_found), and as for every request.
+    pub async fn subscribe(&self, task: Task, name: &[u8], deadline: Duration) -> Result<Vec<u8>> {
+        let command = Command::Subscribe { node: task.node, task: task.id, name: name.to_vec() };
+        match self.ask_by(command, deadline).await? {
+            Answer::Info(info) => Ok(info),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What is not in PBS: notifications of signals.
+    ///
+    /// # Errors
+    /// [`TmError::NotImplemented`], always. So do [`alloc`](Self::alloc), [`dealloc`](Self::dealloc), [`create_event`](Self::create_event),
+    /// [`destroy_event`](Self::destroy_event) and [`register`](Self::register).
+    pub fn notify(&self) -> Result<()> {
+        Err(TmError::NotImplemented { call: "tm_notify" })
+    }
+
+    /// What is not in PBS: more nodes for the job.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn alloc(&self) -> Result<()> {
+        Err(TmError::NotImplemented { call: "tm_alloc" })
+    }
+
+    /// What is not in PBS: fewer nodes for the job.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn dealloc(&self) -> Result<()> {
+        Err(TmError::NotImplemented { call: "tm_dealloc" })
+    }
+
+    /// What is not in PBS: events of the program's own.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn create_event(&self) -> Result<()> {
+        Err(TmError::NotImplemented { call: "tm_create_event" })
+    }
+
+    /// What is not in PBS: the end of an event of the program's own.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn destroy_event(&self) -> Result<()> {
+        Err(TmError::NotImplemented { call: "tm_destroy_event" })
+    }
+
+    /// What is not in PBS: being told to move or to stop.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn register(&self) -> Result<()> {
+        Err(TmError::NotImplemented { call: "tm_register" })
+    }
+
+    /// Sends a request whose end comes with [`next_ended`](Self::next_ended), together with those of all others that were begun.
+    pub fn begin(&self, command: Command) -> Ticket {
+        let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1);
+        self.send(command, Waiting::Ticket(ticket, self.ended.0.clone()));
+        ticket
+    }
+
+    /// Waits for the end of the next request that was begun, in the order in which they end. Waits for ever when none is under way.
+    pub async fn next_ended(&self) -> Option<Ended> {
+        self.ended.1.lock().await.recv().await
+    }
+
+    /// Sends a command and waits for its answer, however long it takes.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn ask(&self, command: Command) -> Result<Answer> {
+        let asked = Asked { verb: command.verb(), node: command.node() };
+        let (waiter, answer) = oneshot::channel();
+        self.send(command, Waiting::Answer(waiter));
+        answer.await.unwrap_or(Err(TmError::Gone { asked }))
+    }
+
+    /// As [`ask`](Self::ask), until the deadline.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn ask_by(&self, command: Command, deadline: Duration) -> Result<Answer> {
+        let asked = Asked { verb: command.verb(), node: command.node() };
+        timeout(deadline, self.ask(command)).await.unwrap_or(Err(TmError::TimedOut { asked, deadline }))
+    }
+
+    /// Hangs up. PBS is told nothing else.
+    pub fn finalize(self) {
+        drop(self);
+    }
+
+    fn send(&self, command: Command, waiter: Waiting) {
+        // The other end is there for as long as this one, but when the runtime is shutting down: then waiters are dropped, which they see.
+        drop(self.orders.send(Order { command, waiter }));
+    }
+}
+
+/// Makes the session of a process a task of a job, whoever's child it is. Without a job's id the only job is meant that this user has on this host. The
+/// task cannot be used to ask other hosts' moms.
+///
+/// # Errors
+/// [`TmError::Refused`]: the process is a task already, belongs to somebody else, is not there; the job is not there or is
+/// somebody else's; [`TmError::Connect`]: no mom is on this host; [`TmError::TimedOut`].
+pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, deadline: Duration) -> Result<TaskId> {
+    let caller = Caller { job: job.to_vec(), cookie: Cookie::none(), task: TaskId::NONE };
+    let environment = Environment { caller, host_index: 0, port, hosts: None, own_host: None };
+    let asked = Asked { verb: Verb::Attach, node: None };
+    let attach = async {
+        let stream = open(&environment).await?;
+        let engine = Engine::new(environment.caller.clone(), Framing::Packets);
+        let (orders, received) = mpsc::unbounded_channel();
+        let (_unrestricted, restricted) = oneshot::channel();
+        let (waiter, answer) = oneshot::channel();
+        // The protocol has it as a signed number of as many bits.
+        let command = Command::Attach { uid: uid.cast_signed(), pid };
+        drop(orders.send(Order { command, waiter: Waiting::Answer(waiter) }));
+        tokio::spawn(connection::drive(stream, engine, received, restricted));
+        // Orders stay open until the answer is there: their end hangs up.
+        let answer = answer.await.unwrap_or(Err(TmError::Gone { asked }));
+        drop(orders);
+        answer
+    };
+    match timeout(deadline, attach).await.unwrap_or(Err(TmError::TimedOut { asked, deadline }))? {
+        Answer::Task(task) => Ok(task),
+        _ => Ok(TaskId::NONE),
+    }
+}
+
+async fn open(environment: &Environment) -> Result<TcpStream> {
+    let address = environment.address();
+    let failed = |source| TmError::Connect { address, source: Arc::new(source) };
+    let stream = TcpStream::connect(address).await.map_err(failed)?;
+    // A packet's last part must not wait for anything.
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}

@@ -1,0 +1,283 @@
+//! What can go wrong between a client and its mom, with what was asked.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+
+use super::code::Code;
+use super::dis::DisError;
+use super::id::NodeId;
+use super::packet::PacketError;
+use super::request::Verb;
+
+/// Result with [`TmError`].
+pub type Result<T> = std::result::Result<T, TmError>;
+
+/// What was asked of whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// The command.
+    pub verb: Verb,
+    /// The node that it was for.
+    pub node: Option<NodeId>,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.verb)?;
+        self.node.map_or(Ok(()), |node| write!(f, " on {node}"))
+    }
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TmError {
+    /// The process is not in a job, or its variables have been changed.
+    #[error("use the task management of PBS: {variable} {problem}")]
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with it. Its value is not shown.
+        problem: &'static str,
+    },
+    /// No mom listens on this host.
+    #[error("connect to the mom at {address}")]
+    Connect {
+        /// Where it should be.
+        address: SocketAddr,
+        /// The system's reason.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The mom has answered no.
+    #[error("{asked}: {code}")]
+    Refused {
+        /// What was asked.
+        asked: Asked,
+        /// What it said.
+        code: Code,
+    },
+    /// The connection ended before the answer came.
+    #[error("{asked}: {loss}")]
+    Lost {
+        /// What was asked.
+        asked: Asked,
+        /// How it ended.
+        loss: Loss,
+    },
+    /// There was no answer by the deadline.
+    #[error("{asked}: no answer within {deadline:?}")]
+    TimedOut {
+        /// What was asked.
+        asked: Asked,
+        /// The time it had.
+        deadline: Duration,
+    },
+    /// It does not fit into what a mom reads in one go.
+    #[error("{asked}: the request has {bytes} bytes where a mom takes {most} for sure")]
+    TooLarge {
+        /// What was asked.
+        asked: Asked,
+        /// Its size.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// What was asked makes no sense, and a mom would hang up on it.
+    #[error("{asked}: {reason}")]
+    Invalid {
+        /// What was asked.
+        asked: Asked,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The caller was attached to the job, and another host's mom cannot be asked in its name.
+    #[error("{asked}: the caller was attached to the job, so only nodes of its own host can be asked")]
+    AttachedCaller {
+        /// What was asked.
+        asked: Asked,
+    },
+    /// It stands in the interface, and PBS does not have it.
+    #[error("{call}: PBS does not have this")]
+    NotImplemented {
+        /// The function's name.
+        call: &'static str,
+    },
+    /// The client was closed.
+    #[error("{asked}: the client is closed")]
+    Gone {
+        /// What was asked.
+        asked: Asked,
+    },
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The mom hung up on the first request. That is all it says when it does not trust the caller.
+    #[error(
+        "the mom hung up without an answer: the cookie is not that of the job, the job is not known on this host, or the connection did not come from it"
+    )]
+    Distrust,
+    /// The mom hung up after it had answered others.
+    #[error("the mom hung up: the job or the mom has ended, or the request cannot be read")]
+    HungUp,
+    /// The connection broke.
+    #[error("the connection to the mom broke: {0}")]
+    Broken(Arc<io::Error>),
+    /// What came is nothing that a mom says.
+    #[error("the mom does not speak as it should: {0}")]
+    Nonsense(
+        #[from]
+        #[source]
+        Nonsense,
+    ),
+    /// The mom takes no more requests.
+    #[error("the mom has taken nothing for {0:?}")]
+    Stuck(Duration),
+}
+
+/// What came is nothing that a mom says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Nonsense {
+    /// No packet.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// No reply in a packet.
+    #[error("a reply cannot be read: {0}")]
+    Reply(#[from] DisError),
+    /// Another protocol.
+    #[error("protocol {protocol}, version {version}")]
+    Protocol {
+        /// Its number.
+        protocol: i32,
+        /// Its version.
+        version: i32,
+    },
+    /// An answer to nothing that was asked, whose end cannot be known.
+    #[error("an answer to event {0}, which was not asked")]
+    Event(
+        /// Its name.
+        i32,
+    ),
+    /// A reply that goes on and on.
+    #[error("a reply of more than {0} bytes")]
+    Endless(
+        /// The most.
+        usize,
+    ),
+}
+
+impl TmError {
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Environment { .. } | Self::TooLarge { .. } | Self::Invalid { .. } => Kind::Invalid,
+            Self::Connect { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Kind::NoAccess
+            }
+            Self::Connect { .. } => Kind::Lost,
+            Self::Refused { code, .. } => code.kind(),
+            Self::Lost { loss, .. } => match loss {
+                Loss::Distrust => Kind::NoAccess,
+                Loss::HungUp | Loss::Broken(_) | Loss::Stuck(_) => Kind::Lost,
+                Loss::Nonsense(_) => Kind::Protocol,
+            },
+            Self::TimedOut { .. } => Kind::TimedOut,
+            Self::AttachedCaller { .. } | Self::NotImplemented { .. } => Kind::Unsupported,
+            Self::Gone { .. } => Kind::Gone,
+        }
+    }
+
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Environment { .. } => Some("run this inside of a PBS job"),
+            Self::Connect { .. } => Some("see whether pbs_mom runs on this host"),
+            Self::Lost { loss: Loss::Distrust, .. } => {
+                Some("PBS_JOBID and PBS_JOBCOOKIE must be those of one job that runs on this host")
+            }
+            Self::Lost { loss: Loss::Nonsense(_), .. } => {
+                Some("OpenPBS since version 20 sends packets; older servers need the bare framing")
+            }
+            Self::TimedOut { .. } => {
+                Some("a mom that has died is never heard of: see whether the node's pbs_mom runs")
+            }
+            Self::TooLarge { .. } => Some("send fewer variables, or put them into a file"),
+            Self::AttachedCaller { .. } => Some("call from the job's script or from a task that was spawned"),
+            _ => None,
+        }
+    }
+
+    /// The number by which C programs know it.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Environment { .. } => Code::BAD_ENVIRONMENT,
+            Self::Refused { code, .. } => *code,
+            Self::Lost { .. } => Code::NOT_CONNECTED,
+            Self::Connect { .. } | Self::TimedOut { .. } | Self::TooLarge { .. } => Code::SYSTEM,
+            Self::Invalid { .. } => Code::NOT_FOUND,
+            Self::AttachedCaller { .. } | Self::NotImplemented { .. } => Code::NOT_IMPLEMENTED,
+            Self::Gone { .. } => Code::BAD_INIT,
+        }
+    }
+}
+
+impl From<TmError> for crate::Error {
+    fn from(error: TmError) -> Self {
+        let failure = Failure::new(
+            error.kind(),
+            match &error {
+                TmError::Connect { source, .. } => format!("{error}: {source}"),
+                _ => error.to_string(),
+            },
+        );
+        Self::Refused(match error.hint() {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Asked = Asked { verb: Verb::Spawn, node: Some(NodeId(3)) };
+
+    fn check(error: TmError, text: &str, kind: Kind, code: i32) {
+        assert_eq!((error.to_string().as_str(), error.kind(), error.code().0), (text, kind, code));
+    }
+
+    #[test]
+    fn an_error_says_what_was_asked_of_whom() {
+        check(
+            TmError::Refused { asked: ASKED, code: Code(17006) },
+            "spawn on node 3: no such node, task, job or name (TM_ENOTFOUND, 17006)",
+            Kind::NotFound,
+            17006,
+        );
+        check(
+            TmError::TimedOut { asked: ASKED, deadline: Duration::from_secs(3) },
+            "spawn on node 3: no answer within 3s",
+            Kind::TimedOut,
+            17000,
+        );
+        check(
+            TmError::Lost { asked: Asked { verb: Verb::Init, node: None }, loss: Loss::HungUp },
+            "init: the mom hung up: the job or the mom has ended, or the request cannot be read",
+            Kind::Lost,
+            17002,
+        );
+    }
+}
