@@ -27,6 +27,7 @@ pub mod fds;
 mod leak;
 pub mod loader;
 mod other_root;
+pub mod pbs;
 pub mod proc;
 pub mod programs;
 pub mod rendezvous;

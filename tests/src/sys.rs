@@ -95,6 +95,14 @@ pub fn fork_idle() -> io::Result<i32> {
     Ok(Errno::result(pid)?)
 }
 
+/// Has a program begin a session of its own, as daemons start what is not theirs.
+pub(crate) fn in_session_of_its_own(command: &mut Command) -> Command {
+    let mut command = std::mem::replace(command, Command::new("/nonexistent"));
+    // SAFETY: setsid takes and touches no memory, and is async-signal-safe.
+    unsafe { command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(io::Error::from)) };
+    command
+}
+
 /// This process without standard input, output and error. Dropping it brings them back.
 #[derive(Debug)]
 pub struct ClosedStdio([OwnedFd; 3]);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use gantry_tests::testbed::config::{Proctrack, address};
+use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, Machine, Result, Testbed, play, usable};
 use serde_json::json;
 
@@ -18,10 +19,12 @@ Examples:
   testbed exec --user login                     a shell on the login node
   testbed up 4 --hide $PWD                      nodes without a file system in common
   testbed up 2 --proctrack cgroup --set KillWait=30
+  testbed up 3 --pbs                            nodes that PBS manages
   testbed status --json
   testbed down
 
-It needs root, and the Debian packages slurm-wlm, munge, openssh-server, openssh-client and iproute2. This machine's
+It needs root, and the Debian packages slurm-wlm, munge, openssh-server, openssh-client and iproute2; --pbs needs an OpenPBS
+in place of the first two. This machine's
 network, /etc and /run stay as they are: all of a bed is in namespaces that go with it.";
 
 /// A cluster on this machine: a real Slurm and sshd on nodes made of namespaces.
@@ -54,6 +57,9 @@ enum What {
         /// How Slurm finds the processes of a step.
         #[arg(long, value_enum, default_value_t)]
         proctrack: Proctrack,
+        /// PBS in place of Slurm, from /opt/pbs or where PBS_EXEC says.
+        #[arg(long)]
+        pbs: bool,
         /// CPUs that each node says it has.
         #[arg(long, default_value_t = Config::default().cpus)]
         cpus: u16,
@@ -104,13 +110,14 @@ fn run(args: &Args) -> Result<()> {
     let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     match &args.what {
         What::Inside { part } => play(part),
-        What::Up { nodes, hide, share, proctrack, cpus, set } => {
+        What::Up { nodes, hide, share, proctrack, pbs, cpus, set } => {
             let config = Config {
                 nodes: *nodes,
                 cpus: *cpus,
                 hide: absolute(hide)?,
                 share: absolute(share)?,
                 proctrack: *proctrack,
+                pbs: pbs.then(installation).transpose()?,
                 slurm: set.iter().map(|pair| parse_pair(pair)).collect::<Result<_>>()?,
             };
             up(args, &config, &program)

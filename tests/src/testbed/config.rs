@@ -54,6 +54,9 @@ pub struct Config {
     pub share: Vec<PathBuf>,
     /// How Slurm tracks processes.
     pub proctrack: Proctrack,
+    /// An installation of PBS, which then manages the nodes in place of Slurm.
+    #[serde(default)]
+    pub pbs: Option<PathBuf>,
     /// Parameters of `slurm.conf`, over the testbed's own.
     pub slurm: BTreeMap<String, String>,
 }
@@ -66,6 +69,7 @@ impl Default for Config {
             hide: Vec::new(),
             share: Vec::new(),
             proctrack: Proctrack::default(),
+            pbs: None,
             slurm: BTreeMap::new(),
         }
     }
@@ -82,6 +86,13 @@ impl Config {
     #[must_use]
     pub fn hiding(mut self, folder: impl Into<PathBuf>) -> Self {
         self.hide.push(folder.into());
+        self
+    }
+
+    /// Has PBS manage the nodes, from where it is installed.
+    #[must_use]
+    pub fn managed_by_pbs(mut self, installation: impl Into<PathBuf>) -> Self {
+        self.pbs = Some(installation.into());
         self
     }
 

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::config::{Config, HOME, LOGIN, Proctrack, UID, USER, address};
+use super::pbs;
 
 /// Numbers of the users that daemons run as: the bed has its own `/etc/passwd`, so they need not be this machine's.
 pub(crate) const MUNGE_UID: u32 = 301;
 pub(crate) const SLURM_UID: u32 = 302;
 const SSHD_UID: u32 = 303;
+/// Of the data base in which a server of PBS keeps what it knows.
+pub(crate) const POSTGRES_UID: u32 = 304;
 
 /// Where slurmctld listens.
 pub(crate) const SLURMCTLD_PORT: u16 = 6817;
@@ -26,11 +29,11 @@ pub(crate) const SSHD_CONFIG: &str = "/etc/ssh/testbed/sshd_config";
 
 /// Every small file under `/etc` that says the same on every host: path and text.
 pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
-    vec![
+    let mut files = vec![
         ("/etc/passwd", build_passwd()),
         ("/etc/group", build_group()),
         // A star is a password that nothing matches; an exclamation mark would lock the account for sshd too.
-        ("/etc/shadow", format!("root:*:1::::::\n{USER}:*:1::::::\n")),
+        ("/etc/shadow", format!("root:*:1::::::\npostgres:*:1::::::\n{USER}:*:1::::::\n")),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\n".to_owned()),
         // Names come from /etc/hosts; nobody may wait for a name server that cannot be reached.
         ("/etc/resolv.conf", String::new()),
@@ -40,7 +43,11 @@ pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
         ("/etc/slurm/plugstack.conf", String::new()),
         (SSHD_CONFIG, build_sshd_config()),
         ("/etc/profile", "PATH=/usr/local/bin:/usr/bin:/bin\nexport PATH\n".to_owned()),
-    ]
+    ];
+    if let Some(installation) = &config.pbs {
+        files.push(("/etc/pbs.conf", pbs::build_config(installation, None)));
+    }
+    files
 }
 
 fn build_passwd() -> String {
@@ -48,13 +55,21 @@ fn build_passwd() -> String {
     for (name, uid) in [("munge", MUNGE_UID), ("slurm", SLURM_UID), ("sshd", SSHD_UID), ("nobody", 65534)] {
         line(&mut text, format_args!("{name}:x:{uid}:{uid}::/nonexistent:/usr/sbin/nologin"));
     }
+    // The server of PBS wants to be able to log in as this one.
+    line(&mut text, format_args!("postgres:x:{POSTGRES_UID}:{POSTGRES_UID}::/:/bin/sh"));
     line(&mut text, format_args!("{USER}:x:{UID}:{UID}:ordinary user:{HOME}:/bin/bash"));
     text
 }
 
 fn build_group() -> String {
     let mut text = "root:x:0:\ntty:x:5:\n".to_owned();
-    for (name, gid) in [("munge", MUNGE_UID), ("slurm", SLURM_UID), ("sshd", SSHD_UID), ("nogroup", 65534)] {
+    for (name, gid) in [
+        ("munge", MUNGE_UID),
+        ("slurm", SLURM_UID),
+        ("sshd", SSHD_UID),
+        ("postgres", POSTGRES_UID),
+        ("nogroup", 65534),
+    ] {
         line(&mut text, format_args!("{name}:x:{gid}:"));
     }
     line(&mut text, format_args!("{USER}:x:{UID}:"));

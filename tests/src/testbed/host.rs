@@ -19,7 +19,7 @@ use super::config::{Config, HOME, LOGIN, address};
 use super::hall::{self, SWITCH, ip};
 use super::init::{self, Signals, report};
 use super::place::Place;
-use super::{LAST_LINES, Result, complete, err, files};
+use super::{LAST_LINES, Result, complete, err, files, pbs};
 use crate::proc::{self, becomes_true};
 
 const NOTHING: Option<&str> = None;
@@ -64,7 +64,7 @@ pub(crate) fn run(place: &Place, name: &str) -> Result<()> {
     let outcome = place.config().and_then(|config| {
         nix::unistd::sethostname(name).map_err(err("hostname"))?;
         mount_own(place, &config, name)?;
-        start_daemons(name)
+        start_daemons(&config, name)
     });
     // The host's logs go with it when this ends.
     let outcome = outcome.map_err(|why| format!("{why}{}", last_lines(name, Path::new("/"), LAST_LINES)));
@@ -138,8 +138,15 @@ fn mount_empty(path: &Path, mode: &str) -> Result<()> {
         .map_err(err(path.display()))
 }
 
-fn start_daemons(name: &str) -> Result<()> {
+fn start_daemons(config: &Config, name: &str) -> Result<()> {
     make_dir("/run/lock", 0o1777, 0)?;
+    if let Some(installation) = &config.pbs {
+        if name == LOGIN {
+            return pbs::start_server(installation, config);
+        }
+        pbs::start_mom(installation, name)?;
+        return start_sshd(name);
+    }
     start_munged()?;
     if name == LOGIN {
         make_dir("/var/spool/slurmctld", 0o700, files::SLURM_UID)?;
@@ -150,6 +157,10 @@ fn start_daemons(name: &str) -> Result<()> {
         return listening("slurmctld", files::SLURMCTLD_PORT);
     }
     start_slurmd()?;
+    start_sshd(name)
+}
+
+fn start_sshd(name: &str) -> Result<()> {
     make_dir("/run/sshd", 0o755, 0)?;
     let key = Path::new(files::HOST_KEYS).join(name);
     let mut sshd = daemon("/usr/sbin/sshd");
@@ -215,7 +226,7 @@ fn listening(name: &str, port: u16) -> Result<()> {
 
 /// The last lines of the logs of a host's daemons; `root` is the host's own.
 pub(crate) fn last_lines(host: &str, root: &Path, count: usize) -> String {
-    let logs = ["slurmctld.log", "slurmd.log", "munge/munged.log"];
+    let logs = ["slurmctld.log", "slurmd.log", "munge/munged.log", "pbs.log"];
     logs.iter().map(|log| tail(host, &root.join("var/log").join(log), count)).collect()
 }
 

@@ -89,9 +89,19 @@ impl<'a> Machine<'a> {
     /// When it is off.
     pub fn command_in(&self, folder: impl AsRef<OsStr>, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = enter(self.init()?);
-        command.args(["setpriv", "--no-new-privs", &format!("--reuid={UID}"), &format!("--regid={UID}")]);
+        command.arg("setpriv");
+        // Who submits to PBS proves with a set-user-id program who it is.
+        if self.bed.config.pbs.is_none() {
+            command.arg("--no-new-privs");
+        }
+        command.args([format!("--reuid={UID}"), format!("--regid={UID}")]);
         command.args(["--clear-groups", "--pdeathsig=KILL", "--", "env", "-C"]).arg(folder).arg(program);
-        command.env_clear().env("PATH", PATH).env("HOME", HOME).env("USER", USER).env("LOGNAME", USER);
+        command
+            .env_clear()
+            .env("PATH", self.programs())
+            .env("HOME", HOME)
+            .env("USER", USER)
+            .env("LOGNAME", USER);
         command.env("SHELL", "/bin/bash").env("LANG", "C.UTF-8");
         Ok(command)
     }
@@ -118,8 +128,19 @@ impl<'a> Machine<'a> {
     pub fn root_command(&self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = enter(self.init()?);
         command.args(["setpriv", "--pdeathsig=KILL", "--"]).arg(program);
-        command.env_clear().env("PATH", PATH).env("HOME", "/root").env("USER", "root").env("LANG", "C.UTF-8");
+        command
+            .env_clear()
+            .env("PATH", self.programs())
+            .env("HOME", "/root")
+            .env("USER", "root")
+            .env("LANG", "C.UTF-8");
         Ok(command)
+    }
+
+    /// Where programs are found here.
+    fn programs(&self) -> String {
+        let own = self.bed.config.pbs.as_ref();
+        own.map_or_else(|| PATH.to_owned(), |own| format!("{0}/bin:{0}/sbin:{PATH}", own.display()))
     }
 
     /// All processes here but its init.

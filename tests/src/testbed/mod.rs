@@ -1,4 +1,4 @@
-//! A cluster on one machine: a real Slurm and sshd on nodes made of namespaces, for the suites and to be played with by hand.
+//! A cluster on one machine: a real Slurm, or PBS, and sshd on nodes made of namespaces, for the suites and to be played with by hand.
 //!
 //! ```text
 //!  hall (namespaces of its own: nothing of it is on the machine's network, in its /etc or its /run)
@@ -24,6 +24,7 @@ mod hall;
 mod host;
 mod init;
 mod machine;
+pub mod pbs;
 mod place;
 mod shared;
 
@@ -215,8 +216,13 @@ impl Testbed {
     /// A line for each node: its name and what Slurm calls its state.
     ///
     /// # Errors
-    /// What `sinfo` says.
+    /// What `sinfo`, or `pbsnodes`, says.
     pub fn node_states(&self) -> Result<String> {
+        if self.config.pbs.is_some() {
+            let mut pbsnodes = self.login().root_command("pbsnodes")?;
+            pbsnodes.arg("-a");
+            return complete_output(pbsnodes).map(|said| pbs::parse_states(&said));
+        }
         let mut sinfo = self.login().root_command("sinfo")?;
         sinfo.args(["--noheader", "--Node", "--format=%N %t"]);
         complete_output(sinfo)

@@ -23,7 +23,9 @@ pub fn usable(config: &Config) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err("the testbed needs root".to_owned());
     }
-    for (command, package) in NEEDS {
+    // Of Slurm's own nothing is needed where PBS manages the nodes.
+    let not_needed = |package: &str| config.pbs.is_some() && matches!(package, "slurm-wlm" | "munge");
+    for (command, package) in NEEDS.into_iter().filter(|(_, package)| !not_needed(package)) {
         if command != "sshd" {
             tool(command).map_err(|_| format!("{command} (Debian package {package}) is not installed"))?;
         } else if !std::path::Path::new("/usr/sbin/sshd").exists() {

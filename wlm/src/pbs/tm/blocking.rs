@@ -112,6 +112,12 @@ impl Session {
         self.environment.caller.task
     }
 
+    /// The job of the calling task.
+    #[must_use]
+    pub fn own_job(&self) -> &[u8] {
+        &self.environment.caller.job
+    }
+
     /// Who the caller is in its job.
     #[must_use]
     pub fn roots(&self) -> &Roots {

@@ -45,6 +45,13 @@ impl Spawn {
         Self { argv, variables: Vec::new() }
     }
 
+    /// From an argument list and an environment as C has them. What is no `NAME=value` is left out, as moms would drop it.
+    #[must_use]
+    pub fn from_texts(argv: Vec<Vec<u8>>, mut environment: Vec<Vec<u8>>) -> Self {
+        environment.retain(|text| text.iter().position(|byte| *byte == b'=').is_some_and(|at| at > 0));
+        Self { argv, variables: environment }
+    }
+
     /// Sets a variable, over what the mom gives. `TMPDIR` and `PBS_JOBDIR` cannot be set.
     #[must_use]
     pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {

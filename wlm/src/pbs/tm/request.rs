@@ -215,10 +215,12 @@ pub enum Command {
         /// The process.
         pid: i32,
     },
-    /// A command that no PBS carries out.
+    /// A command that no PBS carries out. A mom reads it up to its node before it says so.
     Other {
         /// Its number.
         number: i32,
+        /// The node.
+        node: NodeId,
     },
 }
 
@@ -236,7 +238,7 @@ impl Command {
             Self::Publish { .. } => Verb::Publish,
             Self::Subscribe { .. } => Verb::Subscribe,
             Self::Attach { .. } => Verb::Attach,
-            Self::Other { number } => Verb::Other(*number),
+            Self::Other { number, .. } => Verb::Other(*number),
         }
     }
 
@@ -249,8 +251,9 @@ impl Command {
             | Self::Signal { node, .. }
             | Self::Obit { node, .. }
             | Self::Resources { node }
-            | Self::Subscribe { node, .. } => Some(*node),
-            Self::Init | Self::Publish { .. } | Self::Attach { .. } | Self::Other { .. } => None,
+            | Self::Subscribe { node, .. }
+            | Self::Other { node, .. } => Some(*node),
+            Self::Init | Self::Publish { .. } | Self::Attach { .. } => None,
         }
     }
 
@@ -406,7 +409,7 @@ impl Command {
                 Self::Subscribe { node, task, name: reader.string(MOST_BYTES)?.to_vec() }
             }
             Verb::Attach => Self::Attach { uid: reader.signed()?, pid: reader.signed()? },
-            Verb::Other(number) => Self::Other { number },
+            Verb::Other(number) => Self::Other { number, node: node(reader)? },
         })
     }
 }
@@ -444,9 +447,13 @@ mod tests {
             (node.clone(), task.clone()).prop_map(|(node, task)| Command::Obit { node, task }),
             node.clone().prop_map(|node| Command::Resources { node }),
             (text(), any::<Vec<u8>>()).prop_map(|(name, info)| Command::Publish { name, info }),
-            (node, task, text()).prop_map(|(node, task, name)| Command::Subscribe { node, task, name }),
+            (node.clone(), task, text()).prop_map(|(node, task, name)| Command::Subscribe {
+                node,
+                task,
+                name
+            }),
             any::<(i32, i32)>().prop_map(|(uid, pid)| Command::Attach { uid, pid }),
-            (200_i32..).prop_map(|number| Command::Other { number }),
+            (200_i32.., node).prop_map(|(number, node)| Command::Other { number, node }),
         ]
     }
 

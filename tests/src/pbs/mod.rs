@@ -1,0 +1,9 @@
+//! The task management of PBS under test: one suite ([`cases`]) that runs as the script of a job, whoever the mom is. There is a
+//! [stand-in](mom) for it, which runs everywhere, and the real one on a [bed](crate::testbed).
+
+pub mod cases;
+pub mod mom;
+mod stand_in;
+pub mod task;
+
+pub use stand_in::{Job, StandIn};

@@ -1,0 +1,313 @@
+//! The client of PBS's task management: one suite against the stand-in, which runs everywhere, and against a real OpenPBS where one is installed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use gantry_tests::pbs::cases::CASES;
+use gantry_tests::pbs::{Job, StandIn};
+use gantry_tests::testbed::config::HOME;
+use gantry_tests::testbed::pbs::installation;
+use gantry_tests::testbed::{Config, Shared, shared, usable};
+use gantry_tests::{SOON, World, becomes_true, binaries, eventually, proc, require, within};
+use gantry_wlm::pbs::tm::blocking::{Polled, Session};
+use gantry_wlm::pbs::tm::dis::Reader;
+use gantry_wlm::pbs::tm::id::EventId;
+use gantry_wlm::pbs::tm::reply::ReplyHead;
+use gantry_wlm::pbs::tm::{
+    Caller, Client, Command, Cookie, Framing, Loss, NodeId, Spawn, Task, TaskId, TmError, packet,
+};
+
+/// For a whole test.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How long is waited for what must not come.
+const NEVER: Duration = Duration::from_millis(500);
+
+fn probe() -> std::path::PathBuf {
+    binaries().dir.join("tm_probe")
+}
+
+/// Fails with all that was said when a case has not passed.
+#[track_caller]
+fn assert_all_passed(said: &str) {
+    for (name, _) in CASES {
+        assert!(said.lines().any(|line| line == format!("passed {name}")), "{name} has not passed:\n{said}");
+    }
+}
+
+#[test]
+fn the_suite_passes_against_the_stand_in() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mom = StandIn::start(&world, &[]);
+        let output =
+            mom.script(&world, probe()).arg("cases").stdin(Stdio::null()).output().expect("the suite");
+        assert_all_passed(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+        drop(mom);
+        world.finish();
+    });
+}
+
+#[test]
+fn of_a_dead_mom_nothing_is_heard_and_others_go_on() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut mom = StandIn::start(&world, &[]);
+        let folder = world.work_dir();
+        let mut script = mom.script(&world, probe());
+        let child = script.arg("outlive").arg(&folder).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let child = child.expect("the script");
+        proc::wait_file(&folder.join("ready"), SOON);
+        mom.die(2);
+        std::fs::write(folder.join("dead"), "").expect("written");
+        let output = child.wait_with_output().expect("the script");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "passed outlive\n");
+        drop(mom);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_task_that_comes_after_its_deadline_is_killed() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mom = StandIn::start(&world, &["--slowness", "1000"]);
+        runtime().block_on(async {
+            let client = Client::connect(&mom.environment(), Framing::Packets, SOON).await.expect("a mom");
+            let sleeper = Spawn::new(["/bin/sleep", "300"]);
+            let error = client.spawn(NodeId(4), sleeper, NEVER).await.expect_err("too late");
+            assert!(matches!(error, TmError::TimedOut { .. }), "{error}");
+            // Who asks in time, later, waits and is answered in order: by then the other one is known.
+            let there = client.task_info(NodeId(4), SOON).await.expect("a list");
+            let [task] = there[..] else { panic!("one task has come: {there:?}") };
+            assert_eq!(client.obit(task).await.expect("an end"), 256 + libc::SIGKILL);
+        });
+        drop(mom);
+        world.finish();
+    });
+}
+
+#[test]
+fn the_end_of_a_job_is_told_task_by_task_and_then_the_mom_hangs_up() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut mom = StandIn::start(&world, &[]);
+        runtime().block_on(async {
+            let client = Client::connect(&mom.environment(), Framing::Packets, SOON).await.expect("a mom");
+            let spawn = |node| client.spawn(NodeId(node), Spawn::new(["/bin/sleep", "300"]), SOON);
+            let tasks = [spawn(0).await, spawn(2).await, spawn(4).await].map(|task| task.expect("a task"));
+            let [first, second, third] = tasks.map(|task| client.obit(task));
+            mom.end_job();
+            let (first, second, third) = tokio::join!(first, second, third);
+            for status in [first, second, third] {
+                assert_eq!(status.expect("an end"), 256 + libc::SIGKILL);
+            }
+            let error =
+                client.obit(Task { id: TaskId(1), node: NodeId(0) }).await.expect_err("no mom any more");
+            assert!(matches!(error, TmError::Lost { loss: Loss::HungUp, .. }), "{error}");
+        });
+        drop(mom);
+        world.finish();
+    });
+}
+
+#[test]
+fn who_waits_may_do_without_a_runtime() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mom = StandIn::start(&world, &[]);
+        let mut session = Session::start(mom.environment(), Framing::Packets, SOON).expect("a mom");
+        assert!(matches!(session.poll(true), Ok(Polled::Idle)));
+        let mut begin = |command: Command| session.begin(&command).expect("sent");
+        // More than a mom reads at once, so that sending has to wait now and then.
+        let large = |node| Spawn::new(["true"]).variable("PADDING", "p".repeat(20_000)).on(NodeId(node));
+        let mut wanted: Vec<EventId> = (0..60).map(|index| begin(large(index % 6))).collect();
+        let bad = begin(Command::Tasks { node: NodeId(77) });
+        wanted.push(bad);
+        while !wanted.is_empty() {
+            match session.poll(true).expect("the connection stands") {
+                Polled::Ended(ended) => {
+                    assert_eq!(ended.outcome.is_err(), ended.event == bad, "{ended:?}");
+                    wanted.retain(|event| *event != ended.event);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(session.node_of(TaskId(2)), Some(NodeId(0)));
+        let obit = Command::Obit { node: NodeId(0), task: TaskId(1) };
+        session.begin(&obit).expect("sent");
+        assert!(matches!(session.poll(false), Ok(Polled::NotYet)));
+        drop(mom);
+        let lost = session.poll(true).expect_err("the mom is gone");
+        assert!(matches!(lost, TmError::Lost { loss: Loss::HungUp, .. }), "{lost}");
+        assert!(matches!(session.poll(true), Ok(Polled::Idle)));
+        world.finish();
+    });
+}
+
+/// What came of bytes that were written in these pieces: the events that were answered, whether the mom hung up.
+fn heard(port: u16, pieces: &[&[u8]]) -> (Vec<i32>, bool) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the stand-in");
+    stream.set_read_timeout(Some(NEVER)).expect("a time");
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    let mut hung_up = false;
+    for piece in pieces {
+        stream.write_all(piece).expect("written");
+        // Nothing is to come in between: the time is what tells two writes apart.
+        while let Ok(length) = stream.read(&mut buffer) {
+            hung_up |= length == 0;
+            bytes.extend_from_slice(&buffer[..length]);
+            if length == 0 {
+                break;
+            }
+        }
+    }
+    let mut events = Vec::new();
+    let mut rest = &bytes[..];
+    while let Ok(Some((message, length))) = packet::open(rest, 1 << 20) {
+        assert_eq!(rest[6], 0x79, "the type is whatever");
+        events.push(ReplyHead::decode(&mut Reader::new(message)).expect("a reply").event.0);
+        rest = &rest[length..];
+    }
+    (events, hung_up)
+}
+
+/// As recorded of real moms; `tests/fixtures/pbs/*/good-and-bad` has each of them.
+#[test]
+fn the_stand_in_is_as_fussy_as_real_moms() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mom = StandIn::start(&world, &[]);
+        let message = |cookie: &str, node: i32, event: i32| {
+            let caller = Caller { job: Job::ID.into(), cookie: Cookie::new(cookie), task: TaskId::SCRIPT };
+            Command::Tasks { node: NodeId(node) }.encode(&caller, EventId(event)).expect("a request").to_vec()
+        };
+        let seal = |message: &[u8]| packet::seal(message).expect("a packet");
+        let good = seal(&message(Job::COOKIE, 0, 7));
+        let check = |what: &str, pieces: &[&[u8]], expected: (&[i32], bool)| {
+            let (events, hung_up) = heard(mom.port(), pieces);
+            assert_eq!((&events[..], hung_up), expected, "{what}");
+        };
+        check("good", &[&good], (&[7], false));
+        let mut odd = good.clone();
+        odd[6] = 7;
+        check("another type", &[&odd], (&[7], false));
+        check(
+            "two packets at once",
+            &[&[&good[..], &seal(&message(Job::COOKIE, 1, 8))].concat()],
+            (&[7, 8], false),
+        );
+        let both = [message(Job::COOKIE, 0, 7), message(Job::COOKIE, 1, 8)].concat();
+        check("two requests in a packet", &[&seal(&both)], (&[7, 8], false));
+        check("a packet in two pieces", &[&good[..20], &good[20..]], (&[], false));
+        check("no packet", &[&good[11..]], (&[], false));
+        check("no packet, then a good one", &[&good[11..], &good], (&[7], false));
+        let cut = message(Job::COOKIE, 0, 7);
+        check("a request without its end", &[&seal(&cut[..cut.len() - 2])], (&[], false));
+        check("a wrong cookie", &[&seal(&message("0", 0, 7))], (&[], true));
+        check("no cookie", &[&seal(&message("", 0, 7))], (&[], true));
+        check("a node below zero", &[&seal(&message(Job::COOKIE, -1, 7))], (&[], true));
+        check("an unknown node", &[&seal(&message(Job::COOKIE, 99, 7))], (&[7], false));
+        check("no numbers", &[&seal(b"hello world")], (&[], true));
+        let mut third = message(Job::COOKIE, 0, 7);
+        third[3] = b'3';
+        check("version 3", &[&seal(&third)], (&[], true));
+        drop(mom);
+        world.finish();
+    });
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A bed of three nodes that a real PBS manages, and what its ordinary user has run on it as a job over all of them.
+fn real(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
+    within(LIMIT, move || {
+        let mut bed = shared(&config);
+        body(&mut bed);
+        bed.assert_nothing_left(SOON);
+    });
+}
+
+fn config() -> Result<Config, String> {
+    let config = Config::with_nodes(3).managed_by_pbs(installation()?);
+    usable(&config).map(|()| config)
+}
+
+/// Begins a job whose script is this; what it says is found with [`said`]. The job's id.
+#[track_caller]
+fn submit(bed: &Shared, script: &str) -> String {
+    let path = bed.login().path(Path::new(HOME).join("job.sh")).expect("the login node");
+    std::fs::write(&path, format!("({script}) > $HOME/said 2>&1; echo ended $? >> $HOME/said\n"))
+        .expect("a script");
+    let left = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+    drop(std::fs::remove_file(left));
+    // -f: without it a process stays that makes the next one quicker.
+    let mut qsub = bed.login().command("qsub").expect("the login node");
+    qsub.args([
+        "-f",
+        "-l",
+        "select=3:ncpus=2:mpiprocs=2",
+        "-l",
+        "place=scatter",
+        "-j",
+        "oe",
+        "-o",
+        "/dev/null",
+        "job.sh",
+    ]);
+    let output = qsub.stdin(Stdio::null()).output().expect("qsub");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// What the script has said when it has ended.
+#[track_caller]
+fn said(bed: &Shared, patience: Duration) -> String {
+    let path = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+    let mut text = String::new();
+    let ended = becomes_true(patience, || {
+        text = std::fs::read(&path)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
+        text.lines().any(|line| line.starts_with("ended "))
+    });
+    assert!(ended, "the job has not ended:\n{text}{}", bed.last_log_lines());
+    text
+}
+
+#[test]
+fn the_suite_passes_against_a_real_pbs() {
+    let config = require!(config());
+    real(config, |bed| {
+        submit(bed, &format!("{} cases", probe().display()));
+        assert_all_passed(&said(bed, LIMIT));
+    });
+}
+
+#[test]
+fn of_a_real_mom_that_was_killed_nothing_is_heard_and_others_go_on() {
+    let config = require!(config());
+    real(config, |bed| {
+        let home = bed.login().path(HOME).expect("the login node");
+        for name in ["ready", "dead"] {
+            drop(std::fs::remove_file(home.join(name)));
+        }
+        let job = submit(bed, &format!("{} outlive $HOME", probe().display()));
+        proc::wait_file(&home.join("ready"), SOON * 3);
+        bed.node(3).kill_daemon("pbs_mom").expect("it runs");
+        std::fs::write(home.join("dead"), "").expect("written");
+        let said = said(bed, SOON * 3);
+        assert!(said.contains("passed outlive\nended 0\n"), "{said}");
+        // Nobody ends what the dead mom has started. A node that was off and on has a new one.
+        let mut qdel = bed.login().command("qdel").expect("the login node");
+        let _it_may_have_gone = qdel.args(["-W", "force", &job]).stderr(Stdio::null()).status();
+        bed.node(3).power_off().expect("it was on");
+        bed.node(3).power_on().expect("it was off");
+        eventually(SOON * 6, "the node is back", || bed.wait_idle(Duration::ZERO).is_ok());
+    });
+}
