@@ -41,7 +41,7 @@ pub mod testbed;
 mod within;
 mod world;
 
-pub use binaries::{Binaries, binaries, target_dir};
+pub use binaries::{Binaries, binaries, target_dir, tm_library};
 pub use leak::Leaks;
 pub use other_root::OtherRoot;
 pub use proc::{becomes_true, eventually};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
 /// Folder of a crate (the first step of its path) and what its crates must import of this workspace. A C ABI crate in
-/// `frontend/capi` or `backend/capi` may import its own side besides.
+/// `frontend/capi`, `backend/capi` or `wlm/capi` may import its own side besides.
 const ARROWS: [(&str, &[&str]); 4] = [
     ("shared", &[]),
     ("wlm", &["gantry-shared"]),
@@ -187,8 +187,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The WLMs' folders, and the launchers' option tables, which name the commands of launchers.
+/// The WLMs' folders, the C ABI of one of them, and the launchers' option tables, which name the commands of launchers.
 fn may_name_wlms(path: &str) -> bool {
+    if path.starts_with("wlm/capi/") {
+        return true;
+    }
     let inside = path.strip_prefix("wlm/src/").and_then(|rest| rest.split_once('/'));
     inside.is_some_and(|(folder, _)| ["slurm", "pbs", "ssh", "localhost", "launcher"].contains(&folder))
 }

@@ -2,16 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use gantry_tests::pbs::cases::CASES;
-use gantry_tests::pbs::{Job, StandIn};
+use gantry_tests::pbs::{Job, StandIn, said, submit};
 use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, Shared, shared, usable};
-use gantry_tests::{SOON, World, becomes_true, binaries, eventually, proc, require, within};
+use gantry_tests::{SOON, World, binaries, eventually, proc, require, within};
 use gantry_wlm::pbs::tm::blocking::{Polled, Session};
 use gantry_wlm::pbs::tm::dis::Reader;
 use gantry_wlm::pbs::tm::id::EventId;
@@ -236,48 +235,6 @@ fn real(config: Config, body: impl FnOnce(&mut Shared) + Send + 'static) {
 fn config() -> Result<Config, String> {
     let config = Config::with_nodes(3).managed_by_pbs(installation()?);
     usable(&config).map(|()| config)
-}
-
-/// Begins a job whose script is this; what it says is found with [`said`]. The job's id.
-#[track_caller]
-fn submit(bed: &Shared, script: &str) -> String {
-    let path = bed.login().path(Path::new(HOME).join("job.sh")).expect("the login node");
-    std::fs::write(&path, format!("({script}) > $HOME/said 2>&1; echo ended $? >> $HOME/said\n"))
-        .expect("a script");
-    let left = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
-    drop(std::fs::remove_file(left));
-    // -f: without it a process stays that makes the next one quicker.
-    let mut qsub = bed.login().command("qsub").expect("the login node");
-    qsub.args([
-        "-f",
-        "-l",
-        "select=3:ncpus=2:mpiprocs=2",
-        "-l",
-        "place=scatter",
-        "-j",
-        "oe",
-        "-o",
-        "/dev/null",
-        "job.sh",
-    ]);
-    let output = qsub.stdin(Stdio::null()).output().expect("qsub");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// What the script has said when it has ended.
-#[track_caller]
-fn said(bed: &Shared, patience: Duration) -> String {
-    let path = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
-    let mut text = String::new();
-    let ended = becomes_true(patience, || {
-        text = std::fs::read(&path)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default();
-        text.lines().any(|line| line.starts_with("ended "))
-    });
-    assert!(ended, "the job has not ended:\n{text}{}", bed.last_log_lines());
-    text
 }
 
 #[test]

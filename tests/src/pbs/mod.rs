@@ -2,8 +2,10 @@
 //! [stand-in](mom) for it, which runs everywhere, and the real one on a [bed](crate::testbed).
 
 pub mod cases;
+mod job;
 pub mod mom;
 mod stand_in;
 pub mod task;
 
+pub use job::{said, submit};
 pub use stand_in::{Job, StandIn};

@@ -1,0 +1,57 @@
+//! Jobs of a real PBS on a bed, over three hosts with two nodes each.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::becomes_true;
+use crate::testbed::Testbed;
+use crate::testbed::config::HOME;
+
+/// Begins a job whose script is this; what it says is found with [`said`]. The job's id.
+///
+/// # Panics
+/// When PBS does not take it, or it does not end.
+#[track_caller]
+pub fn submit(bed: &Testbed, script: &str) -> String {
+    let path = bed.login().path(Path::new(HOME).join("job.sh")).expect("the login node");
+    std::fs::write(&path, format!("({script}) > $HOME/said 2>&1; echo ended $? >> $HOME/said\n"))
+        .expect("a script");
+    let left = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+    drop(std::fs::remove_file(left));
+    // -f: without it a process stays that makes the next one quicker.
+    let mut qsub = bed.login().command("qsub").expect("the login node");
+    qsub.args([
+        "-f",
+        "-l",
+        "select=3:ncpus=2:mpiprocs=2",
+        "-l",
+        "place=scatter",
+        "-j",
+        "oe",
+        "-o",
+        "/dev/null",
+        "job.sh",
+    ]);
+    let output = qsub.stdin(Stdio::null()).output().expect("qsub");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// What the script has said when it has ended.
+///
+/// # Panics
+/// When PBS does not take it, or it does not end.
+#[track_caller]
+pub fn said(bed: &Testbed, patience: Duration) -> String {
+    let path = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+    let mut text = String::new();
+    let ended = becomes_true(patience, || {
+        text = std::fs::read(&path)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
+        text.lines().any(|line| line.starts_with("ended "))
+    });
+    assert!(ended, "the job has not ended:\n{text}{}", bed.last_log_lines());
+    text
+}

@@ -1,0 +1,77 @@
+//! `libgantry_tm`: a C program that was written for PBS's own library is compiled with ours, and does the same.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use gantry_tests::pbs::{StandIn, said, submit};
+use gantry_tests::testbed::pbs::installation;
+use gantry_tests::testbed::{Config, shared, usable};
+use gantry_tests::{SOON, World, programs, require, tm_library, within};
+
+/// For a whole test.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// What the program says with PBS's own library in a job of a real PBS. The test with a real one proves it.
+const EXPECTED: &str = include_str!("../fixtures/pbs/23.06.06/tm_calls.expected");
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
+}
+
+/// The program with a header from one folder and a library from another.
+fn compile(made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
+    let flags = [
+        format!("-I{}", include.display()),
+        format!("-L{}", lib.display()),
+        format!("-Wl,-rpath,{}", lib.display()),
+        format!("-l{library}"),
+    ];
+    programs::get_with("tm_calls", made, &flags).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn ours() -> PathBuf {
+    compile("tm_calls_ours", &workspace().join("wlm/capi/include"), &tm_library(), "gantry_tm")
+}
+
+#[test]
+fn a_program_for_the_library_of_pbs_runs_with_ours_against_the_stand_in() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mom = StandIn::start(&world, &[]);
+        let output = mom.script(&world, ours()).stdin(Stdio::null()).output().expect("the program");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), EXPECTED);
+        drop(mom);
+        world.finish();
+    });
+}
+
+#[test]
+fn outside_of_a_job_the_environment_is_refused() {
+    within(LIMIT, || {
+        let world = World::new();
+        let output = world.command(ours()).env("PBS_MOMPORT", "1").output().expect("the program");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.ends_with("init: 17005\n"), "{said}");
+        // No mom is there, which the first to ask is told.
+        assert!(said.contains("\nattach: 17000\n"), "{said}");
+        world.finish();
+    });
+}
+
+#[test]
+fn in_a_real_job_it_says_the_same_with_either_library() {
+    let installed = require!(installation());
+    let config = Config::with_nodes(3).managed_by_pbs(&installed);
+    require!(usable(&config));
+    within(LIMIT, move || {
+        let bed = shared(&config);
+        let theirs = compile("tm_calls_theirs", &installed.join("include"), &installed.join("lib"), "pbs");
+        submit(&bed, &theirs.display().to_string());
+        let with_theirs = said(&bed, SOON * 3);
+        submit(&bed, &ours().display().to_string());
+        assert_eq!(said(&bed, SOON * 3), with_theirs);
+        assert_eq!(with_theirs, format!("{EXPECTED}ended 0\n"));
+        bed.assert_nothing_left(SOON);
+    });
+}
