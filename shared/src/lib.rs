@@ -18,4 +18,5 @@ pub mod error;
 pub mod filter;
 pub mod secret;
 pub mod rendezvous;
+pub mod cti;
 pub mod wire;

@@ -1,0 +1,32 @@
+//! What `gantry_be.h` has beyond the reference.
+
+use std::ffi::{c_char, c_int};
+
+use gantry_shared_capi::{enter, fault};
+
+use crate::connection::backend;
+use crate::node::to_int;
+
+/// Why the last call of this thread failed that did.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_error_str() -> *const c_char {
+    fault::last_text()
+}
+
+/// This node's number.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_getNode() -> c_int {
+    enter("gantry_be_getNode", -1, || to_int(backend()?.node().0))
+}
+
+/// How many nodes there are.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_getNumNodes() -> c_int {
+    enter("gantry_be_getNumNodes", -1, || to_int(backend()?.node_count()))
+}
+
+/// How many ranks there are.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_getNumPEs() -> c_int {
+    enter("gantry_be_getNumPEs", -1, || to_int(backend()?.rank_count()))
+}

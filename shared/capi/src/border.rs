@@ -1,0 +1,52 @@
+//! What every exported function does first.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gantry_shared::error::Kind;
+
+use crate::fault::{self, Fault};
+
+/// Runs the body of the exported function `name`. When it fails, what went wrong is kept for this thread and `otherwise` is the answer; so it is when
+/// it panics, for no panic may leave a library that C has called.
+pub fn enter<T>(name: &str, otherwise: T, body: impl FnOnce() -> Result<T, Fault>) -> T {
+    // What the body had in hand is dropped with it; what it shares with other calls is behind locks that a panic does not close.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(fault)) => {
+            fault::keep(name, &fault);
+            otherwise
+        }
+        Err(panic) => {
+            let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+            let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            fault::keep(name, &Fault::new(Kind::Protocol, format!("a fault in gantry itself: {words}")));
+            otherwise
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::last;
+
+    #[test]
+    fn an_answer_a_fault_and_a_panic() {
+        assert_eq!(enter("f", 0, || Ok(7)), 7);
+        assert_eq!(last().0, fault::NO_FAULT);
+        assert_eq!(enter("f", -1, || Err(Fault::new(Kind::Gone, "app 3 is gone"))), -1);
+        assert_eq!(last(), ("f: app 3 is gone".to_owned(), Some(Kind::Gone)));
+        assert_eq!(enter("g", -1, || -> Result<i32, Fault> { panic!("oh {}", 1) }), -1);
+        assert_eq!(last().0, "g: a fault in gantry itself: oh 1");
+        assert_eq!(enter("f", 0, || Ok(7)), 7);
+        assert_eq!(last().0, "g: a fault in gantry itself: oh 1", "a success changes nothing");
+    }
+
+    #[test]
+    fn every_thread_has_its_own() {
+        enter("here", (), || Err(Fault::new(Kind::Gone, "x")));
+        let there = std::thread::spawn(|| last().0).join();
+        assert_eq!(there.expect("a thread"), fault::NO_FAULT);
+        assert_eq!(last().0, "here: x");
+    }
+}
