@@ -58,6 +58,13 @@ pub const GANTRY_SESSION_DIR: &str = "GANTRY_SESSION_DIR";
 /// Given to daemons: the number of the order that started them.
 pub const GANTRY_DAEMON: &str = "GANTRY_DAEMON";
 
+/// Given to daemons of C tools, for those that know CTI's variables: that they are daemons.
+pub const CTI_IAMBACKEND: &str = "CTI_IAMBACKEND";
+/// Given to daemons of C tools: the app's id.
+pub const CTI_APID: &str = "CTI_APID";
+/// Given to daemons of C tools: the WLM's number in [`cti`](crate::cti).
+pub const CTI_WLM: &str = "CTI_WLM";
+
 /// Set by users: the WLM to use, where detection is not to decide.
 pub const GANTRY_WLM: &str = "GANTRY_WLM";
 /// Set by users: the directory on nodes in which apps' directories are made.
@@ -72,6 +79,12 @@ pub const GANTRY_LAUNCHER: &str = "GANTRY_LAUNCHER";
 pub const CTI_LAUNCHER_NAME: &str = "CTI_LAUNCHER_NAME";
 /// Set by users of CTI: the WLM to use, where [`GANTRY_WLM`] is not set.
 pub const CTI_WLM_IMPL: &str = "CTI_WLM_IMPL";
+/// Set by users of CTI: the directory on nodes in which apps' directories are made, where [`GANTRY_STAGE_DIR`] is not set.
+pub const CTI_BACKEND_TMPDIR: &str = "CTI_BACKEND_TMPDIR";
+/// Set by users of CTI: a directory for what a frontend keeps on the login side, where [`GANTRY_RUNTIME_DIR`] is not set.
+pub const CTI_CFG_DIR: &str = "CTI_CFG_DIR";
+/// Set by users of CTI: a script to use as the launcher, where neither [`GANTRY_LAUNCHER`] nor [`CTI_LAUNCHER_NAME`] is set.
+pub const CTI_LAUNCHER_SCRIPT: &str = "CTI_LAUNCHER_SCRIPT";
 /// Set by users of CTI: where it is installed, where [`GANTRY_INSTALL_DIR`] is not set.
 pub const CTI_INSTALL_DIR: &str = "CTI_INSTALL_DIR";
 

@@ -1,5 +1,7 @@
 //! Which workload manager is used, and why.
 
+use gantry_shared::cti::wlm_name;
+
 use crate::host::Host;
 use crate::{Error, Result, WLMS, Wlm};
 
@@ -19,7 +21,7 @@ pub struct Choice {
     pub why: Evidence,
 }
 
-/// Chooses the WLM: `asked` by the caller, else named by a variable of [`WLM_VARIABLES`], else the first of [`WLMS`] that is detected.
+/// Chooses the WLM: `asked` by the caller, else named by a variable of [`WLM_VARIABLES`], also in the reference's words, else the first of [`WLMS`] that is detected.
 ///
 /// # Errors
 /// [`Error::UnknownWlm`] with the names there are.
@@ -30,7 +32,10 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     for variable in WLM_VARIABLES {
         if let Some(name) = host.env(variable) {
             let name = name.to_string_lossy();
-            return Ok(Choice { wlm: find(&name)?, why: Evidence(format!("{variable} is '{name}'")) });
+            return Ok(Choice {
+                wlm: find(wlm_name(&name))?,
+                why: Evidence(format!("{variable} is '{name}'")),
+            });
         }
     }
     detected(host)
@@ -70,6 +75,8 @@ mod tests {
         assert_eq!(choose(None, &plain).unwrap().wlm.name(), "localhost");
         let by_variable = FakeHost::default().with_env("CTI_WLM_IMPL", "Localhost");
         assert_eq!(choose(None, &by_variable).unwrap().why.0, "CTI_WLM_IMPL is 'Localhost'");
+        let as_cti = FakeHost::default().with_env("CTI_WLM_IMPL", "linux/localhost");
+        assert_eq!(choose(None, &as_cti).unwrap().wlm.name(), "localhost");
         let wrong = FakeHost::default().with_env("GANTRY_WLM", "abacus");
         assert_eq!(choose(Some("localhost"), &wrong).unwrap().why.0, "it was asked for");
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_shared::id::{AppId, Pid};
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
-use gantry_shared::storage::{CTI_LAUNCHER_NAME, GANTRY_LAUNCHER};
+use gantry_shared::storage::{CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT, GANTRY_LAUNCHER};
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
@@ -20,9 +20,9 @@ use crate::request::Input;
 /// How long an agent tries to reach the frontend or its parent.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The launcher that the environment names: the second variable is the reference interface's.
+/// The launcher that the environment names: all variables but the first are the reference interface's.
 pub(crate) fn find_launcher() -> Option<OsString> {
-    Machine.env(GANTRY_LAUNCHER).or_else(|| Machine.env(CTI_LAUNCHER_NAME))
+    [GANTRY_LAUNCHER, CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT].iter().find_map(|name| Machine.env(name))
 }
 
 /// What an agent is told.

@@ -37,7 +37,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Opens the runtime directory, which is made if it is not there: `asked`, else GANTRY_RUNTIME_DIR, else `gantry` in
+    /// Opens the runtime directory, which is made if it is not there: `asked`, else GANTRY_RUNTIME_DIR, else `gantry-runtime-UID` in CTI_CFG_DIR, else `gantry` in
     /// XDG_RUNTIME_DIR (where that is a directory of this user), else `/tmp/gantry-runtime-UID`.
     ///
     /// # Errors
@@ -205,6 +205,10 @@ fn find_dir(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool)
     }
     if let Some(set) = host.env(storage::GANTRY_RUNTIME_DIR) {
         return PathBuf::from(set);
+    }
+    if let Some(set) = host.env(storage::CTI_CFG_DIR) {
+        // It may be everybody's, as /tmp is.
+        return PathBuf::from(set).join(format!("gantry-runtime-{}", host.uid()));
     }
     match host.env("XDG_RUNTIME_DIR").map(PathBuf::from) {
         // The variable is often kept by programs that change the user: then it names a place that is not ours.

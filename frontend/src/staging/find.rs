@@ -36,7 +36,7 @@ pub(crate) fn find_program(program: &Path, host: &dyn Host) -> Result<PathBuf> {
     }))
 }
 
-fn executable_file(path: &Path) -> Result<PathBuf> {
+pub(crate) fn executable_file(path: &Path) -> Result<PathBuf> {
     let source = readable_file(path)?;
     let mode = std::fs::metadata(&source).map_err(|e| cannot_read(path, e))?.permissions().mode();
     if mode & 0o111 == 0 {

@@ -12,6 +12,7 @@
 //! | `symbol_versions`, [`libc_needs`] | whether what was found is new enough; which C library is needed |
 //! | [`arch`], `loader`, `hwcaps` | what the search depends on: the machine a file is for, its loader, its processor |
 //! | [`elf`], [`ld_cache`], `ld_conf`, [`script`], [`dlopen`], `tokens` | parsers, all pure |
+//! | [`symbols`] | which symbols a program defines |
 //! | `root` | paths inside a system that is not the one we run on |
 //! | `content` | what is in a file: build id or hash |
 //! | `plan` | which of it goes where |
@@ -50,6 +51,7 @@ pub(crate) mod send;
 mod squeeze;
 mod stream;
 mod symbol_versions;
+pub mod symbols;
 mod tokens;
 mod walk;
 

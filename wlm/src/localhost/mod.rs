@@ -61,8 +61,7 @@ impl Wlm for Localhost {
     }
 
     async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {
-        let pids = processes::parse_pids(&job.0)?;
-        let placement = processes::find_ranks(&pids, host)?;
+        let placement = processes::find_target(&job.0, host)?;
         Ok(Adoption { job: job.clone(), placement, marks: None })
     }
 

@@ -36,6 +36,43 @@ pub(super) fn parse_pids(text: &str) -> Result<Vec<Pid>> {
     Ok(pids)
 }
 
+/// The ranks that `target` names: by pids, or as `PID.NAME`, the processes of that name beneath one.
+pub(super) fn find_target(target: &str, host: &dyn Host) -> Result<Placement> {
+    match target.split_once('.') {
+        Some((parent, name)) if !name.is_empty() => find_named(parent, name, host),
+        _ => find_ranks(&parse_pids(target)?, host),
+    }
+}
+
+/// The nearest processes of that name beneath `parent`, in the order of their pids.
+fn find_named(parent: &str, name: &str, host: &dyn Host) -> Result<Placement> {
+    let [parent] = parse_pids(parent)?[..] else {
+        return Err(Error::invalid(format!("'{parent}.{name}' names more than one process")));
+    };
+    look_at(parent, host)?;
+    let is_named = |pid: &Pid| {
+        let comm = host.read(&PathBuf::from(format!("/proc/{pid}/comm"))).unwrap_or_default();
+        comm.trim_ascii_end() == name.as_bytes()
+    };
+    let mut found = Vec::new();
+    let mut level = children(parent, host);
+    let mut seen = 0;
+    while !level.is_empty() && seen < MAX_PROCESSES {
+        seen += level.len();
+        let (named, others): (Vec<Pid>, Vec<Pid>) = level.into_iter().partition(is_named);
+        found.extend(named);
+        level = others.into_iter().flat_map(|pid| children(pid, host)).collect();
+    }
+    if found.is_empty() {
+        return Err(Error::NotFound {
+            message: format!("there is no process named '{name}' beneath {parent}"),
+            hint: Some("the name is that of /proc/PID/comm, of at most 15 characters".to_owned()),
+        });
+    }
+    found.sort_unstable();
+    place_here(&found, host)
+}
+
 /// The ranks: those beneath a single pid that is a launcher, else the pids themselves.
 pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
     for pid in pids {
@@ -45,11 +82,14 @@ pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
         [launcher] => ranks_beneath(*launcher, host)?,
         _ => Vec::new(),
     };
-    let ranks = if beneath.is_empty() { pids.to_vec() } else { beneath };
+    place_here(if beneath.is_empty() { pids } else { &beneath }, host)
+}
+
+fn place_here(ranks: &[Pid], host: &dyn Host) -> Result<Placement> {
     let name = host.hostname();
     let mut placement = PlacementBuilder::new();
     for pid in ranks {
-        placement.push(&name, Some(pid), &exe_of(pid, host)).map_err(|e| Error::invalid(e.to_string()))?;
+        placement.push(&name, Some(*pid), &exe_of(*pid, host)).map_err(|e| Error::invalid(e.to_string()))?;
     }
     Ok(placement.build())
 }
@@ -158,7 +198,7 @@ mod tests {
     }
 
     fn check(host: &FakeHost, target: &str, expected: std::result::Result<&[i32], &str>) {
-        let found = parse_pids(target).and_then(|pids| find_ranks(&pids, host));
+        let found = find_target(target, host);
         match (found, expected) {
             (Ok(placement), Ok(expected)) => {
                 let pids: Vec<i32> = placement.iter().map(|rank| rank.pid.unwrap().get()).collect();
@@ -187,6 +227,19 @@ mod tests {
     fn pids_are_taken_in_the_order_given() {
         check(&launcher(), "13,12", Ok(&[13, 12]));
         check(&launcher(), "12", Ok(&[12]));
+    }
+
+    #[test]
+    fn processes_of_a_name_beneath_one() {
+        let host = launcher().with_file("/proc/12/comm", "app\n").with_file("/proc/13/comm", "app\n");
+        // A child of an `app` is part of it.
+        let host = host.with_file("/proc/14/comm", "app\n").with_file("/proc/11/comm", "proxy\n");
+        check(&host, "10.app", Ok(&[12, 13]));
+        check(&host, "11.app", Ok(&[12, 13]));
+        check(&host, "10.proxy", Ok(&[11]));
+        check(&host, "10.other", Err("there is no process named 'other' beneath 10"));
+        check(&host, "77.app", Err("there is no process 77 on fake"));
+        check(&host, "10,11.app", Err("'10,11.app' names more than one process"));
     }
 
     #[test]

@@ -1,0 +1,173 @@
+//! Dealing with an application: what its id stands for, release, signals, the end.
+
+use std::ffi::{c_char, c_int};
+use std::sync::{Arc, Mutex};
+
+use gantry_frontend::info::AppState;
+use gantry_frontend::{self as library, AppHandle};
+use gantry_shared::error::Kind;
+use gantry_shared::signal::Signal;
+use gantry_shared_capi::{Fault, enter};
+
+use crate::gantry::deadline;
+use crate::process::{Process, fault, process};
+use crate::table::lock;
+
+/// What the id of an application stands for.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// None once it is being ended or let go.
+    owner: Mutex<Option<library::App>>,
+    pub(crate) handle: AppHandle,
+    /// What it was attached to as.
+    pub(crate) target: Option<String>,
+}
+
+impl Process {
+    /// Gives an application of the library an id.
+    pub(crate) fn add_app(&self, app: library::App, target: Option<String>) -> i64 {
+        let handle = (*app).clone();
+        self.apps.add(&self.ids, App { owner: Mutex::new(Some(app)), handle, target })
+    }
+
+    /// Attaches to what runs already.
+    pub(crate) fn attach(
+        &self,
+        target: String,
+        wait: bool,
+        deadline: std::time::Duration,
+    ) -> Result<i64, Fault> {
+        let frontend = self.frontend();
+        let named = target.clone();
+        let app = self.try_wait(async move {
+            match wait {
+                true => frontend.attach_when_there(&named, deadline).await,
+                false => frontend.attach(&named, deadline).await,
+            }
+        })?;
+        Ok(self.add_app(app, Some(target)))
+    }
+
+    /// Forgets an application's id and those of all that belonged to it; gives the owner, to be ended or let go.
+    fn forget(&self, id: i64) -> Result<Option<library::App>, Fault> {
+        let app = self.apps.take(id)?;
+        for (session, _) in self.sessions.take_all(|session| session.app == id) {
+            self.forget_manifests(session)?;
+        }
+        Ok(lock(&app.owner).take())
+    }
+
+    /// Forgets the manifests of a session.
+    pub(crate) fn forget_manifests(&self, session: i64) -> Result<(), Fault> {
+        let manifests = self.manifests.take_all(|manifest| manifest.session == session);
+        self.inside(|| drop(manifests))
+    }
+
+    /// Ends all applications and waits until nothing is left of them.
+    pub(crate) fn close_all(&self) -> Result<(), Fault> {
+        let ends = self.apps.take_all(|_| true).into_iter().filter_map(|(_, app)| lock(&app.owner).take());
+        let ends: Vec<library::App> = ends.collect();
+        let sessions = self.sessions.take_all(|_| true);
+        let manifests = self.manifests.take_all(|_| true);
+        if ends.is_empty() && sessions.is_empty() {
+            return Ok(());
+        }
+        let deadline = deadline::of_calls();
+        self.try_wait(async move {
+            let closing: Vec<_> = ends.into_iter().map(|app| tokio::spawn(app.close(deadline))).collect();
+            let mut ended = Ok(());
+            for closed in closing {
+                let closed = closed.await.unwrap_or_else(|e| Err(library::Error::Protocol(e.to_string())));
+                ended = ended.and(closed);
+            }
+            drop((sessions, manifests));
+            ended
+        })
+    }
+}
+
+impl App {
+    fn is_over(&self) -> bool {
+        self.handle.state() == AppState::Ended
+    }
+}
+
+/// Whether the application is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_appIsValid(app_id: i64) -> c_int {
+    enter("cti_appIsValid", 0, || {
+        let process = process();
+        if !process.apps.get(app_id)?.is_over() {
+            return Ok(1);
+        }
+        // It ends by itself: what was known of it is all that is left, and that goes with its owner.
+        let owner = process.forget(app_id)?;
+        process.inside(|| drop(owner))?;
+        Err(Fault::new(Kind::Gone, format!("application {app_id} has ended")))
+    })
+}
+
+/// Lets held ranks go.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_releaseAppBarrier(app_id: i64) -> c_int {
+    enter("cti_releaseAppBarrier", 1, || {
+        let handle = process().apps.get(app_id)?.handle.clone();
+        let deadline = deadline::of_calls();
+        process().try_wait(async move { handle.release(deadline).await })?;
+        Ok(0)
+    })
+}
+
+/// Sends a signal to all ranks.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_killApp(app_id: i64, signum: c_int) -> c_int {
+    enter("cti_killApp", 1, || {
+        let handle = process().apps.get(app_id)?.handle.clone();
+        let signal = Signal::new(signum).filter(|signal| *signal != Signal::PROBE);
+        let signal = signal.ok_or_else(|| Fault::invalid(format!("{signum} is no signal to be sent")))?;
+        let deadline = deadline::of_calls();
+        process().try_wait(async move { handle.signal(signal, None, deadline).await })?;
+        Ok(0)
+    })
+}
+
+/// Ends the application, or leaves it as it was found.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_deregisterApp(app_id: i64) {
+    enter("cti_deregisterApp", (), || {
+        let process = process();
+        let Some(owner) = process.forget(app_id)? else { return Ok(()) };
+        let deadline = deadline::of_calls();
+        process.try_wait(owner.close(deadline))
+    });
+}
+
+/// Lets the application go on without this process.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_releaseApp(app_id: i64) -> c_int {
+    enter("cti_releaseApp", 1, || {
+        let process = process();
+        let app = process.apps.take(app_id)?;
+        let owner = lock(&app.owner).take();
+        let owner = owner.ok_or_else(|| Fault::new(Kind::Gone, format!("application {app_id} is ending")))?;
+        let deadline = deadline::of_calls();
+        let let_go = process.wait(owner.detach(deadline))?;
+        // Sessions stay on the nodes: their handles are dropped only when that ends nothing any more.
+        for (session, _) in process.sessions.take_all(|session| session.app == app_id) {
+            process.forget_manifests(session)?;
+        }
+        let_go.map_err(|error| fault(&error)).map(|()| 0)
+    })
+}
+
+/// No workload manager of ours has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getLauncherHostName(app_id: i64) -> *mut c_char {
+    enter("cti_getLauncherHostName", std::ptr::null_mut(), || {
+        let app: Arc<App> = process().apps.get(app_id)?;
+        Err(Fault::new(
+            Kind::Unsupported,
+            format!("{} does not tell where its launcher runs", app.handle.wlm()),
+        ))
+    })
+}

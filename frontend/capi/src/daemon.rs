@@ -1,0 +1,71 @@
+//! Tool daemons.
+
+use std::ffi::{OsString, c_char, c_int};
+
+use gantry_frontend::DaemonRequest;
+use gantry_frontend::request::parse_env_string;
+use gantry_shared::cti::{self, CtiWlm};
+use gantry_shared::storage::{CTI_APID, CTI_IAMBACKEND, CTI_WLM};
+use gantry_shared::wire::message::DaemonOutput;
+use gantry_shared_capi::{enter, text};
+
+use crate::app::App;
+use crate::gantry::deadline;
+use crate::launch::refuse_wrappers;
+use crate::manifest::program_below;
+use crate::process::{fault, process};
+
+/// What daemons of the reference interface find in their environment, the same on every node; agents add where the session is.
+fn build_env(app: &App) -> Vec<(OsString, OsString)> {
+    let number = CtiWlm::by_name(app.handle.wlm()).map_or(cti::NONE, |wlm| wlm.number);
+    vec![
+        (CTI_IAMBACKEND.into(), "1".into()),
+        (CTI_APID.into(), app.handle.id().to_string().into()),
+        (CTI_WLM.into(), number.to_string().into()),
+    ]
+}
+
+/// Ships a manifest and starts a daemon on every node.
+///
+/// # Safety
+/// Strings and lists of strings are null or end as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_execToolDaemon(
+    mid: i64,
+    fstr: *const c_char,
+    args: *const *const c_char,
+    env: *const *const c_char,
+) -> c_int {
+    enter("cti_execToolDaemon", 1, || {
+        // SAFETY: our caller's word.
+        let program = unsafe { text::required(fstr, "the daemon's name") }?;
+        // SAFETY: our caller's word.
+        let args = unsafe { text::list(args) }?;
+        // SAFETY: our caller's word.
+        let env = unsafe { text::list(env) }?;
+        refuse_wrappers()?;
+        let process = process();
+        let session = process.live_session(process.live_manifest(mid)?.session)?;
+        let app = process.apps.get(session.app)?;
+        let mut request = DaemonRequest::new(program).args(args);
+        for (name, value) in build_env(&app).into_iter().chain(process.attributes.for_daemons()) {
+            request = request.env(name, value);
+        }
+        for string in env {
+            let (name, value) = parse_env_string(string).map_err(|error| fault(&error))?;
+            request = request.env(name, value);
+        }
+        if let Some(dir) = process.attributes.daemon_log_dir() {
+            request = request.output(DaemonOutput::Log(dir.into_os_string()));
+        }
+        let (mut manifest, _) = process.manifests.take(mid)?.take()?;
+        if !process.attributes.stages_dependencies() {
+            manifest.without_dependencies();
+        }
+        let deadline = deadline::of_calls();
+        // The daemon belongs to its session: its handle may go.
+        process.try_wait(async move { manifest.exec_daemon(request, deadline).await.map(drop) })?;
+        session.note_shipped(program_below(program));
+        Ok(0)
+    })
+}

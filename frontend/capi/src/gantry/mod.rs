@@ -1,0 +1,8 @@
+//! What `gantry.h` has beyond the reference: a module for each of its sections.
+
+pub mod app;
+pub mod deadline;
+pub mod end;
+pub mod error;
+pub mod events;
+pub mod session;

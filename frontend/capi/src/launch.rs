@@ -1,0 +1,204 @@
+//! Launching.
+
+use std::ffi::{OsStr, c_char, c_int};
+use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use gantry_frontend::{Input, LaunchRequest, OutputTo};
+use gantry_shared::error::Kind;
+use gantry_shared_capi::{Fault, enter, text};
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+
+use crate::gantry::deadline;
+use crate::process::{fault, process};
+
+/// What the reference has for containers and other wrappers. Who has set it would get something else than was asked for.
+const WRAPPERS: [&str; 3] = ["CTI_LAUNCHER_WRAPPER", "CTI_BACKEND_WRAPPER", "CTI_CONTAINER_INSTANCE"];
+
+/// What rank 0 is to read.
+enum Reads<'a> {
+    File(Option<&'a OsStr>),
+    Fd(c_int),
+}
+
+/// What all four functions are given.
+struct Asked<'a> {
+    argv: Vec<&'a OsStr>,
+    stdout: c_int,
+    stderr: c_int,
+    stdin: Reads<'a>,
+    cwd: Option<&'a OsStr>,
+    env: Vec<&'a OsStr>,
+    hold: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// # Safety
+    /// Lists and strings are null or as `text` wants them.
+    unsafe fn read(
+        argv: *const *const c_char,
+        (stdout, stderr): (c_int, c_int),
+        stdin: Reads<'a>,
+        cwd: *const c_char,
+        env: *const *const c_char,
+        hold: bool,
+    ) -> Result<Self, Fault> {
+        if argv.is_null() {
+            return Err(Fault::invalid("the launcher's arguments are NULL"));
+        }
+        // SAFETY: our caller's word.
+        let argv = unsafe { text::list(argv) }?;
+        // SAFETY: our caller's word.
+        let env = unsafe { text::list(env) }?;
+        // SAFETY: our caller's word.
+        let cwd = unsafe { text::optional(cwd) };
+        Ok(Self { argv, stdout, stderr, stdin, cwd, env, hold })
+    }
+
+    fn launch(self) -> Result<i64, Fault> {
+        refuse_wrappers()?;
+        let mut request = LaunchRequest::new(self.argv).hold(self.hold);
+        for string in self.env {
+            request = request.env_string(string).map_err(|error| fault(&error))?;
+        }
+        if let Some(cwd) = self.cwd {
+            request = request.cwd(existing_dir(cwd)?);
+        }
+        let stdin = match self.stdin {
+            Reads::File(None) | Reads::Fd(..0) => Input::Null,
+            Reads::File(Some(path)) => Input::File(path.into()),
+            Reads::Fd(fd) => Input::Fd(duplicate(fd)?),
+        };
+        let output = OutputTo::Fds { stdout: output_to(self.stdout, 1)?, stderr: output_to(self.stderr, 2)? };
+        let request = request.stdin(stdin).output(output);
+        let process = process();
+        let (frontend, deadline) = (process.frontend(), deadline::of_launches());
+        let app = process.try_wait(async move { frontend.launch(request, deadline).await })?;
+        Ok(process.add_app(app, None))
+    }
+}
+
+/// Refuses to go on where the user asks for a wrapper.
+pub(crate) fn refuse_wrappers() -> Result<(), Fault> {
+    match WRAPPERS.iter().find(|name| Machine.env(name).is_some()) {
+        None => Ok(()),
+        Some(name) => Err(crate::ops::not_built_in(&format!("what {name} asks for"))),
+    }
+}
+
+fn existing_dir(path: &OsStr) -> Result<PathBuf, Fault> {
+    let path = PathBuf::from(path);
+    match path.is_dir() {
+        true => Ok(path),
+        false => Err(Fault::new(Kind::NotFound, format!("'{}' is no directory here", path.display()))),
+    }
+}
+
+/// A descriptor of our own for what a descriptor of C's leads to.
+fn duplicate(fd: c_int) -> Result<OwnedFd, Fault> {
+    // SAFETY: any number may be asked for.
+    let own = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    if own < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Fault::invalid(format!("descriptor {fd} cannot be used: {error}")));
+    }
+    // SAFETY: made by the call above, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(own) })
+}
+
+/// Where output goes: `fd`, or without one where this process' own does; nowhere if that is closed.
+fn output_to(fd: c_int, own: c_int) -> Result<OwnedFd, Fault> {
+    match fd {
+        0.. => duplicate(fd),
+        _ => duplicate(own).or_else(|_| {
+            let null = File::options().write(true).open("/dev/null");
+            null.map(OwnedFd::from).map_err(|e| Fault::invalid(format!("cannot open /dev/null: {e}")))
+        }),
+    }
+}
+
+/// Launches.
+///
+/// # Safety
+/// Strings and lists of strings are null or end as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_launchApp(
+    launcher_argv: *const *const c_char,
+    stdout_fd: c_int,
+    stderr_fd: c_int,
+    input_file: *const c_char,
+    chdir_path: *const c_char,
+    env_list: *const *const c_char,
+) -> i64 {
+    enter("cti_launchApp", 0, || {
+        // SAFETY: our caller's word.
+        let stdin = Reads::File(unsafe { text::optional(input_file) });
+        let to = (stdout_fd, stderr_fd);
+        // SAFETY: our caller's word.
+        unsafe { Asked::read(launcher_argv, to, stdin, chdir_path, env_list, false) }?.launch()
+    })
+}
+
+/// Launches, with a descriptor to read from.
+///
+/// # Safety
+/// As [`cti_launchApp`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_launchApp_fd(
+    launcher_argv: *const *const c_char,
+    stdout_fd: c_int,
+    stderr_fd: c_int,
+    stdin_fd: c_int,
+    chdir_path: *const c_char,
+    env_list: *const *const c_char,
+) -> i64 {
+    enter("cti_launchApp_fd", 0, || {
+        let to = (stdout_fd, stderr_fd);
+        // SAFETY: our caller's word.
+        unsafe { Asked::read(launcher_argv, to, Reads::Fd(stdin_fd), chdir_path, env_list, false) }?.launch()
+    })
+}
+
+/// Launches held.
+///
+/// # Safety
+/// As [`cti_launchApp`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_launchAppBarrier(
+    launcher_argv: *const *const c_char,
+    stdout_fd: c_int,
+    stderr_fd: c_int,
+    input_file: *const c_char,
+    chdir_path: *const c_char,
+    env_list: *const *const c_char,
+) -> i64 {
+    enter("cti_launchAppBarrier", 0, || {
+        // SAFETY: our caller's word.
+        let stdin = Reads::File(unsafe { text::optional(input_file) });
+        let to = (stdout_fd, stderr_fd);
+        // SAFETY: our caller's word.
+        unsafe { Asked::read(launcher_argv, to, stdin, chdir_path, env_list, true) }?.launch()
+    })
+}
+
+/// Launches held, with a descriptor to read from.
+///
+/// # Safety
+/// As [`cti_launchApp`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_launchAppBarrier_fd(
+    launcher_argv: *const *const c_char,
+    stdout_fd: c_int,
+    stderr_fd: c_int,
+    stdin_fd: c_int,
+    chdir_path: *const c_char,
+    env_list: *const *const c_char,
+) -> i64 {
+    enter("cti_launchAppBarrier_fd", 0, || {
+        let to = (stdout_fd, stderr_fd);
+        // SAFETY: our caller's word.
+        unsafe { Asked::read(launcher_argv, to, Reads::Fd(stdin_fd), chdir_path, env_list, true) }?.launch()
+    })
+}

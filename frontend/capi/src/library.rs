@@ -1,0 +1,74 @@
+//! The library itself: version, errors, workload manager, this machine's name.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+
+use gantry_shared::cti::{self, CtiWlm};
+use gantry_shared::error::Kind;
+use gantry_shared_capi::{Fault, enter, fault, memory};
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+
+use crate::process::{self, process};
+
+const VERSION: &CStr = c"2.4.1";
+
+/// What users set where nodes know this machine by another name than it does itself.
+const CTI_HOST_ADDRESS: &str = "CTI_HOST_ADDRESS";
+
+/// The version of the interface.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_version() -> *const c_char {
+    VERSION.as_ptr()
+}
+
+/// Why the last call of this thread failed that did.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_error_str() -> *const c_char {
+    fault::last_text()
+}
+
+/// Copies it.
+///
+/// # Safety
+/// `buf` leads to `buf_len` bytes that may be written, or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_error_str_r(buf: *mut c_char, buf_len: usize) -> c_int {
+    // SAFETY: our caller's word.
+    if unsafe { fault::copy_last(buf, buf_len) } { 0 } else { libc::ERANGE }
+}
+
+/// The workload manager in use.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_current_wlm() -> c_int {
+    enter("cti_current_wlm", cti::NONE, current_wlm)
+}
+
+/// The number of the workload manager in use.
+pub(crate) fn current_wlm() -> Result<c_int, Fault> {
+    let choice = process().frontend().choice().map_err(|error| process::fault(&error))?;
+    let name = choice.wlm.name();
+    let known = CtiWlm::by_name(name);
+    known
+        .map(|wlm| wlm.number)
+        .ok_or_else(|| Fault::new(Kind::Unsupported, format!("{name} has no number in this interface")))
+}
+
+/// This machine's name.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getHostname() -> *mut c_char {
+    enter("cti_getHostname", std::ptr::null_mut(), || match Machine.env(CTI_HOST_ADDRESS) {
+        Some(told) => memory::string(told.as_bytes()),
+        None => memory::string(Machine.hostname().as_bytes()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_both_sides() {
+        assert_eq!(VERSION.to_str(), Ok(cti::LIBRARY_VERSION));
+    }
+}

@@ -1,0 +1,111 @@
+//! What single workload managers have: the tables of `cti_open_ops`, one module each, and their words.
+
+mod absent;
+mod localhost;
+mod pbs;
+mod slurm;
+mod ssh;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::time::Duration;
+
+use gantry_shared::cti::{self};
+use gantry_shared::error::Kind;
+use gantry_shared_capi::{Fault, enter};
+
+use crate::gantry::deadline;
+use crate::library::current_wlm;
+use crate::process::process;
+
+/// What a call is told that has nothing behind it. Everything that is missing asks here, and nothing else does.
+pub(crate) fn not_built_in(what: &str) -> Fault {
+    Fault::new(Kind::Unsupported, format!("{what} is not built into gantry"))
+}
+
+/// Sets `*ops` to the table of the workload manager in use.
+///
+/// # Safety
+/// `ops` is null or leads to a pointer that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cti_open_ops(ops: *mut *mut c_void) -> c_int {
+    enter("cti_open_ops", cti::NONE, || {
+        if ops.is_null() {
+            return Err(Fault::invalid("the place for the table is NULL"));
+        }
+        let number = current_wlm()?;
+        let table = table_of(number)?;
+        // SAFETY: our caller's word.
+        unsafe { ops.write(table.cast_mut()) };
+        Ok(number)
+    })
+}
+
+/// A table; C reads it only.
+fn table_of(number: c_int) -> Result<*const c_void, Fault> {
+    Ok(match number {
+        2 => (&raw const slurm::OPS).cast(),
+        3 => (&raw const ssh::OPS).cast(),
+        4 => (&raw const absent::ALPS).cast(),
+        5 => (&raw const absent::PALS).cast(),
+        6 => (&raw const absent::FLUX).cast(),
+        7 => (&raw const localhost::OPS).cast(),
+        8 => (&raw const pbs::OPS).cast(),
+        _ => return Err(Fault::new(Kind::Unsupported, format!("workload manager {number} has no table"))),
+    })
+}
+
+/// The word for a workload manager.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_wlm_type_toString(wlm_type: c_int) -> *const c_char {
+    wlm_words(wlm_type).as_ptr()
+}
+
+fn wlm_words(number: c_int) -> &'static CStr {
+    match number {
+        0 => c"No WLM detected",
+        1 => c"Test WLM frontend",
+        2 => c"slurm",
+        3 => c"generic",
+        4 => c"ALPS is not built into gantry.",
+        5 => c"PALS is not built into gantry.",
+        6 => c"Flux is not built into gantry.",
+        7 => c"localhost",
+        8 => c"pbs",
+        _ => c"Invalid WLM.",
+    }
+}
+
+/// Attaches and gives an id, for a function of a table.
+fn register(name: &str, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
+    enter(name, 0, || process().attach(target()?, false, deadline::of_launches()))
+}
+
+/// As [`register`], and waits until it is there: for so many seconds, none meaning as long as it takes.
+fn register_when_there(name: &str, seconds: u32, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
+    enter(name, 0, || {
+        let deadline = match seconds {
+            0 => deadline::of_launches(),
+            seconds => Duration::from_secs(seconds.into()),
+        };
+        process().attach(target()?, true, deadline)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::cti::CTI_WLMS;
+    use gantry_wlm::WLMS;
+
+    use super::*;
+
+    #[test]
+    fn every_workload_manager_of_ours_has_its_word_and_a_table() {
+        for wlm in WLMS {
+            let known = cti::CtiWlm::by_name(wlm.name()).expect("a number");
+            assert_eq!(wlm_words(known.number).to_str(), Ok(known.word));
+            assert!(table_of(known.number).is_ok(), "{}", wlm.name());
+        }
+        assert!(CTI_WLMS.iter().filter(|wlm| wlm.number > 1).all(|wlm| table_of(wlm.number).is_ok()));
+        assert!(table_of(0).is_err() && table_of(99).is_err());
+    }
+}

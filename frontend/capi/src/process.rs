@@ -1,0 +1,152 @@
+//! What this process has of the library.
+//!
+//! Everything is made by the first call that needs it. A forked child has a copy of its parent's memory without its parent's threads; so what is there is marked
+//! with the process that made it, and a child begins anew. Nothing of the parent's is touched then: its locks may be held by threads that are not here.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use gantry_frontend::{Config, Error, Frontend};
+use gantry_shared::error::Kind;
+use gantry_shared::storage;
+use gantry_shared_capi::Fault;
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+use tokio::runtime::{Handle, Runtime};
+
+use crate::app::App;
+use crate::attributes::Attributes;
+use crate::log;
+use crate::manifest::Manifest;
+use crate::session::Session;
+use crate::table::{Ids, Table, lock};
+use crate::threads::start_runtime;
+
+/// How long the end of the runtime may take. What is still running then has lost its application already.
+const RUNTIME_END: Duration = Duration::from_secs(5);
+
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What this process has of the library.
+#[derive(Debug)]
+pub(crate) struct Process {
+    id: u32,
+    runtime: Mutex<Option<Runtime>>,
+    pub(crate) ids: Ids,
+    pub(crate) apps: Table<App>,
+    pub(crate) sessions: Table<Session>,
+    pub(crate) manifests: Table<Manifest>,
+    pub(crate) attributes: Attributes,
+}
+
+/// What this process has of the library; made if it is not there.
+pub(crate) fn process() -> &'static Process {
+    let own = std::process::id();
+    let mut known = CURRENT.load(Ordering::Acquire);
+    loop {
+        // SAFETY: null, or leaked below and never freed.
+        if let Some(process) = unsafe { known.as_ref() }
+            && process.id == own
+        {
+            return process;
+        }
+        let fresh = Box::into_raw(Box::new(Process::new(own)));
+        match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: made above, and from now on never freed.
+            Ok(_) => return unsafe { &*fresh },
+            Err(now) => {
+                // SAFETY: made above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(fresh) });
+                known = now;
+            }
+        }
+    }
+}
+
+impl Process {
+    fn new(id: u32) -> Self {
+        Self {
+            id,
+            runtime: Mutex::default(),
+            ids: Ids::default(),
+            apps: Table::new("application"),
+            sessions: Table::new("session"),
+            manifests: Table::new("manifest"),
+            attributes: Attributes::new(),
+        }
+    }
+
+    /// The frontend with what the environment chooses now.
+    pub(crate) fn frontend(&self) -> Frontend {
+        log::follow(&self.attributes);
+        let ours = Machine.env(storage::GANTRY_STAGE_DIR);
+        // GANTRY_STAGE_DIR is the library's own affair.
+        let stage_base = match ours {
+            Some(_) => None,
+            None => Machine.env(storage::CTI_BACKEND_TMPDIR).map(PathBuf::from),
+        };
+        Frontend::new(Config { stage_base, ..Config::default() })
+    }
+
+    fn handle(&self) -> Result<Handle, Fault> {
+        let mut runtime = lock(&self.runtime);
+        if runtime.is_none() {
+            let made = start_runtime().map_err(|error| {
+                Fault::of(Kind::LauncherFailed, &error, Some("the library's threads could not be started"))
+            })?;
+            *runtime = Some(made);
+        }
+        runtime.as_ref().map(|runtime| runtime.handle().clone()).ok_or_else(|| Fault::invalid("no runtime"))
+    }
+
+    /// Has `work` done on the library's threads and waits for it.
+    pub(crate) fn wait<W>(&self, work: W) -> Result<W::Output, Fault>
+    where
+        W: Future + Send + 'static,
+        W::Output: Send + 'static,
+    {
+        let (done, answer) = mpsc::sync_channel(1);
+        self.handle()?.spawn(async move { drop(done.send(work.await)) });
+        answer
+            .recv()
+            .map_err(|_| Fault::new(Kind::Gone, "the library was ended meanwhile, by gantry_finalize"))
+    }
+
+    /// As [`Process::wait`], of what the library may refuse.
+    pub(crate) fn try_wait<W, T>(&self, work: W) -> Result<T, Fault>
+    where
+        W: Future<Output = gantry_frontend::Result<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.wait(work)?.map_err(|error| fault(&error))
+    }
+
+    /// Has work begun that nobody waits for.
+    pub(crate) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Fault> {
+        drop(self.handle()?.spawn(work));
+        Ok(())
+    }
+
+    /// Runs what needs to be inside the runtime and waits for nothing.
+    pub(crate) fn inside<T>(&self, what: impl FnOnce() -> T) -> Result<T, Fault> {
+        let handle = self.handle()?;
+        let _inside = handle.enter();
+        Ok(what())
+    }
+
+    /// Ends the library's threads. The next call that needs them makes others.
+    pub(crate) fn end_threads(&self) {
+        let runtime = lock(&self.runtime).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_timeout(RUNTIME_END);
+        }
+    }
+}
+
+/// An error of the library as C hears it.
+pub(crate) fn fault(error: &Error) -> Fault {
+    Fault::of(error.kind(), error, error.hint().as_deref())
+}

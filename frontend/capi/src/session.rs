@@ -1,0 +1,153 @@
+//! Sessions.
+
+use std::ffi::{OsString, c_char, c_int};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use gantry_frontend::info::AppState;
+use gantry_frontend::{self as library};
+use gantry_shared::error::Kind;
+use gantry_shared::id::NodeId;
+use gantry_shared::storage::SessionDirs;
+use gantry_shared_capi::{Fault, enter, memory};
+
+use crate::gantry::deadline;
+use crate::process::{Process, fault, process};
+use crate::table::lock;
+
+/// What the id of a session stands for.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) app: i64,
+    /// None once it is being destroyed.
+    session: Mutex<Option<library::Session>>,
+    /// For every manifest that was shipped something that came with it.
+    shipped: Mutex<Vec<PathBuf>>,
+}
+
+impl Session {
+    /// Does something with the session itself.
+    pub(crate) fn with<T>(&self, what: impl FnOnce(&library::Session) -> T) -> Result<T, Fault> {
+        let session = lock(&self.session);
+        session.as_ref().map(what).ok_or_else(|| Fault::new(Kind::Gone, "the session is being destroyed"))
+    }
+
+    /// Its directories on a node.
+    pub(crate) fn dirs(&self, node: NodeId) -> Result<SessionDirs, Fault> {
+        let dirs = self.with(|session| session.dirs(node).cloned())?;
+        dirs.ok_or_else(|| Fault::new(Kind::NotFound, "the session is not on that node"))
+    }
+
+    /// Notes a manifest that was shipped, by a path below the session's root that came with it.
+    pub(crate) fn note_shipped(&self, below: PathBuf) {
+        lock(&self.shipped).push(below);
+    }
+}
+
+impl Process {
+    /// The session of that id, if its application has not ended.
+    pub(crate) fn live_session(&self, id: i64) -> Result<std::sync::Arc<Session>, Fault> {
+        let session = self.sessions.get(id)?;
+        match self.apps.get(session.app)?.handle.state() {
+            AppState::Ended => Err(Fault::new(Kind::Gone, format!("session {id} went with its application"))),
+            _ => Ok(session),
+        }
+    }
+}
+
+/// Makes a session.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_createSession(app_id: i64) -> i64 {
+    enter("cti_createSession", 0, || {
+        let process = process();
+        let handle = process.apps.get(app_id)?.handle.clone();
+        let deadline = deadline::of_calls();
+        let session = process.try_wait(async move { handle.session(deadline).await })?;
+        let session = Session { app: app_id, session: Mutex::new(Some(session)), shipped: Mutex::default() };
+        Ok(process.sessions.add(&process.ids, session))
+    })
+}
+
+/// Whether the session is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_sessionIsValid(sid: i64) -> c_int {
+    enter("cti_sessionIsValid", 0, || process().live_session(sid).map(|_| 1))
+}
+
+/// Removes the session.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_destroySession(sid: i64) -> c_int {
+    enter("cti_destroySession", 1, || {
+        let process = process();
+        let entry = process.sessions.take(sid)?;
+        process.forget_manifests(sid)?;
+        let session = lock(&entry.session).take();
+        let Some(session) = session else {
+            return Err(Fault::new(Kind::Gone, format!("session {sid} is being destroyed")));
+        };
+        let deadline = deadline::of_calls();
+        match process.wait(session.destroy(deadline))? {
+            // Its application has ended and has removed it: that is what was wanted.
+            Ok(()) | Err(library::Error::Gone { .. }) => Ok(0),
+            Err(error) => Err(fault(&error)),
+        }
+    })
+}
+
+/// What says that manifests are there.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getSessionLockFiles(sid: i64) -> *mut *mut c_char {
+    enter("cti_getSessionLockFiles", std::ptr::null_mut(), || {
+        let session = process().live_session(sid)?;
+        let root = session.dirs(NodeId(0))?.root;
+        let shipped = lock(&session.shipped).clone();
+        if shipped.is_empty() {
+            return Err(Fault::new(Kind::NotFound, format!("nothing was shipped to session {sid} yet")));
+        }
+        let paths = shipped.into_iter().map(|below| root.join(below).into_os_string().into_vec());
+        memory::strings(&paths.collect::<Vec<_>>())
+    })
+}
+
+fn give(name: &str, sid: i64, which: impl FnOnce(&SessionDirs) -> &Path) -> *mut c_char {
+    enter(name, std::ptr::null_mut(), || {
+        let dirs = process().live_session(sid)?.dirs(NodeId(0))?;
+        memory::string(which(&dirs).as_os_str().as_bytes())
+    })
+}
+
+/// The session's root on the first node.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getSessionRootDir(sid: i64) -> *mut c_char {
+    give("cti_getSessionRootDir", sid, |dirs| &dirs.root)
+}
+
+/// Where its programs are.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getSessionBinDir(sid: i64) -> *mut c_char {
+    give("cti_getSessionBinDir", sid, |dirs| &dirs.bin)
+}
+
+/// Where its libraries are.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getSessionLibDir(sid: i64) -> *mut c_char {
+    give("cti_getSessionLibDir", sid, |dirs| &dirs.lib)
+}
+
+/// Where its files are.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getSessionFileDir(sid: i64) -> *mut c_char {
+    give("cti_getSessionFileDir", sid, |dirs| &dirs.root)
+}
+
+/// Where its daemons may write.
+#[unsafe(no_mangle)]
+pub extern "C" fn cti_getSessionTmpDir(sid: i64) -> *mut c_char {
+    give("cti_getSessionTmpDir", sid, |dirs| &dirs.tmp)
+}
+
+/// The last part of a path.
+pub(crate) fn last_part(path: &Path) -> OsString {
+    path.file_name().unwrap_or_default().to_owned()
+}
