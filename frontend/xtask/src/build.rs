@@ -1,0 +1,55 @@
+//! Has cargo build what is installed.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::Result;
+
+/// The crates that are installed.
+const PACKAGES: [&str; 4] =
+    ["gantry-frontend", "gantry-backend", "gantry-frontend-capi", "gantry-backend-capi"];
+
+/// The folder of this repository.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_path_buf()
+}
+
+/// Runs a program to its end, with its errors for all to see.
+///
+/// # Errors
+/// It cannot be started, or fails.
+pub(crate) fn run<A: AsRef<OsStr>>(program: &OsStr, args: &[A]) -> Result<Output> {
+    #[expect(clippy::disallowed_methods, reason = "a chore runs compilers; no library is near")]
+    let mut command = Command::new(program);
+    command.args(args).current_dir(root()).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|e| format!("{} cannot be started: {e}", program.display()))?;
+    match output.status.success() {
+        true => Ok(output),
+        false => Err(format!("{} failed: {}", program.display(), output.status).into()),
+    }
+}
+
+fn cargo() -> OsString {
+    #[expect(clippy::disallowed_methods, reason = "cargo tells what it starts by which cargo it was")]
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Builds everything, or not, and gives the folder where it is.
+///
+/// # Errors
+/// Cargo's.
+pub(crate) fn build(profile: &str, skip: bool) -> Result<PathBuf> {
+    if !skip {
+        let mut args = vec!["build", "--locked", "--lib", "--bins", "--profile", profile];
+        for package in PACKAGES {
+            args.extend(["--package", package]);
+        }
+        run(&cargo(), &args)?;
+    }
+    let metadata = run(&cargo(), &["metadata", "--no-deps", "--offline", "--format-version", "1"])?;
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
+    Ok(Path::new(target).join(if profile == "dev" { "debug" } else { profile }))
+}

@@ -1,0 +1,134 @@
+//! Which file goes where.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::build::{build, root, run};
+use crate::library::LIBRARIES;
+use crate::{Install, Result, pkg_config};
+
+/// Headers, by folder.
+const HEADERS: [(&str, &[&str]); 3] = [
+    ("shared/include", &["common_tools_shared.h", "common_tools_version.h"]),
+    ("frontend/capi/include", &["common_tools_fe.h", "gantry.h"]),
+    ("backend/capi/include", &["common_tools_be.h", "gantry_be.h"]),
+];
+
+/// Programs, by the folder that they are put in.
+const PROGRAMS: [(&str, &[&str]); 2] =
+    [("bin", &["gantry"]), ("libexec/gantry", &["gantry-guard", "gantry-agent"])];
+
+const PROGRAM: u32 = 0o755;
+const FILE: u32 = 0o644;
+
+/// Builds and installs; gives the folder in which everything is.
+///
+/// # Errors
+/// The compiler's, or a place cannot be written.
+pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
+    if !asked.prefix.is_absolute() {
+        return Err(format!("the prefix {} is not absolute", asked.prefix.display()).into());
+    }
+    let built = build(&asked.profile, asked.no_build)?;
+    let to = place(&asked.prefix, asked.destdir.as_deref());
+    for (folder, names) in PROGRAMS {
+        for name in names {
+            put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
+        }
+    }
+    let libraries = to.join(&asked.libdir);
+    for library in LIBRARIES {
+        let name = library.file_name();
+        let strip = asked.profile != "dev";
+        put(&libraries, &name, PROGRAM, |path| library.link(&asked.cc, &built, path, strip))?;
+        for link in library.links() {
+            put_link(&libraries, &link, &name)?;
+        }
+        let text = pkg_config::build_file(library.name, &asked.prefix, &asked.libdir);
+        put(&libraries.join("pkgconfig"), &pkg_config::file_name(library.name), FILE, |path| {
+            Ok(fs::write(path, text)?)
+        })?;
+    }
+    for (folder, names) in HEADERS {
+        for name in names {
+            put(&to.join("include"), name, FILE, |path| copy(&root().join(folder).join(name), path))?;
+        }
+    }
+    let manual = run(built.join("gantry").as_os_str(), &["man"])?.stdout;
+    put(&to.join("share/man/man1"), "gantry.1", FILE, |path| Ok(fs::write(path, manual)?))?;
+    Ok(to)
+}
+
+/// The folder that stands for the prefix.
+fn place(prefix: &Path, destdir: Option<&Path>) -> PathBuf {
+    match destdir.filter(|dir| !dir.as_os_str().is_empty()) {
+        Some(dir) => dir.join(prefix.strip_prefix("/").unwrap_or(prefix)),
+        None => prefix.to_path_buf(),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).map_err(|e| format!("{}: {e}", from.display()))?;
+    Ok(())
+}
+
+/// Makes a file under another name first: what is there may be in use, and is then replaced whole.
+fn put(folder: &Path, name: &str, mode: u32, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let fresh = folder.join(format!(".{name}.new"));
+    make(&fresh)?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))?;
+    fs::rename(&fresh, folder.join(name))?;
+    Ok(())
+}
+
+fn put_link(folder: &Path, name: &str, target: &str) -> Result<()> {
+    let fresh = folder.join(format!(".{name}.new"));
+    if fs::symlink_metadata(&fresh).is_ok() {
+        fs::remove_file(&fresh)?;
+    }
+    symlink(target, &fresh)?;
+    fs::rename(&fresh, folder.join(name))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destdir_stands_for_the_root() {
+        let check = |prefix: &str, destdir: Option<&str>, expected: &str| {
+            assert_eq!(place(Path::new(prefix), destdir.map(Path::new)), Path::new(expected));
+        };
+        check("/opt/g", None, "/opt/g");
+        check("/opt/g", Some(""), "/opt/g");
+        check("/opt/g", Some("/stage"), "/stage/opt/g");
+    }
+
+    #[test]
+    fn what_is_there_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = || fs::read_to_string(folder.path().join("lib/a")).unwrap();
+        let write = |text: &'static str| move |path: &Path| Ok(fs::write(path, text)?);
+        put(&folder.path().join("lib"), "a", FILE, write("one")).unwrap();
+        put(&folder.path().join("lib"), "a", FILE, write("two")).unwrap();
+        assert_eq!(read(), "two");
+        assert!(put(&folder.path().join("lib"), "a", FILE, |_| Err("no".into())).is_err());
+        assert_eq!(read(), "two");
+        for _ in 0..2 {
+            put_link(&folder.path().join("lib"), "b", "a").unwrap();
+        }
+        assert_eq!(fs::read_link(folder.path().join("lib/b")).unwrap(), Path::new("a"));
+    }
+
+    #[test]
+    fn every_header_is_there() {
+        for (folder, names) in HEADERS {
+            for name in names {
+                assert!(root().join(folder).join(name).is_file(), "{folder}/{name}");
+            }
+        }
+    }
+}

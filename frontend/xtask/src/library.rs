@@ -1,0 +1,96 @@
+//! Links the C libraries: from cargo's static ones, so that symbols get versions.
+//!
+//! For a shared library rustc gives the linker a list of symbols of its own, which has no versions and which no linker takes together with one that has. So
+//! what cargo builds as a shared library is good for trying things out, and what is installed is linked here.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::build::{root, run};
+
+/// Number of the reference's libraries: programs that were linked with those run with ours.
+const MAJOR: &str = "2";
+
+/// The whole version, which no program asks for.
+const FULL: &str = "2.4.1";
+
+/// A C library of this repository.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Library {
+    /// Its name without `lib`.
+    pub(crate) name: &'static str,
+    /// Its crate's folder.
+    folder: &'static str,
+    /// Arguments of the linker beside those of both.
+    flags: &'static [&'static str],
+}
+
+/// Both.
+pub(crate) const LIBRARIES: [Library; 2] = [
+    // Its threads run code that dlclose would take away under them.
+    Library { name: "commontools_fe", folder: "frontend/capi", flags: &["-Wl,-z,nodelete"] },
+    Library { name: "commontools_be", folder: "backend/capi", flags: &[] },
+];
+
+/// What Rust's standard library is linked with: `rustc --print native-static-libs`.
+const NEEDED: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
+
+impl Library {
+    /// The name of its file.
+    pub(crate) fn file_name(&self) -> String {
+        format!("lib{}.so.{FULL}", self.name)
+    }
+
+    /// The names under which it is found: by programs, and by linkers.
+    pub(crate) fn links(&self) -> [String; 2] {
+        [format!("lib{}.so.{MAJOR}", self.name), format!("lib{}.so", self.name)]
+    }
+
+    /// The list of its symbols.
+    fn map(&self) -> PathBuf {
+        root().join(self.folder).join(format!("lib{}.map", self.name))
+    }
+
+    /// Links it from the static library in `built` to `to`.
+    ///
+    /// # Errors
+    /// The linker's.
+    pub(crate) fn link(&self, cc: &OsStr, built: &Path, to: &Path, strip: bool) -> Result<()> {
+        let map = self.map();
+        let text = std::fs::read_to_string(&map)?;
+        let mut args: Vec<OsString> = vec!["-shared".into(), "-o".into(), to.into()];
+        // A static library gives what is asked for, and what that needs.
+        args.extend(parse_symbols(&text).into_iter().map(|symbol| format!("-Wl,-u,{symbol}").into()));
+        args.push(built.join(format!("lib{}.a", self.name)).into());
+        args.push(format!("-Wl,-soname,lib{}.so.{MAJOR}", self.name).into());
+        args.push(format!("-Wl,--version-script={}", map.display()).into());
+        args.extend(["-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,defs"].map(Into::into));
+        args.extend(self.flags.iter().map(Into::into));
+        args.extend(strip.then(|| "-s".into()));
+        args.push("-Wl,--as-needed".into());
+        args.extend(NEEDED.iter().map(Into::into));
+        run(cc, &args).map(drop)
+    }
+}
+
+/// The names in a version script.
+fn parse_symbols(map: &str) -> Vec<&str> {
+    let lines = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
+    lines.filter(|name| name.starts_with("cti_") || name.starts_with("gantry_")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_read_from_the_list() {
+        let map = "/* cti_x; */\nA {\n global:\n  cti_a;\n local:\n  *;\n};\nB {\n  gantry_b;\n};\n";
+        assert_eq!(parse_symbols(map), ["cti_a", "gantry_b"]);
+        for library in LIBRARIES {
+            let map = std::fs::read_to_string(library.map()).unwrap();
+            assert!(parse_symbols(&map).len() > 10, "{library:?}");
+        }
+    }
+}
