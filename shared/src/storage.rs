@@ -60,6 +60,8 @@ pub const GANTRY_DAEMON: &str = "GANTRY_DAEMON";
 
 /// Given to daemons of C tools, for those that know CTI's variables: that they are daemons.
 pub const CTI_IAMBACKEND: &str = "CTI_IAMBACKEND";
+/// Given to daemons that have [`CTI_IAMBACKEND`]: the session's directory, and those for programs, libraries and files.
+pub const CTI_DIRS: [&str; 4] = ["CTI_ROOT_DIR", "CTI_BIN_DIR", "CTI_LIB_DIR", "CTI_FILE_DIR"];
 /// Given to daemons of C tools: the app's id.
 pub const CTI_APID: &str = "CTI_APID";
 /// Given to daemons of C tools: the WLM's number in [`cti`](crate::cti).

@@ -27,7 +27,10 @@ impl Process {
     /// Gives an application of the library an id.
     pub(crate) fn add_app(&self, app: library::App, target: Option<String>) -> i64 {
         let handle = (*app).clone();
-        self.apps.add(&self.ids, App { owner: Mutex::new(Some(app)), handle, target })
+        let name = handle.id();
+        let id = self.apps.add(&self.ids, App { owner: Mutex::new(Some(app)), handle, target });
+        tracing::debug!(id, %name, "an application");
+        id
     }
 
     /// Attaches to what runs already.

@@ -65,6 +65,7 @@ pub unsafe extern "C" fn cti_execToolDaemon(
         let deadline = deadline::of_calls();
         // The daemon belongs to its session: its handle may go.
         process.try_wait(async move { manifest.exec_daemon(request, deadline).await.map(drop) })?;
+        tracing::debug!(app = session.app, ?program, "a daemon");
         session.note_shipped(program_below(program));
         Ok(0)
     })

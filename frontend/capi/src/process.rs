@@ -148,5 +148,6 @@ impl Process {
 
 /// An error of the library as C hears it.
 pub(crate) fn fault(error: &Error) -> Fault {
+    tracing::debug!(%error, "refused");
     Fault::of(error.kind(), error, error.hint().as_deref())
 }

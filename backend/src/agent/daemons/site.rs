@@ -12,8 +12,8 @@ use gantry_backend::unpack::parse_parts;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::storage::{
-    GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_NODE, GANTRY_SESSION, GANTRY_SESSION_DIR,
-    SessionDirs,
+    CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_NODE, GANTRY_SESSION,
+    GANTRY_SESSION_DIR, SessionDirs,
 };
 use gantry_shared::wire::message::StartDaemon;
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -147,6 +147,11 @@ fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str,
         (GANTRY_BACKEND_SOCKET, site.socket.into()),
     ];
     env.extend(paths.into_iter().chain(ours).map(|(name, value)| (name.into(), value)));
+    if env.contains_key(OsStr::new(CTI_IAMBACKEND)) {
+        // Files have no directory of their own.
+        let places = [&dirs.root, &dirs.bin, &dirs.lib, &dirs.root];
+        env.extend(CTI_DIRS.into_iter().zip(places).map(|(name, dir)| (name.into(), dir.into())));
+    }
 }
 
 /// Where the session's libraries are: those of the order first, for one name may have several contents.
