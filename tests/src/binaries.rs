@@ -86,7 +86,7 @@ fn build() -> PathBuf {
     let _locked = lock(&target.join("test-binaries.lock"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--workspace", "--bins", "--profile", profile, "--target-dir"])
+        .args(["build", "--quiet", "--workspace", "--bins", "--lib", "--profile", profile, "--target-dir"])
         .arg(&target)
         .current_dir(workspace())
         .stdin(Stdio::null())

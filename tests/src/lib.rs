@@ -22,6 +22,7 @@
 )]
 
 mod binaries;
+pub mod capi;
 pub mod fault;
 pub mod fds;
 mod leak;

@@ -1,0 +1,266 @@
+//! The C libraries as C programs use them: installed below a prefix, linked by a C compiler, every function called.
+//!
+//! Each test below is one of a suite in `tests/c` and runs in a process and a world of its own: what it leaves behind is a failure.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gantry_tests::capi::{compile, prefix, program, start, symbols};
+use gantry_tests::{SOON, World, binaries, require, tool, within};
+use nix::sys::signal::Signal;
+
+/// For a whole test, the compiler included.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// For what is run under valgrind, on a busy machine.
+const SLOW: Duration = Duration::from_secs(300);
+
+/// Runs a test of a suite; nothing may be left.
+#[track_caller]
+fn run(suite: &'static str, test: &'static str, flags: &'static [&str], more: &'static [(&str, &str)]) {
+    within(LIMIT, move || {
+        let world = World::new();
+        let view = program("view", "be", &[]);
+        let mut variables = vec![("VIEW", view.as_os_str())];
+        variables.extend(more.iter().map(|(name, value)| (*name, OsStr::new(value))));
+        let done = start(&world, &program(suite, "fe", flags), test, &variables).wait(LIMIT);
+        assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+        assert!(done.stdout.iter().any(|line| *line == format!("ok {test}")), "{done:?}");
+        world.finish();
+    });
+}
+
+/// A test for each of a suite.
+macro_rules! suite {
+    ($suite:ident: $($test:ident)*) => {
+        mod $suite {
+            $(#[test]
+            fn $test() {
+                super::run(stringify!($suite), stringify!($test), &[], &[]);
+            })*
+        }
+    };
+}
+
+suite!(app: launches holds reads_files_and_descriptors sets_environment_and_directory releases_once sends_signals tells_of_ranks
+    attaches_twice deregisters refuses_wrong_ids lets_go exits);
+suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons logs);
+suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks
+    ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself finds_symbols);
+
+#[test]
+fn a_launcher_s_two_programs_are_told_apart() {
+    require!(tool("mpiexec.hydra"));
+    run("app", "tells_of_two_programs", &[], &[("CTI_LAUNCHER_NAME", "mpiexec.hydra")]);
+}
+
+#[test]
+fn a_killed_c_tool_leaves_nothing() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = start(&world, &program("app", "fe", &[]), "is_killed", &[]);
+        assert_eq!(tool.next_line(SOON), "ready");
+        tool.signal(Signal::SIGKILL);
+        tool.exited(SOON);
+        world.finish();
+    });
+}
+
+#[test]
+fn the_address_sanitizer_sees_nothing_in_what_c_is_given() {
+    const FLAGS: &[&str] = &["-fsanitize=address", "-fno-omit-frame-pointer"];
+    // The suites free little of their own; what the library leaks is looked for by valgrind.
+    const OPTIONS: &[(&str, &str)] = &[("ASAN_OPTIONS", "detect_leaks=0")];
+    for (suite, test) in
+        [("app", "launches"), ("app", "tells_of_ranks"), ("session", "manifests"), ("host", "attributes")]
+    {
+        run(suite, test, FLAGS, OPTIONS);
+    }
+}
+
+#[test]
+fn outside_of_a_daemon_the_backend_library_says_so() {
+    within(LIMIT, || {
+        let world = World::new();
+        let done = start(&world, &program("alone", "be", &[]), "", &[]).wait(SOON);
+        assert_eq!(done.stdout, ["ok alone"], "{done:?}");
+        world.finish();
+    });
+}
+
+/// Lost is what nothing leads to. What is only possibly lost are the tables of handles, to which a pointer leads that is not to their beginning.
+#[test]
+fn valgrind_finds_no_leak_and_no_wrong_access_in_tool_and_daemon() {
+    require!(tool("valgrind"));
+    within(SLOW, || {
+        let world = World::new();
+        let valgrind = "valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect --error-exitcode=9 \
+            --errors-for-leak-kinds=definite,indirect --child-silent-after-fork=yes --vgdb=no";
+        let said = world.work_dir().join("said");
+        let (view, folder) = (program("view", "be", &[]), world.work_dir());
+        let daemon = format!(
+            "{valgrind} --log-file={said}.%p {view} {folder} once; echo $? >> {said}",
+            said = said.display(),
+            view = view.display(),
+            folder = folder.display()
+        );
+        let mut words = valgrind.split_whitespace();
+        let mut command = world.command(words.next().expect("valgrind"));
+        command.args(words).arg(program("leaks", "fe", &[])).env("VIEW", daemon);
+        let mut tool = world.spawn(command);
+        tool.close_stdin();
+        let done = tool.wait(SLOW);
+        assert_eq!(done.code(), 0, "{}", done.stderr.join("\n"));
+        let daemons = std::fs::read_to_string(&said).expect("what daemons ended with");
+        // Two nodes, twice.
+        assert_eq!(daemons, "0\n0\n0\n0\n", "{:?}", read_all(&folder, "said."));
+        world.finish();
+    });
+}
+
+fn read_all(folder: &Path, start: &str) -> Vec<String> {
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));
+    let files = files.filter(|file| file.file_name().to_string_lossy().starts_with(start));
+    files.map(|file| std::fs::read_to_string(file.path()).unwrap_or_default()).collect()
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name)
+}
+
+/// Compiles a source that only has to compile, with the installed headers.
+#[track_caller]
+fn compiles(compiler: &str, name: &str, args: &[&str]) {
+    let include = OsString::from_iter([OsStr::new("-I"), prefix().join("include").as_os_str()]);
+    let mut all: Vec<OsString> = args.iter().map(Into::into).collect();
+    all.extend([include, "-c".into()]);
+    let made = tempfile::tempdir().expect("a folder");
+    compile(compiler, &source(name), &made.path().join("made.o"), &all);
+}
+
+#[test]
+fn headers_are_taken_by_every_standard_without_a_warning() {
+    for standard in ["-std=c99", "-std=c11"] {
+        compiles("cc", "headers.c", &["-pedantic", standard]);
+    }
+    require!(tool("c++"));
+    for standard in ["-std=c++11", "-std=c++17"] {
+        compiles("c++", "headers.c", &["-pedantic", "-xc++", standard]);
+    }
+}
+
+#[test]
+fn values_layouts_and_signatures_are_those_of_the_reference() {
+    compiles("cc", "abi.c", &["-std=c11", "-pedantic"]);
+}
+
+/// Symbols and their versions in a list, as `NAME@VERSION`.
+fn listed(map: &str) -> BTreeSet<String> {
+    let mut version = "";
+    let mut found = BTreeSet::new();
+    for line in map.lines().map(str::trim) {
+        if let Some(name) = line.strip_suffix(" {") {
+            version = name;
+        } else if let Some(name) = line.strip_suffix(';').filter(|name| name.contains('_')) {
+            found.insert(format!("{name}@{version}"));
+        }
+    }
+    found
+}
+
+/// Symbols and their versions in a library.
+fn exported(library: &Path) -> BTreeSet<String> {
+    let nm =
+        Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library).output();
+    let said = String::from_utf8(nm.expect("nm").stdout).expect("text");
+    // Versions are symbols too, absolute ones.
+    let functions = said.lines().filter(|line| !line.contains(" A "));
+    functions.filter_map(|line| Some(line.split_whitespace().nth(2)?.replace("@@", "@"))).collect()
+}
+
+/// Functions that headers declare.
+fn declared(headers: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for header in headers {
+        let text = std::fs::read_to_string(prefix().join("include").join(header)).expect("a header");
+        for line in text.lines().filter(|line| !line.starts_with([' ', '/', '*', '#'])) {
+            let name =
+                line.split('(').next().unwrap_or_default().rsplit([' ', '*']).next().unwrap_or_default();
+            if line.contains('(') && (name.starts_with("cti_") || name.starts_with("gantry_")) {
+                found.insert(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_symbol_appears_or_vanishes_unnoticed() {
+    require!(tool("nm"));
+    for (side, headers, count) in
+        [("fe", ["common_tools_fe.h", "gantry.h"], 44), ("be", ["common_tools_be.h", "gantry_be.h"], 14)]
+    {
+        let listed = listed(&std::fs::read_to_string(symbols(side)).expect("a list"));
+        assert_eq!(
+            listed.iter().filter(|name| name.ends_with("@COMMON_TOOLS_2")).count(),
+            count,
+            "{listed:?}"
+        );
+        assert_eq!(exported(&prefix().join(format!("lib/libcommontools_{side}.so.2"))), listed);
+        let names: BTreeSet<String> =
+            listed.iter().map(|name| name.split('@').next().unwrap_or_default().to_owned()).collect();
+        assert_eq!(declared(&headers), names);
+        // What cargo builds for trying things out has the same ones, without versions.
+        assert_eq!(exported(&binaries().dir.join(format!("libcommontools_{side}.so"))), names);
+    }
+}
+
+#[test]
+fn pkg_config_names_all_that_a_compiler_needs() {
+    require!(tool("pkg-config"));
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, source_name) in [("common_tools_fe", "headers.c"), ("common_tools_be", "alone.c")] {
+        let mut asked = Command::new("pkg-config");
+        asked.args(["--cflags", "--libs", name]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
+        let said = asked.stdin(Stdio::null()).output().expect("pkg-config");
+        assert!(said.status.success(), "{said:?}");
+        let said = String::from_utf8(said.stdout).expect("text");
+        let mut flags: Vec<OsString> = said.split_whitespace().map(Into::into).collect();
+        assert!(
+            flags.contains(&format!("-l{}", name.replace("common_tools", "commontools")).into()),
+            "{said}"
+        );
+        if source_name == "headers.c" {
+            // It includes the headers of both.
+            flags.push("-c".into());
+        }
+        compile("cc", &source(source_name), &folder.path().join(name), &flags);
+    }
+}
+
+/// A prefix is moved, as packages are: what is in it finds itself.
+#[test]
+fn a_moved_prefix_works() {
+    within(LIMIT, || {
+        let world = World::new();
+        let moved = world.work_dir().join("moved");
+        let copied = Command::new("cp").arg("-a").arg(prefix()).arg(&moved).status().expect("cp");
+        assert!(copied.success());
+        let mut command = world.command(program("app", "fe", &["-Wl,--enable-new-dtags"]));
+        // With these flags the variable comes before the path in the program.
+        command.arg("releases_once").env("LD_LIBRARY_PATH", moved.join("lib")).env("LD_DEBUG", "libs");
+        let done = world.spawn(command).wait(LIMIT);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let library = format!("calling init: {}", moved.join("lib/libcommontools_fe.so.2").display());
+        assert!(done.stderr.iter().any(|line| line.contains(&library)), "{:?}", done.stderr);
+        let mut command = world.command(moved.join("bin/gantry"));
+        command.args(["launch", "--", "-n", "2", "true"]);
+        let mut run = world.spawn(command);
+        run.close_stdin();
+        assert_eq!(run.wait(LIMIT).code(), 0);
+        world.finish();
+    });
+}

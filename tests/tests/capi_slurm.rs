@@ -1,0 +1,47 @@
+//! The C library on a real Slurm: held, hosts, session, manifest, daemon, release; a step that runs already.
+
+use std::ffi::OsStr;
+
+use gantry_tests::capi::{prefix, program};
+use gantry_tests::slurm::on_cluster;
+use gantry_tests::testbed::Config;
+use gantry_tests::{SOON, becomes_true};
+
+/// Runs a test of the suite `slurm.c` on the login node; what stands in the list must be among what it says.
+fn run(test: &'static str, args: &'static [&'static str]) {
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        let suite = program("slurm", "fe", &[]);
+        let view = program("view", "be", &[]);
+        let step = match test {
+            "attaches" => Some(cluster.run("srun", ["-N2", "--ntasks-per-node=2", "sleep", "1000"], &[])),
+            _ => None,
+        };
+        let job = step.as_ref().map(|_| {
+            let there = becomes_true(SOON, || cluster.find("sleep 1000").len() == 4);
+            assert!(there, "{}", cluster.bed.last_log_lines());
+            let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]);
+            job.lines().next().expect("a job").trim().to_owned()
+        });
+        let words = [OsStr::new(test), view.as_os_str()].into_iter().map(OsStr::to_owned);
+        let words = words.chain(job.iter().map(Into::into)).chain(args.iter().map(Into::into));
+        let install = prefix().to_str().expect("a path");
+        let done = cluster.run(&suite, words, &[("CTI_INSTALL_DIR", install)]).wait(SOON * 3);
+        assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+        assert!(done.stdout.iter().any(|line| *line == format!("ok {test}")), "{done:?}");
+        if let (Some(mut step), Some(job)) = (step, job) {
+            assert_eq!(cluster.find("sleep 1000").len(), 4, "the step is as it was found");
+            cluster.said("scancel", [job.as_str()]);
+            step.exited(SOON);
+        }
+    });
+}
+
+#[test]
+fn a_step_is_launched_held_served_and_released() {
+    run("launches", &[]);
+}
+
+#[test]
+fn a_step_that_runs_already_is_attached_to_by_the_table_of_slurm() {
+    run("attaches", &[]);
+}
