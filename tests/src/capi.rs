@@ -25,7 +25,7 @@ pub fn prefix() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
         let built = &binaries().dir;
-        let prefix = target_dir().join("capi-prefix");
+        let prefix = target_dir().join("capi-prefix").join(profile());
         let _locked = lock(&target_dir().join("capi-prefix.lock"));
         let sources = SOURCES.iter().map(|name| built.join(name)).chain(interface());
         let newest = sources.map(|path| {
@@ -36,16 +36,18 @@ pub fn prefix() -> &'static Path {
         if changed(&prefix.join(LAST)) > newest.max() {
             return prefix;
         }
-        let profile = match built.file_name().and_then(OsStr::to_str) {
-            None | Some("debug") => "dev",
-            Some(other) => other,
-        };
+        let profile = if profile() == "debug" { "dev" } else { profile() };
         let mut install = Command::new(built.join("gantry-xtask"));
         install.args(["install", "--no-build", "--profile", profile, "--prefix"]).arg(&prefix);
         let output = install.env_remove("DESTDIR").stdin(Stdio::null()).output().expect("gantry-xtask");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         prefix
     })
+}
+
+/// The folder of cargo's profile.
+fn profile() -> &'static str {
+    binaries().dir.file_name().and_then(OsStr::to_str).unwrap_or("debug")
 }
 
 /// Headers and lists of symbols.
@@ -83,11 +85,11 @@ pub fn program(source: &str, side: &str, flags: &[&str]) -> PathBuf {
     args.extend(flags.iter().map(Into::into));
     let path = workspace().join("tests/c").join(format!("{source}.c"));
     // Flags make another program of it.
-    let folder = target_dir().join("capi-programs").join(format!("plain{}", flags.concat()));
+    let folder = target_dir().join("capi-programs").join(profile()).join(format!("plain{}", flags.concat()));
     let made = folder.join(source);
     let _locked = lock(&target_dir().join("capi-programs.lock"));
     let header = workspace().join("tests/c/check.h");
-    let newest = [path.as_path(), &header, &prefix.join(LAST)].map(|path| changed(path)).into_iter().max();
+    let newest = [path.as_path(), &header, &prefix.join(LAST)].map(changed).into_iter().max();
     if Some(changed(&made)) > newest {
         return made;
     }

@@ -1,6 +1,7 @@
 //! The C libraries as C programs use them: installed below a prefix, linked by a C compiler, every function called.
 //!
 //! Each test below is one of a suite in `tests/c` and runs in a process and a world of its own: what it leaves behind is a failure.
+#![expect(clippy::disallowed_methods, reason = "a test is the user: it asks nm and pkg-config what they see")]
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
