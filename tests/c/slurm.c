@@ -35,11 +35,23 @@ static void serve(cti_app_id_t app) {
     CHECK(cti_destroySession(session) == 0);
 }
 
+/* The lowest pid of an srun here: it forks, and its child has its name. */
+static pid_t srun_pid(void) {
+    for (pid_t pid = 2; pid < 1 << 16; pid++)
+        if (exists(text("/proc/%d", pid)) && strcmp(read_path(text("/proc/%d/comm", pid)), "srun\n") == 0) return pid;
+    return 0;
+}
+
 static void launches(void) {
     CHECK(cti_current_wlm() == CTI_WLM_SLURM);
+    cti_slurm_ops_t *ops = NULL;
+    CHECK(cti_open_ops((void **)&ops) == CTI_WLM_SLURM && ops);
     cti_app_id_t app = cti_launchAppBarrier((args_t){"-N2", "--ntasks-per-node=2", "sleep", "1000", NULL}, -1, -1, NULL, "/", NULL);
     if (app <= 0) FAIL("no launch");
     hosts_are_two(app);
+    cti_srunProc_t *step = ops->getSrunInfo(app);
+    CHECK(step && step->jobid > 0 && step->stepid == 0);
+    free(step);
     serve(app);
     CHECK(cti_releaseAppBarrier(app) == 0);
     FAILS(!cti_releaseAppBarrier(app), "is not held");
@@ -60,9 +72,14 @@ static void attaches(void) {
         cti_srunProc_t *step = ops->getSrunInfo(app);
         CHECK(step && step->jobid == job && step->stepid == 0);
         free(step);
+        step = ops->getJobInfo(srun_pid());
+        CHECK(step && step->jobid == job && step->stepid == 0);
+        free(step);
         serve(app);
         cti_deregisterApp(app);
     }
+    FAILS(ops->getJobInfo(getpid()), "getJobInfo");
+    FAILS(ops->getJobInfo(0), "0 is no pid");
     FAILS(ops->registerJobStep(job, 77), text("%u.77", job));
     /* Wants more than there is: an error, and at once. */
     FAILS(ops->submitBatchScript("x", NULL, NULL), "is not built into gantry");

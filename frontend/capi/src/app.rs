@@ -19,16 +19,14 @@ pub(crate) struct App {
     /// None once it is being ended or let go.
     owner: Mutex<Option<library::App>>,
     pub(crate) handle: AppHandle,
-    /// What it was attached to as.
-    pub(crate) target: Option<String>,
 }
 
 impl Process {
     /// Gives an application of the library an id.
-    pub(crate) fn add_app(&self, app: library::App, target: Option<String>) -> i64 {
+    pub(crate) fn add_app(&self, app: library::App) -> i64 {
         let handle = (*app).clone();
         let name = handle.id();
-        let id = self.apps.add(&self.ids, App { owner: Mutex::new(Some(app)), handle, target });
+        let id = self.apps.add(&self.ids, App { owner: Mutex::new(Some(app)), handle });
         tracing::debug!(id, %name, "an application");
         id
     }
@@ -41,14 +39,13 @@ impl Process {
         deadline: std::time::Duration,
     ) -> Result<i64, Fault> {
         let frontend = self.frontend();
-        let named = target.clone();
         let app = self.try_wait(async move {
             match wait {
-                true => frontend.attach_when_there(&named, deadline).await,
-                false => frontend.attach(&named, deadline).await,
+                true => frontend.attach_when_there(&target, deadline).await,
+                false => frontend.attach(&target, deadline).await,
             }
         })?;
-        Ok(self.add_app(app, Some(target)))
+        Ok(self.add_app(app))
     }
 
     /// Forgets an application's id and those of all that belonged to it; gives the owner, to be ended or let go.

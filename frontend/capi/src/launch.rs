@@ -76,7 +76,7 @@ impl<'a> Asked<'a> {
         let process = process();
         let (frontend, deadline) = (process.frontend(), deadline::of_launches());
         let app = process.try_wait(async move { frontend.launch(request, deadline).await })?;
-        Ok(process.add_app(app, None))
+        Ok(process.add_app(app))
     }
 }
 

@@ -3,8 +3,11 @@
 use std::ffi::c_char;
 
 use gantry_shared::error::Kind;
+use gantry_shared::id::Pid;
 use gantry_shared_capi::memory::allocate;
 use gantry_shared_capi::{Fault, enter};
+use gantry_wlm::host::Machine;
+use gantry_wlm::slurm::{SlurmExtras, SrunStep};
 
 use super::{not_built_in, register, register_when_there};
 use crate::process::process;
@@ -35,21 +38,22 @@ fn target(job: u32, step: u32) -> String {
     format!("slurm:{job}.{step}")
 }
 
-/// Job and step in the words of [`target`].
-fn parse_target(target: &str) -> Option<SrunProc> {
-    let (job, step) = target.strip_prefix("slurm:").unwrap_or(target).split_once('.')?;
-    Some(SrunProc { job: job.parse().ok()?, step: step.parse().ok()? })
-}
-
-fn give(step: SrunProc) -> Result<*mut SrunProc, Fault> {
+/// Asks Slurm, whose commands take their time: on a thread of the library's, and gives the step to C.
+fn give(ask: impl FnOnce() -> gantry_wlm::Result<SrunStep> + Send + 'static) -> Result<*mut SrunProc, Fault> {
+    let asked = process().wait(async move { tokio::task::spawn_blocking(ask).await })?;
+    let step = asked.map_err(|error| Fault::new(Kind::Protocol, error.to_string()))?;
+    let step = step.map_err(|error| Fault::of(error.kind(), &error, error.hint().as_deref()))?;
     let memory = allocate::<SrunProc>(1)?;
     // SAFETY: fresh memory of this size.
-    unsafe { memory.write(step) };
+    unsafe { memory.write(SrunProc { job: step.job_id, step: step.step_id }) };
     Ok(memory)
 }
 
-extern "C" fn get_job_info(_srun: libc::pid_t) -> *mut SrunProc {
-    enter("getJobInfo", std::ptr::null_mut(), || Err(not_built_in("the job step of an srun")))
+extern "C" fn get_job_info(srun: libc::pid_t) -> *mut SrunProc {
+    enter("getJobInfo", std::ptr::null_mut(), || {
+        let pid = Pid::new(srun).ok_or_else(|| Fault::invalid(format!("{srun} is no pid")))?;
+        give(move || SlurmExtras.step_of_srun(pid, &Machine))
+    })
 }
 
 extern "C" fn register_job_step(job: u32, step: u32) -> i64 {
@@ -62,10 +66,9 @@ extern "C" fn get_srun_info(app: i64) -> *mut SrunProc {
         if app.handle.wlm() != "slurm" {
             return Err(Fault::new(Kind::Invalid, "the application does not run under Slurm"));
         }
-        match app.target.as_deref().and_then(parse_target) {
-            Some(step) => give(step),
-            None => Err(not_built_in("the job step of an application that was launched")),
-        }
+        let job = app.handle.info().job;
+        let job = job.ok_or_else(|| Fault::new(Kind::NotFound, "Slurm has not said which step it is"))?;
+        give(move || SlurmExtras.step_of_job(&job, &Machine))
     })
 }
 
@@ -79,20 +82,4 @@ extern "C" fn submit_batch_script(
 
 extern "C" fn register_job_step_wait(job: u32, step: u32, timeout_seconds: u32) -> i64 {
     register_when_there("registerJobStepWait", timeout_seconds, || Ok(target(job, step)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_and_back() {
-        let check = |text: &str, expected: Option<(u32, u32)>| {
-            assert_eq!(parse_target(text).map(|it| (it.job, it.step)), expected, "{text}");
-        };
-        check(&target(7, 0), Some((7, 0)));
-        check("7.1", Some((7, 1)));
-        check("7", None);
-        check("7.batch", None);
-    }
 }
