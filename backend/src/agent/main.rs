@@ -44,8 +44,9 @@ mod testing;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -64,6 +65,7 @@ usage: gantry-agent serve          serve an app; what it needs to know comes on 
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
+       gantry-agent id             say which build this is
        gantry-agent --version";
 
 fn main() -> ExitCode {
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         ["serve"] => serve(),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
+        ["id"] => identify(),
         ["--version"] => say(&format!("gantry-agent {}", env!("CARGO_PKG_VERSION"))),
         ["--help"] => say(USAGE),
         _ => Err(Failure::new(Kind::Invalid, USAGE)),
@@ -109,10 +112,7 @@ fn say(text: &str) -> Result<(), Failure> {
 fn serve() -> Result<(), Failure> {
     // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
-    if let Some(path) = Machine.env(GANTRY_SENT_AGENT) {
-        // It was put here for this agent alone. What cannot be removed now is no reason not to serve.
-        drop(std::fs::remove_file(path));
-    }
+    remove_sent_agent();
     let mut ticket = read_ticket()?;
     if ticket.host.is_empty() {
         // One ticket serves all nodes.
@@ -133,11 +133,29 @@ const LAST_WORD_PATIENCE: Duration = Duration::from_secs(3);
 /// As [`serve`], for ranks that a launcher brings. The socket at which they check in is our standard input.
 fn enter() -> Result<(), Failure> {
     let entered = serve_brought();
-    if let Some(path) = Machine.env(GANTRY_SENT_AGENT) {
-        // The launcher has put it here for this app alone, and nobody starts it any more. It may have been removed by somebody else.
-        drop(std::fs::remove_file(path));
-    }
+    // Nobody starts it any more.
+    remove_sent_agent();
     entered
+}
+
+/// Removes what was put here for this agent alone: its executable, and the directory that was made for it. It may have been removed by somebody else, and what
+/// cannot be removed now is no reason not to serve.
+fn remove_sent_agent() {
+    let Some(path) = Machine.env(GANTRY_SENT_AGENT).map(PathBuf::from) else { return };
+    drop(std::fs::remove_file(&path));
+    if let Some(directory) = path.parent()
+        && directory.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-agent-"))
+    {
+        drop(std::fs::remove_dir(directory));
+    }
+}
+
+/// Says which build this is: its release and the hash of its bytes.
+fn identify() -> Result<(), Failure> {
+    let mut hasher = blake3::Hasher::new();
+    let read = std::fs::File::open("/proc/self/exe").and_then(|mut exe| io::copy(&mut exe, &mut hasher));
+    read.map_err(|e| failure::from_io("read this program", &e))?;
+    say(&format!("{} {}", env!("CARGO_PKG_VERSION"), hasher.finalize().to_hex()))
 }
 
 fn serve_brought() -> Result<(), Failure> {

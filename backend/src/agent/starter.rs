@@ -1,23 +1,45 @@
 //! Whether whoever started this agent is still there, as long as nobody else could tell.
 //!
 //! Once an agent has its place, the end of a link tells it that it is alone. Before, it tries to reach a frontend that may be gone, and would
-//! go on trying for as long as its patience lasts. Its starter reads what it writes on standard error, so the end of that pipe tells.
+//! go on trying for as long as its patience lasts. Its starter reads what it writes on standard error, so the end of that pipe, or socket, tells.
 
 use std::fs::File;
 use std::io::{self, stderr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
 
 use tokio::io::Interest;
+use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Sender;
 
 /// Waits until nobody reads our standard error any more. Waits for ever where that cannot be seen, because it is no pipe.
 pub(crate) async fn gone() {
-    let Ok(pipe) = watch() else { return std::future::pending().await };
-    // Nothing is written through it, so it may stay a pipe that blocks. An error is ready as soon as there is no reader.
-    if pipe.ready(Interest::ERROR).await.is_err() {
+    let seen = match watch() {
+        // Nothing is written through it, so it may stay a pipe that blocks. An error is ready as soon as there is no reader.
+        Ok(pipe) => pipe.ready(Interest::ERROR).await.map(drop),
+        Err(_) => socket_closed().await,
+    };
+    if seen.is_err() {
         std::future::pending::<()>().await;
     }
+}
+
+/// As [`gone`], where standard error is a socket, as some starters on other machines have it: its other end is closed with them.
+async fn socket_closed() -> io::Result<()> {
+    let file = File::from(stderr().as_fd().try_clone_to_owned()?);
+    if !file.metadata()?.file_type().is_socket() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let socket = StdUnixStream::from(OwnedFd::from(file));
+    // Standard error itself does not block from now on: the few words that go there find room.
+    socket.set_nonblocking(true)?;
+    let socket = UnixStream::from_std(socket)?;
+    while !socket.ready(Interest::READABLE).await?.is_read_closed() {
+        // Nobody writes to it; should somebody, that is not the end.
+        drop(socket.try_read(&mut [0; 64]));
+    }
+    Ok(())
 }
 
 fn watch() -> io::Result<Sender> {

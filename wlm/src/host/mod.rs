@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use machine::Machine;
-pub use orphan::{Asked, ask, spawn_orphan};
+pub use orphan::{Asked, Orphan, ask, spawn_orphan, spawn_orphan_with};
 pub use run::run;
 
 /// A descriptor that becomes readable when the process `pid` ends. Linux 5.3 and later.

@@ -26,8 +26,51 @@ pub fn spawn_orphan<A: AsRef<OsStr>>(program: &Path, args: &[A], stdin: OwnedFd)
     #[expect(clippy::disallowed_methods, reason = "this is the one place where the library starts a process")]
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
-    sys::fork_once_more(&mut command);
+    sys::fork_once_more(&mut command, None);
     reap(command.spawn()?)
+}
+
+/// A helper that is nobody's child, as far as it can still be ended.
+#[derive(Debug)]
+pub struct Orphan {
+    /// None: it had ended before it could be taken hold of.
+    process: Option<OwnedFd>,
+}
+
+impl Orphan {
+    /// Kills it. One that has ended already is fine.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn kill(&self) -> io::Result<()> {
+        self.process.as_ref().map_or(Ok(()), sys::kill_process)
+    }
+}
+
+/// As [`spawn_orphan`], with all three standard descriptors, and with a handle to end it by. Dropping the handle does nothing to it.
+///
+/// # Errors
+/// As [`spawn_orphan`]; the kernel is older than 5.3.
+pub fn spawn_orphan_with<A: AsRef<OsStr>>(
+    program: &Path,
+    args: &[A],
+    [stdin, stdout, stderr]: [OwnedFd; 3],
+) -> io::Result<Orphan> {
+    let (mut told, tell) = io::pipe()?;
+    #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
+    let mut command = Command::new(program);
+    command.args(args).stdin(stdin).stdout(stdout).stderr(stderr).current_dir("/");
+    tracing::debug!(?command, "running");
+    sys::fork_once_more(&mut command, Some(tell.into()));
+    reap(command.spawn()?)?;
+    let mut pid = [0; size_of::<libc::c_long>()];
+    told.read_exact(&mut pid)?;
+    let pid = libc::pid_t::try_from(libc::c_long::from_ne_bytes(pid)).map_err(io::Error::other)?;
+    match sys::pidfd_open(pid) {
+        Ok(process) => Ok(Orphan { process: Some(process) }),
+        Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(Orphan { process: None }),
+        Err(error) => Err(error),
+    }
 }
 
 /// Waits for the process between.
@@ -71,7 +114,7 @@ pub(super) fn ask_in(dir: &Path, command: &[OsString], deadline: Duration) -> io
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(to_out).stderr(to_err).current_dir(dir);
-    sys::fork_once_more(&mut command);
+    sys::fork_once_more(&mut command, None);
     reap(command.spawn()?)?;
     // It has our ends of the pipes, which would keep them open.
     drop(command);
@@ -143,6 +186,25 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let error = super::ask(&["/no/such".into()], Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn an_orphan_can_be_killed_and_one_that_has_ended_is_fine() {
+        let start = |program: &str, args: &[&str]| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let theirs = OwnedFd::from(theirs);
+            let stdio = [theirs.try_clone().unwrap(), theirs.try_clone().unwrap(), theirs];
+            (ours, spawn_orphan_with(Path::new(program), args, stdio).unwrap())
+        };
+        let (mut ours, orphan) = start("/bin/sleep", &["1000"]);
+        orphan.kill().unwrap();
+        // Its ends are closed with it.
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+        for _ in 0..20 {
+            let (mut ours, orphan) = start("/bin/true", &[]);
+            assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+            orphan.kill().unwrap();
+        }
     }
 
     #[test]

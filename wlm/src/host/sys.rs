@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -11,15 +12,17 @@ pub(super) fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes `command` start as a grandchild in a session of its own, whose parent has ended already.
-pub(super) fn fork_once_more(command: &mut Command) {
+/// Makes `command` start as a grandchild in a session of its own, whose parent has ended already. Its pid, as the bytes of a
+/// C `long`, is written to `tell`.
+pub(super) fn fork_once_more(command: &mut Command, tell: Option<OwnedFd>) {
+    let leave = move || leave_parent(tell.as_ref().map_or(-1, AsRawFd::as_raw_fd));
     // SAFETY: `leave_parent` makes async-signal-safe system calls only, as the closure between fork and exec must.
-    unsafe { command.pre_exec(leave_parent) };
+    unsafe { command.pre_exec(leave) };
 }
 
 /// Runs in the child between fork and exec: forks again, by the bare system call because the C library's fork runs handlers that are not
 /// async-signal-safe. The middle process ends at once; its child goes on to exec.
-fn leave_parent() -> io::Result<()> {
+fn leave_parent(tell: libc::c_int) -> io::Result<()> {
     // SAFETY: clone with only SIGCHLD and no new stack is fork; all pointer arguments are null and unused. The child's memory is a copy.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     match pid {
@@ -46,6 +49,9 @@ fn leave_parent() -> io::Result<()> {
             Ok(())
         }
         _ => {
+            let bytes = pid.to_ne_bytes();
+            // SAFETY: `bytes` is a live array of that length; a descriptor of -1 makes the call fail, which is fine.
+            unsafe { libc::write(tell, bytes.as_ptr().cast(), bytes.len()) };
             // SAFETY: _exit ends the process without running anything of it.
             unsafe { libc::_exit(0) }
         }
@@ -54,7 +60,7 @@ fn leave_parent() -> io::Result<()> {
 
 /// A descriptor that becomes readable when the process ends.
 pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<std::os::fd::OwnedFd> {
-    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::fd::FromRawFd;
     // SAFETY: pidfd_open takes two integers and touches no memory of ours.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).unwrap_or(-1);
@@ -70,4 +76,20 @@ pub(super) fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: close_range takes three integers; that nothing in this process uses the descriptors is the caller's promise.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// SIGKILL to the process that a pidfd stands for. One that has ended already is fine.
+pub(super) fn kill_process(pidfd: &impl AsFd) -> io::Result<()> {
+    let fd = pidfd.as_fd().as_raw_fd();
+    // SAFETY: pidfd_send_signal takes a descriptor, a number, no siginfo and no flags; it touches no memory of ours.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    match sent {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            gone if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            error => Err(error),
+        },
+    }
 }
