@@ -112,6 +112,17 @@ impl Frontend {
         Ok(gantry_wlm::extras(self.choice()?.wlm))
     }
 
+    /// As [`Frontend::choice`], for this launch: its arguments may say for which workload manager they are.
+    ///
+    /// # Errors
+    /// As [`Frontend::choice`].
+    pub fn choice_for(&self, request: &LaunchRequest) -> Result<Choice> {
+        match request.launcher.is_some() || find_launcher().is_some() {
+            true => self.choice(),
+            false => Ok(detect::choose_for(self.config.wlm.as_deref(), &request.args, &Machine)?),
+        }
+    }
+
     /// Launches an application. Waits until every rank is held, or runs.
     ///
     /// # Errors

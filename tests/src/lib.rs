@@ -36,6 +36,7 @@ mod run;
 mod site;
 mod skip;
 pub mod slurm;
+pub mod ssh;
 mod sys;
 mod terminal;
 pub mod testbed;

@@ -1,7 +1,8 @@
 //! The command line under test on a bed with Slurm, as its ordinary user, and what stands on the nodes as the nodes' own `/proc` has it.
 
 use std::ffi::OsStr;
-use std::process::Stdio;
+use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -121,6 +122,25 @@ impl Cluster {
         let done = self.gantry(args).wait(SOON);
         assert_eq!(done.code(), 0, "{args:?}: {done:?}");
         done
+    }
+
+    /// A daemon that prints `answer 42` with the help of a library that is beside it on the login node only.
+    ///
+    /// # Panics
+    /// Without a compiler.
+    #[must_use]
+    pub fn make_daemon(&self) -> String {
+        let folder = self.world.work_dir();
+        let made = |words: &[&str]| {
+            let done = Command::new("cc").current_dir(&folder).args(words).output().expect("a compiler");
+            assert!(done.status.success(), "{done:?}");
+        };
+        fs::write(folder.join("lib.c"), "int answer(void) { return 42; }\n").expect("a file");
+        let text = "#include <stdio.h>\nint answer(void);\nint main(void) { printf(\"answer %d\\n\", answer()); return 0; }\n";
+        fs::write(folder.join("main.c"), text).expect("a file");
+        made(&["-shared", "-fPIC", "-o", "libanswer.so", "lib.c"]);
+        made(&["-o", "asks", "main.c", "-L.", "-lanswer", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+        folder.join("asks").display().to_string()
     }
 
     /// The user's processes on all nodes whose command line ends so, node by node.

@@ -1,15 +1,14 @@
 //! Apps under a real Slurm, launched by an ordinary user: held by one srun, on every node a daemon, let go, and nothing left.
-#![expect(clippy::disallowed_methods, reason = "a test compiles what it needs")]
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use gantry_tests::proc::eventually;
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster, text_of};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
-use gantry_tests::{SOON, World, binaries, programs, require};
+use gantry_tests::{SOON, binaries, programs, require};
 
 /// Two tasks on each of two nodes.
 const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
@@ -170,25 +169,10 @@ fn the_users_task_epilog_still_runs_where_nothing_survives() {
     check_epilogs(Config { proctrack: Proctrack::Cgroup, ..visible() }, true);
 }
 
-/// A daemon whose library is beside it on the login node only.
-fn make_daemon(world: &World) -> String {
-    let folder = world.work_dir();
-    let made = |words: &[&str]| {
-        let done = Command::new("cc").current_dir(&folder).args(words).output().expect("a compiler");
-        assert!(done.status.success(), "{done:?}");
-    };
-    fs::write(folder.join("lib.c"), "int answer(void) { return 42; }\n").expect("a file");
-    let text = "#include <stdio.h>\nint answer(void);\nint main(void) { printf(\"answer %d\\n\", answer()); return 0; }\n";
-    fs::write(folder.join("main.c"), text).expect("a file");
-    made(&["-shared", "-fPIC", "-o", "libanswer.so", "lib.c"]);
-    made(&["-o", "asks", "main.c", "-L.", "-lanswer", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
-    folder.join("asks").display().to_string()
-}
-
 #[test]
 fn daemons_bring_libraries_that_no_node_has() {
     on_cluster(visible(), |cluster| {
-        let daemon = make_daemon(&cluster.world);
+        let daemon = cluster.make_daemon();
         let mut args = vec!["--daemon", &daemon, "--hold-for-daemons"];
         args.extend(four(&["/bin/true"]));
         let done = cluster.launch(&args).wait(SOON);

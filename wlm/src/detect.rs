@@ -1,5 +1,7 @@
 //! Which workload manager is used, and why.
 
+use std::ffi::OsString;
+
 use gantry_shared::cti::wlm_name;
 
 use crate::host::Host;
@@ -42,6 +44,19 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
         .into_iter()
         .find_map(|(wlm, evidence)| evidence.map(|why| Choice { wlm, why }))
         .ok_or_else(|| Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() })
+}
+
+/// As [`choose`], for a launch with these arguments: a WLM for which they are meant comes before those that are detected.
+///
+/// # Errors
+/// As [`choose`].
+pub fn choose_for(asked: Option<&str>, args: &[OsString], host: &dyn Host) -> Result<Choice> {
+    let named = asked.is_some() || WLM_VARIABLES.iter().any(|variable| host.env(variable).is_some());
+    let meant = || WLMS.iter().find_map(|wlm| Some(Choice { wlm: *wlm, why: wlm.is_meant(args)? }));
+    match meant().filter(|_| !named) {
+        Some(choice) => Ok(choice),
+        None => choose(asked, host),
+    }
 }
 
 /// What every WLM finds on this machine, in order of detection.

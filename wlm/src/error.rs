@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::host_set::fold_hosts;
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -64,6 +65,14 @@ pub enum Error {
         /// What it said.
         Failure,
     ),
+    /// Agents could not be started on some hosts.
+    #[error("{} of {of} hosts have no agent{}", .missing.len(), list_hosts(.missing))]
+    Hosts {
+        /// How many hosts were asked for.
+        of: usize,
+        /// Those on which there is none, each with the reason.
+        missing: Vec<(String, Failure)>,
+    },
     /// A file of this machine could not be read.
     #[error("cannot read {path}")]
     Read {
@@ -91,6 +100,7 @@ impl Error {
             Self::NotFound { .. } | Self::NotYet { .. } => Kind::NotFound,
             Self::NoAccess { .. } => Kind::NoAccess,
             Self::NotStarted(failure) | Self::Refused(failure) => failure.kind(),
+            Self::Hosts { missing, .. } => missing.first().map_or(Kind::Lost, |(_, failure)| failure.kind()),
             Self::Read { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => Kind::NotFound,
                 io::ErrorKind::PermissionDenied => Kind::NoAccess,
@@ -108,7 +118,37 @@ impl Error {
             | Self::NoAccess { hint, .. } => hint.clone(),
             Self::UnknownWlm { known, .. } => Some(format!("known are: {}", known.join(", "))),
             Self::NotStarted(failure) | Self::Refused(failure) => failure.hint().map(str::to_owned),
+            // Of several, what to do about the first is as good as any.
+            Self::Hosts { missing, .. } => missing.iter().find_map(|(_, why)| why.hint().map(str::to_owned)),
             Self::Read { .. } => None,
         }
+    }
+}
+
+/// Each reason with the hosts that it is for.
+fn list_hosts(missing: &[(String, Failure)]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (host, failure) in missing {
+        match reasons.iter_mut().find(|(reason, _)| *reason == failure.message()) {
+            Some((_, hosts)) => hosts.push(host),
+            None => reasons.push((failure.message(), vec![host])),
+        }
+    }
+    let line = |(reason, hosts): &(&str, Vec<&str>)| format!("\n  {}: {reason}", fold_hosts(hosts));
+    reasons.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_is_named_with_its_reason() {
+        let why = |text: &str| Failure::new(Kind::Lost, text).with_hint(format!("mend {text}"));
+        let missing =
+            vec![("n1".to_owned(), why("down")), ("n3".into(), why("slow")), ("n2".into(), why("down"))];
+        let error = Error::Hosts { of: 9, missing };
+        assert_eq!(error.to_string(), "3 of 9 hosts have no agent\n  n[1-2]: down\n  n3: slow");
+        assert_eq!((error.kind(), error.hint().as_deref()), (Kind::Lost, Some("mend down")));
     }
 }

@@ -30,6 +30,8 @@ pub struct AppRef {
     pub hosts: Vec<String>,
     /// While agents are started: what it was adopted as, if it was.
     pub job: Option<JobRef>,
+    /// While agents are started: what the plan had to tell, [`Direct::told`](crate::Direct).
+    pub told: Vec<String>,
 }
 
 /// Something that runs already and was found.

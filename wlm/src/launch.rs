@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
 use gantry_shared::rank_set::RankSet;
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::Result;
 
@@ -86,6 +88,8 @@ pub struct Direct {
     pub hosts: Vec<String>,
     /// Which ranks each node gets.
     pub layout: Vec<RankSet>,
+    /// What the WLM wants to be told again when it starts the agents, in words of its own.
+    pub told: Vec<String>,
     /// The program: a path, or a name to look up in PATH.
     pub program: OsString,
     /// Its arguments.
@@ -108,6 +112,8 @@ pub struct AgentCommand {
     pub program: PathBuf,
     /// Where on the nodes it is to be put, when no path of it is shared. It removes itself.
     pub send_to: Option<PathBuf>,
+    deadline: Option<Instant>,
+    watch: AgentWatch,
     tickets: Box<Tickets>,
 }
 
@@ -118,7 +124,24 @@ impl AgentCommand {
         send_to: Option<PathBuf>,
         tickets: impl Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync + 'static,
     ) -> Self {
-        Self { program, send_to, tickets: Box::new(tickets) }
+        Self { program, send_to, deadline: None, watch: AgentWatch::default(), tickets: Box::new(tickets) }
+    }
+
+    /// By then all agents must have been started, and `watch` is told of those that end.
+    #[must_use]
+    pub fn watched_until(mut self, deadline: Instant, watch: AgentWatch) -> Self {
+        (self.deadline, self.watch) = (Some(deadline), watch);
+        self
+    }
+
+    /// When all agents must have been started.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Who is to be told of agents that end, where the WLM sees that.
+    pub fn watch(&self) -> AgentWatch {
+        self.watch.clone()
     }
 
     /// What the agent of `host` reads on its standard input; an empty `host` for agents that ask for their node's name themselves. It holds the app's secret.
@@ -133,6 +156,25 @@ impl AgentCommand {
 impl fmt::Debug for AgentCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentCommand").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// Is told of agents that have ended. That nobody listens is fine.
+#[derive(Debug, Clone, Default)]
+pub struct AgentWatch(Option<UnboundedSender<(String, Failure)>>);
+
+impl AgentWatch {
+    /// Host and last words of every agent that is seen to end are sent there.
+    pub fn new(to: UnboundedSender<(String, Failure)>) -> Self {
+        Self(Some(to))
+    }
+
+    /// The agent of `host` has ended, with these last words.
+    pub fn ended(&self, host: String, words: Failure) {
+        if let Some(to) = &self.0 {
+            // Once all have their places, the end of an agent's link says more.
+            drop(to.send((host, words)));
+        }
     }
 }
 

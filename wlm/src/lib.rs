@@ -26,6 +26,7 @@ pub mod localhost;
 pub mod mpir;
 pub mod pbs;
 pub mod slurm;
+pub mod ssh;
 pub mod wanted;
 #[cfg(test)]
 mod skip;
@@ -43,11 +44,13 @@ pub use error::{Error, Result};
 pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
 pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef, Submission};
-pub use launch::{AgentCommand, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart};
+pub use launch::{
+    AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart,
+};
 pub use wanted::{JobType, Wanted};
 
 /// Every workload manager, in order of detection. The only list there is.
-pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &localhost::Localhost];
+pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &ssh::Ssh, &localhost::Localhost];
 
 /// What gantry needs of a workload manager. Stateless: everything it works on is passed in.
 #[async_trait]
@@ -57,6 +60,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
 
     /// Whether this machine is ruled by this WLM, and what says so. Runs no program.
     fn detect(&self, host: &dyn Host) -> Option<Evidence>;
+
+    /// Whether a launch with these arguments and without a launcher's name is meant for this WLM, wherever it is asked for, and what says so.
+    fn is_meant(&self, _args: &[OsString]) -> Option<Evidence> {
+        None
+    }
 
     /// Where its nodes are: whether agents come from other machines.
     fn reach(&self) -> Reach {

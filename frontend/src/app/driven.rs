@@ -71,11 +71,12 @@ impl Frontend {
         let held = timeout_at(deadline + SLACK, waiting).await.map_err(|_| late())??;
         let HeldRanks { placement, job, step } = held;
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
+        let job_name = job.as_ref().map(|job: &JobRef| job.0.clone());
         let hosts = placement.hosts().map(str::to_owned).collect();
+        let called = Called { hosts, job, told: Vec::new(), seat: None };
         let found = if request.hold { Found::Held } else { Found::HeldToRun };
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
-        let named = job.as_ref().map(|job: &JobRef| job.0.clone()).filter(|_| wlm.names_jobs());
-        let called = Called { hosts, job, seat: None };
+        let named = job_name.filter(|_| wlm.names_jobs());
         let agents = self.start_agents_by((guard, guard_events), wlm, app, called, deadline).await?;
         let Agents { app, overlay, overlay_events, guard, guard_events, seat } = agents;
         guard.ranks_there().await?;

@@ -16,7 +16,7 @@ use gantry_shared::wire::message::{
     AdoptRanks, Answer, Found, Order, Program, RankMarks, SeekRanks, StartRanks,
 };
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Adoption, AgentCommand, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
+use gantry_wlm::{Adoption, AgentCommand, AgentWatch, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -58,9 +58,12 @@ pub(super) struct Agents {
 
 /// Where agents are to be.
 pub(super) struct Called {
+    /// The nodes' names, by node number.
     pub(super) hosts: Vec<String>,
-    /// What runs there already.
+    /// What the app was adopted as, if it was.
     pub(super) job: Option<JobRef>,
+    /// What the plan had to tell.
+    pub(super) told: Vec<String>,
     /// The app's place in a multijob.
     pub(super) seat: Option<Seat>,
 }
@@ -75,7 +78,7 @@ struct Whose {
 
 impl Frontend {
     pub(crate) async fn launch_until(&self, request: LaunchRequest, deadline: Instant) -> Result<App> {
-        let choice = self.choice()?;
+        let choice = self.choice_for(&request)?;
         // Before anything else, and in the order in which they are needed: an installation lacks both or none.
         helpers::find_helper(helpers::GUARD, &Machine)?;
         let app = AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
@@ -114,7 +117,8 @@ impl Frontend {
         }
         let registry = self.open_registry()?;
         let program = build_program(&request, &plan)?;
-        let called = Called { hosts: plan.hosts.clone(), job: None, seat: request.take_seat()? };
+        let (hosts, told) = (plan.hosts.clone(), plan.told.clone());
+        let called = Called { hosts, job: None, told, seat: request.take_seat()? };
         let input = open_input(request.stdin)?;
         let placement = build_placement(&plan)?;
         let agents = self.start_agents(wlm, called, deadline).await?;
@@ -162,10 +166,10 @@ impl Frontend {
     ) -> Result<App> {
         let registry = self.open_registry()?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
-        let hosts: Vec<String> = placement.hosts().map(str::to_owned).collect();
         let named = wlm.names_jobs().then(|| adopted.clone());
         let whose = Whose { command: vec![job.0.clone()], job: Some(named) };
-        let called = Called { hosts, job: Some(adopted), seat: None };
+        let hosts = placement.hosts().map(str::to_owned).collect();
+        let called = Called { hosts, job: Some(adopted), told: Vec::new(), seat: None };
         let agents = self.start_agents(wlm, called, deadline).await?;
         let order = match marks {
             Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
@@ -198,20 +202,25 @@ impl Frontend {
         (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
         wlm: &'static dyn Wlm,
         app: AppId,
-        Called { hosts, job, seat }: Called,
+        Called { hosts, job, told, seat }: Called,
         deadline: Instant,
     ) -> Result<Agents> {
         let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
         let listener = self.listen(wlm, app, &secret).await?;
+        let (watch, mut ended) = mpsc::unbounded_channel();
         let subjob = seat.as_ref().map(Seat::subjob);
         let agent =
             self.build_agent_command(agent_program.clone(), wlm.name(), (app, subjob), secret, &listener);
-        wlm.start_agents(&AppRef { app, hosts: hosts.clone(), job }, &agent, &Machine, &guard).await?;
+        let agent = agent.watched_until(deadline.into_std(), AgentWatch::new(watch));
+        let reference = AppRef { app, hosts: hosts.clone(), job, told };
+        wlm.start_agents(&reference, &agent, &Machine, &guard).await?;
         let assembled = tokio::select! {
             assembled = listener.assemble(&hosts, deadline) => assembled,
             event = guard_events.recv() => Err(agent_failed(wlm, event, agent_program)),
+            // None is told of where the WLM does not see agents end.
+            Some((host, failure)) = ended.recv() => Err(Error::Node { hosts: vec![host], failure }),
         };
         let (overlay, overlay_events) = assembled?;
         guard.agents_there().await?;
@@ -460,6 +469,7 @@ mod tests {
         let plan = Direct {
             hosts: vec!["b".into(), "a".into()],
             layout: vec![set("0,2"), set("1,3")],
+            told: Vec::new(),
             program: "x".into(),
             args: Vec::new(),
         };

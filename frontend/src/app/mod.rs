@@ -208,7 +208,7 @@ impl AppHandle {
         let nodes = self.nodes_of(ranks)?;
         let deadline = Instant::now() + deadline;
         if ranks.is_none() {
-            let app = AppRef { app: self.id(), hosts: self.hosts(), job: None };
+            let app = AppRef { app: self.id(), hosts: self.hosts(), job: None, told: Vec::new() };
             if self.core.wlm.signal(&app, signal, &gantry_wlm::host::Machine).await? == Delivery::Done {
                 return Ok(());
             }

@@ -51,6 +51,7 @@ impl Wlm for Localhost {
         Ok(Plan::Direct(Direct {
             hosts: command::build_hosts(&host.hostname(), options.nodes),
             layout: command::build_layout(options.ranks, options.nodes),
+            told: Vec::new(),
             program: options.program,
             args: options.args,
         }))

@@ -285,6 +285,7 @@ mod tests {
             app: "3kx9w0fz".parse().unwrap(),
             hosts: vec!["n1".to_owned(), "n2".to_owned()],
             job: Some(JobRef("7.0".to_owned())),
+            told: Vec::new(),
         };
         let agent = AgentCommand::new("/g/agent".into(), Some("/tmp/a".into()), |host| Ok(host.into()));
         let [start] = &plan_agents(&app, &agent, &host).unwrap()[..] else { panic!("several") };
@@ -314,7 +315,8 @@ mod tests {
         );
         let plan = |hosts: &[&str]| {
             let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
-            let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job: Some(JobRef("7.0".to_owned())) };
+            let job = Some(JobRef("7.0".to_owned()));
+            let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job, told: Vec::new() };
             let agent = AgentCommand::new("/g/agent".into(), None, |host| Ok(host.into()));
             plan_agents(&app, &agent, &host)
         };

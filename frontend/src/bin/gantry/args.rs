@@ -65,6 +65,8 @@ Examples:
       Start a tool daemon on every node before the app begins.
   gantry launch --hold-for-daemons --daemon 'ps -o pid,stat,args -C app' -- -n 4 ./app
       Let a daemon look at the held ranks, and release them when it has ended.
+  gantry launch --hold -- --hosts n[1-4]:2 ./app
+      On these hosts, two ranks on each; they are logged in to as your remote shell does it. --hostfile FILE reads them from a file.
   id=$(gantry launch --hold --background -- -n 4 ./app); gantry release $id; gantry wait $id
       Leave it in the background.")]
 pub(crate) struct Launch {

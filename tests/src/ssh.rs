@@ -1,0 +1,181 @@
+//! What makes hosts that are reached by ssh difficult: each is done to a node of a bed, and undone when it is dropped, so that the next test finds the bed as it was.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+
+use crate::proc;
+use crate::slurm::Cluster;
+use crate::testbed::Process;
+use crate::testbed::config::{HOME, UID};
+
+/// The login shell's start file, whatever is in it.
+const BASHRC: &str = ".bashrc";
+
+/// Something that was done to a node.
+#[derive(Debug)]
+pub struct Changed<'a> {
+    cluster: &'a Cluster,
+    node: u16,
+    undo: String,
+}
+
+impl Drop for Changed<'_> {
+    fn drop(&mut self) {
+        // A node that is off by now has nothing to undo.
+        drop(run_on(self.cluster, self.node, &self.undo));
+    }
+}
+
+fn run_on(cluster: &Cluster, node: u16, script: &str) -> Result<(), String> {
+    let mut command = cluster.bed.node(node).root_command("sh")?;
+    let output = command.args(["-ec", script]).output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or_else(|| format!("{script} on n{node:03}: {said}"))
+}
+
+/// Runs a script as root on a node; another one undoes it.
+///
+/// # Panics
+/// When it fails.
+#[track_caller]
+#[must_use]
+pub fn change<'a>(cluster: &'a Cluster, node: u16, script: &str, undo: &str) -> Changed<'a> {
+    let changed = Changed { cluster, node, undo: undo.to_owned() };
+    if let Err(why) = run_on(cluster, node, script) {
+        panic!("{why}");
+    }
+    changed
+}
+
+/// Gives the user another login shell on a node.
+///
+/// # Panics
+/// When that fails.
+#[track_caller]
+#[must_use]
+pub fn with_login_shell<'a>(cluster: &'a Cluster, node: u16, shell: &str) -> Changed<'a> {
+    let script = format!(
+        "sed 's,:/bin/bash$,:{shell},' /etc/passwd >/run/passwd; mount --bind /run/passwd /etc/passwd"
+    );
+    change(cluster, node, &script, "umount /etc/passwd; rm /run/passwd")
+}
+
+/// Has nobody execute anything in these folders of a node.
+///
+/// # Panics
+/// When that fails.
+#[track_caller]
+#[must_use]
+pub fn noexec<'a>(cluster: &'a Cluster, node: u16, folders: &[&str]) -> Changed<'a> {
+    let each = |option: &str| {
+        let mount = |folder: &&str| format!("mount -o remount,{option} {folder}; ");
+        folders.iter().map(mount).collect::<String>()
+    };
+    change(cluster, node, &each("noexec"), &each("exec"))
+}
+
+/// Stops a node's sshd: the kernel still accepts connections for it, and nothing is said there.
+///
+/// # Panics
+/// When it does not run.
+#[track_caller]
+#[must_use]
+pub fn stop_sshd(cluster: &Cluster, node: u16) -> Stopped {
+    let sshd = find_sshd(cluster, node);
+    proc::send(sshd.pid, Signal::SIGSTOP);
+    Stopped(sshd.pid)
+}
+
+/// A stopped process; it goes on when this is dropped.
+#[derive(Debug)]
+pub struct Stopped(i32);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        proc::send(self.0, Signal::SIGCONT);
+    }
+}
+
+#[track_caller]
+fn find_sshd(cluster: &Cluster, node: u16) -> Process {
+    let machine = cluster.bed.node(node);
+    let init = machine.init().expect("the node is on");
+    let is_it = |process: &Process| {
+        proc::stat(process.pid).is_some_and(|stat| stat.comm == "sshd" && stat.parent == init)
+    };
+    machine.processes().into_iter().find(is_it).expect("an sshd")
+}
+
+/// Starts a node's sshd anew, with a configuration that was put through this script of sed; at the end it has its own again.
+///
+/// # Panics
+/// When that fails.
+#[track_caller]
+#[must_use]
+pub fn with_sshd_config<'a>(cluster: &'a Cluster, node: u16, script: &str) -> Changed<'a> {
+    cluster.bed.node(node).kill_daemon("sshd").expect("an sshd");
+    let start = |config: &str| {
+        format!("/usr/sbin/sshd -f {config} -h /etc/ssh/testbed/n{node:03} </dev/null >/dev/null 2>&1")
+    };
+    let own = "/etc/ssh/testbed/sshd_config";
+    let other = format!("sed '{script}' {own} >/run/sshd_config; {}", start("/run/sshd_config"));
+    let gone = "pid=$(cat /run/sshd.pid); kill $pid; while kill -0 $pid 2>/dev/null; do :; done";
+    change(cluster, node, &other, &format!("{gone}; rm /run/sshd_config; {}", start(own)))
+}
+
+/// A file of the user's home, which all hosts share; what was there before is back when it is dropped.
+#[derive(Debug)]
+pub struct HomeFile {
+    path: PathBuf,
+    before: Option<Vec<u8>>,
+}
+
+impl Drop for HomeFile {
+    fn drop(&mut self) {
+        let restored = match &self.before {
+            Some(text) => fs::write(&self.path, text),
+            None => fs::remove_file(&self.path),
+        };
+        // The bed may have gone, and the home with it.
+        drop(restored);
+    }
+}
+
+/// Writes a file of the user's home.
+///
+/// # Panics
+/// When that fails.
+#[track_caller]
+#[must_use]
+pub fn home_file(cluster: &Cluster, name: &str, text: &str) -> HomeFile {
+    let path = cluster.bed.login().path(format!("{HOME}/{name}")).expect("the login node");
+    let file = HomeFile { before: fs::read(&path).ok(), path };
+    fs::write(&file.path, text).expect("a file");
+    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600)).expect("permissions");
+    chown(&file.path, Some(UID), Some(UID)).expect("the user's");
+    file
+}
+
+/// Has login shells print something before they do anything.
+///
+/// # Panics
+/// When that fails.
+#[track_caller]
+#[must_use]
+pub fn with_banner(cluster: &Cluster) -> HomeFile {
+    home_file(cluster, BASHRC, "echo Welcome to a cluster; echo Mind the gap >&2; printf 'no line end'\n")
+}
+
+/// What a file of the user's home says.
+///
+/// # Panics
+/// When it is not there.
+#[track_caller]
+#[must_use]
+pub fn read_home(cluster: &Cluster, name: &str) -> String {
+    let path = cluster.bed.login().path(format!("{HOME}/{name}")).expect("the login node");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,236 @@
+//! Apps on hosts that are reached by ssh, launched by an ordinary user: real sshd on every node. What makes hosts difficult is in `ssh_hosts`.
+
+use gantry_tests::slurm::{error_of, lines_of, on_cluster, text_of};
+use gantry_tests::ssh::{home_file, read_home, with_banner, with_login_shell};
+use gantry_tests::testbed::{Config, program};
+use gantry_tests::{SOON, binaries, eventually, proc, programs, require};
+use nix::sys::signal::Signal;
+
+/// Two ranks on each of four nodes.
+const EIGHT: [&str; 3] = ["--", "--hosts", "n[001-004]:2"];
+
+fn eight<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    EIGHT.iter().copied().chain(words.iter().copied()).collect()
+}
+
+#[test]
+fn ranks_are_held_on_the_hosts_that_are_named_and_their_code_is_passed_on() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        let program = programs::get("exit_with").display().to_string();
+        let (mut run, app) = cluster.held(&eight(&[&program, "7"]));
+        cluster.assert_held("exit_with 7", 8);
+        let mut nodes: Vec<String> = cluster.find("exit_with 7").into_iter().map(|(node, _)| node).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, ["n001", "n001", "n002", "n002", "n003", "n003", "n004", "n004"]);
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 7);
+    });
+}
+
+#[test]
+fn ranks_know_their_numbers_and_read_and_write_here() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        let script = "echo $GANTRY_RANK of $GANTRY_SIZE on $(hostname); [ $GANTRY_RANK != 0 ] || cat";
+        let mut run = cluster.launch(&[
+            "--",
+            "--hosts",
+            "n[001-004]:2",
+            "--map-by",
+            "node",
+            "-n",
+            "5",
+            "sh",
+            "-c",
+            script,
+        ]);
+        run.next_event("started", SOON);
+        run.write(b"to the first\n");
+        run.close_stdin();
+        let done = run.wait(SOON);
+        let expected = [
+            "0 of 5 on n001",
+            "1 of 5 on n002",
+            "2 of 5 on n003",
+            "3 of 5 on n004",
+            "4 of 5 on n001",
+            "to the first",
+        ];
+        assert_eq!((done.code(), lines_of(&done)), (0, expected.map(str::to_owned).to_vec()), "{done:?}");
+    });
+}
+
+#[test]
+fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        let file = cluster.world.work_dir().join("hosts");
+        std::fs::write(&file, "# mine\nn002 slots=2\nn004:1\n").expect("a file");
+        let file = file.display().to_string();
+        let mut run = cluster.launch(&["--wlm", "ssh", "--", "-f", &file, "/bin/sleep", "1000"]);
+        let started = run.next_event("started", SOON);
+        assert_eq!(started["wlm"], "ssh", "{started}");
+        let nodes: Vec<String> = cluster.find("/bin/sleep 1000").into_iter().map(|(node, _)| node).collect();
+        assert_eq!(nodes, ["n002", "n002", "n004"]);
+        cluster.ask(&["kill", started["app"].as_str().expect("an id"), "-s", "TERM"]);
+        assert_eq!(run.wait(SOON).code(), 128 + 15);
+    });
+}
+
+#[test]
+fn daemons_bring_libraries_that_no_host_has() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        let daemon = cluster.make_daemon();
+        let mut args = vec!["--daemon", &daemon, "--hold-for-daemons"];
+        args.extend(eight(&["/bin/true"]));
+        let done = cluster.launch(&args).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert_eq!(lines_of(&done), ["answer 42"; 4], "{done:?}");
+    });
+}
+
+/// Nodes that do not see the repository, and so not the agent.
+fn hidden(nodes: u16) -> Config {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    Config::with_nodes(nodes).hiding(tests.parent().expect("the repository"))
+}
+
+#[test]
+fn an_agent_that_hosts_do_not_have_is_sent_and_removed() {
+    on_cluster(hidden(3), |cluster| {
+        let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-003]", "/bin/true"]);
+        cluster.assert_held("/bin/true", 3);
+        assert!(!cluster.bed.node(1).path(&binaries().agent).expect("a node").exists());
+        // It runs, and its file is gone already.
+        for node in cluster.bed.nodes() {
+            assert_eq!(node.user_files(), Vec::<std::path::PathBuf>::new(), "{}", node.name());
+        }
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 0);
+    });
+}
+
+#[test]
+fn another_agent_at_the_same_path_is_not_taken_for_ours() {
+    on_cluster(hidden(1), |cluster| {
+        let agent = cluster.bed.node(1).path(&binaries().agent).expect("a node");
+        std::fs::create_dir_all(agent.parent().expect("a folder")).expect("a folder on the node");
+        std::fs::write(&agent, "#!/bin/sh\ntouch /tmp/wrong\nexec cat\n").expect("a file on the node");
+        std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("executable");
+        let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        std::fs::remove_file(&agent).expect("it was not touched");
+        // It was asked who it is, which is how we know that it is another one.
+        std::fs::remove_file(cluster.bed.node(1).path("/tmp/wrong").expect("a node")).expect("it was asked");
+    });
+}
+
+#[test]
+fn login_shells_of_all_kinds_will_do() {
+    let tcsh = require!(gantry_tests::tool("tcsh")).display().to_string();
+    let fish = require!(gantry_tests::tool("fish")).display().to_string();
+    on_cluster(Config::with_nodes(3), move |cluster| {
+        let _tcsh = with_login_shell(cluster, 1, &tcsh);
+        let _fish = with_login_shell(cluster, 2, &fish);
+        let _banner = with_banner(cluster);
+        let done = cluster.launch(&["--", "--hosts", "n[001-003]", "/bin/echo", "here"]).wait(SOON);
+        assert_eq!((done.code(), text_of(&done)), (0, "here\n".repeat(3)), "{done:?}");
+    });
+}
+
+#[test]
+fn a_host_without_bash_will_do() {
+    on_cluster(Config::with_nodes(1), |cluster| {
+        let _shell = with_login_shell(cluster, 1, "/bin/sh");
+        let script = "mount --bind /dev/null /usr/bin/bash";
+        let _none = gantry_tests::ssh::change(cluster, 1, script, "umount /usr/bin/bash");
+        let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn a_new_hosts_key_is_accepted_when_asked_and_remembered() {
+    on_cluster(Config::with_nodes(1), |cluster| {
+        let known = "Host *\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile ~/.ssh/known_mine\n";
+        let _config = home_file(cluster, ".ssh/config", known);
+        let _known = home_file(cluster, ".ssh/known_mine", "");
+        let launch = |more: &[&str]| {
+            let args: Vec<&str> = ["--", "--hosts", "n001"].iter().chain(more).copied().collect();
+            cluster.launch(&args).wait(SOON)
+        };
+        let refused = error_of(&launch(&["/bin/true"]));
+        let text = refused.to_string();
+        for part in
+            ["n001: the host's key is not known: ssh-ed25519 SHA256:", "--accept-new-host-keys", "ssh n001"]
+        {
+            assert!(text.contains(part), "no '{part}' in {text}");
+        }
+        assert_eq!(read_home(cluster, ".ssh/known_mine"), "");
+        assert_eq!(launch(&["--accept-new-host-keys", "/bin/true"]).code(), 0);
+        assert!(read_home(cluster, ".ssh/known_mine").contains(" ssh-ed25519 "));
+        assert_eq!(launch(&["/bin/true"]).code(), 0);
+    });
+}
+
+#[test]
+fn a_cut_connection_does_not_matter_once_agents_are_there() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-002]:2", "/bin/echo", "still here"]);
+        let processes = cluster.bed.nodes().into_iter().flat_map(|node| node.user_processes());
+        let sessions: Vec<_> = processes.filter(|process| process.line.starts_with("sshd: ")).collect();
+        assert_eq!(sessions.len(), 2, "{:?}", cluster.bed.leftovers());
+        sessions.iter().for_each(|session| proc::send(session.pid, Signal::SIGKILL));
+        eventually(SOON, "the connections are gone", || {
+            let processes = cluster.bed.login().user_processes();
+            !processes.iter().any(|process| process.line.contains("BatchMode"))
+        });
+        cluster.assert_held("still here", 4);
+        cluster.ask(&["release", &app]);
+        let done = run.wait(SOON);
+        assert_eq!((done.code(), text_of(&done)), (0, "still here\n".repeat(4)), "{done:?}");
+    });
+}
+
+#[test]
+fn a_killed_tool_leaves_nothing_on_any_host() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        for daemon in [false, true] {
+            let mut args = if daemon { vec!["--daemon", "/bin/sleep 999"] } else { Vec::new() };
+            args.extend(eight(&["/bin/sleep", "1000"]));
+            let (mut run, _) = cluster.held(&args);
+            cluster.assert_held("/bin/sleep 1000", 8);
+            if daemon {
+                (0..4).for_each(|_| drop(run.next_event("daemon_started", SOON)));
+            }
+            proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
+            run.exited(SOON);
+            drop(run);
+            cluster.ask(&["ps", "--json"]);
+            cluster.bed.assert_nothing_left(SOON);
+        }
+    });
+}
+
+#[test]
+fn a_killed_agent_is_told_and_nothing_is_left() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let (mut run, _) = cluster.held(&["--", "--hosts", "n[001-002]", "/bin/sleep", "1000"]);
+        let agents = cluster.find("gantry-agent serve");
+        assert_eq!(agents.len(), 2, "{agents:?}");
+        proc::send(agents[0].1.pid, Signal::SIGKILL);
+        let lost = run.next_event("nodes_lost", SOON);
+        assert!(lost.to_string().contains("n001"), "{lost}");
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGTERM);
+        run.exited(SOON);
+    });
+}
+
+#[test]
+fn sixteen_hosts() {
+    on_cluster(Config::with_nodes(16), |cluster| {
+        let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-016]", "--window", "4", "/bin/true"]);
+        cluster.assert_held("/bin/true", 16);
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 0);
+    });
+}

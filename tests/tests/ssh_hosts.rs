@@ -1,0 +1,142 @@
+//! Hosts that cannot be had over ssh: each is named with its reason, in its time, and stops no other one; and those that can be had at the second try.
+
+use gantry_tests::slurm::{Cluster, error_of, on_cluster};
+use gantry_tests::ssh::{change, home_file, noexec, stop_sshd, with_login_shell, with_sshd_config};
+use gantry_tests::testbed::Config;
+use gantry_tests::{Finished, SOON};
+
+/// A launch that fails: its error has all of these in it.
+#[track_caller]
+fn check_error(done: &Finished, parts: &[&str]) {
+    assert_ne!(done.code(), 0, "{done:?}");
+    let text = error_of(done)["message"].as_str().expect("a message").to_owned();
+    for part in parts {
+        assert!(text.contains(part), "no '{part}' in {text}");
+    }
+}
+
+/// Unknown, changed and revoked keys, and a wrong user.
+fn make_strangers(cluster: &Cluster) -> [gantry_tests::ssh::HomeFile; 2] {
+    let keys = cluster.bed.login().path("/etc/ssh/ssh_known_hosts").expect("the login node");
+    let keys = std::fs::read_to_string(keys).expect("keys");
+    let of_first = keys.lines().next().and_then(|line| line.split_once(' ')).expect("a key").1.to_owned();
+    let wrong = home_file(cluster, ".ssh/wrong", &format!("n003 {of_first}\n"));
+    let config = home_file(
+        cluster,
+        ".ssh/config",
+        "Host n002\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile /dev/null\n\
+         Host n003\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile ~/.ssh/wrong\n\
+         Host n004\n User nobody\n",
+    );
+    [wrong, config]
+}
+
+#[test]
+fn every_host_that_cannot_be_had_is_named_with_its_reason() {
+    on_cluster(Config::with_nodes(6), |cluster| {
+        let _strangers = make_strangers(cluster);
+        cluster.bed.node(5).power_off().expect("off");
+        let stopped = stop_sshd(cluster, 6);
+        let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-006],n999"];
+        let mut run = cluster.gantry(args.iter().chain(&["--connect-timeout", "4", "/bin/true"]));
+        // The one that can be had is not stopped by the others.
+        run.stderr_line("connected 1/7", SOON);
+        let done = run.wait(SOON);
+        drop(stopped);
+        check_error(
+            &done,
+            &[
+                "6 of 7 hosts have no agent",
+                "n002: the host's key is not known: ssh-ed25519 SHA256:",
+                "n003: the host's key is another one than before: now it is ssh-ed25519 SHA256:",
+                "n004: it does not let you in (it takes publickey): nobody@n004: Permission denied",
+                "n005: ssh: connect to host n005 port 22: ",
+                "n006: it accepts connections and says nothing",
+                "n999: ssh: Could not resolve hostname n999",
+            ],
+        );
+        cluster.bed.node(5).power_on().expect("on");
+        cluster.bed.wait_idle(2 * SOON).expect("Slurm has it again");
+    });
+}
+
+#[test]
+fn a_host_that_is_full_of_connections_is_tried_again() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let _few = with_sshd_config(cluster, 1, "s/^MaxStartups.*/MaxStartups 1/");
+        let mut taken = cluster.bed.login().command("bash").expect("the login node");
+        taken.args(["-c", "exec 3<>/dev/tcp/n001/22; read -r line <&3; echo $line; read -r line"]);
+        taken.envs(cluster.world.variables());
+        let mut taken = cluster.world.spawn(taken);
+        assert!(taken.next_line(SOON).starts_with("SSH-2.0"));
+        let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-002]", "/bin/true"];
+        let mut run = cluster.gantry(args);
+        run.stderr_line("is tried again", SOON);
+        run.stderr_line("is tried again", SOON);
+        taken.close_stdin();
+        taken.exited(SOON);
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn a_host_whose_sshd_is_down_is_given_up_soon() {
+    on_cluster(Config::with_nodes(1), |cluster| {
+        let _none = with_sshd_config(cluster, 1, "s/^Port.*/Port 23/");
+        let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+        check_error(&done, &["n001: ssh: connect to host n001 port 22: Connection refused"]);
+    });
+}
+
+#[test]
+fn a_login_shell_that_does_not_serve_is_quoted() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let script = "mkdir -p /run/shells; printf '#!/bin/sh\\necho No logins today; exit 3\\n' >/run/shells/no; chmod 755 /run/shells/no";
+        let _shell = change(cluster, 1, script, "rm -r /run/shells");
+        let _user = with_login_shell(cluster, 1, "/run/shells/no");
+        let done = cluster.launch(&["--", "--hosts", "n[001-002]", "/bin/true"]).wait(SOON);
+        check_error(&done, &["1 of 2 hosts", "n001: your login shell there ended: No logins today"]);
+    });
+}
+
+/// Nodes that do not see the repository, and so not the agent.
+fn hidden() -> Config {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    Config::with_nodes(2).hiding(tests.parent().expect("the repository"))
+}
+
+#[test]
+fn an_agent_goes_where_programs_may_be_executed_and_there_is_room() {
+    on_cluster(hidden(), |cluster| {
+        let _noexec = noexec(cluster, 1, &["/tmp"]);
+        let full = "mount -o remount,size=1m /tmp";
+        let _full = change(cluster, 2, full, "mount -o remount,size=50% /tmp");
+        let done = cluster.launch(&["--", "--hosts", "n[001-002]", "/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn a_host_without_a_place_for_the_agent_says_why_of_each() {
+    on_cluster(hidden(), |cluster| {
+        let noexec = noexec(cluster, 1, &["/tmp", "/var/tmp", "/dev/shm", "/run"]);
+        let done = cluster.launch(&["--", "--hosts", "n[001-002]", "/bin/true"]).wait(SOON);
+        check_error(
+            &done,
+            &[
+                "1 of 2 hosts",
+                "n001: no place for the agent; /tmp is mounted noexec; /var/tmp is mounted noexec",
+            ],
+        );
+        drop(noexec);
+        let small = "mount -o remount,size=1m ";
+        let folders = ["/tmp", "/var/tmp", "/dev/shm"];
+        let script =
+            |size: &str| folders.map(|folder| format!("mount -o remount,size={size} {folder}")).join("; ");
+        let _full = change(cluster, 2, &script("1m"), &script("50%"));
+        let _home = change(cluster, 2, &format!("{small} /run"), "mount -o remount,size=50% /run");
+        let done = cluster.launch(&["--", "--hosts", "n[001-002]", "/bin/true"]).wait(SOON);
+        check_error(&done, &["n002: no place for the agent; /tmp has 10", "KiB left"]);
+    });
+}

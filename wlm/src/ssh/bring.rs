@@ -1,0 +1,239 @@
+//! One host: a connection is made, the agent is there, and has its ticket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::command::Reaching;
+use super::connection::Connection;
+use super::openssh::{Again, Missed, explain};
+use super::script::{MAX_SAID_BYTES, Said, Wanted, build_script, parse_said};
+
+/// How long a host that has let us in may take for each step.
+const STEP: Duration = Duration::from_secs(30);
+
+/// How long after the end of its output the last words of a connection are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The client gets this much less time than we wait, so that its own words for what was too slow come first.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Bytes that are written at a time: each has [`STEP`] to be taken.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// The agent as it is on this machine.
+#[derive(Debug)]
+pub(super) struct AgentFile {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// What it says of itself.
+    pub(super) identity: String,
+    /// Its length.
+    pub(super) bytes: u64,
+    content: OnceCell<Vec<u8>>,
+}
+
+impl AgentFile {
+    /// The agent at `path`, which says `identity` of itself.
+    pub(super) fn new(path: PathBuf, identity: String, bytes: u64) -> Self {
+        Self { path, identity, bytes, content: OnceCell::new() }
+    }
+
+    /// Its bytes, read when the first host needs them.
+    async fn content(&self) -> io::Result<&[u8]> {
+        let read = || async {
+            let path = self.path.clone();
+            let read = tokio::task::spawn_blocking(move || std::fs::read(path));
+            let content = read.await.map_err(io::Error::other)??;
+            match content.len() as u64 == self.bytes {
+                true => Ok(content),
+                false => Err(io::Error::other("it has just been replaced")),
+            }
+        };
+        self.content.get_or_try_init(read).await.map(Vec::as_slice)
+    }
+}
+
+/// What one host is to get.
+#[derive(Debug)]
+pub(super) struct Delivery<'a> {
+    pub(super) host: &'a str,
+    pub(super) mark: &'a str,
+    pub(super) client: Arc<Path>,
+    pub(super) reaching: &'a Reaching,
+    pub(super) agent: &'a AgentFile,
+    pub(super) ticket: &'a [u8],
+    /// Until then the host must have let us in.
+    pub(super) connected_until: Instant,
+}
+
+/// Makes one connection and has the agent start with its ticket. The connection is dropped when that fails, and what was put on the host is removed there.
+///
+/// # Errors
+/// What stood in the way, and whether it is worth another try.
+pub(super) async fn bring(delivery: &Delivery<'_>) -> Result<Connection, Missed> {
+    let never = |failure| Missed { failure, again: Again::Never };
+    let opened = Connection::open(Arc::clone(&delivery.client), delivery.host, delivery.reaching).await;
+    let opened = opened.map_err(|e| {
+        let message = format!("cannot run {}: {e}", delivery.client.display());
+        never(Failure::new(Kind::NotFound, message).with_hint("install the OpenSSH client"))
+    })?;
+    let mut dialogue = Dialogue { connection: opened, said: Vec::new(), delivery };
+    match dialogue.run().await {
+        Ok(()) => Ok(dialogue.connection),
+        Err(Ended::Told(failure)) => Err(never(failure)),
+        Err(Ended::Closed) => {
+            let words = timeout(LAST_WORDS, dialogue.connection.all_said()).await;
+            let words = words.unwrap_or_else(|_| dialogue.connection.words());
+            if words.authenticated {
+                return Err(never(dialogue.closed_early(&words.last_lines())));
+            }
+            Err(explain(delivery.host, &words))
+        }
+    }
+}
+
+enum Ended {
+    /// Why is known.
+    Told(Failure),
+    /// The connection was closed.
+    Closed,
+}
+
+struct Dialogue<'a> {
+    connection: Connection,
+    /// What the host has said and was not looked at yet.
+    said: Vec<u8>,
+    delivery: &'a Delivery<'a>,
+}
+
+impl Dialogue<'_> {
+    async fn run(&mut self) -> Result<(), Ended> {
+        let Delivery { mark, agent, ticket, .. } = *self.delivery;
+        let wanted = Wanted { mark, path: &agent.path, identity: &agent.identity, bytes: agent.bytes };
+        // It waits in the socket until the host takes it.
+        self.write(&build_script(&wanted)).await?;
+        match self.first_word().await? {
+            Said::Have => {}
+            Said::Need(place) => {
+                tracing::debug!(host = self.delivery.host, place, "sending the agent");
+                let content = agent.content().await.map_err(|e| {
+                    Ended::Told(Failure::new(
+                        Kind::NotFound,
+                        format!("cannot read {}: {e}", agent.path.display()),
+                    ))
+                })?;
+                // A host whose disk is full says so and reads no further: its words count, not that.
+                let written = self.write(content).await;
+                match (self.next_word(Instant::now() + STEP).await, written) {
+                    (Ok(Said::Got), Ok(())) => {}
+                    (Ok(other), _) => return Err(Ended::Told(refused(&other))),
+                    (Err(Missing::Closed), _) => return Err(Ended::Closed),
+                    (Err(Missing::Late), _) => {
+                        return Err(Ended::Told(late("it has not taken the agent")));
+                    }
+                }
+            }
+            other => return Err(Ended::Told(refused(&other))),
+        }
+        self.write(ticket).await
+    }
+
+    /// The host's first word: that it comes at all takes a connection, and a login shell.
+    async fn first_word(&mut self) -> Result<Said, Ended> {
+        let until = self.delivery.connected_until;
+        match self.next_word(until + SLACK).await {
+            Ok(said) => return Ok(said),
+            Err(Missing::Closed) => return Err(Ended::Closed),
+            Err(Missing::Late) if !self.connection.words().authenticated => {
+                let after = self.delivery.reaching.connect.as_secs_f32();
+                let words = self.connection.words().last_lines();
+                let words = if words.is_empty() { words } else { format!(": {words}") };
+                let failure = Failure::new(Kind::TimedOut, format!("no connection within {after} s{words}"));
+                return Err(Ended::Told(
+                    failure.with_hint("see that the host is up; --connect-timeout gives it more time"),
+                ));
+            }
+            Err(Missing::Late) => {}
+        }
+        match self.next_word(Instant::now() + STEP).await {
+            Ok(said) => Ok(said),
+            Err(Missing::Closed) => Err(Ended::Closed),
+            Err(Missing::Late) => {
+                Err(Ended::Told(late("it has let you in, but your login shell there has not begun anything")))
+            }
+        }
+    }
+
+    async fn next_word(&mut self, until: Instant) -> Result<Said, Missing> {
+        loop {
+            if let Some((said, used)) = parse_said(&self.said, self.delivery.mark) {
+                self.said.drain(..used);
+                return Ok(said);
+            }
+            if self.said.len() > MAX_SAID_BYTES {
+                // What has come last is looked at; nobody writes a banner of that length.
+                self.said.drain(..MAX_SAID_BYTES / 2);
+            }
+            let mut bytes = [0; 4096];
+            match timeout_at(until, self.connection.stream.read(&mut bytes)).await {
+                Err(_late) => return Err(Missing::Late),
+                Ok(Ok(0) | Err(_)) => return Err(Missing::Closed),
+                Ok(Ok(read)) => self.said.extend(&bytes[..read]),
+            }
+        }
+    }
+
+    /// Writes in turns, each of which has its time.
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            match timeout(STEP.max(self.left()), self.connection.stream.write_all(chunk)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Ended::Closed),
+                Err(_) => return Err(Ended::Told(late("it takes nothing"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn left(&self) -> Duration {
+        self.delivery.connected_until.saturating_duration_since(Instant::now())
+    }
+
+    /// The connection stood, and has ended before the agent was there.
+    fn closed_early(&self, words: &str) -> Failure {
+        let printed = String::from_utf8_lossy(&self.said);
+        let last: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let printed = last.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join("; ");
+        let why = [words.trim(), &printed].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        let message = match why.is_empty() {
+            true => "your login shell there ended without a word".to_owned(),
+            false => format!("your login shell there ended: {}", why.join("; ")),
+        };
+        let hint = format!("try: ssh -T {} exec /bin/sh -c true", self.delivery.host);
+        Failure::new(Kind::LauncherFailed, message).with_hint(hint)
+    }
+}
+
+enum Missing {
+    Late,
+    Closed,
+}
+
+fn late(what: &str) -> Failure {
+    Failure::new(Kind::TimedOut, format!("{what} within {} s", STEP.as_secs()))
+}
+
+fn refused(said: &Said) -> Failure {
+    match said {
+        Said::No(reason) => Failure::new(Kind::NoAccess, reason.clone())
+            .with_hint("set TMPDIR there to a place that is yours, has room, and is not mounted noexec"),
+        other => Failure::new(Kind::Protocol, format!("the host said {other:?} out of turn")),
+    }
+}

@@ -1,0 +1,350 @@
+//! The arguments of a launch over ssh: the options that users of `mpiexec` would try, the program, its arguments; and which rank goes where.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_shared::id::Rank;
+use gantry_shared::rank_set::RankSet;
+
+use super::hosts::{HostSlots, Hosts, parse_host_file, parse_hosts};
+use crate::host::Host;
+use crate::{Error, Result};
+
+/// Most ranks of a launch.
+const MAX_RANKS: u32 = 1_000_000;
+
+/// Most connections that are being made at a time.
+const MAX_WINDOW: u32 = 512;
+
+/// What can stand before the program.
+const ACCEPTED: &str = "before the program may stand --hosts n[1-4]:2,m1 or --hostfile FILE, -n RANKS, --ppn RANKS, -N HOSTS, \
+     --map-by slot|node, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --accept-new-host-keys, and '--' to end them";
+
+/// The options that say where ranks go.
+const HOSTS: [&str; 7] = ["--hosts", "-hosts", "--host", "-host", "-H", "--nodelist", "-w"];
+const HOST_FILE: [&str; 6] =
+    ["--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-f"];
+
+/// The variable with the file of the hosts that PBS has given.
+const PBS_NODEFILE: &str = "PBS_NODEFILE";
+
+/// In which order hosts are filled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum MapBy {
+    /// One host after the other.
+    #[default]
+    Slot,
+    /// A rank on each host in turn.
+    Node,
+}
+
+/// How hosts are reached. Travels from the plan to the start of agents as words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reaching {
+    /// The user's name on all hosts, where ssh's configuration is not to say it.
+    pub(super) login: Option<String>,
+    /// Accept the key of a host that is not known, and remember it.
+    pub(super) accept_new: bool,
+    /// Connections that are being made at a time.
+    pub(super) window: u32,
+    /// How long one connection may take, with all that is tried again.
+    pub(super) connect: Duration,
+}
+
+impl Default for Reaching {
+    fn default() -> Self {
+        Self { login: None, accept_new: false, window: 32, connect: Duration::from_secs(20) }
+    }
+}
+
+impl Reaching {
+    /// As words for [`Reaching::from_words`].
+    pub(super) fn to_words(&self) -> Vec<String> {
+        let login = self.login.iter().map(|login| format!("login={login}"));
+        let accept = self.accept_new.then(|| "accept-new".to_owned());
+        let numbers = [format!("window={}", self.window), format!("connect-ms={}", self.connect.as_millis())];
+        login.chain(accept).chain(numbers).collect()
+    }
+
+    /// What [`Reaching::to_words`] said; what is missing is as by default.
+    pub(super) fn from_words(words: &[String]) -> Self {
+        let mut reaching = Self::default();
+        for word in words {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("login", name) => reaching.login = Some(name.to_owned()),
+                ("accept-new", _) => reaching.accept_new = true,
+                ("window", number) => reaching.window = number.parse().unwrap_or(reaching.window),
+                ("connect-ms", number) => {
+                    reaching.connect = number.parse().map_or(reaching.connect, Duration::from_millis);
+                }
+                _ => {}
+            }
+        }
+        reaching
+    }
+}
+
+/// What is to be launched, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Options {
+    hosts: Option<Vec<HostSlots>>,
+    ranks: Option<u32>,
+    per_host: Option<u32>,
+    first_hosts: Option<u32>,
+    map_by: MapBy,
+    pub(super) reaching: Reaching,
+    pub(super) program: OsString,
+    pub(super) args: Vec<OsString>,
+}
+
+/// Whether the arguments name hosts: then they are meant for ssh, where nobody said otherwise.
+pub(super) fn names_hosts(args: &[OsString]) -> Option<String> {
+    let mut rest = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
+    while let Some(option) = rest.next().filter(|arg| arg.starts_with('-')) {
+        let name = option.split('=').next().unwrap_or_default();
+        if ["--hosts", "--hostfile", "--machinefile"].contains(&name) {
+            return Some(name.to_owned());
+        }
+        let has_value =
+            ["-n", "-np", "--np", "--ntasks", "-N", "--nodes", "--ppn", "-ppn", "--map-by", "--login", "-l"];
+        if has_value.contains(&&*option) {
+            rest.next();
+        }
+    }
+    None
+}
+
+/// Parses the arguments; files of hosts are read through `host`. Everything after the program's name belongs to the program.
+pub(super) fn parse_args(args: &[OsString], host: &dyn Host) -> Result<Options> {
+    let mut options = Options {
+        hosts: None,
+        ranks: None,
+        per_host: None,
+        first_hosts: None,
+        map_by: MapBy::Slot,
+        reaching: Reaching::default(),
+        program: OsString::new(),
+        args: Vec::new(),
+    };
+    let mut rest = args.iter();
+    options.program = loop {
+        let Some(arg) = rest.next() else {
+            return Err(Error::invalid_with("no program to launch", ACCEPTED));
+        };
+        let text = arg.to_string_lossy();
+        if text == "--" {
+            let program = rest.next().cloned();
+            break program.ok_or_else(|| Error::invalid_with("no program after '--'", ACCEPTED))?;
+        }
+        if !text.starts_with('-') || text == "-" {
+            break arg.clone();
+        }
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
+            None => (text.into_owned(), None),
+        };
+        match (name.as_str(), &value) {
+            ("--accept-new-host-keys", None) => options.reaching.accept_new = true,
+            ("--bynode" | "-bynode", None) => options.map_by = MapBy::Node,
+            ("--byslot" | "-byslot", None) => options.map_by = MapBy::Slot,
+            _ => {
+                let value = |what: &str| {
+                    let missing = || Error::invalid_with(format!("option '{name}' needs {what}"), ACCEPTED);
+                    value.or_else(|| rest.next().cloned()).ok_or_else(missing)
+                };
+                options.set(&name, value, host)?;
+            }
+        }
+    };
+    if options.program.is_empty() {
+        return Err(Error::invalid_with("the program's name is empty", ACCEPTED));
+    }
+    options.args = rest.cloned().collect();
+    Ok(options)
+}
+
+impl Options {
+    /// Takes an option with a value.
+    fn set(
+        &mut self,
+        name: &str,
+        value: impl FnOnce(&str) -> Result<OsString>,
+        host: &dyn Host,
+    ) -> Result<()> {
+        match name {
+            n if HOSTS.contains(&n) => {
+                let named = parse_hosts(&value("hosts")?.to_string_lossy())?;
+                self.hosts.get_or_insert_default().extend(named);
+            }
+            n if HOST_FILE.contains(&n) => {
+                let named = read_host_file(&value("a file")?, host)?;
+                self.hosts.get_or_insert_default().extend(named);
+            }
+            "-n" | "-np" | "--np" | "--ntasks" | "-c" => {
+                self.ranks = Some(parse_count(name, &value("a number of ranks")?, MAX_RANKS)?);
+            }
+            "-ppn" | "--ppn" | "-perhost" | "--npernode" | "-npernode" | "--ntasks-per-node" => {
+                self.per_host = Some(parse_count(name, &value("a number of ranks")?, MAX_RANKS)?);
+            }
+            "-N" | "--nodes" => {
+                self.first_hosts = Some(parse_count(name, &value("a number of hosts")?, MAX_RANKS)?);
+            }
+            "--map-by" | "-map-by" | "--rank-by" => {
+                let text = value("'slot' or 'node'")?;
+                self.map_by = match &*text.to_string_lossy() {
+                    "slot" | "core" | "block" => MapBy::Slot,
+                    "node" | "cyclic" => MapBy::Node,
+                    other => {
+                        let what = format!("'{name} {other}': ranks are mapped by slot or by node here");
+                        return Err(Error::invalid_with(what, ACCEPTED));
+                    }
+                };
+            }
+            "--login" | "-l" => self.reaching.login = Some(parse_login(&value("a name")?)?),
+            "--window" => {
+                self.reaching.window = parse_count(name, &value("a number of connections")?, MAX_WINDOW)?;
+            }
+            "--connect-timeout" => {
+                let seconds = parse_count(name, &value("a number of seconds")?, 86_400)?;
+                self.reaching.connect = Duration::from_secs(seconds.into());
+            }
+            _ => {
+                return Err(Error::invalid_with(
+                    format!("unknown option '{name}' before the program"),
+                    ACCEPTED,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The hosts that get ranks, and which.
+    pub(super) fn place(&self, host: &dyn Host) -> Result<(Vec<String>, Vec<RankSet>)> {
+        let mut hosts = match (&self.hosts, host.env(PBS_NODEFILE)) {
+            (Some(hosts), _) => hosts.clone(),
+            (None, Some(file)) => read_host_file(&file, host)?,
+            (None, None) => return Err(Error::invalid_with("no hosts are named", ACCEPTED)),
+        };
+        // Options may be given several times, and name a host again.
+        let mut merged = Hosts::default();
+        for host in hosts.drain(..) {
+            merged.push(host)?;
+        }
+        let mut hosts = merged.into_vec();
+        if let Some(first) = self.first_hosts {
+            let first = first as usize;
+            if first > hosts.len() {
+                let what = format!("{first} hosts are asked for, and {} are named", hosts.len());
+                return Err(Error::invalid(what));
+            }
+            hosts.truncate(first);
+        }
+        let counts = build_counts(&hosts, self.ranks, self.per_host, self.map_by)?;
+        let layout = build_layout(&counts, self.map_by);
+        let used = hosts.into_iter().zip(layout).filter(|(_, ranks)| !ranks.is_empty());
+        Ok(used.map(|(host, ranks)| (host.name, ranks)).unzip())
+    }
+}
+
+/// How many ranks each host gets.
+fn build_counts(
+    hosts: &[HostSlots],
+    ranks: Option<u32>,
+    per_host: Option<u32>,
+    map_by: MapBy,
+) -> Result<Vec<u32>> {
+    let slots: Vec<u32> = hosts.iter().map(|host| per_host.unwrap_or(host.slots)).collect();
+    let room: u64 = slots.iter().copied().map(u64::from).sum();
+    let ranks = match ranks {
+        Some(ranks) => u64::from(ranks),
+        None => room,
+    };
+    if ranks > u64::from(MAX_RANKS) {
+        return Err(Error::invalid(format!("at most {MAX_RANKS} ranks fit here")));
+    }
+    let number = hosts.len() as u64;
+    let stated = per_host.is_some() || hosts.iter().any(|host| host.stated);
+    if ranks > room && stated {
+        let what = format!("{ranks} ranks for {room} places on {number} hosts");
+        return Err(Error::invalid_with(
+            what,
+            "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8",
+        ));
+    }
+    let mut counts = vec![0_u32; slots.len()];
+    let mut left = ranks;
+    if ranks > room {
+        // Nobody said how many fit: even blocks, the first ones one more.
+        for (count, index) in counts.iter_mut().zip(0..) {
+            *count = u32::try_from(ranks / number + u64::from(index < ranks % number)).unwrap_or(u32::MAX);
+        }
+        return Ok(counts);
+    }
+    while left > 0 {
+        for (count, slots) in counts.iter_mut().zip(&slots) {
+            let room = slots - *count;
+            let taken = match map_by {
+                MapBy::Slot => u32::try_from(left).unwrap_or(u32::MAX).min(room),
+                MapBy::Node => u32::from(left > 0 && room > 0),
+            };
+            *count += taken;
+            left -= u64::from(taken);
+        }
+    }
+    Ok(counts)
+}
+
+/// Which ranks these are.
+fn build_layout(counts: &[u32], map_by: MapBy) -> Vec<RankSet> {
+    let mut layout = vec![RankSet::new(); counts.len()];
+    let mut next = 0;
+    match map_by {
+        MapBy::Slot => {
+            for (ranks, count) in layout.iter_mut().zip(counts).filter(|(_, count)| **count > 0) {
+                ranks.insert_range(Rank(next)..=Rank(next + count - 1));
+                next += count;
+            }
+        }
+        MapBy::Node => {
+            for turn in 0..counts.iter().copied().max().unwrap_or(0) {
+                for (ranks, _) in layout.iter_mut().zip(counts).filter(|(_, count)| **count > turn) {
+                    ranks.insert(Rank(next));
+                    next += 1;
+                }
+            }
+        }
+    }
+    layout
+}
+
+fn read_host_file(file: &OsStr, host: &dyn Host) -> Result<Vec<HostSlots>> {
+    let mut path = PathBuf::from(file);
+    if path.is_relative()
+        && let Ok(here) = host.current_dir()
+    {
+        path = here.join(path);
+    }
+    let text = host.read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    parse_host_file(&String::from_utf8_lossy(&text), &file.to_string_lossy())
+}
+
+fn parse_login(name: &OsStr) -> Result<String> {
+    let text = name.to_string_lossy();
+    match text.is_empty() || text.starts_with('-') || text.contains(|c: char| c.is_control() || c == '@') {
+        true => Err(Error::invalid(format!("'{text}' is not a login name"))),
+        false => Ok(text.into_owned()),
+    }
+}
+
+fn parse_count(option: &str, value: &OsStr, limit: u32) -> Result<u32> {
+    let text = value.to_string_lossy();
+    match text.parse::<u32>() {
+        Ok(number) if (1..=limit).contains(&number) => Ok(number),
+        _ => Err(Error::invalid_with(format!("'{option} {text}': not a number from 1 to {limit}"), ACCEPTED)),
+    }
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

@@ -1,0 +1,110 @@
+//! A host that a command runs on: the ends of its standard input and output as one stream of bytes, and what is said beside them.
+//!
+//! What stands behind it is a process of its own that is nobody's child. As long as nobody has let go of a connection, dropping it ends that process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+use super::command::Reaching;
+use super::openssh::{Words, build_args};
+use crate::host::{Orphan, spawn_orphan_with};
+
+/// Most bytes of a line that are looked at; a longer one is several.
+const MAX_LINE_BYTES: usize = 8 * 1024;
+
+/// A host that a command runs on.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Its standard input and output. Shutting down the writing side ends its input.
+    pub(super) stream: UnixStream,
+    words: watch::Receiver<Words>,
+    client: Client,
+}
+
+/// Ends the client when it is dropped, if it still is held.
+#[derive(Debug)]
+struct Client {
+    orphan: Option<Orphan>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(orphan) = self.orphan.take()
+            && let Err(error) = orphan.kill()
+        {
+            tracing::debug!(%error, "cannot end a connection");
+        }
+    }
+}
+
+impl Connection {
+    /// Starts the client `program`. Returns when it is executed: that the host was reached is seen by what comes.
+    ///
+    /// # Errors
+    /// It cannot be executed.
+    pub(super) async fn open(program: Arc<Path>, host: &str, reaching: &Reaching) -> io::Result<Self> {
+        let args = build_args(host, reaching);
+        let spawned = tokio::task::spawn_blocking(move || {
+            let (stream, theirs) = StdUnixStream::pair()?;
+            let (errors, their_errors) = StdUnixStream::pair()?;
+            let stdin = OwnedFd::from(theirs);
+            let stdio = [stdin.try_clone()?, stdin, their_errors.into()];
+            let orphan = spawn_orphan_with(&program, &args, stdio)?;
+            let client = Client { orphan: Some(orphan) };
+            stream.set_nonblocking(true)?;
+            errors.set_nonblocking(true)?;
+            Ok::<_, io::Error>((stream, errors, client))
+        });
+        let (stream, errors, client) = spawned.await.map_err(io::Error::other)??;
+        let stream = UnixStream::from_std(stream)?;
+        let (sender, words) = watch::channel(Words::default());
+        tokio::spawn(listen(UnixStream::from_std(errors)?, sender));
+        Ok(Self { stream, words, client })
+    }
+
+    /// What is known from what was said so far.
+    pub(super) fn words(&self) -> Words {
+        self.words.borrow().clone()
+    }
+
+    /// Waits until nothing more will be said.
+    pub(super) async fn all_said(&mut self) -> Words {
+        while self.words.changed().await.is_ok() {}
+        self.words()
+    }
+
+    /// From now on the client goes on when this is dropped; it ends when the command on the host does.
+    pub(super) fn let_go(&mut self) {
+        drop(self.client.orphan.take());
+    }
+}
+
+/// Takes what is written on standard error until its end.
+async fn listen(mut errors: UnixStream, words: watch::Sender<Words>) {
+    let mut line = Vec::new();
+    let mut bytes = vec![0; 4096];
+    while let Ok(read @ 1..) = errors.read(&mut bytes).await {
+        for byte in &bytes[..read] {
+            match byte {
+                b'\n' => take(&mut line, &words),
+                byte => line.push(*byte),
+            }
+            if line.len() == MAX_LINE_BYTES {
+                take(&mut line, &words);
+            }
+        }
+    }
+    take(&mut line, &words);
+}
+
+fn take(line: &mut Vec<u8>, words: &watch::Sender<Words>) {
+    words.send_modify(|words| words.take(&String::from_utf8_lossy(line)));
+    line.clear();
+}

@@ -1,0 +1,174 @@
+//! All hosts: so many connections at a time, each with its own time, and the whole list of those that did not work. One host does not stop another.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use tokio::io::AsyncReadExt;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::bring::{AgentFile, Delivery, bring};
+use super::command::Reaching;
+use super::connection::Connection;
+use super::openssh::{Again, Missed};
+use crate::launch::AgentWatch;
+use crate::{Error, Result};
+
+/// The first pause before a host is tried again; later ones are longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long after the end of an agent's output its last words are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What all hosts have in common.
+#[derive(Debug)]
+pub(super) struct FanOut {
+    /// Begins every line that a host says to us.
+    pub(super) mark: String,
+    /// The client.
+    pub(super) client: Arc<Path>,
+    /// How hosts are reached.
+    pub(super) reaching: Reaching,
+    /// The agent on this machine.
+    pub(super) agent: AgentFile,
+    /// When all must be there, if somebody said so.
+    pub(super) until: Option<Instant>,
+    /// Who is told of agents that end.
+    pub(super) watch: AgentWatch,
+}
+
+/// Starts the agent on every host, each with its ticket. When that works for all of them the connections are left to their agents: they last as long as these, and
+/// nothing depends on them any more.
+///
+/// # Errors
+/// [`Error::Hosts`] with every host on which there is no agent, and why. Agents of other hosts have been told to go.
+pub(super) async fn start_all(common: FanOut, hosts: Vec<(String, Vec<u8>)>) -> Result<()> {
+    let of = hosts.len();
+    let names: Vec<String> = hosts.iter().map(|(host, _)| host.clone()).collect();
+    let window = Arc::new(Semaphore::new(common.reaching.window as usize));
+    let common = Arc::new(common);
+    let connected = Arc::new(AtomicUsize::new(0));
+    let mut starting = JoinSet::new();
+    for (index, (host, ticket)) in hosts.into_iter().enumerate() {
+        let (common, window, connected) = (Arc::clone(&common), Arc::clone(&window), Arc::clone(&connected));
+        starting.spawn(async move {
+            let started = start_one(&common, &host, &ticket, &window).await;
+            if started.is_ok() {
+                let so_far = connected.fetch_add(1, Ordering::Relaxed) + 1;
+                tracing::info!("connected {so_far}/{of}");
+            }
+            (index, started)
+        });
+    }
+    let mut outcomes: Vec<Option<std::result::Result<Connection, Failure>>> =
+        names.iter().map(|_| None).collect();
+    let all = async {
+        while let Some(joined) = starting.join_next().await {
+            if let Ok((index, started)) = joined
+                && let Some(slot) = outcomes.get_mut(index)
+            {
+                *slot = Some(started);
+            }
+        }
+    };
+    match common.until {
+        // Whoever is late is found by having no outcome.
+        Some(until) => drop(timeout_at(until, all).await),
+        None => all.await,
+    }
+    drop(starting);
+    let mut there = Vec::new();
+    let mut missing = Vec::new();
+    for (name, outcome) in names.into_iter().zip(outcomes) {
+        match outcome {
+            Some(Ok(connection)) => there.push((name, connection)),
+            Some(Err(failure)) => missing.push((name, failure)),
+            None => missing.push((
+                name,
+                Failure::new(Kind::TimedOut, "was not reached before the launch's time was up"),
+            )),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(Error::Hosts { of, missing });
+    }
+    for (host, mut connection) in there {
+        connection.let_go();
+        tokio::spawn(look_after(host, connection, common.watch.clone()));
+    }
+    Ok(())
+}
+
+/// Tries until it works, or there is no use in it.
+async fn start_one(
+    common: &FanOut,
+    host: &str,
+    ticket: &[u8],
+    window: &Semaphore,
+) -> std::result::Result<Connection, Failure> {
+    let mut pause = FIRST_PAUSE;
+    let mut tries = 0;
+    let mut until = None;
+    loop {
+        // Nobody closes it.
+        let turn = window.acquire().await;
+        // Time begins with the first turn: to wait for one is nobody's fault.
+        let connected_until = *until.get_or_insert_with(|| Instant::now() + common.reaching.connect);
+        let delivery = Delivery {
+            host,
+            mark: &common.mark,
+            client: Arc::clone(&common.client),
+            reaching: &common.reaching,
+            agent: &common.agent,
+            ticket,
+            connected_until,
+        };
+        let Missed { failure, again } = match bring(&delivery).await {
+            Ok(connection) => return Ok(connection),
+            Err(missed) => missed,
+        };
+        drop(turn);
+        tries += 1;
+        let pause_now = jitter(pause, host);
+        let in_time = Instant::now() + pause_now < connected_until;
+        match again {
+            Again::Often if in_time => {}
+            Again::Twice if in_time && tries < 3 => {}
+            _ => {
+                tracing::info!(host, tries, reason = failure.message(), "no agent");
+                return Err(failure);
+            }
+        }
+        tracing::info!(host, tries, reason = failure.message(), "is tried again");
+        sleep(pause_now).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits for the agent's end, as long as somebody is there to wait.
+async fn look_after(host: String, mut connection: Connection, watch: AgentWatch) {
+    let mut bytes = [0; 4096];
+    while let Ok(1..) = connection.stream.read(&mut bytes).await {}
+    let words = timeout(LAST_WORDS, connection.all_said()).await;
+    let words = words.unwrap_or_else(|_| connection.words()).last_lines();
+    let message = match words.is_empty() {
+        true => "the agent ended, or the connection to it".to_owned(),
+        false => words,
+    };
+    watch.ended(host, Failure::new(Kind::LauncherFailed, message));
+}
+
+/// Between half of `pause` and all of it, so that those that were refused together do not come back together.
+fn jitter(pause: Duration, host: &str) -> Duration {
+    // The standard library's hash keys are random.
+    let part = RandomState::new().hash_one(host) % 512;
+    pause / 2 + pause * u32::try_from(part).unwrap_or(0) / 1024
+}

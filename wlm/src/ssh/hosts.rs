@@ -1,0 +1,229 @@
+//! Lists of hosts, as users of launchers write them: on the command line, in files of MPICH's and of Open MPI's form, in PBS's node file.
+//!
+//! Sources: the manual pages of mpiexec (Hydra) and mpirun (Open MPI 4.1), "hostfile"; pbs_resources(7), PBS_NODEFILE.
+
+use std::collections::HashMap;
+
+use gantry_shared::host_set::parse_host_list;
+
+use crate::{Error, Result};
+
+/// Most hosts of a launch: each is a connection of this machine's.
+const MAX_HOSTS: usize = 10_000;
+
+/// A host, and how many ranks it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostSlots {
+    /// As ssh is to be asked for it.
+    pub(super) name: String,
+    /// Ranks that fit.
+    pub(super) slots: u32,
+    /// Whether somebody said so, by a number or by naming the host again.
+    pub(super) stated: bool,
+}
+
+/// Reads `n[1-4]:2,m1`: names with brackets, each with a number of slots if one likes. A host that is named again has that many more.
+///
+/// # Errors
+/// What is wrong, and how it is written.
+pub(super) fn parse_hosts(text: &str) -> Result<Vec<HostSlots>> {
+    let mut hosts = Hosts::default();
+    for item in split_outside_brackets(text) {
+        let item = item.trim();
+        let (names, slots) = parse_item(item)?;
+        refuse_login(names)?;
+        let names = parse_host_list(names)
+            .map_err(|e| Error::invalid_with(format!("'{item}' names no hosts: {e}"), FORM))?;
+        if names.is_empty() {
+            return Err(Error::invalid_with(format!("an empty name among the hosts '{text}'"), FORM));
+        }
+        for name in names {
+            hosts.add(name, slots)?;
+        }
+    }
+    Ok(hosts.into_vec())
+}
+
+/// Reads a file of hosts, one a line: `NAME`, `NAME:4`, `NAME slots=4 max_slots=8`; `#` begins a comment. `file` is its name, for errors.
+///
+/// # Errors
+/// The line that makes no sense, or that there is no host.
+pub(super) fn parse_host_file(text: &str, file: &str) -> Result<Vec<HostSlots>> {
+    let mut hosts = Hosts::default();
+    for (number, line) in text.lines().enumerate() {
+        let wrong = |what: String| {
+            Error::invalid_with(
+                format!("{file}, line {}: {what}", number + 1),
+                "a line is NAME, NAME:4, or NAME slots=4 max_slots=8",
+            )
+        };
+        let line = line.split('#').next().unwrap_or_default();
+        // Open MPI's reader allows blanks around the sign.
+        let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let (name, mut slots) = parse_item(first).map_err(|e| wrong(e.to_string()))?;
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
+            match (key, number) {
+                ("slots" | "cpu" | "count", Some(number)) => slots = Some(number),
+                ("max_slots" | "max-slots", Some(_)) => {}
+                _ => return Err(wrong(format!("'{word}' is not understood"))),
+            }
+        }
+        check_name(name).map_err(|e| wrong(e.to_string()))?;
+        hosts.add(name.to_owned(), slots)?;
+    }
+    match hosts.into_vec() {
+        hosts if hosts.is_empty() => Err(Error::invalid(format!("{file} names no host"))),
+        hosts => Ok(hosts),
+    }
+}
+
+const FORM: &str =
+    "hosts are written as n[1-4]:2,m1 (names with commas between, a number of ranks after a colon)";
+
+/// A name, and the slots after its last colon. Several colons make an IPv6 address.
+fn parse_item(item: &str) -> Result<(&str, Option<u32>)> {
+    match item.rsplit_once(':') {
+        Some((name, slots)) if !name.contains(':') => match slots.parse() {
+            Ok(0) | Err(_) => {
+                Err(Error::invalid_with(format!("'{item}': '{slots}' is not a number of ranks"), FORM))
+            }
+            Ok(slots) => Ok((name, Some(slots))),
+        },
+        _ => Ok((item, None)),
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_fine = |c: char| !c.is_control() && !c.is_whitespace();
+    if name.is_empty() || name.starts_with('-') || !name.chars().all(is_fine) {
+        return Err(Error::invalid_with(format!("'{name}' is not the name of a host"), FORM));
+    }
+    refuse_login(name)
+}
+
+fn refuse_login(name: &str) -> Result<()> {
+    if name.contains('@') {
+        let hint = "say it with --login NAME for all hosts, or by 'User' in ~/.ssh/config for one";
+        return Err(Error::invalid_with(format!("'{name}': a login name does not belong here"), hint));
+    }
+    Ok(())
+}
+
+/// Hosts in the order in which they are first named.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    hosts: Vec<HostSlots>,
+    at: HashMap<String, usize>,
+}
+
+impl Hosts {
+    /// Adds a host, or places on one that is known.
+    ///
+    /// # Errors
+    /// It is no name; there are too many.
+    fn add(&mut self, name: String, slots: Option<u32>) -> Result<()> {
+        check_name(&name)?;
+        self.push(HostSlots { name, slots: slots.unwrap_or(1), stated: slots.is_some() })
+    }
+
+    /// As [`Hosts::add`], of a host that was read already.
+    pub(super) fn push(&mut self, host: HostSlots) -> Result<()> {
+        if let Some(known) = self.at.get(&host.name).and_then(|at| self.hosts.get_mut(*at)) {
+            known.slots = known.slots.saturating_add(host.slots);
+            known.stated = true;
+            return Ok(());
+        }
+        if self.hosts.len() == MAX_HOSTS {
+            return Err(Error::invalid(format!("more than {MAX_HOSTS} hosts")));
+        }
+        self.at.insert(host.name.clone(), self.hosts.len());
+        self.hosts.push(host);
+        Ok(())
+    }
+
+    /// All of them.
+    pub(super) fn into_vec(self) -> Vec<HostSlots> {
+        self.hosts
+    }
+}
+
+/// At commas, but not at those in brackets.
+fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    text.split(move |c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth <= 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(hosts: Result<Vec<HostSlots>>) -> String {
+        match hosts {
+            Ok(hosts) => {
+                let show = |host: &HostSlots| match host.stated {
+                    true => format!("{}:{}", host.name, host.slots),
+                    false => host.name.clone(),
+                };
+                hosts.iter().map(show).collect::<Vec<_>>().join(" ")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn hosts_as_users_write_them() {
+        let check = |text, expected| assert_eq!(show(parse_hosts(text)), expected, "{text}");
+        check("n[1-3]:2,m1", "n1:2 n2:2 n3:2 m1");
+        check("a, b:3", "a b:3");
+        check("a,b,a", "a:2 b");
+        check("a:2,a:2", "a:4");
+        check("n[01-02,5]", "n01 n02 n5");
+        check("fe80::1", "fe80::1");
+        check("a:x", "'a:x': 'x' is not a number of ranks");
+        check("a:0", "'a:0': '0' is not a number of ranks");
+        check("a,,b", "an empty name among the hosts 'a,,b'");
+        check(
+            "-oProxyCommand=x",
+            "'-oProxyCommand=x' names no hosts: a host name starts with '-' at character 1",
+        );
+        check("me@a", "'me@a': a login name does not belong here");
+        check("n[1-", "'n[1-' names no hosts: a bracket that is not closed at character 2");
+        check("n[1-99999]", "more than 10000 hosts");
+    }
+
+    #[test]
+    fn files_of_hosts() {
+        let check = |text, expected| assert_eq!(show(parse_host_file(text, "f")), expected, "{text}");
+        check("# mine\nn1:4\n\nn2  # the other\n", "n1:4 n2");
+        check("n1 slots=4 max_slots=8\nn2 slots = 2\n", "n1:4 n2:2");
+        check("n1\nn1\nn2\n", "n1:2 n2");
+        check("n1 binding=x", "f, line 1: 'binding=x' is not understood");
+        check("n1\nn2 slots=0", "f, line 2: 'slots=0' is not understood");
+        check("\n#\n", "f names no host");
+        check("me@n1", "f, line 1: 'me@n1': a login name does not belong here");
+    }
+
+    #[test]
+    fn recorded_files() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/ssh/openssh-9.2p1/host-files");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "expected") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let expected = std::fs::read_to_string(path.with_extension("expected")).unwrap();
+            assert_eq!(show(parse_host_file(&text, "f")), expected.trim(), "{}", path.display());
+            seen += 1;
+        }
+        assert!(seen >= 3, "{seen} files");
+    }
+}

@@ -1,0 +1,117 @@
+//! What is run on a host to bring the agent there: a script for any `sh`, and what it says.
+//!
+//! The command that ssh is given is always the same and has no word in it that any login shell would touch: csh, fish and sh all read it alike. It has `sh` read one line from
+//! its standard input, the script, and run it. So nothing of an app is in any argument list, and nothing has to be quoted for a shell that is not known.
+//!
+//! ```text
+//!  this side                       the host
+//!  the script, one line  ------->
+//!                        <-------  MARK have                the agent is at the same path with the same content
+//!                        <-------  MARK need DIRECTORY      it is not; there is room for it
+//!  the agent's bytes     ------->
+//!                        <-------  MARK got                 it is all there, and runs here
+//!                        <-------  MARK no REASON           it ends here
+//!  the ticket            ------->  (the agent reads it)
+//! ```
+//!
+//! The mark is the app's id: login shells print what they like before. Bytes are sent in turns, so no program may read what is meant for the next one.
+
+use std::path::Path;
+
+/// What ssh is to run.
+pub(super) const COMMAND: &str = r#"exec /bin/sh -c 'IFS= read -r gantry; eval "$gantry"'"#;
+
+/// Most bytes that are read until the host has said something.
+pub(super) const MAX_SAID_BYTES: usize = 256 * 1024;
+
+/// The agent that is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted<'a> {
+    /// Begins every line that is said to us.
+    pub(super) mark: &'a str,
+    /// Where it is on this machine, and may be there.
+    pub(super) path: &'a Path,
+    /// What it says of itself: its release and the hash of its bytes.
+    pub(super) identity: &'a str,
+    /// Its length.
+    pub(super) bytes: u64,
+}
+
+/// The steps after the parameters. Everything that is made is removed when it ends before the agent has taken over.
+const STEPS: [&str; 7] = [
+    r#"say() { printf '\n%s %s\n' "$mark" "$*"; }; same() { [ "$("$1" id 2>/dev/null </dev/null)" = "$identity" ]; }; cd / || :"#,
+    r#"if [ -n "$path" ] && [ -x "$path" ] && same "$path"; then say have; exec "$path" serve; fi"#,
+    r#"old=$(umask); umask 077; why=; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac"#,
+    r#"if into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX" 2>/dev/null) && [ -d "$into" ]; then trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15; printf '#!/bin/sh\nexit 0\n' >"$into/try" 2>/dev/null && chmod 700 "$into/try"; if [ ! -s "$into/try" ]; then why="$why; $place is full"; elif ! "$into/try" 2>/dev/null; then why="$why; $place is mounted noexec"; else free=$(df -Pk "$into" 2>/dev/null | tail -n 1 | sed 's/  */ /g' | cut -d ' ' -f 4); if [ "${free:-$blocks}" -ge "$blocks" ] 2>/dev/null; then break; fi; why="$why; $place has $free KiB left, $blocks are needed"; fi; rm -rf "$into"; else why="$why; $place may not be written"; fi; into=; done"#,
+    r#"if [ -z "$into" ]; then say no "no place for the agent${why}"; exit 1; fi; file=$into/gantry-agent; say need "$into"; rm -f "$into/try"; head -c "$bytes" >"$file" 2>"$into/why"; if [ "$(wc -c <"$file" | tr -d ' ')" != "$bytes" ]; then say no "cannot write the agent to $file: $(head -n 1 "$into/why")"; exit 1; fi; rm -f "$into/why"; chmod 700 "$file""#,
+    r#"if ! same "$file"; then say no "the agent does not run here: $("$file" id 2>&1 </dev/null | head -n 1)"; exit 1; fi; say got; trap - 0 1 2 13 15; umask "$old""#,
+    r#"GANTRY_SENT_AGENT=$file; export GANTRY_SENT_AGENT; exec "$file" serve"#,
+];
+
+/// The script as one line, with its end.
+pub(super) fn build_script(wanted: &Wanted<'_>) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = wanted.path.as_os_str().as_bytes();
+    // A line has no line end in it; such an agent is sent.
+    let path = if path.contains(&b'\n') { b"" } else { path };
+    let blocks = wanted.bytes.div_ceil(1024) + 16;
+    let mut script = b"unset IFS; mark=".to_vec();
+    quote(wanted.mark.as_bytes(), &mut script);
+    script.extend(b"; path=");
+    quote(path, &mut script);
+    script.extend(b"; identity=");
+    quote(wanted.identity.as_bytes(), &mut script);
+    script.extend(format!("; bytes={}; blocks={blocks}; ", wanted.bytes).into_bytes());
+    script.extend(STEPS.join("; ").into_bytes());
+    script.push(b'\n');
+    script
+}
+
+/// One word of `sh`.
+fn quote(word: &[u8], into: &mut Vec<u8>) {
+    into.push(b'\'');
+    for byte in word {
+        match byte {
+            b'\'' => into.extend(b"'\\''"),
+            other => into.push(*other),
+        }
+    }
+    into.push(b'\'');
+}
+
+/// What the host says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The agent is there.
+    Have,
+    /// It is not, and has this place.
+    Need(String),
+    /// It has come.
+    Got,
+    /// It will not be there.
+    No(String),
+}
+
+/// The first line that is said to us, and how many bytes it and all before it take.
+pub(super) fn parse_said(bytes: &[u8], mark: &str) -> Option<(Said, usize)> {
+    let mut start = 0;
+    while let Some(length) = bytes.get(start..)?.iter().position(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(&bytes[start..start + length]);
+        start += length + 1;
+        let Some(words) = line.strip_prefix(mark).and_then(|rest| rest.strip_prefix(' ')) else { continue };
+        let (word, rest) = words.split_once(' ').unwrap_or((words, ""));
+        let said = match word {
+            "have" => Said::Have,
+            "need" => Said::Need(rest.to_owned()),
+            "got" => Said::Got,
+            "no" => Said::No(rest.to_owned()),
+            _ => continue,
+        };
+        return Some((said, start));
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "script_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+//! The script is run by the shells of this machine, with a small stand-in for the agent: what it does with a real one is tested on the testbed.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use super::*;
+
+/// A program that says who it is, and on `serve` what it reads and where it stands.
+const AGENT: &str = "#!/bin/sh\nif [ \"$1\" = id ]; then echo 'r h'; else read -r t; echo \"served $t $GANTRY_SENT_AGENT\"; fi\n";
+
+fn make(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+    path
+}
+
+/// What a host says that has the places of `folder` alone; the agent is sent when it is asked for.
+fn bring(shell: &str, folder: &Path, there: &Path, identity: &str) -> String {
+    #[expect(clippy::disallowed_methods, reason = "a test runs the script")]
+    let mut command = Command::new(shell);
+    command.args(["-c", COMMAND]).env("TMPDIR", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let wanted = Wanted { mark: "m1", path: there, identity, bytes: AGENT.len() as u64 };
+    stdin.write_all(&build_script(&wanted)).unwrap();
+    let mut text = Vec::new();
+    let mut said = Vec::new();
+    let mut bytes = [0; 512];
+    while let read @ 1.. = stdout.read(&mut bytes).unwrap() {
+        text.extend(&bytes[..read]);
+        while let Some((now, used)) = parse_said(&text, "m1") {
+            text.drain(..used);
+            match &now {
+                Said::Need(_) => stdin.write_all(AGENT.as_bytes()).unwrap(),
+                Said::Have | Said::Got => stdin.write_all(b"ticket\n").unwrap(),
+                Said::No(_) => {}
+            }
+            said.push(now);
+        }
+    }
+    child.wait().unwrap();
+    format!("{said:?} {}", String::from_utf8_lossy(&text).trim())
+}
+
+fn shells() -> Vec<&'static str> {
+    let there = |shell: &&str| Path::new(shell).exists();
+    ["/bin/sh", "/bin/bash", "/bin/csh", "/bin/tcsh", "/usr/bin/fish", "/bin/zsh"]
+        .into_iter()
+        .filter(there)
+        .collect()
+}
+
+#[test]
+fn an_agent_that_is_there_is_used_and_another_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = make(folder.path(), "it's the agent", AGENT);
+    for shell in shells() {
+        let said = bring(shell, folder.path(), &agent, "r h");
+        assert_eq!(said, "[Have] served ticket", "{shell}");
+    }
+    let other = make(folder.path(), "other", "#!/bin/sh\necho 'r other'\n");
+    let said = bring("/bin/sh", folder.path(), &other, "r h");
+    assert!(said.starts_with("[Need(") && said.contains("Got] served ticket"), "{said}");
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_put_into_a_place_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in shells() {
+        let said = bring(shell, folder.path(), Path::new("/no/agent"), "r h");
+        let place = format!("served ticket {}/gantry-agent-", folder.path().display());
+        assert!(said.contains(&place) && said.ends_with("/gantry-agent"), "{shell}: {said}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), shells().len(), "the agent removes itself, not the script: {left:?}");
+    for entry in left {
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_run_there_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = bring("/bin/sh", folder.path(), Path::new("/no/agent"), "r another");
+    assert!(said.contains("No(\"the agent does not run here: r h\")"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_connection_that_is_cut_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test runs the script")]
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", COMMAND]).env("TMPDIR", folder.path()).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let wanted = Wanted { mark: "m", path: Path::new("/no/agent"), identity: "x", bytes: 1000 };
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&build_script(&wanted)).unwrap();
+    stdin.write_all(b"half of it").unwrap();
+    drop(stdin);
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_said_is_found_behind_what_login_shells_print() {
+    let check = |text: &str, expected: Option<(Said, usize)>| {
+        assert_eq!(parse_said(text.as_bytes(), "m1"), expected, "{text:?}");
+    };
+    check("", None);
+    check("Welcome to n1!\nm1 hav", None);
+    check("Welcome\nno newline\nm1 have\nrest", Some((Said::Have, 27)));
+    check("\nm1 need /tmp/a b\n", Some((Said::Need("/tmp/a b".into()), 18)));
+    check("m1have\nm1 what\nm12 have\n", None);
+}

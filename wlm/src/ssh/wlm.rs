@@ -1,0 +1,159 @@
+//! Hosts reached by ssh, at the seam: what acts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gantry_shared::error::{Failure, Kind};
+
+use super::bring::AgentFile;
+use super::command::{Reaching, parse_args};
+use super::detect::detect_wish;
+use super::fan_out::{FanOut, start_all};
+use crate::host::{Host, Machine};
+use crate::launcher::plan_launcher;
+use crate::{
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
+    Result, Wlm,
+};
+
+/// How long an agent may take to say who it is: it reads itself.
+const IDENTITY_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Hosts that are named by the user and reached by ssh.
+#[derive(Debug, Clone, Copy)]
+pub struct Ssh;
+
+#[async_trait]
+impl Wlm for Ssh {
+    fn name(&self) -> &'static str {
+        "ssh"
+    }
+
+    fn detect(&self, _host: &dyn Host) -> Option<Evidence> {
+        None
+    }
+
+    fn is_meant(&self, args: &[std::ffi::OsString]) -> Option<Evidence> {
+        detect_wish(args)
+    }
+
+    fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        if launch.hold_method == HoldMethod::Mpir {
+            let hint = "leave out --hold-method";
+            return Err(Error::invalid_with("over ssh no launcher holds ranks for a debugger", hint));
+        }
+        if let Some(launcher) = &launch.launcher {
+            return plan_launcher(launcher, launch, host).map(Plan::Brought);
+        }
+        let options = parse_args(&launch.args, host)?;
+        let (hosts, layout) = options.place(host)?;
+        find_client(host)?;
+        let told = options.reaching.to_words();
+        Ok(Plan::Direct(Direct { hosts, layout, told, program: options.program, args: options.args }))
+    }
+
+    async fn adopt(&self, job: &JobRef, _host: &dyn Host) -> Result<Adoption> {
+        Err(Error::invalid_with(
+            format!("'{}': what runs already on hosts reached by ssh cannot be attached to", job.0),
+            "run 'gantry attach' on the host itself",
+        ))
+    }
+
+    async fn start_agents(
+        &self,
+        app: &AppRef,
+        agent: &AgentCommand,
+        host: &dyn Host,
+        _owner: &dyn ProcessOwner,
+    ) -> Result<()> {
+        let client = find_client(host)?;
+        let mut hosts = Vec::with_capacity(app.hosts.len());
+        for host in &app.hosts {
+            hosts.push((host.clone(), agent.ticket(host).map_err(Error::NotStarted)?));
+        }
+        let program = agent.program.clone();
+        let looked_at = tokio::task::spawn_blocking(move || look_at(program)).await;
+        let common = FanOut {
+            mark: format!("gantry:{}", app.app),
+            client: Arc::from(client),
+            reaching: Reaching::from_words(&app.told),
+            agent: looked_at
+                .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
+            until: agent.deadline().map(Into::into),
+            watch: agent.watch(),
+        };
+        start_all(common, hosts).await
+    }
+}
+
+fn find_client(host: &dyn Host) -> Result<PathBuf> {
+    host.find_in_path("ssh").ok_or_else(|| Error::NotFound {
+        message: "there is no ssh in PATH".to_owned(),
+        hint: Some("install the OpenSSH client, or add its folder to PATH".to_owned()),
+    })
+}
+
+/// What the agent on this machine is, in its own words.
+fn look_at(program: PathBuf) -> Result<AgentFile> {
+    let bytes =
+        std::fs::metadata(&program).map_err(|source| Error::Read { path: program.clone(), source })?.len();
+    let asked = Machine.ask(&[program.clone().into(), "id".into()], IDENTITY_DEADLINE);
+    let unfit = |why: String| {
+        Error::NotStarted(Failure::new(Kind::Unsupported, format!("{}: {why}", Path::display(&program))))
+    };
+    let asked = asked.map_err(|e| unfit(e.to_string()))?;
+    match asked.stdout.trim() {
+        "" => Err(unfit(format!("does not say what it is: {}", asked.stderr.trim()))),
+        identity => Ok(AgentFile::new(program, identity.to_owned(), bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::detect::choose_for;
+    use crate::host::fake::FakeHost;
+
+    fn plan(args: &str) -> Result<Plan> {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/ssh", "");
+        let args = args.split(' ').map(OsString::from).collect();
+        Ssh.plan(&Launch { args, ..Launch::default() }, &host)
+    }
+
+    #[test]
+    fn agents_start_the_ranks_on_the_hosts_that_are_named() {
+        let Plan::Direct(planned) = plan("--hosts n[1-2]:2 --window 3 ./app -n").unwrap() else { panic!() };
+        assert_eq!(planned.hosts, ["n1", "n2"]);
+        assert_eq!((planned.size(), planned.program, planned.args), (4, "./app".into(), vec!["-n".into()]));
+        assert_eq!(Reaching::from_words(&planned.told).window, 3);
+    }
+
+    #[test]
+    fn without_hosts_or_a_client_nothing_is_planned() {
+        assert_eq!(plan("./app").unwrap_err().to_string(), "no hosts are named");
+        let args = ["--hosts", "a", "./app"].map(OsString::from).to_vec();
+        let error = Ssh.plan(&Launch { args, ..Launch::default() }, &FakeHost::default()).unwrap_err();
+        assert_eq!(error.to_string(), "there is no ssh in PATH");
+    }
+
+    #[test]
+    fn it_is_used_only_when_it_is_meant() {
+        assert_eq!(Ssh.detect(&FakeHost::default()), None);
+        let args = ["--hosts", "a", "x"].map(OsString::from);
+        let chosen = |asked, args: &[OsString], host: &FakeHost| {
+            let choice = choose_for(asked, args, host).unwrap();
+            (choice.wlm.name(), choice.why.0)
+        };
+        let plain = FakeHost::default();
+        let why = "--hosts names hosts, which are reached by ssh".to_owned();
+        assert_eq!(chosen(None, &args, &plain), ("ssh", why));
+        assert_eq!(chosen(Some("localhost"), &args, &plain).0, "localhost");
+        assert_eq!(chosen(None, &args, &FakeHost::default().with_env("CTI_WLM_IMPL", "slurm")).0, "slurm");
+        assert_eq!(chosen(None, &args[2..], &plain).0, "localhost");
+        assert_eq!(chosen(None, &args[2..], &FakeHost::default().with_env("CTI_WLM_IMPL", "ssh")).0, "ssh");
+    }
+}
