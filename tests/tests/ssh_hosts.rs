@@ -2,8 +2,9 @@
 
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
 use gantry_tests::ssh::{change, home_file, noexec, stop_sshd, with_login_shell, with_sshd_config};
-use gantry_tests::testbed::Config;
-use gantry_tests::{Finished, SOON};
+use gantry_tests::testbed::{Config, program};
+use gantry_tests::{Finished, SOON, eventually, proc};
+use nix::sys::signal::Signal;
 
 /// A launch that fails: its error has all of these in it.
 #[track_caller]
@@ -100,6 +101,22 @@ fn a_login_shell_that_does_not_serve_is_quoted() {
     });
 }
 
+#[test]
+fn a_tool_killed_while_hosts_are_reached_leaves_nothing() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let stopped = stop_sshd(cluster, 2);
+        let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-002]", "/bin/true"];
+        let mut run = cluster.gantry(args);
+        // The agent of the first has its ticket, and nobody to dial soon.
+        run.stderr_line("connected 1/2", SOON);
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
+        run.exited(SOON);
+        drop(run);
+        eventually(SOON / 3, "the agent has left", || cluster.bed.node(1).user_processes().is_empty());
+        drop(stopped);
+    });
+}
+
 /// Nodes that do not see the repository, and so not the agent.
 fn hidden() -> Config {
     let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -130,6 +147,8 @@ fn a_host_without_a_place_for_the_agent_says_why_of_each() {
             ],
         );
         drop(noexec);
+        // What was on its way to the other host is gone from there too.
+        cluster.bed.assert_nothing_left(SOON);
         let small = "mount -o remount,size=1m ";
         let folders = ["/tmp", "/var/tmp", "/dev/shm"];
         let script =

@@ -61,7 +61,7 @@ use nix::sys::signal::SigSet;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
-usage: gantry-agent serve          serve an app; what it needs to know comes on standard input
+usage: gantry-agent serve [attached]  serve an app; what it needs to know comes on standard input, which an attached starter keeps open
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
@@ -86,7 +86,8 @@ fn main() -> ExitCode {
         // Some launchers take a program to run after each rank, but no arguments for it.
         [] if let Some(ticket) = ticket => epilog::run_epilog(&ticket.to_string_lossy()),
         ["enter"] => enter(),
-        ["serve"] => serve(),
+        ["serve"] => serve(false),
+        ["serve", "attached"] => serve(true),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
         ["id"] => identify(),
@@ -109,7 +110,7 @@ fn say(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|e| failure::from_io("write to standard output", &e))
 }
 
-fn serve() -> Result<(), Failure> {
+fn serve(attached: bool) -> Result<(), Failure> {
     // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     remove_sent_agent();
@@ -121,7 +122,7 @@ fn serve() -> Result<(), Failure> {
     block_on(async move {
         let joined = tokio::select! {
             joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,
-            () = starter::gone() => return Err(Failure::new(Kind::Lost, "whoever started this agent is gone")),
+            () = starter::gone(attached) => return Err(Failure::new(Kind::Lost, "whoever started this agent is gone")),
         };
         work::serve(ticket, joined, work::Beginning::Empty).await
     })

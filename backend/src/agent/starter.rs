@@ -13,8 +13,30 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Sender;
 
-/// Waits until nobody reads our standard error any more. Waits for ever where that cannot be seen, because it is no pipe.
-pub(crate) async fn gone() {
+/// Waits until nobody reads our standard error any more; of an `attached` starter also until our standard input ends, which it keeps open. Waits for ever
+/// where that cannot be seen.
+pub(crate) async fn gone(attached: bool) {
+    tokio::select! {
+        () = unread() => {}
+        () = input_ended(), if attached => {}
+    }
+}
+
+/// Waits for the end of standard input. What comes there before is dropped.
+async fn input_ended() {
+    let (sender, ended) = tokio::sync::oneshot::channel();
+    // A read cannot be taken back: the thread waits on when nobody asks any more, and ends with the agent.
+    let reading = std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+        // Whatever ends it, it has ended.
+        drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
+        sender.send(()).ok();
+    });
+    if reading.is_err() || ended.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn unread() {
     let seen = match watch() {
         // Nothing is written through it, so it may stay a pipe that blocks. An error is ready as soon as there is no reader.
         Ok(pipe) => pipe.ready(Interest::ERROR).await.map(drop),
@@ -25,7 +47,7 @@ pub(crate) async fn gone() {
     }
 }
 
-/// As [`gone`], where standard error is a socket, as some starters on other machines have it: its other end is closed with them.
+/// As [`unread`], where standard error is a socket, as some starters on other machines have it: its other end is closed with them.
 async fn socket_closed() -> io::Result<()> {
     let file = File::from(stderr().as_fd().try_clone_to_owned()?);
     if !file.metadata()?.file_type().is_socket() {

@@ -11,11 +11,12 @@ use super::bring::AgentFile;
 use super::command::{Reaching, parse_args};
 use super::detect::detect_wish;
 use super::fan_out::{FanOut, start_all};
+use super::wanted;
 use crate::host::{Host, Machine};
 use crate::launcher::plan_launcher;
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
-    Result, Wlm,
+    Result, Wanted, Wlm,
 };
 
 /// How long an agent may take to say who it is: it reads itself.
@@ -37,6 +38,10 @@ impl Wlm for Ssh {
 
     fn is_meant(&self, args: &[std::ffi::OsString]) -> Option<Evidence> {
         detect_wish(args)
+    }
+
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<std::ffi::OsString>> {
+        wanted::build_args(wanted)
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {

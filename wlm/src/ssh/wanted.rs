@@ -1,0 +1,60 @@
+//! What is wanted of a job, as the arguments of a launch over ssh. The place behind `ssh://` is a list of hosts.
+
+use std::ffi::OsString;
+
+use crate::{Error, JobType, Result, Wanted};
+
+/// The arguments that fulfil `wanted`.
+///
+/// # Errors
+/// What cannot be had over ssh is named; nothing is left out in silence.
+pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
+    wanted.refuse(
+        "ssh",
+        &[
+            ("queue", wanted.queue.is_some()),
+            ("project", wanted.project.is_some()),
+            ("maxWallTime", wanted.max_minutes.is_some()),
+            ("minMemory", wanted.min_memory_mb.is_some()),
+            ("maxMemory", wanted.max_memory_mb.is_some()),
+        ],
+    )?;
+    let processes = match wanted.job_type {
+        JobType::Multiple => wanted.count,
+        JobType::Single => 1,
+        JobType::Mpi => {
+            return Err(Error::invalid_with(
+                "ssh starts processes without an MPI launcher, and cannot honour jobType=mpi",
+                "use jobType=multiple, or have the program start its launcher itself",
+            ));
+        }
+    };
+    let Some(place) = &wanted.place else {
+        return Err(Error::invalid_with("no hosts are named", "write ssh://n[1-4] where the job is to run"));
+    };
+    let mut args: Vec<OsString> = vec!["--hosts".into(), place.into()];
+    args.extend(["-n".into(), processes.to_string().into()]);
+    if let Some(hosts) = wanted.host_count {
+        args.extend(["-N".into(), hosts.to_string().into()]);
+    }
+    args.push("--".into());
+    args.push(wanted.program.clone());
+    args.extend(wanted.args.iter().cloned());
+    Ok(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_hosts_and_what_cannot_be_had_is_named() {
+        let wanted = Wanted { count: 4, program: "-odd".into(), args: vec!["x".into()], ..Wanted::default() };
+        assert_eq!(build_args(&wanted).unwrap_err().to_string(), "no hosts are named");
+        let there = Wanted { place: Some("n[1-2]:2".into()), host_count: Some(2), ..wanted };
+        let expected = ["--hosts", "n[1-2]:2", "-n", "4", "-N", "2", "--", "-odd", "x"];
+        assert_eq!(build_args(&there).unwrap(), expected);
+        let queued = Wanted { queue: Some("q".into()), ..there };
+        assert!(build_args(&queued).unwrap_err().to_string().contains("queue"));
+    }
+}
