@@ -188,7 +188,7 @@ static void attributes(void) {
         cti_attr_type_t which;
         const char *first, *good, *then, *bad;
     } all[] = {
-        {CTI_ATTR_STAGE_DEPENDENCIES, "1", "0", "0", "x"}, {CTI_LOG_DIR, "", "/tmp", "/tmp", "/no/such"},
+        {CTI_ATTR_STAGE_DEPENDENCIES, "1", "0", "0", "x"}, {CTI_LOG_DIR, "", ".", ".", "/no/such"},
         {CTI_DEBUG, "0", "1", "1", ""},                    {CTI_PMI_FOPEN_TIMEOUT, "60", "5", "5", "five"},
         {CTI_EXTRA_SLEEP, "0", "3", "3", "-3"},
     };
