@@ -1,0 +1,59 @@
+/*
+ * mpi_hang: a program that hangs. Rank 0 waits for a message that nobody sends, the last rank turns in a loop,
+ * the others wait for both in a barrier. Prints "hanging" before. For stack tools. Ends with 0 after 300 s.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static volatile int turns;
+
+static void time_is_up(int signal)
+{
+    (void)signal;
+    _exit(0);
+}
+
+__attribute__((noinline)) void wait_for_nobody(void)
+{
+    int message;
+
+    MPI_Recv(&message, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    turns = message;
+}
+
+__attribute__((noinline)) void turn_for_ever(void)
+{
+    for (;;) {
+        turns++;
+        usleep(1000);
+    }
+}
+
+__attribute__((noinline)) void meet_the_others(void)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    turns = 0;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size;
+
+    signal(SIGALRM, time_is_up);
+    alarm(300);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("hanging\n");
+    fflush(stdout);
+    if (rank == 0)
+        wait_for_nobody();
+    else if (rank == size - 1)
+        turn_for_ever();
+    else
+        meet_the_others();
+    MPI_Finalize();
+    return 0;
+}
