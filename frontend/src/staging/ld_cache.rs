@@ -5,7 +5,7 @@
 //! order gives the same answer.
 
 use std::cmp::Ordering;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -176,12 +176,12 @@ impl LdCache {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
-            match compare(name, self.entry(middle)?.key) {
+            match compare(name, self.key(middle)?) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => {
                     let is_same = |number: &usize| {
-                        self.entry(*number).is_some_and(|it| compare(name, it.key) == Ordering::Equal)
+                        self.key(*number).is_some_and(|key| compare(name, key) == Ordering::Equal)
                     };
                     return (0..=middle).rev().take_while(is_same).last();
                 }
@@ -190,8 +190,18 @@ impl LdCache {
         None
     }
 
+    /// The name of an entry: all that a search needs of most of them.
+    fn key(&self, number: usize) -> Option<&[u8]> {
+        self.string(self.word(self.place(number)? + 4)?)
+    }
+
+    /// Where an entry begins.
+    fn place(&self, number: usize) -> Option<usize> {
+        self.entries.checked_add(number.checked_mul(self.entry_size)?)
+    }
+
     fn entry(&self, number: usize) -> Option<Entry<'_>> {
-        let at = self.entries.checked_add(number.checked_mul(self.entry_size)?)?;
+        let at = self.place(number)?;
         let hwcap = match self.entry_size {
             NEW_ENTRY => self.bytes.pread_with(at + 16, self.endian).ok()?,
             _ => 0,
@@ -207,7 +217,8 @@ impl LdCache {
 
     fn string(&self, offset: usize) -> Option<&[u8]> {
         let rest = self.bytes.get(self.strings.checked_add(offset)?..)?;
-        Some(&rest[..rest.iter().position(|byte| *byte == 0)?])
+        // The standard library's search is the fast one.
+        CStr::from_bytes_until_nul(rest).ok().map(CStr::to_bytes)
     }
 
     fn raw_word(&self, at: usize) -> Option<u32> {

@@ -14,7 +14,8 @@ impl Walk<'_> {
         for object in self.objects.iter().filter(|object| object.is_listed) {
             let needs = object.elf.dynamic.iter().flat_map(|dynamic| &dynamic.versions_needed);
             for need in needs {
-                let Some(library) = self.objects.iter().find(|it| it.is_called(&need.file)) else { continue };
+                let library = self.position_of(&need.file).and_then(|at| self.objects.get(at));
+                let Some(library) = library else { continue };
                 let defined = library.elf.dynamic.as_ref().and_then(|it| it.versions_defined.as_ref());
                 // A library that knows no versions has, to the loader, all of them.
                 let Some(defined) = defined else { continue };

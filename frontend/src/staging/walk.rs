@@ -1,7 +1,7 @@
 //! Goes from a file to all that it needs, in the loader's own order (glibc: `elf/dl-deps.c`): breadth first, every object once. The order
 //! decides by which name, and on whose behalf, something is found.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub(super) struct Walk<'r> {
     library_path: Vec<PathBuf>,
     /// The file itself comes first.
     pub(super) objects: Vec<Object>,
+    /// Which of them is known by a name or has it as its own; the first one, where several are.
+    by_name: HashMap<OsString, usize>,
     /// The objects in the loader's order, without the file itself.
     listed: Vec<usize>,
     pub(super) missing: Vec<Missing>,
@@ -83,6 +85,7 @@ impl<'r> Walk<'r> {
             needs: Vec::new(),
             is_listed: true,
         });
+        walk.remember_names(0);
         walk.set_paths(0);
         walk.library_path = walk.expand_library_path();
         walk.load_interpreter();
@@ -106,6 +109,7 @@ impl<'r> Walk<'r> {
             interpreter,
             library_path: Vec::new(),
             objects: Vec::new(),
+            by_name: HashMap::new(),
             listed: Vec::new(),
             missing: Vec::new(),
         }
@@ -123,10 +127,9 @@ impl<'r> Walk<'r> {
     pub(super) fn finish(mut self) -> Result<Closure> {
         let mut queue = VecDeque::from([0]);
         while let Some(index) = queue.pop_front() {
-            let needed =
-                self.objects[index].elf.dynamic.as_ref().map(|it| it.needed.clone()).unwrap_or_default();
+            let elf = Arc::clone(&self.objects[index].elf);
             let mut ahead = Vec::new();
-            for need in needed {
+            for need in elf.dynamic.iter().flat_map(|dynamic| &dynamic.needed) {
                 let new = self.load(&need.name, index, need.kind);
                 match (new, need.kind) {
                     (None, _) => {}
@@ -175,13 +178,14 @@ impl<'r> Walk<'r> {
     }
 
     fn find_known_or_new(&mut self, name: &OsStr, by: usize) -> std::result::Result<usize, Why> {
-        if let Some(known) = self.objects.iter().position(|object| object.is_called(name)) {
+        if let Some(known) = self.position_of(name) {
             self.objects[known].add_name(name);
             return Ok(known);
         }
         let found = self.find(name, Some(by))?;
         if let Some(known) = self.objects.iter().position(|object| object.id == Some(found.opened.id)) {
             self.objects[known].add_name(name);
+            self.by_name.insert(name.to_owned(), known);
             return Ok(known);
         }
         Ok(self.add(name, found, Some(by)))
@@ -206,8 +210,23 @@ impl<'r> Walk<'r> {
             is_listed: false,
         });
         let index = self.objects.len() - 1;
+        self.remember_names(index);
         self.set_paths(index);
         index
+    }
+
+    /// The first object that is called so.
+    pub(super) fn position_of(&self, name: &OsStr) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    fn remember_names(&mut self, index: usize) {
+        let object = &self.objects[index];
+        for name in object.names.iter().map(OsString::as_os_str).chain(object.soname()) {
+            if !self.by_name.contains_key(name) {
+                self.by_name.insert(name.to_owned(), index);
+            }
+        }
     }
 
     /// The loader's way to a file, on behalf of `by`.
@@ -323,7 +342,6 @@ impl<'r> Walk<'r> {
         let object = &self.objects[index];
         let by = object.loader.map_or_else(|| self.binary.clone(), |by| self.objects[by].path.clone());
         let names = object.names.iter().skip(1);
-        let soname = object.elf.dynamic.as_ref().and_then(|it| it.soname.as_deref());
         Dependency {
             name: object.names[0].clone(),
             other_names: names.filter(|name| *name != object.path.as_os_str()).cloned().collect(),
@@ -331,7 +349,7 @@ impl<'r> Walk<'r> {
             file: object.file.clone(),
             needed_by: by,
             how: object.how,
-            is_glibc: is_glibc_family(soname.map_or(&object.path, Path::new)),
+            is_glibc: is_glibc_family(object.soname().map_or(&object.path, Path::new)),
             build_id: object.elf.build_id.clone(),
             needs: needs_of(object, places),
         }
@@ -359,8 +377,11 @@ impl<'r> Walk<'r> {
 
 impl Object {
     pub(super) fn is_called(&self, name: &OsStr) -> bool {
-        let soname = self.elf.dynamic.as_ref().and_then(|it| it.soname.as_deref());
-        self.names.iter().any(|known| known == name) || soname == Some(name)
+        self.names.iter().any(|known| known == name) || self.soname() == Some(name)
+    }
+
+    fn soname(&self) -> Option<&OsStr> {
+        self.elf.dynamic.as_ref().and_then(|it| it.soname.as_deref())
     }
 
     fn add_name(&mut self, name: &OsStr) {

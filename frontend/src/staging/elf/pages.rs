@@ -1,8 +1,7 @@
 //! Reads pieces of a file, page by page, each once, within a budget: a library may be hundreds of megabytes, its names a few bytes here
 //! and there, and what it says of itself may be a lie.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -43,14 +42,30 @@ const MAX_STRING: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pages<'a, R: ?Sized> {
     source: &'a R,
-    pages: HashMap<u64, Vec<u8>>,
+    /// Pages by their number, ascending.
+    pages: Vec<(u64, Vec<u8>)>,
+    /// Where the page is that was asked for last: the next question is mostly about the same one.
+    last: usize,
     /// What may still be read, or handed out.
     left: usize,
 }
 
 impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
     pub(super) fn new(source: &'a R) -> Self {
-        Self { source, pages: HashMap::new(), left: BUDGET }
+        Self { source, pages: Vec::new(), last: 0, left: BUDGET }
+    }
+
+    /// Exactly `N` bytes.
+    pub(super) fn record<const N: usize>(&mut self, offset: u64) -> Result<[u8; N], Unfit> {
+        if let Some(record) = self.from(offset)?.first_chunk() {
+            let record = *record;
+            self.spend(N)?;
+            return Ok(record);
+        }
+        // It goes on in the next page.
+        let mut record = [0; N];
+        record.copy_from_slice(&self.bytes(offset, N as u64)?);
+        Ok(record)
     }
 
     /// Exactly so many bytes.
@@ -81,7 +96,8 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
             if piece.is_empty() {
                 break;
             }
-            let end = piece.iter().position(|byte| *byte == 0);
+            // The standard library's search is the fast one.
+            let end = CStr::from_bytes_until_nul(piece).ok().map(CStr::count_bytes);
             found.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
             if end.is_some() {
                 self.spend(found.len())?;
@@ -94,14 +110,20 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
     /// What is in the file from there to the end of its page; empty behind the end.
     fn from(&mut self, offset: u64) -> Result<&[u8], Unfit> {
         let number = offset / PAGE as u64;
-        if !self.pages.contains_key(&number) {
-            self.spend(PAGE)?;
-            let page = read_page(self.source, number * PAGE as u64)?;
-            self.pages.insert(number, page);
+        if self.pages.get(self.last).is_none_or(|page| page.0 != number) {
+            self.last = match self.pages.binary_search_by_key(&number, |page| page.0) {
+                Ok(at) => at,
+                Err(at) => {
+                    self.spend(PAGE)?;
+                    let page = read_page(self.source, number * PAGE as u64)?;
+                    self.pages.insert(at, (number, page));
+                    at
+                }
+            };
         }
         // The remainder is less than a page.
         let inside = usize::try_from(offset % PAGE as u64).unwrap_or(0);
-        Ok(self.pages.get(&number).and_then(|page| page.get(inside..)).unwrap_or_default())
+        Ok(self.pages.get(self.last).and_then(|(_, page)| page.get(inside..)).unwrap_or_default())
     }
 
     fn spend(&mut self, bytes: usize) -> Result<(), Unfit> {
@@ -142,6 +164,10 @@ mod tests {
         assert_eq!(pages.bytes(PAGE as u64 + 10, 2), Err(Unfit::TooShort));
         assert_eq!(pages.bytes(u64::MAX, 2), Err(Unfit::TooShort));
         assert_eq!(pages.string(1 << 40, None), Err(Unfit::Broken("string")));
+        assert_eq!(pages.record(1), Ok([b'a'; 8]));
+        assert_eq!(pages.record(PAGE as u64 - 2), Ok([b'a'; 8]));
+        assert_eq!(pages.record::<4>(PAGE as u64 + 8), Err(Unfit::TooShort));
+        assert_eq!(pages.record::<4>(1 << 40), Err(Unfit::TooShort));
         assert_eq!(pages.bytes(0, u64::MAX), Err(Unfit::TooLarge));
     }
 

@@ -28,9 +28,9 @@ pub struct Version {
 }
 
 /// Bytes of one record of each kind, the same in both widths.
-const NEED: u64 = 16;
-const NEED_AUX: u64 = 16;
-const DEFINITION: u64 = 20;
+const NEED: usize = 16;
+const NEED_AUX: usize = 16;
+const DEFINITION: usize = 20;
 /// More versions than any file has.
 const MAX_VERSIONS: usize = 65_536;
 const WEAK: u16 = 2;
@@ -44,7 +44,7 @@ pub(super) fn read_needs(
     let mut found = Vec::new();
     let mut left = MAX_VERSIONS;
     for _ in 0..count {
-        let record = names.pages.bytes(at, NEED)?;
+        let record = names.pages.record::<NEED>(at)?;
         let [aux_count, file, aux, next] = [
             u32::from(half(&record, 2, endian)?),
             word(&record, 4, endian)?,
@@ -55,7 +55,7 @@ pub(super) fn read_needs(
         let mut aux_at = step(at, aux)?;
         for _ in 0..aux_count {
             left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
-            let record = names.pages.bytes(aux_at, NEED_AUX)?;
+            let record = names.pages.record::<NEED_AUX>(aux_at)?;
             let is_weak = half(&record, 4, endian)? & WEAK != 0;
             versions.push(names.version(word(&record, 8, endian)?, is_weak)?);
             match word(&record, 12, endian)? {
@@ -84,10 +84,10 @@ pub(super) fn read_definitions(
         if number == MAX_VERSIONS as u64 {
             return Err(Unfit::TooLarge);
         }
-        let record = names.pages.bytes(at, DEFINITION)?;
+        let record = names.pages.record::<DEFINITION>(at)?;
         // The first name is its own, any other those it grew from.
         if half(&record, 6, endian)? > 0 {
-            let aux = names.pages.bytes(step(at, word(&record, 12, endian)?)?, 4)?;
+            let aux = names.pages.record::<4>(step(at, word(&record, 12, endian)?)?)?;
             found.insert(names.get(u64::from(word(&aux, 0, endian)?))?);
         }
         match word(&record, 16, endian)? {
