@@ -1,13 +1,11 @@
-//! The daemon, on a node: reads the stacks of the ranks there, as often as it is told, and gives one tree of them.
+//! The daemon, on a node: reads the stacks of the ranks there whenever it is told to, and contributes one tree of them.
 
 use std::error::Error;
-use std::ffi::OsString;
-use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gantry_backend::{Backend, LocalRank, RankState};
+use gantry_backend::{Backend, Error as BackendError, LocalRank, RankState};
 use gantry_shared::filter::PrefixTree;
 use gantry_shared::rank_set::RankSet;
 
@@ -15,13 +13,21 @@ use crate::stacks::read_stack;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The first argument of this program where it is the daemon.
+/// The argument of this program where it is the daemon.
 pub(crate) const ROLE: &str = "daemon";
+
+/// The tag of orders on the channel, and of the trees that answer them.
+pub(crate) const ORDERS: u32 = 1;
+pub(crate) const STACKS: u32 = 2;
 
 /// How many stacks are read at once, at most: readers mostly wait for the disk and for the kernel.
 const MOST_READERS: usize = 8;
 
+/// Everything that may wait takes a deadline. This one is for what comes at once, or when somebody presses Enter.
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// What to do.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Orders {
     /// How often each stack is read.
     pub(crate) samples: u32,
@@ -32,34 +38,44 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// The orders as the daemon's arguments.
-    pub(crate) fn to_args(&self) -> [String; 4] {
-        let every = self.every.as_millis().to_string();
-        [ROLE.to_owned(), self.samples.to_string(), every, self.depth.to_string()]
+    /// The orders as a message.
+    pub(crate) fn to_message(&self) -> String {
+        format!("{} {} {}", self.samples, self.every.as_millis(), self.depth)
     }
 
-    fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
-        let mut number = || args.next()?.to_str()?.parse().ok();
-        Some(Self { samples: number()?, every: Duration::from_millis(number()?.into()), depth: number()? })
+    fn parse(message: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(message).ok()?.split(' ');
+        let samples = words.next()?.parse().ok()?;
+        let every = Duration::from_millis(words.next()?.parse().ok()?);
+        Some(Self { samples, every, depth: words.next()?.parse().ok()? })
     }
 }
 
-/// What the daemon does with the arguments after its role.
-pub(crate) fn run(args: impl Iterator<Item = OsString>) -> Result<()> {
-    let orders = Orders::parse(args).ok_or("the daemon is started by the tool")?;
+/// Follows orders until the session ends.
+pub(crate) fn run() -> Result<()> {
     let backend = Backend::connect()?;
-    let mut tree = PrefixTree::new();
-    let started = Instant::now();
-    for sample in 0..orders.samples {
-        let next = started + orders.every * sample;
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "samples are to be some time apart: what is waited for is the time"
-        )]
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        take_sample(&backend.ranks()?, orders.depth, &mut tree)?;
+    let channel = backend.channel()?;
+    loop {
+        let message = match channel.receive(ORDERS, HOUR) {
+            Ok(message) => message,
+            Err(BackendError::TimedOut { .. }) => continue,
+            Err(BackendError::Lost(_)) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let orders = Orders::parse(&message).ok_or("orders are three numbers")?;
+        let mut tree = PrefixTree::new();
+        let started = Instant::now();
+        for sample in 0..orders.samples {
+            let next = started + orders.every * sample;
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "samples are to be some time apart: what is waited for is the time"
+            )]
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            take_sample(&backend.ranks()?, orders.depth, &mut tree)?;
+        }
+        channel.contribute(STACKS, &tree.encode()?, HOUR)?;
     }
-    Ok(std::io::stdout().write_all(&tree.encode()?)?)
 }
 
 /// Reads each rank's stack once.
@@ -83,4 +99,18 @@ fn take_sample(ranks: &[LocalRank], depth: u32, tree: &mut PrefixTree) -> Result
         tree.add(path.iter().map(String::as_str), &RankSet::from_range(rank..=rank))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_arrive_as_they_were_given() {
+        let orders = Orders { samples: 3, every: Duration::from_millis(250), depth: 40 };
+        assert_eq!(Orders::parse(orders.to_message().as_bytes()), Some(orders));
+        for message in ["", "1 2", "1 x 3", "-1 2 3"] {
+            assert_eq!(Orders::parse(message.as_bytes()), None, "{message:?}");
+        }
+    }
 }

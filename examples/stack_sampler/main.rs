@@ -15,7 +15,8 @@
 //! └─ write_results > fsync [4]
 //! ```
 //!
-//! A daemon on every node reads the stacks of the ranks there and makes a small tree of them; the tool merges all nodes' trees. A rank that moves between samples is in several places. Programs are shown from `main` on; names need symbols,
+//! A daemon on every node reads the stacks of the ranks there and makes a small tree of them; agents merge trees on their way up, so that the tool gets
+//! one, however many nodes there are. A rank that moves between samples is in several places. Programs are shown from `main` on; names need symbols,
 //! and stacks are read by `eu-stack` (Debian package elfutils), else by `gdb`.
 //!
 //! What was attached to is left as it was found. What was launched is sampled again each time you press Enter; the end of the input (Ctrl-D) ends it.
@@ -27,7 +28,6 @@ mod stacks;
 mod svg;
 mod view;
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -35,10 +35,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use gantry_frontend::{App, DaemonRequest, Frontend, LaunchRequest, OutputTo, Session};
+use gantry_frontend::{App, DaemonRequest, Frontend, LaunchRequest, OutputTo, Policy, Session};
 use gantry_shared::filter::{Filter, PrefixTree};
 use gantry_shared::rank_set::RankSet;
-use gantry_shared::wire::message::DaemonOutput;
 use tokio::sync::mpsc;
 
 use daemon::Orders;
@@ -81,9 +80,8 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|role| role == daemon::ROLE) {
-        return daemon::run(args);
+    if std::env::args_os().nth(1).is_some_and(|role| role == daemon::ROLE) {
+        return daemon::run();
     }
     sample(Args::parse())
 }
@@ -94,7 +92,7 @@ async fn sample(args: Args) -> Result<()> {
     let frontend = Frontend::default();
     if let Some(target) = &args.target {
         let app = frontend.attach(target, MINUTE).await?;
-        let shown = show(&app, &app.session(MINUTE).await?, &args).await;
+        let shown = show(&app, &start_daemons(&app).await?, &args).await;
         // Daemons and session go, ranks stay as they are, whether or not there was something to show.
         app.close(MINUTE).await?;
         return shown;
@@ -105,7 +103,7 @@ async fn sample(args: Args) -> Result<()> {
     };
     let request = LaunchRequest::new(args.launch.clone()).hold(args.hold).output(output);
     let app = frontend.launch(request, MINUTE).await?;
-    let session = app.session(MINUTE).await?;
+    let session = start_daemons(&app).await?;
     if !args.hold {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(args.after)) => {}
@@ -152,23 +150,27 @@ async fn show(app: &App, session: &Session, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program as a daemon on every node, and merges what the daemons print.
+/// Starts this program as a daemon on every node.
+async fn start_daemons(app: &App) -> Result<Session> {
+    let session = app.session(MINUTE).await?;
+    let request = DaemonRequest::new(std::env::current_exe()?).args([daemon::ROLE]);
+    session.manifest().exec_daemon(request, MINUTE).await?;
+    Ok(session)
+}
+
+/// Tells all daemons what to do, and gets one tree of what they have found.
 async fn ask_daemons(session: &Session, args: &Args) -> Result<PrefixTree> {
+    let channel = session.channel();
     let orders =
         Orders { samples: args.samples, every: Duration::from_millis(args.every), depth: args.depth };
-    let request =
-        DaemonRequest::new(std::env::current_exe()?).args(orders.to_args()).output(DaemonOutput::Forward);
-    let daemon = session.manifest().exec_daemon(request, MINUTE).await?;
-    let mut output = daemon.take_output().ok_or("forwarded output is there to be taken")?;
-    let mut by_host: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    while let Some(piece) = output.next().await {
-        by_host.entry(piece.host).or_default().extend(piece.data.0);
+    channel.broadcast(daemon::ORDERS, orders.to_message().as_bytes(), MINUTE).await?;
+    let deadline = 2 * MINUTE + orders.every * orders.samples;
+    // A tree without the ranks of a lost node is better than none.
+    let reduced = channel.reduce(daemon::STACKS, Filter::PrefixTree, Policy::BestEffort, deadline).await?;
+    for missing in &reduced.missing {
+        println!("no answer from {}: {}", missing.host, missing.why);
     }
-    let mut merged = Filter::PrefixTree.start()?;
-    for part in by_host.values() {
-        merged.take(part)?;
-    }
-    Ok(PrefixTree::decode(&merged.give()?)?)
+    Ok(PrefixTree::decode(&reduced.bytes)?)
 }
 
 /// Lines of standard input, read by a thread because a terminal may keep it waiting for ever.
