@@ -340,8 +340,8 @@ pub(crate) struct Daemon {
 #[command(after_help = "\
 Examples:
   gantry coalloc '
-  +(&(resourceManagerContact=localhost)(count=2)(executable=./a))
-   (&(resourceManagerContact=localhost)(executable=./b))'
+  +(&(resourceManagerContact=cluster)(count=2)(executable=./a))
+   (&(resourceManagerContact=laptop)(executable=./b))'
       Hold both parts before their first instruction, let them go together, and exit with the first code that is not 0.
   gantry coalloc -s -f job.rsl
       The same from a file; what the parts write comes here, unless they name files.
@@ -349,7 +349,7 @@ Examples:
       Ask what to do: C lets go, DLABEL takes a part out, ASPEC adds one, K kills, Q leaves at once.")]
 pub(crate) struct Coalloc {
     /// Show where the parts stand and ask what to do.
-    #[arg(short, long, conflicts_with = "json")]
+    #[arg(short, long)]
     pub(crate) interactive: bool,
     /// Say nothing but errors.
     #[arg(short, long)]

@@ -26,6 +26,9 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
         (None, Some(file)) => read_spec(file)?,
         (None, None) => return Err(Fault::invalid("no specification", "give it, or a file with -f")),
     };
+    if json && args.interactive {
+        return Err(Fault::invalid("--json cannot be asked what to do", "leave out --interactive"));
+    }
     let output = match args.synchronous {
         true => pass_through().map_err(|e| Fault::io("cannot pass output on", &e))?,
         false => SubjobOutput::Null,
