@@ -36,6 +36,8 @@ pub fn on_cluster(config: Config, body: impl FnOnce(&mut Cluster) + Send + 'stat
     }
     within(LIMIT, move || {
         let bed = shared(&config);
+        // The test before may have had nodes killed, whose jobs complete for a while.
+        bed.wait_idle(2 * SOON).expect("idle nodes");
         let mut cluster = Cluster { world: World::new(), bed };
         body(&mut cluster);
         let Cluster { world, bed } = cluster;

@@ -301,15 +301,17 @@ async fn adopt(
     deadline: Instant,
 ) -> Result<Adoption> {
     let started = Instant::now();
-    let late = || {
-        let after = deadline.saturating_duration_since(started);
-        Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() }
-    };
+    // What the WLM has said last: at the deadline that says more than that it was asked once more.
+    let mut said = None;
     loop {
         let asked = job.clone();
         let runtime = tokio::runtime::Handle::current();
         let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &Machine)));
-        let found = timeout_at(deadline, asking).await.map_err(|_| late())?;
+        let Ok(found) = timeout_at(deadline, asking).await else {
+            let after = deadline.saturating_duration_since(started);
+            let late = Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() };
+            return Err(said.map_or(late, Error::Wlm));
+        };
         match found.map_err(|error| Error::Protocol(error.to_string()))? {
             Err(gantry_wlm::Error::NotYet { message, hint }) => {
                 let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
@@ -317,6 +319,7 @@ async fn adopt(
                     Some(tell) if Instant::now() + every < deadline => tell(&message),
                     _ => return Err(gantry_wlm::Error::NotYet { message, hint }.into()),
                 }
+                said = Some(gantry_wlm::Error::NotYet { message, hint });
                 tokio::time::sleep(every).await;
             }
             found => return Ok(found?),
