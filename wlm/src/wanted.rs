@@ -44,16 +44,39 @@ pub enum JobType {
 }
 
 impl Wanted {
-    /// Refuses what a WLM cannot honour: names of attributes, each with whether it was asked for.
+    /// The arguments `-n PROCESSES [-N NODES] -- PROGRAM ARGS` of the WLM named `wlm`, which has nodes and nothing else: no queues, no
+    /// accounts, no limits, no launcher.
     ///
     /// # Errors
-    /// The first that was.
-    pub(crate) fn refuse(&self, wlm: &str, attributes: &[(&str, bool)]) -> Result<()> {
-        match attributes.iter().find(|(_, asked)| *asked) {
-            None => Ok(()),
-            Some((attribute, _)) => {
-                Err(Error::invalid_with(format!("{wlm} cannot honour {attribute}"), "leave it out"))
-            }
+    /// Names an attribute that was asked for and cannot be honoured.
+    pub(crate) fn build_plain_args(&self, wlm: &str) -> Result<Vec<OsString>> {
+        let attributes = [
+            ("queue", self.queue.is_some()),
+            ("project", self.project.is_some()),
+            ("maxWallTime", self.max_minutes.is_some()),
+            ("minMemory", self.min_memory_mb.is_some()),
+            ("maxMemory", self.max_memory_mb.is_some()),
+        ];
+        if let Some((attribute, _)) = attributes.iter().find(|(_, asked)| *asked) {
+            return Err(Error::invalid_with(format!("{wlm} cannot honour {attribute}"), "leave it out"));
         }
+        let processes = match self.job_type {
+            JobType::Multiple => self.count,
+            JobType::Single => 1,
+            JobType::Mpi => {
+                let message =
+                    format!("{wlm} starts processes without an MPI launcher, and cannot honour jobType=mpi");
+                let hint = "use jobType=multiple, or have the program start its launcher itself";
+                return Err(Error::invalid_with(message, hint));
+            }
+        };
+        let mut args: Vec<OsString> = vec!["-n".into(), processes.to_string().into()];
+        if let Some(hosts) = self.host_count {
+            args.extend(["-N".into(), hosts.to_string().into()]);
+        }
+        args.push("--".into());
+        args.push(self.program.clone());
+        args.extend(self.args.iter().cloned());
+        Ok(args)
     }
 }

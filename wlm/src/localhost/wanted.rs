@@ -2,44 +2,19 @@
 
 use std::ffi::OsString;
 
-use crate::wanted::{JobType, Wanted};
-use crate::{Error, Result};
+use crate::{Error, Result, Wanted};
 
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
-    wanted.refuse(
-        "localhost",
-        &[
-            ("a place behind '://'", wanted.place.is_some()),
-            ("queue", wanted.queue.is_some()),
-            ("project", wanted.project.is_some()),
-            ("maxWallTime", wanted.max_minutes.is_some()),
-            ("minMemory", wanted.min_memory_mb.is_some()),
-            ("maxMemory", wanted.max_memory_mb.is_some()),
-        ],
-    )?;
-    let processes = match wanted.job_type {
-        JobType::Multiple => wanted.count,
-        JobType::Single => 1,
-        JobType::Mpi => {
-            return Err(Error::invalid_with(
-                "localhost starts processes without an MPI launcher, and cannot honour jobType=mpi",
-                "use jobType=multiple, or have the program start its launcher itself",
-            ));
-        }
-    };
-    let mut args: Vec<OsString> = vec!["-n".into(), processes.to_string().into()];
-    if let Some(hosts) = wanted.host_count {
-        args.extend(["-N".into(), hosts.to_string().into()]);
+    if wanted.place.is_some() {
+        return Err(Error::invalid_with("localhost cannot honour a place behind '://'", "leave it out"));
     }
-    args.push("--".into());
-    args.push(wanted.program.clone());
-    args.extend(wanted.args.iter().cloned());
-    Ok(args)
+    wanted.build_plain_args("localhost")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::JobType;
 
     #[test]
     fn what_is_wanted_becomes_arguments_and_what_cannot_be_had_is_named() {

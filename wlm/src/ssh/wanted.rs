@@ -2,44 +2,18 @@
 
 use std::ffi::OsString;
 
-use crate::{Error, JobType, Result, Wanted};
+use crate::{Error, Result, Wanted};
 
 /// The arguments that fulfil `wanted`.
 ///
 /// # Errors
 /// What cannot be had over ssh is named; nothing is left out in silence.
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
-    wanted.refuse(
-        "ssh",
-        &[
-            ("queue", wanted.queue.is_some()),
-            ("project", wanted.project.is_some()),
-            ("maxWallTime", wanted.max_minutes.is_some()),
-            ("minMemory", wanted.min_memory_mb.is_some()),
-            ("maxMemory", wanted.max_memory_mb.is_some()),
-        ],
-    )?;
-    let processes = match wanted.job_type {
-        JobType::Multiple => wanted.count,
-        JobType::Single => 1,
-        JobType::Mpi => {
-            return Err(Error::invalid_with(
-                "ssh starts processes without an MPI launcher, and cannot honour jobType=mpi",
-                "use jobType=multiple, or have the program start its launcher itself",
-            ));
-        }
-    };
     let Some(place) = &wanted.place else {
         return Err(Error::invalid_with("no hosts are named", "write ssh://n[1-4] where the job is to run"));
     };
     let mut args: Vec<OsString> = vec!["--hosts".into(), place.into()];
-    args.extend(["-n".into(), processes.to_string().into()]);
-    if let Some(hosts) = wanted.host_count {
-        args.extend(["-N".into(), hosts.to_string().into()]);
-    }
-    args.push("--".into());
-    args.push(wanted.program.clone());
-    args.extend(wanted.args.iter().cloned());
+    args.extend(wanted.build_plain_args("ssh")?);
     Ok(args)
 }
 
