@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use gantry_tests::slurm::on_cluster;
 use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, World, proc, programs};
-use serde_json::Value;
 
 /// A subjob on this machine that makes the file `ran` once it runs, and then waits for its end.
 fn waiting(label: &str, ran: &Path, more: &str) -> String {
@@ -29,14 +28,13 @@ fn files(world: &World, names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(|name| world.work_dir().join(name)).collect()
 }
 
-/// Waits until that subjob stands there.
+/// Waits until all these subjobs have come to stand there, in whatever order.
 #[track_caller]
-fn reaches(run: &mut Run, label: &str, state: &str) -> Value {
-    loop {
+fn reach(run: &mut Run, labels: &[&str], state: &str) {
+    let mut left = labels.to_vec();
+    while !left.is_empty() {
         let event = run.next_event("subjob", SOON);
-        if event["label"] == label && event["state"] == state {
-            return event;
-        }
+        left.retain(|label| event["label"] != *label || event["state"] != state);
     }
 }
 
@@ -61,13 +59,11 @@ fn all_parts_wait_for_the_last_one_and_go_together() {
         shell("late", "exit 3", &format!("(subjobStartType=loose-barrier)(stdin=\"{}\")", gate.display()));
     let spec = format!("+{}{}{}", waiting("a", &ran[0], "(count=2)"), waiting("b", &ran[1], ""), late);
     let mut run = world.gantry(["coalloc", "--json", &spec]);
-    for label in ["a", "b"] {
-        reaches(&mut run, label, "checked_in");
-    }
+    reach(&mut run, &["a", "b"], "checked_in");
     assert_eq!(states(&mut run, "late"), ["pending"]);
     assert!(ran.iter().all(|file| !file.exists()), "somebody ran before the last one was there");
     drop(std::fs::OpenOptions::new().write(true).open(gate).unwrap());
-    reaches(&mut run, "late", "checked_in");
+    reach(&mut run, &["late"], "checked_in");
     for file in &ran {
         proc::wait_file(file, SOON);
     }
@@ -129,7 +125,7 @@ fn a_strict_subjob_that_fails_takes_the_job_along() {
 fn without_a_loose_subjob_the_others_go_on() {
     let (world, mut run, ran) = one_fails("loose-barrier");
     proc::wait_file(&ran, SOON);
-    reaches(&mut run, "good", "released");
+    reach(&mut run, &["good"], "released");
     run.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(run.wait(SOON).code(), 143);
     assert_eq!(states(&mut run, "bad"), ["pending", "failed"]);
