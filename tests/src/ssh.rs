@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::proc;
 use crate::slurm::Cluster;
-use crate::testbed::Process;
 use crate::testbed::config::{HOME, UID};
+use crate::testbed::{Machine, Process};
 
 /// The login shell's start file, whatever is in it.
 const BASHRC: &str = ".bashrc";
@@ -87,6 +87,32 @@ pub fn stop_sshd(cluster: &Cluster, node: u16) -> Stopped {
     let sshd = find_sshd(cluster, node);
     proc::send(sshd.pid, Signal::SIGSTOP);
     Stopped(sshd.pid)
+}
+
+/// Hosts behind firewalls; dropped, they accept connections again.
+#[derive(Debug)]
+pub struct Closed<'a>(Vec<Machine<'a>>);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        for host in &self.0 {
+            // A host that is off by now has no firewall.
+            drop(host.accept_connections());
+        }
+    }
+}
+
+/// Has no host of the bed, the tool's own among them, accept a connection but by ssh.
+///
+/// # Errors
+/// When there is no firewall here: `nft` is missing, or the kernel cannot.
+pub fn closed_to_all_but_ssh(cluster: &Cluster) -> Result<Closed<'_>, String> {
+    let mut closed = Closed(Vec::new());
+    for host in cluster.bed.nodes().into_iter().chain([cluster.bed.login()]) {
+        host.refuse_connections(&[22])?;
+        closed.0.push(host);
+    }
+    Ok(closed)
 }
 
 /// A stopped process; it goes on when this is dropped.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
 use gantry_shared::rank_set::RankSet;
+use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::Result;
@@ -114,6 +115,7 @@ pub struct AgentCommand {
     pub send_to: Option<PathBuf>,
     deadline: Option<Instant>,
     watch: AgentWatch,
+    links: AgentLinks,
     tickets: Box<Tickets>,
 }
 
@@ -124,7 +126,8 @@ impl AgentCommand {
         send_to: Option<PathBuf>,
         tickets: impl Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync + 'static,
     ) -> Self {
-        Self { program, send_to, deadline: None, watch: AgentWatch::default(), tickets: Box::new(tickets) }
+        let (watch, links) = (AgentWatch::default(), AgentLinks::default());
+        Self { program, send_to, deadline: None, watch, links, tickets: Box::new(tickets) }
     }
 
     /// By then all agents must have been started, and `watch` is told of those that end.
@@ -132,6 +135,18 @@ impl AgentCommand {
     pub fn watched_until(mut self, deadline: Instant, watch: AgentWatch) -> Self {
         (self.deadline, self.watch) = (Some(deadline), watch);
         self
+    }
+
+    /// Agents that cannot dial the frontend may have their link over what starts them: it is passed to `links`.
+    #[must_use]
+    pub fn linked_by(mut self, links: AgentLinks) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Where the WLM passes on links to agents that cannot dial.
+    pub fn links(&self) -> AgentLinks {
+        self.links.clone()
     }
 
     /// When all agents must have been started.
@@ -174,6 +189,25 @@ impl AgentWatch {
         if let Some(to) = &self.0 {
             // Once all have their places, the end of an agent's link says more.
             drop(to.send((host, words)));
+        }
+    }
+}
+
+/// Takes links to agents that cannot dial: streams over what has brought the agent. That nobody takes them is fine: such an agent finds that out.
+#[derive(Debug, Clone, Default)]
+pub struct AgentLinks(Option<UnboundedSender<UnixStream>>);
+
+impl AgentLinks {
+    /// Streams are sent there.
+    pub fn new(to: UnboundedSender<UnixStream>) -> Self {
+        Self(Some(to))
+    }
+
+    /// An agent is at the other end of `stream` and is about to prove who it is.
+    pub fn pass(&self, stream: UnixStream) {
+        if let Some(to) = &self.0 {
+            // Nobody listens once the launch is over: then the stream ends here, and with it the agent.
+            drop(to.send(stream));
         }
     }
 }

@@ -45,7 +45,8 @@ pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
 pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef, Submission};
 pub use launch::{
-    AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner, StepStart,
+    AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
+    StepStart,
 };
 pub use wanted::{JobType, Wanted};
 

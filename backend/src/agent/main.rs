@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`work`] | the loop that decides, and all state |
 //! | [`overlay`] | the way to the frontend, and to agents further down |
-//! | [`starter`] | whether anybody still wants us before we are there |
+//! | [`starter`], [`connection`] | whether anybody still wants us before we are there; what it has brought us by, as our link |
 //! | [`shim`], [`desk`], [`epilog`] | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
 //! | [`seek`] | ranks that run already, found by their environment |
 //! | [`ranks`], [`process`] | ranks; starting, holding and ending processes |
@@ -19,6 +19,7 @@
 mod work;
 mod overlay;
 mod starter;
+mod connection;
 mod shim;
 mod desk;
 mod epilog;
@@ -61,7 +62,9 @@ use nix::sys::signal::SigSet;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
-usage: gantry-agent serve [attached]  serve an app; what it needs to know comes on standard input, which an attached starter keeps open
+usage: gantry-agent serve [attached [dial|here|either]]
+                                   serve an app; what it needs to know comes on standard input, which an attached starter keeps open;
+                                   dial the frontend (that is so without a word), or have the link on standard input and output
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
@@ -87,7 +90,9 @@ fn main() -> ExitCode {
         [] if let Some(ticket) = ticket => epilog::run_epilog(&ticket.to_string_lossy()),
         ["enter"] => enter(),
         ["serve"] => serve(false),
-        ["serve", "attached"] => serve(true),
+        ["serve", "attached"] | ["serve", "attached", "dial"] => serve(true),
+        ["serve", "attached", "here"] => serve_over(false),
+        ["serve", "attached", "either"] => serve_over(true),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
         ["id"] => identify(),
@@ -110,7 +115,8 @@ fn say(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|e| failure::from_io("write to standard output", &e))
 }
 
-fn serve(attached: bool) -> Result<(), Failure> {
+/// Gets ready to serve, and reads what for.
+fn begin() -> Result<Ticket, Failure> {
     // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     remove_sent_agent();
@@ -119,11 +125,28 @@ fn serve(attached: bool) -> Result<(), Failure> {
         // One ticket serves all nodes.
         ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
     }
+    Ok(ticket)
+}
+
+fn serve(attached: bool) -> Result<(), Failure> {
+    let ticket = begin()?;
     block_on(async move {
         let joined = tokio::select! {
             joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,
             () = starter::gone(attached) => return Err(Failure::new(Kind::Lost, "whoever started this agent is gone")),
         };
+        work::serve(ticket, joined, work::Beginning::Empty).await
+    })
+}
+
+/// As [`serve`], with the link on standard input and output: at once, or where the frontend cannot be dialled.
+fn serve_over(dial_first: bool) -> Result<(), Failure> {
+    let ticket = begin()?;
+    block_on(async move {
+        let connection = connection::Connection::take_stdio();
+        let connection = connection.map_err(|e| failure::from_io("use standard input and output", &e))?;
+        let joined = overlay::join_over(&ticket, connection, dial_first).await;
+        let joined = joined.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))?;
         work::serve(ticket, joined, work::Beginning::Empty).await
     })
 }

@@ -213,7 +213,8 @@ impl Frontend {
         let subjob = seat.as_ref().map(Seat::subjob);
         let agent =
             self.build_agent_command(agent_program.clone(), wlm.name(), (app, subjob), secret, &listener);
-        let agent = agent.watched_until(deadline.into_std(), AgentWatch::new(watch));
+        let agent =
+            agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
         let reference = AppRef { app, hosts: hosts.clone(), job, told };
         wlm.start_agents(&reference, &agent, &Machine, &guard).await?;
         let assembled = tokio::select! {

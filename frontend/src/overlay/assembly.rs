@@ -3,17 +3,17 @@
 //! The door stays open until all of them hang in the tree, and is never opened again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId};
+use gantry_shared::id::NodeId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{Door, Halves};
 use gantry_shared::wire::message::{AgentHello, Dial, RankReport, Seat};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -30,7 +30,6 @@ const STRANGERS: usize = 64;
 /// Agents on their way into the tree.
 #[derive(Debug)]
 pub(super) struct Assembly {
-    app: AppId,
     secret: Secret,
     tree: Tree,
     shape: Shape,
@@ -53,14 +52,13 @@ struct Seated {
 }
 
 impl Assembly {
-    pub(super) fn new(app: AppId, secret: Secret, shape: Shape, hosts: &[String]) -> Result<Self> {
+    pub(super) fn new(secret: Secret, shape: Shape, hosts: &[String]) -> Result<Self> {
         let nodes = u32::try_from(hosts.len()).map_err(|_| Error::invalid("too many hosts"))?;
         let mut free: HashMap<String, BTreeSet<NodeId>> = HashMap::new();
         for (node, host) in (0..nodes).zip(hosts) {
             free.entry(host.clone()).or_default().insert(NodeId(node));
         }
         Ok(Self {
-            app,
             secret,
             tree: Tree::new(nodes, shape.radix),
             shape,
@@ -76,8 +74,7 @@ impl Assembly {
     }
 
     /// Waits until all agents hang in the tree.
-    pub(super) async fn run(&mut self, listener: TcpListener) -> Result<()> {
-        let mut door = Door::new(listener, self.app, self.secret.clone(), build_refusal);
+    pub(super) async fn run(&mut self, mut door: Door) -> Result<()> {
         let places = self.hosts.len() + STRANGERS;
         while self.seated.len() < self.hosts.len() {
             tokio::select! {
@@ -90,8 +87,7 @@ impl Assembly {
 
     /// Waits for agents that a launcher brings until all ranks are there, and until the agents hang in the tree. Gives name and ranks of
     /// every node.
-    pub(super) async fn muster(&mut self, listener: TcpListener) -> Result<Vec<(String, Vec<RankReport>)>> {
-        let mut door = Door::new(listener, self.app, self.secret.clone(), build_refusal);
+    pub(super) async fn muster(&mut self, mut door: Door) -> Result<Vec<(String, Vec<RankReport>)>> {
         let mut come = Vec::new();
         while !self.roll.is_complete() {
             let (halves, dial) = door.next(come.len() + STRANGERS).await;
@@ -194,9 +190,6 @@ impl Assembly {
         let Some(node) = free.first() else {
             return Err(format!("there is an agent of {} already", hello.host));
         };
-        if hello.listen.is_empty() && !self.tree.children(node.0).is_empty() {
-            return Err("its children could not dial it: it listens nowhere".to_owned());
-        }
         Ok(*node)
     }
 
@@ -213,6 +206,10 @@ impl Assembly {
     /// Tells every agent its place.
     fn assign(&mut self) -> Result<()> {
         let seated = std::mem::take(&mut self.seated);
+        if seated.values().any(|seat| seat.hello.listen.is_empty()) {
+            // Nobody can dial it, nor can it dial anybody: its only link is the one on which it came. Who shares its network may be no better off.
+            self.tree = Tree::new(self.tree.nodes(), self.tree.radix().max(node_count(&self.tree)));
+        }
         let listen = seated.values().map(|seat| seat.hello.listen.clone()).collect();
         let mut links = BTreeMap::new();
         for (node, seat) in &seated {
@@ -265,7 +262,12 @@ impl Assembly {
     }
 }
 
+/// All nodes of a tree: as its radix it makes all of them the root's own children.
+fn node_count(tree: &Tree) -> NonZeroU32 {
+    NonZeroU32::new(tree.nodes()).unwrap_or(NonZeroU32::MIN)
+}
+
 /// An agent that is not wanted is told so instead of its place.
-fn build_refusal(reason: &str) -> Option<Vec<u8>> {
+pub(super) fn build_refusal(reason: &str) -> Option<Vec<u8>> {
     frame::encode_body(&Seat::Refused(Failure::new(Kind::Invalid, reason))).ok()
 }

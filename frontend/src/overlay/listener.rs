@@ -8,16 +8,17 @@ use std::time::Duration;
 use gantry_shared::id::AppId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::credit::STALL_TIME;
+use gantry_shared::wire::greeting::Door;
 use gantry_shared::wire::message::RankReport;
-use gantry_wlm::Reach;
+use gantry_wlm::{AgentLinks, Reach};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::assembly::Assembly;
+use super::assembly::{Assembly, build_refusal};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
@@ -52,6 +53,7 @@ pub(crate) struct Listener {
     shape: Shape,
     listener: TcpListener,
     addresses: Vec<SocketAddr>,
+    passed: (mpsc::UnboundedSender<UnixStream>, mpsc::UnboundedReceiver<UnixStream>),
 }
 
 impl Listener {
@@ -86,7 +88,17 @@ impl Listener {
             Reach::Network => find_addresses(bound).map_err(cannot)?,
         };
         let shape = Shape { radix, bulk_radix, stall: STALL_TIME };
-        Ok(Self { app, secret, shape, listener, addresses })
+        Ok(Self { app, secret, shape, listener, addresses, passed: mpsc::unbounded_channel() })
+    }
+
+    /// Where streams of agents that cannot dial are passed on, until all agents have reported.
+    pub(crate) fn links(&self) -> AgentLinks {
+        AgentLinks::new(self.passed.0.clone())
+    }
+
+    /// The door for all who come.
+    fn open_door(self) -> Door {
+        Door::new(self.listener, self.app, self.secret, build_refusal).with_passed(self.passed.1)
     }
 
     /// Where agents can dial.
@@ -102,8 +114,8 @@ impl Listener {
     /// whose agent died.
     pub(crate) async fn muster(self, deadline: Instant) -> Result<Mustered> {
         let started = Instant::now();
-        let mut assembly = Assembly::new(self.app, self.secret, self.shape, &[])?;
-        let nodes = match timeout_at(deadline, assembly.muster(self.listener)).await {
+        let mut assembly = Assembly::new(self.secret.clone(), self.shape, &[])?;
+        let nodes = match timeout_at(deadline, assembly.muster(self.open_door())).await {
             Ok(mustered) => mustered?,
             Err(_late) => {
                 let after = deadline.saturating_duration_since(started);
@@ -133,8 +145,8 @@ impl Listener {
         deadline: Instant,
     ) -> Result<(Overlay, mpsc::UnboundedReceiver<OverlayEvent>)> {
         let started = Instant::now();
-        let mut assembly = Assembly::new(self.app, self.secret, self.shape, hosts)?;
-        match timeout_at(deadline, assembly.run(self.listener)).await {
+        let mut assembly = Assembly::new(self.secret.clone(), self.shape, hosts)?;
+        match timeout_at(deadline, assembly.run(self.open_door())).await {
             Ok(assembled) => assembled?,
             Err(_late) => {
                 let after = deadline.saturating_duration_since(started);

@@ -31,6 +31,7 @@ use super::{Listener, Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
 mod bulk;
+mod passed;
 
 const SOON: Duration = Duration::from_secs(10);
 /// No test waits for it but those that want somebody to hang.

@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::LinkError;
 use super::frame;
 use super::limits::HANDSHAKE_DEADLINE;
-use super::link::{Incoming, LinkReader, LinkWriter, accept};
+use super::link::{Incoming, LinkReader, LinkWriter, Stream, accept};
 use super::message::Dial;
 use super::tcp::tune;
 use crate::id::AppId;
@@ -28,10 +29,17 @@ pub type Halves = (LinkReader, LinkWriter);
 /// What is said to who is not wanted before the link is closed: a frame's body; none: the link itself carries the reason.
 pub type BuildRefusal = fn(&str) -> Option<Vec<u8>>;
 
+/// Begins every line that something on its way to be an agent of `app` says to whoever has brought it, among what else is printed there.
+#[must_use]
+pub fn build_mark(app: AppId) -> String {
+    format!("gantry:{app}")
+}
+
 /// A listener with those who have come to it and not yet said who they are.
 #[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
+    passed: Option<UnboundedReceiver<UnixStream>>,
     app: AppId,
     secret: Secret,
     refusal: BuildRefusal,
@@ -42,7 +50,14 @@ impl Door {
     /// A door for members of `app`, which know its secret.
     #[must_use]
     pub fn new(listener: TcpListener, app: AppId, secret: Secret, refusal: BuildRefusal) -> Self {
-        Self { listener, app, secret, refusal, greetings: JoinSet::new() }
+        Self { listener, passed: None, app, secret, refusal, greetings: JoinSet::new() }
+    }
+
+    /// A door at which those come, too, who cannot dial: each over a stream that somebody else has made and passes on. They prove the secret as all others do.
+    #[must_use]
+    pub fn with_passed(mut self, passed: UnboundedReceiver<UnixStream>) -> Self {
+        self.passed = Some(passed);
+        self
     }
 
     /// The next who has proven the secret and said hello. At most `places` are in their handshake at once; others wait in the system's queue.
@@ -53,14 +68,17 @@ impl Door {
             tokio::select! {
                 accepted = self.listener.accept(), if self.greetings.len() < places => match accepted {
                     Ok((stream, _)) => {
-                        let (app, secret) = (self.app, self.secret.clone());
-                        self.greetings.spawn(greet(stream, app, secret, self.refusal));
+                        if let Err(error) = tune(&stream) {
+                            tracing::debug!(%error, "cannot tune a link");
+                        }
+                        self.greet(stream);
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an agent");
                         sleep(ACCEPT_PAUSE).await;
                     }
                 },
+                Some(stream) = next_passed(&mut self.passed) => self.greet(stream),
                 Some(greeted) = self.greetings.join_next() => {
                     if let Some(greeted) = greeted.ok().flatten() {
                         return greeted;
@@ -68,6 +86,10 @@ impl Door {
                 }
             }
         }
+    }
+
+    fn greet(&mut self, stream: impl Stream) {
+        self.greetings.spawn(greet(stream, self.app, self.secret.clone(), self.refusal));
     }
 
     /// Sends somebody away who has said hello, and lets it read why.
@@ -80,16 +102,18 @@ impl Door {
     }
 }
 
+/// The next stream that is passed on, if any is.
+async fn next_passed(passed: &mut Option<UnboundedReceiver<UnixStream>>) -> Option<UnixStream> {
+    passed.as_mut()?.recv().await
+}
+
 /// Handshake and hello.
 async fn greet(
-    stream: TcpStream,
+    stream: impl Stream,
     app: AppId,
     secret: Secret,
     refusal: BuildRefusal,
 ) -> Option<(Halves, Dial)> {
-    if let Err(error) = tune(&stream) {
-        tracing::debug!(%error, "cannot tune a link");
-    }
     let deadline = Instant::now() + HANDSHAKE_DEADLINE;
     let link = match accept(stream, &secret, app.as_str().as_bytes(), deadline).await {
         Ok(link) => link,

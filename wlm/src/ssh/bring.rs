@@ -116,7 +116,9 @@ struct Dialogue<'a> {
 impl Dialogue<'_> {
     async fn run(&mut self) -> Result<(), Ended> {
         let Delivery { mark, agent, ticket, .. } = *self.delivery;
-        let wanted = Wanted { mark, path: &agent.path, identity: &agent.identity, bytes: agent.bytes };
+        let transport = self.delivery.reaching.transport;
+        let wanted =
+            Wanted { mark, path: &agent.path, identity: &agent.identity, bytes: agent.bytes, transport };
         // It waits in the socket until the host takes it.
         self.write(&build_script(&wanted)).await?;
         match self.first_word().await? {

@@ -19,7 +19,7 @@ const MAX_WINDOW: u32 = 512;
 
 /// What can stand before the program.
 const ACCEPTED: &str = "before the program may stand --hosts n[1-4]:2,m1 or --hostfile FILE, -n RANKS, --ppn RANKS, -N HOSTS, \
-     --map-by slot|node, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --accept-new-host-keys, and '--' to end them";
+     --map-by slot|node, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh, --accept-new-host-keys, and '--' to end them";
 
 /// The options that say where ranks go.
 const HOSTS: [&str; 7] = ["--hosts", "-hosts", "--host", "-host", "-H", "--nodelist", "-w"];
@@ -39,6 +39,43 @@ pub(super) enum MapBy {
     Node,
 }
 
+/// By which way agents have their link to the frontend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// They dial it; those that cannot use the connection that has brought them.
+    #[default]
+    Auto,
+    /// They dial it.
+    Tcp,
+    /// They use the connection that has brought them: no port has to be open.
+    Ssh,
+}
+
+impl Transport {
+    /// As the agent has it in its arguments.
+    pub(super) fn to_word(self) -> &'static str {
+        match self {
+            Self::Auto => "either",
+            Self::Tcp => "dial",
+            Self::Ssh => "here",
+        }
+    }
+
+    /// As it stands in an option.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tcp => "tcp",
+            Self::Ssh => "ssh",
+        }
+    }
+
+    /// The transport of that name.
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Auto, Self::Tcp, Self::Ssh].into_iter().find(|it| it.name() == name)
+    }
+}
+
 /// How hosts are reached. Travels from the plan to the start of agents as words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reaching {
@@ -50,11 +87,14 @@ pub(super) struct Reaching {
     pub(super) window: u32,
     /// How long one connection may take, with all that is tried again.
     pub(super) connect: Duration,
+    /// How agents reach the frontend.
+    pub(super) transport: Transport,
 }
 
 impl Default for Reaching {
     fn default() -> Self {
-        Self { login: None, accept_new: false, window: 32, connect: Duration::from_secs(20) }
+        let (connect, transport) = (Duration::from_secs(20), Transport::default());
+        Self { login: None, accept_new: false, window: 32, connect, transport }
     }
 }
 
@@ -63,8 +103,12 @@ impl Reaching {
     pub(super) fn to_words(&self) -> Vec<String> {
         let login = self.login.iter().map(|login| format!("login={login}"));
         let accept = self.accept_new.then(|| "accept-new".to_owned());
-        let numbers = [format!("window={}", self.window), format!("connect-ms={}", self.connect.as_millis())];
-        login.chain(accept).chain(numbers).collect()
+        let rest = [
+            format!("window={}", self.window),
+            format!("connect-ms={}", self.connect.as_millis()),
+            format!("transport={}", self.transport.name()),
+        ];
+        login.chain(accept).chain(rest).collect()
     }
 
     /// What [`Reaching::to_words`] said; what is missing is as by default.
@@ -77,6 +121,9 @@ impl Reaching {
                 ("window", number) => reaching.window = number.parse().unwrap_or(reaching.window),
                 ("connect-ms", number) => {
                     reaching.connect = number.parse().map_or(reaching.connect, Duration::from_millis);
+                }
+                ("transport", name) => {
+                    reaching.transport = Transport::parse(name).unwrap_or(reaching.transport);
                 }
                 _ => {}
             }
@@ -106,8 +153,20 @@ pub(super) fn names_hosts(args: &[OsString]) -> Option<String> {
         if ["--hosts", "--hostfile", "--machinefile"].contains(&name) {
             return Some(name.to_owned());
         }
-        let has_value =
-            ["-n", "-np", "--np", "--ntasks", "-N", "--nodes", "--ppn", "-ppn", "--map-by", "--login", "-l"];
+        let has_value = [
+            "-n",
+            "-np",
+            "--np",
+            "--ntasks",
+            "-N",
+            "--nodes",
+            "--ppn",
+            "-ppn",
+            "--map-by",
+            "--login",
+            "-l",
+            "--transport",
+        ];
         if has_value.contains(&&*option) {
             rest.next();
         }
@@ -208,6 +267,14 @@ impl Options {
             "--connect-timeout" => {
                 let seconds = parse_count(name, &value("a number of seconds")?, 86_400)?;
                 self.reaching.connect = Duration::from_secs(seconds.into());
+            }
+            "--transport" => {
+                let text = value("'auto', 'tcp' or 'ssh'")?;
+                let text = text.to_string_lossy();
+                self.reaching.transport = Transport::parse(&text).ok_or_else(|| {
+                    let what = format!("'--transport {text}': links go by tcp or by ssh, or auto: ssh where tcp does not get through");
+                    Error::invalid_with(what, ACCEPTED)
+                })?;
             }
             _ => {
                 return Err(Error::invalid_with(

@@ -74,15 +74,20 @@ fn arguments_that_are_refused() {
         Err("'--map-by socket': ranks are mapped by slot or by node here"),
     );
     check("--hosts n1 --wat ./app", Err("unknown option '--wat' before the program"));
+    check(
+        "--hosts n1 --transport udp ./app",
+        Err("'--transport udp': links go by tcp or by ssh, or auto: ssh where tcp does not get through"),
+    );
     check("--hosts n1 --login -x ./app", Err("'-x' is not a login name"));
     check("--hosts n1:4000000000,n2:4000000000 ./app", Err("at most 1000000 ranks fit here"));
 }
 
 #[test]
 fn how_hosts_are_reached_travels_as_words() {
-    let args = words("--hosts a --accept-new-host-keys --login me --window 4 --connect-timeout 7 x");
+    let args =
+        words("--hosts a --accept-new-host-keys --login me --window 4 --connect-timeout 7 --transport ssh x");
     let reaching = parse_args(&args, &FakeHost::default()).unwrap().reaching;
-    assert_eq!((reaching.accept_new, reaching.window), (true, 4));
+    assert_eq!((reaching.accept_new, reaching.window, reaching.transport), (true, 4, Transport::Ssh));
     assert_eq!(Reaching::from_words(&reaching.to_words()), reaching);
     assert_eq!(Reaching::from_words(&[]), Reaching::default());
 }

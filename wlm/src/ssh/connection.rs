@@ -80,6 +80,11 @@ impl Connection {
         self.words()
     }
 
+    /// Its stream alone. What is said beside it is dropped from now on.
+    pub(super) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
     /// From now on the client goes on when this is dropped; it ends when the command on the host does.
     pub(super) fn let_go(&mut self) {
         drop(self.client.orphan.take());

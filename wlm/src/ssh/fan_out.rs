@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -16,7 +17,8 @@ use super::bring::{AgentFile, Delivery, bring};
 use super::command::Reaching;
 use super::connection::Connection;
 use super::openssh::{Again, Missed};
-use crate::launch::AgentWatch;
+use super::script::{MAX_SAID_BYTES, Said, parse_said};
+use crate::launch::{AgentLinks, AgentWatch};
 use crate::{Error, Result};
 
 /// The first pause before a host is tried again; later ones are longer.
@@ -43,6 +45,8 @@ pub(super) struct FanOut {
     pub(super) until: Option<Instant>,
     /// Who is told of agents that end.
     pub(super) watch: AgentWatch,
+    /// Who takes the links of agents that cannot dial.
+    pub(super) links: AgentLinks,
 }
 
 /// Starts the agent on every host, each with its ticket. When that works for all of them the connections are left to their agents: they last as long as these, and
@@ -102,7 +106,7 @@ pub(super) async fn start_all(common: FanOut, hosts: Vec<(String, Vec<u8>)>) -> 
     }
     for (host, mut connection) in there {
         connection.let_go();
-        tokio::spawn(look_after(host, connection, common.watch.clone()));
+        tokio::spawn(look_after(host, connection, Arc::clone(&common)));
     }
     Ok(())
 }
@@ -153,17 +157,37 @@ async fn start_one(
     }
 }
 
-/// Waits for the agent's end, as long as somebody is there to wait.
-async fn look_after(host: String, mut connection: Connection, watch: AgentWatch) {
-    let mut bytes = [0; 4096];
-    while let Ok(1..) = connection.stream.read(&mut bytes).await {}
+/// Waits for the agent's end, or until it asks for its link, as long as somebody is there to wait.
+async fn look_after(host: String, mut connection: Connection, common: Arc<FanOut>) {
+    if asks_for_link(&mut connection.stream, &common.mark).await {
+        tracing::info!(host, "has its link over ssh");
+        return common.links.pass(connection.into_stream());
+    }
     let words = timeout(LAST_WORDS, connection.all_said()).await;
     let words = words.unwrap_or_else(|_| connection.words()).last_lines();
     let message = match words.is_empty() {
         true => "the agent ended, or the connection to it".to_owned(),
         false => words,
     };
-    watch.ended(host, Failure::new(Kind::LauncherFailed, message));
+    common.watch.ended(host, Failure::new(Kind::LauncherFailed, message));
+}
+
+/// Whether what comes is a link, before the end has come. Not a byte of the link is taken.
+async fn asks_for_link(stream: &mut UnixStream, mark: &str) -> bool {
+    let mut line = Vec::new();
+    // A word of the agent's is short and comes once.
+    while let Ok(byte) = stream.read_u8().await {
+        line.push(byte);
+        if byte == b'\n' {
+            if parse_said(&line, mark).is_some_and(|(said, _)| said == Said::Link) {
+                return true;
+            }
+            line.clear();
+        } else if line.len() > MAX_SAID_BYTES {
+            line.clear();
+        }
+    }
+    false
 }
 
 /// Between half of `pause` and all of it, so that those that were refused together do not come back together.

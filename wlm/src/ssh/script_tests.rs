@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::*;
 
 /// A program that says who it is, and on `serve` what it reads and where it stands.
-const AGENT: &str = "#!/bin/sh\nif [ \"$1\" = id ]; then echo 'r h'; else read -r t; echo \"served $t $GANTRY_SENT_AGENT\"; fi\n";
+const AGENT: &str = "#!/bin/sh\nif [ \"$1\" = id ]; then echo 'r h'; else read -r t; echo \"served $t $3 $GANTRY_SENT_AGENT\"; fi\n";
 
 fn make(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
     let path = folder.join(name);
@@ -23,7 +23,8 @@ fn bring(shell: &str, folder: &Path, there: &Path, identity: &str) -> String {
     command.args(["-c", COMMAND]).env("TMPDIR", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let wanted = Wanted { mark: "m1", path: there, identity, bytes: AGENT.len() as u64 };
+    let (bytes, transport) = (AGENT.len() as u64, Transport::Auto);
+    let wanted = Wanted { mark: "m1", path: there, identity, bytes, transport };
     stdin.write_all(&build_script(&wanted)).unwrap();
     let mut text = Vec::new();
     let mut said = Vec::new();
@@ -35,7 +36,7 @@ fn bring(shell: &str, folder: &Path, there: &Path, identity: &str) -> String {
             match &now {
                 Said::Need(_) => stdin.write_all(AGENT.as_bytes()).unwrap(),
                 Said::Have | Said::Got => stdin.write_all(b"ticket\n").unwrap(),
-                Said::No(_) => {}
+                Said::No(_) | Said::Link => {}
             }
             said.push(now);
         }
@@ -58,11 +59,11 @@ fn an_agent_that_is_there_is_used_and_another_one_is_not() {
     let agent = make(folder.path(), "it's the agent", AGENT);
     for shell in shells() {
         let said = bring(shell, folder.path(), &agent, "r h");
-        assert_eq!(said, "[Have] served ticket", "{shell}");
+        assert_eq!(said, "[Have] served ticket either", "{shell}");
     }
     let other = make(folder.path(), "other", "#!/bin/sh\necho 'r other'\n");
     let said = bring("/bin/sh", folder.path(), &other, "r h");
-    assert!(said.starts_with("[Need(") && said.contains("Got] served ticket"), "{said}");
+    assert!(said.starts_with("[Need(") && said.contains("Got] served ticket either"), "{said}");
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn an_agent_that_is_not_there_is_put_into_a_place_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     for shell in shells() {
         let said = bring(shell, folder.path(), Path::new("/no/agent"), "r h");
-        let place = format!("served ticket {}/gantry-agent-", folder.path().display());
+        let place = format!("served ticket either {}/gantry-agent-", folder.path().display());
         assert!(said.contains(&place) && said.ends_with("/gantry-agent"), "{shell}: {said}");
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
@@ -95,7 +96,8 @@ fn a_connection_that_is_cut_leaves_nothing() {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", COMMAND]).env("TMPDIR", folder.path()).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let wanted = Wanted { mark: "m", path: Path::new("/no/agent"), identity: "x", bytes: 1000 };
+    let (path, transport) = (Path::new("/no/agent"), Transport::Auto);
+    let wanted = Wanted { mark: "m", path, identity: "x", bytes: 1000, transport };
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&build_script(&wanted)).unwrap();
     stdin.write_all(b"half of it").unwrap();

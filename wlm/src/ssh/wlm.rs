@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::wire::greeting::build_mark;
 
 use super::bring::AgentFile;
 use super::command::{Reaching, parse_args};
@@ -81,13 +82,14 @@ impl Wlm for Ssh {
         let program = agent.program.clone();
         let looked_at = tokio::task::spawn_blocking(move || look_at(program)).await;
         let common = FanOut {
-            mark: format!("gantry:{}", app.app),
+            mark: build_mark(app.app),
             client: Arc::from(client),
             reaching: Reaching::from_words(&app.told),
             agent: looked_at
                 .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
             until: agent.deadline().map(Into::into),
             watch: agent.watch(),
+            links: agent.links(),
         };
         start_all(common, hosts).await
     }

@@ -1,6 +1,7 @@
 //! The way into the tree.
 
-use std::net::SocketAddr;
+use std::future::pending;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -9,11 +10,14 @@ use gantry_shared::id::{NodeId, Pid};
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::STALL_TIME;
 use gantry_shared::wire::frame::{self, FrameError};
+use gantry_shared::wire::greeting::build_mark;
 use gantry_shared::wire::hold::Brought;
-use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
+use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
+use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, connect};
 use gantry_shared::wire::message::{AgentHello, Dial, Seat, Ticket};
 use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
 use gantry_shared::wire::tree::Tree;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -22,6 +26,10 @@ use super::dial::{Caller, dial};
 use super::relay::{Place, SharedRelay};
 use super::streams::Streams;
 use super::{Joined, Uplink, children, parent};
+use crate::connection::Connection;
+
+/// How long the frontend is dialled where there is another way to it. A network that drops what it does not let through says nothing.
+const DIAL_TIME: Duration = Duration::from_secs(2);
 
 /// Why an agent found no place.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +49,9 @@ pub(crate) enum JoinError {
     /// The frontend closed the link, or said something else.
     #[error("wait for a place: {0}")]
     Answer(String),
+    /// What has brought this agent is gone.
+    #[error("reach the frontend: whoever started this agent is gone")]
+    Gone,
     /// No port can be had for children.
     #[error("listen for other agents")]
     Listen(#[source] std::io::Error),
@@ -73,10 +84,68 @@ pub(super) async fn join_with(
     stall: Duration,
 ) -> Result<Joined, JoinError> {
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
-    let (link, ours) = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
-    // Other agents reach this node where the frontend does.
-    let listener = TcpListener::bind((ours, 0)).await.map_err(JoinError::Listen)?;
-    let listen = vec![listener.local_addr().map_err(JoinError::Listen)?];
+    let dialled = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
+    report(ticket, Reached::dialled(dialled).await?, brought, stall).await
+}
+
+/// As [`join`], over the `connection` that has brought this agent: at once, or when the frontend could not be dialled for a while. The connection tells
+/// meanwhile whether the frontend still is there.
+pub(crate) async fn join_over(
+    ticket: &Ticket,
+    mut connection: Connection,
+    dial_first: bool,
+) -> Result<Joined, JoinError> {
+    let caller = Caller { app: ticket.app, secret: &ticket.secret };
+    if dial_first {
+        let until = Instant::now() + ticket.patience.min(DIAL_TIME);
+        let dialled = tokio::select! {
+            dialled = dial(&ticket.frontend, caller, until) => dialled,
+            () = connection.ended() => return Err(JoinError::Gone),
+        };
+        match dialled {
+            Ok(dialled) => {
+                // It stays open as long as there is this process: whatever is at its other end takes its end for ours.
+                tokio::spawn(async move { (pending::<()>().await, connection) });
+                return report(ticket, Reached::dialled(dialled).await?, None, STALL_TIME).await;
+            }
+            Err(error) => {
+                tracing::info!(%error, "the frontend cannot be dialled; the link is where this agent came from")
+            }
+        }
+    }
+    let word = format!("\n{} link\n", build_mark(ticket.app));
+    connection.write_all(word.as_bytes()).await.map_err(|_| JoinError::Gone)?;
+    // The other side listens when all agents are there.
+    let until = Instant::now() + ticket.patience.max(HANDSHAKE_DEADLINE);
+    let link = connect(connection, caller.secret, caller.app.as_str().as_bytes(), until).await?;
+    report(ticket, Reached { link, listener: None }, None, STALL_TIME).await
+}
+
+/// A link to the frontend, and where other agents dial this one.
+struct Reached {
+    link: Link,
+    /// None: nobody can.
+    listener: Option<TcpListener>,
+}
+
+impl Reached {
+    /// Other agents reach this node where the frontend does.
+    async fn dialled((link, ours): (Link, IpAddr)) -> Result<Self, JoinError> {
+        let listener = TcpListener::bind((ours, 0)).await.map_err(JoinError::Listen)?;
+        Ok(Self { link, listener: Some(listener) })
+    }
+}
+
+/// Says hello, takes the place, and starts passing on.
+async fn report(
+    ticket: &Ticket,
+    Reached { link, listener }: Reached,
+    brought: Option<Brought>,
+    stall: Duration,
+) -> Result<Joined, JoinError> {
+    let caller = Caller { app: ticket.app, secret: &ticket.secret };
+    let listen = listener.iter().map(TcpListener::local_addr).collect::<Result<_, _>>();
+    let listen = listen.map_err(JoinError::Listen)?;
     let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
     let pid = pid.ok_or_else(|| JoinError::Answer("this process has no pid".to_owned()))?;
     let hello = AgentHello { host: ticket.host.clone(), pid, listen, brought };
@@ -141,7 +210,7 @@ fn start(
     ticket: &Ticket,
     place: Place,
     (reader, writer): (LinkReader, LinkWriter),
-    listener: TcpListener,
+    listener: Option<TcpListener>,
     stall: Duration,
 ) -> Joined {
     let (inputs_to, inputs) = mpsc::unbounded_channel();
@@ -155,7 +224,9 @@ fn start(
     let relay = SharedRelay::new(place, queue, inputs_to);
     let streams = Streams::new(relay.clone(), ticket.app, ticket.secret.clone(), stall);
     parent::spawn(reader, credit, streams.clone());
-    children::spawn(listener, streams);
+    if let Some(listener) = listener {
+        children::spawn(listener, streams);
+    }
     let (node, nodes) = (place.node, place.tree.nodes());
     Joined { node, nodes, inputs, up: Uplink { relay } }
 }

@@ -31,7 +31,7 @@ use gantry_shared::wire::message::{Answer, Notice, Order};
 use tokio::sync::mpsc;
 
 pub(crate) use self::bulk::{BulkReceiver, Piece};
-pub(crate) use self::join::{JoinError, join, join_bringing};
+pub(crate) use self::join::{JoinError, join, join_bringing, join_over};
 use self::relay::SharedRelay;
 use crate::channel::Hub;
 
