@@ -1,7 +1,7 @@
 //! The connection to the agent: one question, one answer, each with a deadline; or, once the channel is open, what either side likes to say.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use gantry_shared::wire::backend::{Ask, Tell};
 use gantry_shared::wire::frame::{FrameBuffer, FrameError, decode, encode, read_frame};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::{PeerCredentials, SendTimeout};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, getsockopt, send, setsockopt, socket,
@@ -127,6 +128,21 @@ impl Wire {
                 Err(error) => return Err(Error::Lost(Some(error))),
             }
         }
+    }
+}
+
+impl Wire {
+    /// Whether something can be had without waiting, be it the end.
+    pub(crate) fn has_input(&self) -> bool {
+        let buffered = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).has_frame();
+        let mut one = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+        buffered || poll(&mut one, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

@@ -27,7 +27,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -157,6 +157,16 @@ impl Rendezvous {
     pub fn subscribe(&self, deadline: Duration) -> Result<Subscription, Error> {
         let get = AskWhat::Get(Want::All);
         self.ask(get, "wait for the rendezvous", deadline).map(Subscription)
+    }
+
+    /// A descriptor for programs that poll: readable once the rendezvous is complete, or will never be. It has no data; [`Rendezvous::wait`] and the other calls
+    /// answer at once then. Does not wait itself, but for a place in the agent's queue.
+    ///
+    /// # Errors
+    /// As [`Rendezvous::register`].
+    pub fn subscribe_to_end(&self, deadline: Duration) -> Result<OwnedFd, Error> {
+        let get = AskWhat::Get(Want::Complete);
+        self.ask(get, "wait for the rendezvous", deadline).map(|asked| asked.stream.into())
     }
 
     /// How it stands.

@@ -25,7 +25,9 @@ fn run(suite: &'static str, test: &'static str, flags: &'static [&str], more: &'
     within(LIMIT, move || {
         let world = World::new();
         let view = program("view", "be", &[]);
-        let mut variables = vec![("VIEW", view.as_os_str())];
+        let (peer, meets) = (program("peer", "be", &["-pthread"]), program("meets", "be", &[]));
+        let mut variables =
+            vec![("VIEW", view.as_os_str()), ("PEER", peer.as_os_str()), ("MEETS", meets.as_os_str())];
         variables.extend(more.iter().map(|(name, value)| (*name, OsStr::new(value))));
         let done = start(&world, &program(suite, "fe", flags), test, &variables).wait(LIMIT);
         assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
@@ -49,6 +51,7 @@ macro_rules! suite {
 suite!(app: launches holds reads_files_and_descriptors sets_environment_and_directory releases_once sends_signals tells_of_ranks
     attaches_twice deregisters refuses_wrong_ids lets_go exits);
 suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons logs);
+suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own_filter puts_applications_together says_who_has_died);
 suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks
     ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself finds_symbols);
 
@@ -76,7 +79,7 @@ fn the_address_sanitizer_sees_nothing_in_what_c_is_given() {
     // The suites free little of their own; what the library leaks is looked for by valgrind.
     const OPTIONS: &[(&str, &str)] = &[("ASAN_OPTIONS", "detect_leaks=0")];
     for (suite, test) in
-        [("app", "launches"), ("app", "tells_of_ranks"), ("session", "manifests"), ("host", "attributes")]
+        [("app", "launches"), ("session", "manifests"), ("host", "attributes"), ("channel", "everything")]
     {
         run(suite, test, FLAGS, OPTIONS);
     }

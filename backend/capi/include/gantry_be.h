@@ -1,6 +1,6 @@
 /*
  * What gantry has for tool daemons beyond the Common Tools Interface. Library: libcommontools_be.
- * Sections: errors; where am I.
+ * Sections: errors; where am I; deadlines; the channel to the tool; rendezvous.
  */
 #ifndef GANTRY_BE_H
 #define GANTRY_BE_H
@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "common_tools_be.h"
+#include "gantry_shared.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +18,9 @@ extern "C" {
 
 /* Why the last call of this thread that failed did so: "FUNCTION: CAUSE". Never NULL; stays until this thread's next error. */
 const char *gantry_be_error_str(void);
+
+/* What can be done about it. */
+gantry_error_kind_t gantry_be_error_kind(void);
 
 /* ---- where am I ---- */
 
@@ -28,6 +32,115 @@ int gantry_be_getNumNodes(void);
 
 /* How many ranks the application has on all nodes together. -1 on error. */
 int gantry_be_getNumPEs(void);
+
+/* ---- deadlines ---- */
+
+/* How long each call of this thread in the sections below may wait from now on, in milliseconds; -1: ten minutes, as at first. A call that is late fails with
+ * GANTRY_TIMED_OUT. 0; 1 on error. */
+int gantry_be_setDeadline(int64_t milliseconds);
+
+/* What this thread has set, or -1. */
+int64_t gantry_be_getDeadline(void);
+
+/* ---- the channel to the tool ---- */
+
+/* For tool daemons, not for ranks. The library has no thread: whoever waits reads the connection for all threads of the process, and any of them may call. Tags
+ * tell what belongs together, as the tool likes. */
+
+/* Opens this daemon's end. The calls below do that too; the process keeps it until it ends, a forked child has none. 0; 1 on error. */
+int gantry_be_openChannel(void);
+
+/* Who this daemon is on the channel. 0; 1 on error. */
+int gantry_be_getMember(gantry_member_t *member);
+
+/* A descriptor for poll(), readable when something has come from the tool or the channel is over. Not to be read from or closed. With a deadline of 0 the
+ * calls that receive take in what has come, and fail with GANTRY_TIMED_OUT when that is nothing for them: poll only after they have. -1 on error. */
+int gantry_be_getChannelFd(void);
+
+/* The next message with this tag. Waits for it. For gantry_be_destroyData(); NULL on error: GANTRY_TIMED_OUT, after which what has come of it is kept;
+ * GANTRY_LOST when the channel is over. */
+gantry_data_t *gantry_be_receive(uint32_t tag);
+
+/* As gantry_be_receive, whatever the tag; it is in what this gives. */
+gantry_data_t *gantry_be_receiveAny(void);
+
+/* Frees what came. */
+void gantry_be_destroyData(gantry_data_t *data);
+
+/* Sends a message to the tool unasked, of 128 KiB at most. Waits while 256 KiB of this daemon's messages wait for the tool. 0; 1 on error. */
+int gantry_be_send(uint32_t tag, const void *bytes, size_t size);
+
+/* Contributes to the tool's next gather or reduction with this tag to which this daemon has not yet contributed, 64 MiB at most. Up to 64 KiB wait for nobody;
+ * of more the rest is sent when the tool asks for it. 0, also when the operation is over before; 1 on error. */
+int gantry_be_contribute(uint32_t tag, const void *bytes, size_t size);
+
+/* As gantry_be_contribute, for the filters `sum`, `min` and `max`: vectors of one length from all daemons. A sum of reals is exact and rounded once. */
+int gantry_be_contributeIntegers(uint32_t tag, const int64_t *values, int count);
+int gantry_be_contributeReals(uint32_t tag, const double *values, int count);
+
+/* As gantry_be_contribute, for the filter `ranks`: a set of ranks. */
+int gantry_be_contributeRanks(uint32_t tag, const int *ranks, int count);
+
+/* As gantry_be_contribute, for the filter `keys`: what each of `count` ranks says; ranks that say the same are put together. */
+int gantry_be_contributeKeys(uint32_t tag, const char *const keys[], const int *ranks, int count);
+
+/* Where a rank is: the functions from the outermost to the innermost, with a NULL at the end. */
+typedef struct {
+    int rank;
+    const char *const *frames;
+} gantry_be_stack_t;
+
+/* As gantry_be_contribute, for the filter `stacks`: call paths, which become one tree. */
+int gantry_be_contributeStacks(uint32_t tag, const gantry_be_stack_t *stacks, int count);
+
+/* Merges contributions and results of this node and those below it for reductions by the tool's own filter of that name, until the channel is over: best on a
+ * thread of its own. `merge` is called on this thread only. Where no daemon of a node serves the filter, or `merge` fails, parts go on as they are, at last to
+ * the tool. 0 when the session has ended; 1 on error. */
+int gantry_be_serveFilter(const char *name, gantry_merge_t merge, void *context);
+
+/* ---- rendezvous ---- */
+
+/* For ranks, and for all who know a handle. A handle is text, `serviceURL?resourceID`, good on its node; NULL is the one of all ranks of the application, which
+ * stands in the environment of ranks, and of their daemons, under the first of these names. The second one is above the application where it is part of
+ * a multijob, of which it has the number under the third. The same stands under the names of GT4: GLOBUS_GRAM_JOB_HANDLE and so on. */
+#define GANTRY_JOB_HANDLE_ENV_VAR "GANTRY_JOB_HANDLE"
+#define GANTRY_MULTIJOB_HANDLE_ENV_VAR "GANTRY_MULTIJOB_HANDLE"
+#define GANTRY_SUBJOB_RANK_ENV_VAR "GANTRY_SUBJOB_RANK"
+
+/* Registers what this rank has, any bytes up to 16 MiB, once. Waits until it is registered. Above applications rank 0 registers all that gantry_be_getAll of the
+ * level below has given it. 0; 1 on error: GANTRY_INVALID for a second time, GANTRY_NO_ACCESS for who is no rank, GANTRY_LOST where somebody has ended before. */
+int gantry_be_register(const char *handle, const void *bytes, size_t size);
+
+/* All that has been registered, in the form of GT4: gantry_be_findItem finds its way there. Waits until it is complete. For gantry_be_destroyData(); NULL on
+ * error: GANTRY_LOST, with who has ended before, GANTRY_TIMED_OUT. */
+gantry_data_t *gantry_be_getAll(const char *handle);
+
+/* What one rank, or one application, has registered. Waits for that one only, and carries nobody else's. For gantry_be_destroyData(); NULL on error. */
+gantry_data_t *gantry_be_getItem(const char *handle, uint32_t member);
+
+/* Waits until all have registered, and takes no data. 0; 1 on error. */
+int gantry_be_waitComplete(const char *handle);
+
+/* A descriptor for poll(), readable once all have registered or that will never be: then the calls above answer at once. Yours to close(). -1 on error. */
+int gantry_be_openRendezvous(const char *handle);
+
+/* One that the ranks of this application make themselves: the first who asks makes it, for the first `expected` ranks; with another number later it is an error,
+ * and with 0 it must be there. The name has 1 to 64 letters, digits, `.`, `_` and `-`. `handle` is of any rendezvous of the application. Its handle for free();
+ * NULL on error. */
+char *gantry_be_createRendezvous(const char *handle, const char *name, uint32_t expected);
+
+/* How it stands: a list of one. For gantry_be_destroyRendezvousList(); NULL on error. */
+gantry_rendezvousList_t *gantry_be_getRendezvous(const char *handle);
+
+/* How all stand that this node knows: that of all ranks, those with names, those above. For gantry_be_destroyRendezvousList(); NULL on error. */
+gantry_rendezvousList_t *gantry_be_listRendezvous(const char *handle);
+
+/* Frees a list. */
+void gantry_be_destroyRendezvousList(gantry_rendezvousList_t *list);
+
+/* Finds an item in what gantry_be_getAll has given, without a copy: of one application the way is the rank; of a multijob the application's number and the rank;
+ * so there are as many steps as levels. 0; 1 on error. */
+int gantry_be_findItem(const void *bytes, size_t size, const uint32_t *way, int steps, const unsigned char **item, size_t *itemSize);
 
 #ifdef __cplusplus
 }

@@ -35,7 +35,7 @@ pub(crate) fn ask<T>(question: impl FnOnce(&Backend) -> Result<T, Error>) -> Res
 }
 
 /// An error of the library as C hears it: they fit after "failed to".
-fn fault(error: &Error) -> Fault {
+pub(crate) fn fault(error: &Error) -> Fault {
     let found = Fault::of(error.kind(), error, error.hint());
     Fault::new(found.kind(), format!("failed to {}", found.text()))
 }

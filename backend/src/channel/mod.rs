@@ -10,6 +10,7 @@ mod state;
 mod filter;
 
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -110,7 +111,7 @@ impl Channel {
         self.wait("send a message: the tool does not take any", until, deadline, |state| {
             Ok(state.spend(cost))
         })?;
-        self.say(&FromDaemon::Message { tag, bytes: Blob(bytes.to_vec()) }, until, deadline)
+        self.say(&FromDaemon::Message { tag, bytes: Blob(bytes.to_vec()) }, in_time(until), deadline)
     }
 
     /// Contributes to the tool's next gather or reduction with this tag to which this daemon has not yet contributed, 64 MiB at most.
@@ -141,7 +142,7 @@ impl Channel {
             }
         };
         let part = |bytes: &[u8]| FromDaemon::Part { tag, round, total, bytes: Blob(bytes.to_vec()) };
-        let sent = self.wire.write(&part(first), until, deadline);
+        let sent = self.wire.write(&part(first), in_time(until), deadline);
         drop(turn);
         self.lose_on_error(sent)?;
         while !rest.is_empty() {
@@ -161,7 +162,7 @@ impl Channel {
             };
             let (now, later) = rest.split_at(rest.len().min(granted as usize));
             for chunk in now.chunks(CHUNK_BYTES) {
-                self.say(&part(chunk), until, deadline)?;
+                self.say(&part(chunk), in_time(until), deadline)?;
             }
             rest = later;
         }
@@ -196,7 +197,7 @@ impl Channel {
         let Taken { tag, bytes, cost, last } =
             self.wait(phase, until, deadline, |state| state.take(number))?;
         if cost > 0 {
-            self.say(&FromDaemon::Taken { cost }, until.max(Instant::now() + GIVE_UP), deadline)?;
+            self.say(&FromDaemon::Taken { cost }, in_time(until), deadline)?;
         }
         Ok((tag, bytes, last))
     }
@@ -243,7 +244,8 @@ impl Channel {
                 return Err(error);
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            // What has come by now is still taken in, so that who polls may ask with no time at all.
+            if left.is_zero() && (state.is_read() || !self.wire.has_input()) {
                 return Err(Error::TimedOut { phase, after: deadline });
             }
             if !state.start_reading() {
@@ -251,7 +253,7 @@ impl Channel {
                 continue;
             }
             drop(state);
-            let heard = self.wire.read(until);
+            let heard = self.wire.read(if left.is_zero() { Instant::now() + INSTANT } else { until });
             state = self.lock();
             state.stop_reading();
             match heard {
@@ -275,8 +277,24 @@ impl Channel {
     }
 }
 
+/// How long a read may take of which some bytes are there.
+const INSTANT: Duration = Duration::from_millis(1);
+
 /// How long the last word of something that failed may take.
 const GIVE_UP: Duration = Duration::from_secs(1);
+
+/// A frame that may be said is said whole: after half of one nothing could be said any more. So it has some time even when there is none.
+fn in_time(until: Instant) -> Instant {
+    until.max(Instant::now() + GIVE_UP)
+}
+
+/// Readable when something has come from the agent: for programs that poll. A call with a deadline of zero then takes in what is there, and finds what it
+/// looks for or [times out](Error::TimedOut). Poll only after such a call found nothing: what another call has taken in already is told by no descriptor.
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wire.as_fd()
+    }
+}
 
 /// A message that is read as it comes. What is not read when this is dropped is dropped too.
 #[derive(Debug)]

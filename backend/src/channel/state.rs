@@ -268,6 +268,11 @@ impl State {
         !std::mem::replace(&mut self.reading, true)
     }
 
+    /// Somebody reads.
+    pub(super) fn is_read(&self) -> bool {
+        self.reading
+    }
+
     pub(super) fn stop_reading(&mut self) {
         self.reading = false;
     }

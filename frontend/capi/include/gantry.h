@@ -1,11 +1,12 @@
 /*
  * What gantry has for tools beyond the Common Tools Interface. Library: libcommontools_fe.
- * Sections: errors; deadlines; applications; events; sessions; the end.
+ * Sections: errors; deadlines; applications; events; sessions; the channel to daemons; rendezvous; the end.
  */
 #ifndef GANTRY_H
 #define GANTRY_H
 
 #include "common_tools_fe.h"
+#include "gantry_shared.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,21 +14,7 @@ extern "C" {
 
 /* ---- errors ---- */
 
-/* What can be done about the last error of this thread. */
-typedef enum {
-    GANTRY_NO_ERROR = 0,
-    GANTRY_NOT_FOUND = 1,       /* name another file, host, job or process */
-    GANTRY_NO_ACCESS = 2,       /* ask for permission */
-    GANTRY_TIMED_OUT = 3,       /* wait longer, or see who is missing */
-    GANTRY_LAUNCHER_FAILED = 4, /* see what the launcher said */
-    GANTRY_UNSUPPORTED = 5,     /* this system, workload manager or launcher cannot do it */
-    GANTRY_INVALID = 6,         /* ask for something else */
-    GANTRY_PROTOCOL = 7,        /* see whether all of gantry is of one version */
-    GANTRY_LOST = 8,            /* a node or the link to it is gone */
-    GANTRY_GONE = 9,            /* what was asked about has ended or was closed */
-    GANTRY_OTHER = 10
-} gantry_error_kind_t;
-
+/* What can be done about the last error of this thread: see gantry_shared.h. */
 gantry_error_kind_t gantry_error_kind(void);
 
 /* ---- deadlines ---- */
@@ -60,6 +47,152 @@ int gantry_openEvents(cti_app_id_t app_id);
 
 /* The root of a session on the node of that name. For free(); NULL on error. */
 char *gantry_getSessionDirOn(cti_session_id_t sid, const char *hostname);
+
+/* ---- the channel to daemons ---- */
+
+/* The tool and all daemons of a session. Every call may be made from any thread, and waits for no longer than the thread's deadline. Tags tell what belongs
+ * together: operations with one tag follow each other, those with different tags run at once. The members of an operation are the daemons that were started in the
+ * session and had not ended when it began. That daemons start and end, and nodes are lost, is told by gantry_openEvents: `daemon_started`, `daemon_exited`,
+ * `nodes_lost`. */
+
+typedef struct {
+    int numMembers;
+    gantry_member_t *members;
+} gantry_memberList_t;
+
+/* The daemons that are members now. For gantry_destroyMembers(); NULL on error. */
+gantry_memberList_t *gantry_getMembers(cti_session_id_t sid);
+
+/* Frees a list of members. */
+void gantry_destroyMembers(gantry_memberList_t *list);
+
+/* How many members must do their part; else an operation fails as soon as that is known: with who is missing and why in the error's text, and of the kind of the
+ * first one's reason. Any number above 0: so many. */
+#define GANTRY_ALL (-1)
+#define GANTRY_BEST_EFFORT 0
+
+/* What a member has contributed. */
+typedef struct {
+    gantry_member_t member;
+    size_t size;
+    unsigned char *bytes; /* never NULL; a 0 follows them, which is not counted */
+} gantry_contribution_t;
+
+/* A member that has not done its part. */
+typedef struct {
+    gantry_member_t member;
+    char *host;               /* its node's name */
+    gantry_error_kind_t kind; /* GANTRY_TIMED_OUT, GANTRY_LOST, GANTRY_GONE: it has ended */
+    char *why;
+} gantry_missing_t;
+
+/* What came of an operation that has not failed. */
+typedef struct {
+    uint64_t contributed;         /* how many members have done their part */
+    int numParts;                 /* gather: as many; reduce: one, the result, which is nobody's own; else none */
+    gantry_contribution_t *parts; /* in the order of daemons and nodes */
+    int numMissing;
+    gantry_missing_t *missing;
+} gantry_outcome_t;
+
+/* Frees an outcome. */
+void gantry_destroyOutcome(gantry_outcome_t *outcome);
+
+/* Sends a message to all members; waits until all have taken it in, which is not yet to have read it. Missing are those that never will: they have ended, or
+ * their node was lost. Any size: what is larger than 128 KiB goes down a narrow tree, at the pace of the slowest. NULL on error. */
+gantry_outcome_t *gantry_broadcast(cti_session_id_t sid, uint32_t tag, const void *bytes, size_t size);
+
+/* As gantry_broadcast, with a message of its own for each of some members. */
+gantry_outcome_t *gantry_scatter(cti_session_id_t sid, uint32_t tag, const gantry_part_t *parts, int count);
+
+/* Sends a message to one member; waits until it has taken it in. 0; 1 on error. */
+int gantry_send(cti_session_id_t sid, gantry_member_t member, uint32_t tag, const void *bytes, size_t size);
+
+/* Waits until each member has contributed once with this tag (gantry_be_contribute): 64 MiB each at most, 1 GiB together. NULL on error. */
+gantry_outcome_t *gantry_gather(cti_session_id_t sid, uint32_t tag, int64_t policy);
+
+/* As gantry_gather, but what members contribute is merged on its way by a filter, so that ten thousand of them cost as little as ten:
+ *     `sum` `min` `max`  vectors of numbers             gantry_be_contributeIntegers, gantry_be_contributeReals
+ *     `ranks`            the union of sets of ranks     gantry_be_contributeRanks
+ *     `keys`             for each key who says it       gantry_be_contributeKeys
+ *     `stacks`           call paths as a tree           gantry_be_contributeStacks
+ * Any other name is that of a filter of the tool's own, which daemons serve (gantry_be_serveFilter) and the tool has registered. NULL on error. */
+gantry_outcome_t *gantry_reduce(cti_session_id_t sid, uint32_t tag, const char *filter, int64_t policy);
+
+/* The result of `sum`, `min`, `max`, or of `ranks`: writes as many values as there is room for and returns how many there are; none where nobody has
+ * contributed. -1 on error. */
+int gantry_getIntegers(const gantry_outcome_t *outcome, int64_t *values, int room);
+int gantry_getReals(const gantry_outcome_t *outcome, double *values, int room);
+int gantry_getRanks(const gantry_outcome_t *outcome, int *ranks, int room);
+
+/* The result of a filter as text, which any filter but the tool's own has: numbers with spaces between; `0-3,7`; a line `KEY [0-3,7]` for each key, and a line
+ * `main > solve > MPI_Waitall [0-3,7]` for each way on which there are ranks. For free(); NULL on error. */
+char *gantry_describeResult(const gantry_outcome_t *outcome, const char *filter);
+
+/* Makes a filter of the tool's own known to reductions of this session: it merges what no daemon on the way has merged. Until the session ends `merge` may be
+ * called at any time during gantry_reduce, and by the library's threads. 0; 1 on error. */
+int gantry_registerFilter(cti_session_id_t sid, const char *name, gantry_merge_t merge, void *context);
+
+typedef int64_t gantry_inbox_id_t;
+
+/* Opens what daemons send unasked with this tag (gantry_be_send). What is not received stops its sender once it is 256 KiB: receive all tags that daemons use. 0
+ * on error. */
+gantry_inbox_id_t gantry_openInbox(cti_session_id_t sid, uint32_t tag);
+
+/* A descriptor for poll(), readable while there is something to receive, or nothing more can come. Not to be read from; it goes with the inbox. -1 on error. */
+int gantry_getInboxFd(gantry_inbox_id_t inbox);
+
+/* The next message; those of one daemon come in the order in which it has sent them. Waits for it; with a deadline of 0 it takes what is there. For
+ * gantry_destroyData(); NULL on error: GANTRY_TIMED_OUT; GANTRY_GONE when the session is over and all was received. */
+gantry_data_t *gantry_receive(gantry_inbox_id_t inbox);
+
+/* Closes an inbox; not while a call for it is under way. What was not received is there for the next one of that tag. 0; 1 on error. */
+int gantry_closeInbox(gantry_inbox_id_t inbox);
+
+/* Frees what came. */
+void gantry_destroyData(gantry_data_t *data);
+
+/* ---- rendezvous ---- */
+
+/* How ranks register data and get it is in gantry_be.h. A tool may look on, and may put applications together to a multijob: a rendezvous above them. */
+
+/* All that the application's ranks have registered, in the form of GT4: gantry_findItem finds its way there. Waits until it is complete. For gantry_destroyData();
+ * NULL on error: GANTRY_LOST, with the rank that has ended before, GANTRY_TIMED_OUT. */
+gantry_data_t *gantry_waitRendezvous(cti_app_id_t app_id);
+
+/* How all rendezvous of the application stand: that of all ranks first, then those that its processes have made, by name. For gantry_destroyRendezvousList(); NULL
+ * on error. */
+gantry_rendezvousList_t *gantry_listRendezvous(cti_app_id_t app_id);
+
+/* Frees a list. */
+void gantry_destroyRendezvousList(gantry_rendezvousList_t *list);
+
+/* Finds an item in what gantry_waitRendezvous or gantry_waitMultijob has given, without a copy: of an application the way is the rank; of a multijob the
+ * application's number and the rank; so there are as many steps as levels. 0; 1 on error. */
+int gantry_findItem(const void *bytes, size_t size, const uint32_t *way, int steps, const unsigned char **item, size_t *itemSize);
+
+typedef int64_t gantry_multijob_id_t;
+
+/* Makes a rendezvous of that many applications (level 2), or of that many multijobs of the level below (3 and higher). 0 on error. */
+gantry_multijob_id_t gantry_createMultijob(int level, uint32_t members);
+
+/* Makes a multijob the member of that number, from 0, of one of the level above. 0; 1 on error. */
+int gantry_joinMultijob(gantry_multijob_id_t multijob, gantry_multijob_id_t above, uint32_t number);
+
+/* Launches an application as the member of that number, from 0, of a multijob of level 2: as cti_launchAppBarrier where `held` is not 0, else as cti_launchApp. A
+ * number whose launch has failed may be used again. 0 on error. */
+cti_app_id_t gantry_launchSubjob(gantry_multijob_id_t multijob, uint32_t number, int held, const char *const launcher_argv[], int stdout_fd,
+                                 int stderr_fd, const char *inputFile, const char *chdirPath, const char *const env_list[]);
+
+/* All that its members have registered: what ranks of number 0 have put together. Waits until it is complete. For gantry_destroyData(); NULL on error: GANTRY_LOST,
+ * with the member that has ended before, GANTRY_TIMED_OUT. */
+gantry_data_t *gantry_waitMultijob(gantry_multijob_id_t multijob);
+
+/* How it stands: a list of one. For gantry_destroyRendezvousList(); NULL on error. */
+gantry_rendezvousList_t *gantry_getMultijob(gantry_multijob_id_t multijob);
+
+/* Forgets a multijob; it goes when the last application of it does. 0; 1 on error. */
+int gantry_destroyMultijob(gantry_multijob_id_t multijob);
 
 /* ---- the end ---- */
 

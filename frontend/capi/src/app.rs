@@ -69,6 +69,7 @@ impl Process {
         let ends: Vec<library::App> = ends.collect();
         let sessions = self.sessions.take_all(|_| true);
         let manifests = self.manifests.take_all(|_| true);
+        drop((self.inboxes.take_all(|_| true), self.multijobs.take_all(|_| true)));
         if ends.is_empty() && sessions.is_empty() {
             return Ok(());
         }

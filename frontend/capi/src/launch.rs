@@ -18,13 +18,13 @@ use crate::process::{fault, process};
 const WRAPPERS: [&str; 3] = ["CTI_LAUNCHER_WRAPPER", "CTI_BACKEND_WRAPPER", "CTI_CONTAINER_INSTANCE"];
 
 /// What rank 0 is to read.
-enum Reads<'a> {
+pub(crate) enum Reads<'a> {
     File(Option<&'a OsStr>),
     Fd(c_int),
 }
 
 /// What all four functions are given.
-struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     argv: Vec<&'a OsStr>,
     stdout: c_int,
     stderr: c_int,
@@ -37,7 +37,7 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// # Safety
     /// Lists and strings are null or as `text` wants them.
-    unsafe fn read(
+    pub(crate) unsafe fn read(
         argv: *const *const c_char,
         (stdout, stderr): (c_int, c_int),
         stdin: Reads<'a>,
@@ -58,8 +58,13 @@ impl<'a> Asked<'a> {
     }
 
     fn launch(self) -> Result<i64, Fault> {
+        self.launch_as(|request| request)
+    }
+
+    /// Launches what `more` makes of the request.
+    pub(crate) fn launch_as(self, more: impl FnOnce(LaunchRequest) -> LaunchRequest) -> Result<i64, Fault> {
         refuse_wrappers()?;
-        let mut request = LaunchRequest::new(self.argv).hold(self.hold);
+        let mut request = more(LaunchRequest::new(self.argv).hold(self.hold));
         for string in self.env {
             request = request.env_string(string).map_err(|error| fault(&error))?;
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
+use gantry_frontend::rendezvous::Multijob;
 use gantry_frontend::{Config, Error, Frontend};
 use gantry_shared::error::Kind;
 use gantry_shared::storage;
@@ -19,6 +20,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::app::App;
 use crate::attributes::Attributes;
+use crate::gantry::inbox::Inbox;
 use crate::log;
 use crate::manifest::Manifest;
 use crate::session::Session;
@@ -39,6 +41,8 @@ pub(crate) struct Process {
     pub(crate) apps: Table<App>,
     pub(crate) sessions: Table<Session>,
     pub(crate) manifests: Table<Manifest>,
+    pub(crate) inboxes: Table<Inbox>,
+    pub(crate) multijobs: Table<Multijob>,
     pub(crate) attributes: Attributes,
 }
 
@@ -75,6 +79,8 @@ impl Process {
             apps: Table::new("application"),
             sessions: Table::new("session"),
             manifests: Table::new("manifest"),
+            inboxes: Table::new("inbox"),
+            multijobs: Table::new("multijob"),
             attributes: Attributes::new(),
         }
     }

@@ -68,6 +68,22 @@ impl Inbox {
             changed.await;
         }
     }
+
+    /// Waits until there is a message with this tag, or none will come.
+    async fn ready(&self, tag: u32) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let inner = lock(&self.inner);
+                if inner.closed || inner.queues.contains_key(&tag) {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
 }
 
 impl Inner {
@@ -107,6 +123,11 @@ impl MessageStream {
         }
         Some(message)
     }
+
+    /// Waits until [`MessageStream::next`] would not wait, unless somebody else takes what it would give.
+    pub async fn ready(&self) {
+        self.end.inbox.ready(self.tag).await;
+    }
 }
 
 #[cfg(test)]
@@ -137,5 +158,28 @@ mod tests {
         assert_eq!(inbox.next(1).await, None);
         assert_eq!(inbox.next(2).await.unwrap().0.bytes, b"other", "what has come is not lost");
         assert_eq!(inbox.next(2).await, None);
+    }
+
+    #[tokio::test]
+    async fn who_asks_whether_something_is_there_takes_nothing() {
+        let inbox = Inbox::default();
+        let member = Member { node: NodeId(0), daemon: DaemonId(1) };
+        inbox.add(member, 1, vec![7]);
+        inbox.ready(1).await;
+        inbox.ready(1).await;
+        assert!(futures_now(inbox.ready(2)).await.is_none(), "another tag's");
+        assert!(inbox.next(1).await.is_some());
+        assert!(futures_now(inbox.ready(1)).await.is_none(), "taken");
+        let (ready, ()) = tokio::join!(inbox.ready(2), async { inbox.close() });
+        assert_eq!(ready, (), "nothing more comes");
+    }
+
+    /// What is there at once.
+    async fn futures_now<T>(what: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = what => Some(done),
+            () = std::future::ready(()) => None,
+        }
     }
 }

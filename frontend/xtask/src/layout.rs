@@ -10,7 +10,7 @@ use crate::{Install, Result, pkg_config};
 
 /// Headers, by folder.
 const HEADERS: [(&str, &[&str]); 3] = [
-    ("shared/include", &["common_tools_shared.h", "common_tools_version.h"]),
+    ("shared/include", &["common_tools_shared.h", "common_tools_version.h", "gantry_shared.h"]),
     ("frontend/capi/include", &["common_tools_fe.h", "gantry.h"]),
     ("backend/capi/include", &["common_tools_be.h", "gantry_be.h"]),
 ];

@@ -105,18 +105,23 @@ pub fn last_text() -> *const c_char {
 /// A number for the kind of this thread's last fault: the values of `gantry_error_kind_t`. 0: there was none.
 #[must_use]
 pub fn last_kind() -> i32 {
-    match last().1 {
-        None => 0,
-        Some(Kind::NotFound) => 1,
-        Some(Kind::NoAccess) => 2,
-        Some(Kind::TimedOut) => 3,
-        Some(Kind::LauncherFailed) => 4,
-        Some(Kind::Unsupported) => 5,
-        Some(Kind::Invalid) => 6,
-        Some(Kind::Protocol) => 7,
-        Some(Kind::Lost) => 8,
-        Some(Kind::Gone) => 9,
-        Some(_) => 10,
+    last().1.map_or(0, number_of)
+}
+
+/// The number of a kind among the values of `gantry_error_kind_t`.
+#[must_use]
+pub fn number_of(kind: Kind) -> i32 {
+    match kind {
+        Kind::NotFound => 1,
+        Kind::NoAccess => 2,
+        Kind::TimedOut => 3,
+        Kind::LauncherFailed => 4,
+        Kind::Unsupported => 5,
+        Kind::Invalid => 6,
+        Kind::Protocol => 7,
+        Kind::Lost => 8,
+        Kind::Gone => 9,
+        _ => 10,
     }
 }
 

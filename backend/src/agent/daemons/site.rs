@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use gantry_backend::unpack::parse_parts;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId};
+use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
 use gantry_shared::storage::{
     CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_NODE, GANTRY_SESSION,
     GANTRY_SESSION_DIR, SessionDirs,
@@ -38,6 +39,8 @@ pub(crate) struct Site<'a> {
     pub(crate) node: NodeId,
     /// The socket on which daemons reach their agent.
     pub(crate) socket: &'a Path,
+    /// The agent's socket for ranks, where daemons may look on; and the app's place in a multijob.
+    pub(crate) rendezvous: (&'a str, Option<Subjob>),
     /// Variables that hold where the order does not set them; usually none, since an order carries a whole environment.
     pub(crate) base_env: &'a [(OsString, OsString)],
 }
@@ -147,6 +150,12 @@ fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str,
         (GANTRY_BACKEND_SOCKET, site.socket.into()),
     ];
     env.extend(paths.into_iter().chain(ours).map(|(name, value)| (name.into(), value)));
+    let (service, subjob) = site.rendezvous;
+    env.retain(|name, _| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
+    if !service.is_empty() {
+        let handles = build_variables(service, subjob);
+        env.extend(handles.into_iter().map(|(name, value)| (name.into(), value.into())));
+    }
     if env.contains_key(OsStr::new(CTI_IAMBACKEND)) {
         // Files have no directory of their own.
         let places = [&dirs.root, &dirs.bin, &dirs.lib, &dirs.root];
@@ -314,6 +323,7 @@ mod tests {
                     app: "3kx9w0fz".parse().unwrap(),
                     node: NodeId(4),
                     socket: Path::new("/x/agent.sock"),
+                    rendezvous: ("here", None),
                     base_env: &base_env,
                 },
             )
@@ -396,6 +406,8 @@ mod tests {
             ("LD_LIBRARY_PATH", "/opt/lib"),
             ("TMPDIR", "/elsewhere"),
             ("GANTRY_SESSION", "forged"),
+            ("GANTRY_JOB_HANDLE", "another app's"),
+            ("GANTRY_SUBJOB_RANK", "7"),
         ];
         let daemon = node.build("tool", &env).unwrap();
         let root = node.dirs.root.to_str().unwrap();
@@ -404,9 +416,11 @@ mod tests {
             ("GANTRY_APP", "3kx9w0fz"),
             ("GANTRY_BACKEND_SOCKET", "/x/agent.sock"),
             ("GANTRY_DAEMON", "7"),
+            ("GANTRY_JOB_HANDLE", "gantry+unix://@here?job"),
             ("GANTRY_NODE", "4"),
             ("GANTRY_SESSION", "2"),
             ("GANTRY_SESSION_DIR", root),
+            ("GLOBUS_GRAM_JOB_HANDLE", "gantry+unix://@here?job"),
             ("LANG", "C"),
             ("LD_LIBRARY_PATH", &format!("{root}/lib:/opt/lib")),
             ("PATH", &format!("{root}/bin:/opt/bin")),

@@ -180,6 +180,7 @@ impl Agent {
             app: self.ticket.app,
             node: self.node,
             socket: &self.storage.socket()?,
+            rendezvous: (&self.service, self.ticket.subjob),
             base_env: &[],
         };
         let (start, spec) = crate::daemons::prepare(request, &order, &site, &self.ticket.host, self.nofile)?;

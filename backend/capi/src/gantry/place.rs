@@ -1,17 +1,11 @@
-//! What `gantry_be.h` has beyond the reference.
+//! Section "where am I".
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
-use gantry_shared_capi::{enter, fault};
+use gantry_shared_capi::enter;
 
 use crate::connection::backend;
 use crate::node::to_int;
-
-/// Why the last call of this thread failed that did.
-#[unsafe(no_mangle)]
-pub extern "C" fn gantry_be_error_str() -> *const c_char {
-    fault::last_text()
-}
 
 /// This node's number.
 #[unsafe(no_mangle)]

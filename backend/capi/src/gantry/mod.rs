@@ -1,0 +1,8 @@
+//! What `gantry_be.h` has beyond the reference: a module for each of its sections.
+
+pub mod channel;
+pub mod contribute;
+pub mod deadline;
+pub mod error;
+pub mod place;
+pub mod rendezvous;

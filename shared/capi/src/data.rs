@@ -1,0 +1,418 @@
+//! What both libraries give of the channel and of rendezvous: `gantry_shared.h`.
+
+use std::ffi::{c_char, c_int};
+
+use gantry_shared::error::Kind;
+use gantry_shared::id::{DaemonId, NodeId};
+use gantry_shared::rendezvous::gathering::Standing;
+use gantry_shared::rendezvous::{Data as Tree, Limits, MAX_LEVEL, Resource};
+use gantry_shared::wire::channel::Member as Known;
+use gantry_shared::wire::rendezvous::Status;
+
+use crate::fault::Fault;
+use crate::memory::{Given, allocate, array, release, string};
+
+/// `gantry_member_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Member {
+    node: u32,
+    daemon: u32,
+}
+
+impl From<Known> for Member {
+    fn from(member: Known) -> Self {
+        Self { node: member.node.0, daemon: member.daemon.0 }
+    }
+}
+
+impl From<Member> for Known {
+    fn from(member: Member) -> Self {
+        Self { node: NodeId(member.node), daemon: DaemonId(member.daemon) }
+    }
+}
+
+/// `gantry_data_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Data {
+    size: usize,
+    bytes: *mut u8,
+    from: Member,
+    tag: u32,
+}
+
+/// `gantry_part_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Whom it is for, or from.
+    pub member: Member,
+    bytes: *const u8,
+    size: usize,
+}
+
+/// `gantry_rendezvous_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Rendezvous {
+    name: *mut c_char,
+    level: c_int,
+    expected: u32,
+    registered: u32,
+    standing: c_int,
+    why: *mut c_char,
+    above: *mut c_char,
+    number_above: u32,
+}
+
+/// `gantry_rendezvousList_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RendezvousList {
+    count: c_int,
+    items: *mut Rendezvous,
+}
+
+/// `gantry_merge_t`.
+pub type Merge = unsafe extern "C" fn(
+    *mut std::ffi::c_void,
+    *const Part,
+    c_int,
+    *mut *mut std::ffi::c_void,
+    *mut usize,
+) -> c_int;
+
+impl Part {
+    /// Bytes for C to read for as long as they are borrowed.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { member: Member::default(), bytes: bytes.as_ptr(), size: bytes.len() }
+    }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// As [`bytes`].
+    ///
+    /// # Safety
+    /// As [`bytes`].
+    pub unsafe fn bytes<'a>(&self) -> Result<&'a [u8], Fault> {
+        // SAFETY: our caller's word.
+        unsafe { bytes(self.bytes, self.size) }
+    }
+}
+
+/// Bytes that come from C: `size` of them; NULL is fine for none.
+///
+/// # Errors
+/// There are to be some, and it is NULL; or more than memory can have.
+///
+/// # Safety
+/// `bytes` is null or leads to `size` bytes that nobody changes while they are borrowed.
+pub unsafe fn bytes<'a>(bytes: *const u8, size: usize) -> Result<&'a [u8], Fault> {
+    // SAFETY: our caller's word.
+    unsafe { values(bytes, size) }
+}
+
+/// Values that come from C, as [`bytes`].
+///
+/// # Errors
+/// As [`bytes`].
+///
+/// # Safety
+/// As [`bytes`], and aligned.
+pub unsafe fn values<'a, T: Copy>(values: *const T, count: usize) -> Result<&'a [T], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if values.is_null() {
+        return Err(Fault::invalid("there are to be bytes or values, and the pointer to them is NULL"));
+    }
+    let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    if !fits {
+        return Err(Fault::invalid(format!("{count} values are more than any memory has")));
+    }
+    // SAFETY: not null, of a size that can be; the rest is our caller's word.
+    Ok(unsafe { std::slice::from_raw_parts(values, count) })
+}
+
+/// A count that comes from C.
+///
+/// # Errors
+/// It is negative.
+pub fn count(count: c_int) -> Result<usize, Fault> {
+    usize::try_from(count).map_err(|_| Fault::invalid(format!("{count} is no number of things")))
+}
+
+/// A count for C.
+///
+/// # Errors
+/// It is too large.
+pub fn to_int(count: usize) -> Result<c_int, Fault> {
+    c_int::try_from(count).map_err(|_| Fault::invalid(format!("{count} does not fit into an int")))
+}
+
+/// A copy for C, with a 0 behind it.
+///
+/// # Errors
+/// There is no memory left.
+pub fn copy(bytes: &[u8]) -> Result<*mut u8, Fault> {
+    array(bytes, 1)
+}
+
+/// Gives bytes away.
+///
+/// # Errors
+/// There is no memory left.
+pub fn give_data(given: &Given, bytes: &[u8], from: Member, tag: u32) -> Result<*mut Data, Fault> {
+    let data = allocate::<Data>(1)?;
+    match copy(bytes) {
+        Ok(copied) => {
+            // SAFETY: fresh memory of this size.
+            unsafe { data.write(Data { size: bytes.len(), bytes: copied, from, tag }) };
+            Ok(given.note(data))
+        }
+        Err(fault) => {
+            // SAFETY: made above, and nobody else has it.
+            unsafe { release(data) };
+            Err(fault)
+        }
+    }
+}
+
+/// Frees what [`give_data`] gave; null is fine.
+///
+/// # Errors
+/// It was freed before, or is none of these.
+///
+/// # Safety
+/// Nothing of it was freed otherwise.
+pub unsafe fn take_data(given: &Given, data: *mut Data) -> Result<(), Fault> {
+    if data.is_null() {
+        return Ok(());
+    }
+    given.take_back(data)?;
+    // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+    let bytes = unsafe { (*data).bytes };
+    // SAFETY: made with it, and freed with it.
+    unsafe { release(bytes) };
+    // SAFETY: as above.
+    unsafe { release(data) };
+    Ok(())
+}
+
+/// Gives away how rendezvous stand; `name` says how they are called on this side.
+///
+/// # Errors
+/// There is no memory left.
+pub fn give_list(
+    given: &Given,
+    list: &[Status],
+    name: impl Fn(&Resource) -> String,
+) -> Result<*mut RendezvousList, Fault> {
+    let mut made: Vec<Rendezvous> = Vec::with_capacity(list.len());
+    let built = list.iter().try_for_each(|status| build(status, &name).map(|item| made.push(item)));
+    let whole = built.and_then(|()| {
+        let count = to_int(made.len())?;
+        let items = array(&made, 0)?;
+        let whole = allocate::<RendezvousList>(1);
+        if whole.is_err() {
+            // SAFETY: made above, and nobody else has it.
+            unsafe { release(items) };
+        }
+        let whole = whole?;
+        // SAFETY: fresh memory of this size.
+        unsafe { whole.write(RendezvousList { count, items }) };
+        Ok(given.note(whole))
+    });
+    if whole.is_err() {
+        made.iter().for_each(release_item);
+    }
+    whole
+}
+
+fn build(status: &Status, name: impl Fn(&Resource) -> String) -> Result<Rendezvous, Fault> {
+    let (standing, why) = match &status.standing {
+        Standing::Open => (0, None),
+        Standing::Complete => (1, None),
+        Standing::Broken(broken) => (2, Some(broken.to_string())),
+    };
+    let mut item = Rendezvous {
+        name: std::ptr::null_mut(),
+        level: status.level.into(),
+        expected: status.expected,
+        registered: status.registered,
+        standing,
+        why: std::ptr::null_mut(),
+        above: std::ptr::null_mut(),
+        number_above: status.above.as_ref().map_or(0, |(_, number)| *number),
+    };
+    let above = status.above.as_ref().map(|(above, _)| name(above));
+    let texts =
+        [(&mut item.name, Some(name(&status.resource))), (&mut item.why, why), (&mut item.above, above)];
+    let made = texts.into_iter().try_for_each(|(place, text)| {
+        if let Some(text) = text {
+            *place = string(text.as_bytes())?;
+        }
+        Ok(())
+    });
+    made.inspect_err(|_| release_item(&item)).map(|()| item)
+}
+
+fn release_item(item: &Rendezvous) {
+    for text in [item.name, item.why, item.above] {
+        // SAFETY: made by `build`, and freed with the list or where that could not be made.
+        unsafe { release(text) };
+    }
+}
+
+/// Frees what [`give_list`] gave; null is fine.
+///
+/// # Errors
+/// It was freed before, or is none of these.
+///
+/// # Safety
+/// Nothing of it was freed otherwise.
+pub unsafe fn take_list(given: &Given, list: *mut RendezvousList) -> Result<(), Fault> {
+    if list.is_null() {
+        return Ok(());
+    }
+    given.take_back(list)?;
+    // SAFETY: it was on the list of what we have given away, so it is ours and whole.
+    let RendezvousList { count, items } = unsafe { list.read() };
+    // SAFETY: as many as were made with it.
+    let found = unsafe { values(items, usize::try_from(count).unwrap_or_default()) };
+    found.unwrap_or_default().iter().for_each(release_item);
+    // SAFETY: made with the list, and freed with it.
+    unsafe { release(items) };
+    // SAFETY: as above.
+    unsafe { release(list) };
+    Ok(())
+}
+
+/// The item at the end of a way through data of a rendezvous: `[1, 3]` is rank 3 of subjob 1 in data of level 2.
+///
+/// # Errors
+/// The bytes are no data of that level, or have no such item.
+pub fn find_item<'a>(data: &'a [u8], way: &[u32]) -> Result<&'a [u8], Fault> {
+    let level = u8::try_from(way.len()).ok().filter(|level| *level <= MAX_LEVEL);
+    let level = level.ok_or_else(|| Fault::invalid(format!("there is no level {}", way.len())))?;
+    let tree = Tree::decode(level, data, Limits::default())
+        .map_err(|error| Fault::of(Kind::Protocol, &error, None))?;
+    let steps: Vec<usize> = way.iter().map(|step| usize::try_from(*step).unwrap_or(usize::MAX)).collect();
+    let item = tree.get(&steps).and_then(Tree::as_item);
+    item.ok_or_else(|| Fault::new(Kind::NotFound, format!("the data has no item {way:?}")))
+}
+
+/// Says where an item is that [`find_item`] has found.
+///
+/// # Errors
+/// A place for the answer is null.
+///
+/// # Safety
+/// `item` and `size` are null or lead to places for the answer.
+pub unsafe fn write_found(found: &[u8], item: *mut *const u8, size: *mut usize) -> Result<(), Fault> {
+    if item.is_null() || size.is_null() {
+        return Err(Fault::invalid("a place for the answer is NULL"));
+    }
+    // SAFETY: not null; our caller's word.
+    unsafe { item.write(found.as_ptr()) };
+    // SAFETY: as above.
+    unsafe { size.write(found.len()) };
+    Ok(())
+}
+
+/// Has a filter of C's merge parts; none where it cannot.
+///
+/// # Safety
+/// `merge` and `context` are as `gantry_merge_t` says, and go together.
+#[must_use]
+pub unsafe fn merge(merge: Merge, context: *mut std::ffi::c_void, parts: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let given: Vec<Part> = parts.iter().map(|part| Part::of(part)).collect();
+    let (mut result, mut size) = (std::ptr::null_mut(), 0);
+    let count = to_int(given.len()).ok()?;
+    // SAFETY: our caller's word; the parts and both places for the result outlive the call.
+    let code = unsafe { merge(context, given.as_ptr(), count, &raw mut result, &raw mut size) };
+    let made = (code == 0).then(|| {
+        // SAFETY: what the filter says that it has made.
+        let made = unsafe { bytes(result.cast_const().cast(), size) };
+        made.ok().map(<[u8]>::to_vec)
+    });
+    // SAFETY: null, or memory of malloc that is ours now.
+    unsafe { release(result) };
+    made.flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_found_by_their_way_and_nothing_else_is() {
+        let data = b"2 2 2 ab3 xyz2 2 ab0 ";
+        assert_eq!(find_item(data, &[0, 1]).expect("an item"), b"xyz");
+        assert_eq!(find_item(data, &[1, 1]).expect("an item"), b"");
+        assert_eq!(find_item(b"2 ab", &[]).expect("an item"), b"ab");
+        for way in [&[2, 0][..], &[0, 2], &[0], &[0, 0, 0], &[0; 300]] {
+            assert!(find_item(data, way).is_err(), "{way:?}");
+        }
+    }
+
+    #[test]
+    fn data_is_freed_once() {
+        static GIVEN: Given = Given::new();
+        let data = give_data(&GIVEN, b"ab", Member { node: 1, daemon: 2 }, 3).expect("memory");
+        // SAFETY: made above.
+        let found = unsafe { data.read() };
+        assert_eq!((found.size, found.from, found.tag), (2, Member { node: 1, daemon: 2 }, 3));
+        // SAFETY: one byte more than its size.
+        assert_eq!(unsafe { bytes(found.bytes, 3) }.expect("bytes"), b"ab\0");
+        // SAFETY: made above.
+        unsafe { take_data(&GIVEN, data) }.expect("once");
+        // SAFETY: nothing is done to what is not on the list.
+        assert!(unsafe { take_data(&GIVEN, data) }.is_err());
+        // SAFETY: null is allowed.
+        unsafe { take_data(&GIVEN, std::ptr::null_mut()) }.expect("null");
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_are_refused() {
+        // SAFETY: nothing is read.
+        assert_eq!(unsafe { bytes(std::ptr::null(), 0) }.expect("none"), b"");
+        // SAFETY: nothing is read.
+        assert!(unsafe { bytes(std::ptr::null(), 1) }.is_err());
+        // SAFETY: nothing is read.
+        assert!(unsafe { values(std::ptr::dangling::<u64>(), usize::MAX) }.is_err());
+    }
+
+    #[test]
+    fn a_filter_of_cs_gives_memory_of_malloc_or_nothing() {
+        unsafe extern "C" fn first(
+            context: *mut std::ffi::c_void,
+            parts: *const Part,
+            count: c_int,
+            result: *mut *mut std::ffi::c_void,
+            size: *mut usize,
+        ) -> c_int {
+            if context.is_null() {
+                return 1;
+            }
+            // SAFETY: what `merge` gives.
+            let parts = unsafe { values(parts, usize::try_from(count).expect("a count")) }.expect("parts");
+            // SAFETY: as above.
+            let part = unsafe { parts[0].bytes() }.expect("bytes");
+            // SAFETY: as above.
+            unsafe { result.write(copy(part).expect("memory").cast()) };
+            // SAFETY: as above.
+            unsafe { size.write(part.len()) };
+            0
+        }
+        let parts = [b"one".to_vec(), b"two".to_vec()];
+        // SAFETY: the function above takes any context.
+        let made = unsafe { merge(first, std::ptr::dangling_mut(), &parts) };
+        assert_eq!(made.as_deref(), Some(&b"one"[..]));
+        // SAFETY: as above.
+        assert_eq!(unsafe { merge(first, std::ptr::null_mut(), &parts) }, None);
+    }
+}
