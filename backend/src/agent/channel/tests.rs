@@ -7,6 +7,8 @@ use gantry_shared::wire::message::Blob;
 
 use super::*;
 
+mod simulated;
+
 const SESSION: SessionId = SessionId(1);
 const DAEMON: DaemonId = DaemonId(5);
 
