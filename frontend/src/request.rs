@@ -23,6 +23,7 @@ pub struct LaunchRequest {
     pub(crate) hold: bool,
     pub(crate) hold_at: Option<String>,
     pub(crate) hold_method: HoldMethod,
+    pub(crate) linger: bool,
     pub(crate) launcher: Option<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
@@ -54,6 +55,13 @@ impl LaunchRequest {
     /// How a launcher's ranks are held and found. Default: [`HoldMethod::Detect`].
     pub fn hold_method(mut self, method: HoldMethod) -> Self {
         self.hold_method = method;
+        self
+    }
+
+    /// Daemons and sessions outlive the ranks, and new ones can be made when those have ended: all of it ends when the owner closes the app, or drops it. Where a
+    /// workload manager would end agents with the ranks, they are started beside them, and where that cannot be the launch is refused. Default: no.
+    pub fn linger(mut self, linger: bool) -> Self {
+        self.linger = linger;
         self
     }
 

@@ -141,14 +141,16 @@ fn tasks_without_the_callers_environment_are_held_too() {
     });
 }
 
-/// The user's own task epilog runs, once after each rank, and gantry's beside it only where that is needed: it delays the end of a launch.
+/// The user's own task epilog runs, once after each rank, and gantry's beside it only where agents come with the ranks and that is needed: it delays the end
+/// of a launch.
 fn check_epilogs(config: Config, ours: bool) {
     on_cluster(config, move |cluster| {
         // An epilog has no stdout that anybody reads.
         let epilog =
             shared_file("epilog", "#!/bin/sh\necho $SLURM_PROCID >> /tmp/of-epilog\n").display().to_string();
         let option = format!("--task-epilog={epilog}");
-        let (mut run, app) = cluster.held(&four(&[&option, "/bin/true"]));
+        let args: Vec<_> = ["--hold-method=exec"].into_iter().chain(four(&[&option, "/bin/true"])).collect();
+        let (mut run, app) = cluster.held(&args);
         let processes = cluster.bed.login().user_processes();
         let srun = processes.iter().find(|process| process.line.contains("/srun -N2")).expect("an srun");
         assert_eq!(srun.line.matches("--task-epilog=").count(), 1 + usize::from(ours), "{srun:?}");
@@ -286,12 +288,12 @@ fn an_agent_that_nodes_do_not_have_is_sent_when_asked_and_removed() {
     });
 }
 
-/// The session's folders are on the nodes while the app lives, and gone when it has ended, whoever ended it.
-fn check_sessions(config: Config) {
-    on_cluster(config, |cluster| {
-        for cancel in [false, true] {
-            let mut args = vec!["--daemon", "/bin/sleep 1000"];
-            args.extend(four(&["--job-name=mine", "/bin/sleep", if cancel { "999" } else { "0" }]));
+/// The session's folders are on the nodes while the app lives, and gone when it has ended, whoever ended it: itself, its user, or its time limit.
+fn check_sessions(config: Config, method: &'static str) {
+    on_cluster(config, move |cluster| {
+        for end in ["itself", "cancelled", "limit"] {
+            let mut args = vec![method, "--daemon", "/bin/sleep 1000"];
+            args.extend(four(&["--job-name=mine", "/bin/sleep", if end == "itself" { "0" } else { "999" }]));
             let (mut run, app) = cluster.held(&args);
             run.next_event("daemon_started", SOON);
             run.next_event("daemon_started", SOON);
@@ -299,30 +301,47 @@ fn check_sessions(config: Config) {
                 assert!(!node.user_files().is_empty(), "{} has a session", node.name());
             }
             cluster.ask(&["release", &app]);
-            if cancel {
-                cluster.said("scancel", ["--name=mine"]);
+            match end {
+                "cancelled" => {
+                    cluster.said("scancel", ["--name=mine"]);
+                }
+                "limit" => {
+                    let job = cluster.said("squeue", ["--me", "--noheader", "--format=%A"]);
+                    // Limits are whole minutes; the end of a job may be said by the second.
+                    let job = format!("jobid={}", job.trim());
+                    let mut update = cluster.bed.login().root_command("scontrol").expect("the login node");
+                    let done = update.args(["update", &job, "EndTime=now+2"]).stdin(Stdio::null()).output();
+                    assert!(done.expect("scontrol").status.success());
+                }
+                _ => {}
             }
-            run.exited(SOON);
+            run.exited(3 * SOON);
             cluster.bed.assert_nothing_left(SOON);
+            cluster.bed.wait_idle(2 * SOON).expect("idle nodes");
         }
     });
 }
 
 #[test]
 fn sessions_are_gone_with_their_app_where_daemonised_processes_survive() {
-    check_sessions(visible());
+    check_sessions(visible(), "--quiet");
 }
 
 #[test]
 fn sessions_are_gone_with_their_app_where_nothing_survives() {
-    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() });
+    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, "--quiet");
+}
+
+#[test]
+fn sessions_of_agents_among_the_ranks_are_gone_where_nothing_survives() {
+    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, "--hold-method=exec");
 }
 
 #[test]
 fn agents_that_leave_with_their_ranks_are_not_lost_however_slow_srun_is() {
     // Slurm looks once a second whether the epilog of a task has ended, one task after the other.
     on_cluster(Config { proctrack: Proctrack::Cgroup, ..visible() }, |cluster| {
-        let done = cluster.launch(&["--", "-N1", "-n4", "/bin/true"]).wait(SOON);
+        let done = cluster.launch(&["--hold-method=exec", "--", "-N1", "-n4", "/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
         let lost: Vec<_> = done.events().into_iter().filter(|event| event["event"] == "nodes_lost").collect();
         assert!(lost.is_empty(), "{lost:?}");

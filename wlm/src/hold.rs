@@ -1,11 +1,12 @@
 //! How ranks would be held, for people who ask before they launch. Answered by the plan of a launch that nobody carries out.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::launcher::find_dialect;
 use crate::{HoldMethod, Launch, Plan, Result, Wlm};
 
 /// How ranks would be held, and why so.
@@ -53,6 +54,17 @@ pub fn choose_hold(
             method: "mpir",
             why: format!("it was asked for: {} is to stop its ranks as for a debugger", program(&plan.argv)),
         },
+        Plan::Driven(plan)
+            if plan.argv.first().is_some_and(|path| find_dialect(Path::new(path), host).is_some()) =>
+        {
+            HoldChoice {
+                method: "mpir",
+                why: format!(
+                    "the end of each rank would wait for agents among those of {}: it is to stop its ranks as for a debugger, and agents come beside them",
+                    program(&plan.argv)
+                ),
+            }
+        }
         Plan::Driven(plan) => HoldChoice {
             method: "mpir",
             why: format!(

@@ -22,6 +22,10 @@ pub struct Launch {
     pub hold: bool,
     /// How they are held.
     pub hold_method: HoldMethod,
+    /// What is held is not what the launcher starts but something behind it, which only our agent can do.
+    pub hold_behind: bool,
+    /// Agents are to outlive the ranks.
+    pub linger: bool,
     /// The launcher to use, where the user names one: a name to look up in PATH, or a path.
     pub launcher: Option<OsString>,
     /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
@@ -42,8 +46,8 @@ impl Launch {
 /// How ranks that a launcher starts are held, and found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HoldMethod {
-    /// [`HoldMethod::Exec`] where the launcher's command line is understood; else [`HoldMethod::Mpir`] where the WLM's own launcher may stand
-    /// behind it.
+    /// [`HoldMethod::Exec`] where the launcher's command line is understood, and agents that it brings can stay until they have cleaned up; else
+    /// [`HoldMethod::Mpir`] where the WLM's own launcher is named, or may stand behind what is.
     #[default]
     Detect,
     /// Our agent stands in the program's place in the launcher's command line.

@@ -80,7 +80,8 @@ impl Frontend {
         let (wlm_name, owner) = (wlm.name(), own_pid()?);
         let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job };
         let state = State::new(identity, build_placement(&nodes)?).with_launcher();
-        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words), seat };
+        let parts =
+            Parts { app, wlm, overlay, guard, state, words: Some(words), seat, linger: request.linger };
         let core = Core::start(parts, events, guard_events);
         // From here on dropping the app ends everything, whatever fails.
         let owner = App::new(Arc::clone(&core));

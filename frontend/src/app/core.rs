@@ -85,6 +85,8 @@ pub(crate) struct Core {
     changed: watch::Sender<u64>,
     wish: Mutex<Wish>,
     wished: Notify,
+    /// The end of the ranks is not that of daemons and sessions.
+    linger: bool,
     next_session: AtomicU32,
     next_daemon: AtomicU32,
 }
@@ -101,6 +103,8 @@ pub(crate) struct Parts {
     pub(crate) words: Option<Words>,
     /// The app's place in a multijob.
     pub(crate) seat: Option<Seat>,
+    /// The end of the ranks is not that of daemons and sessions.
+    pub(crate) linger: bool,
 }
 
 impl Core {
@@ -129,6 +133,7 @@ impl Core {
             changed: watch::Sender::new(0),
             wish: Mutex::new(Wish::None),
             wished: Notify::new(),
+            linger: parts.linger,
             next_session: AtomicU32::new(1),
             next_daemon: AtomicU32::new(1),
         });
@@ -151,7 +156,7 @@ impl Core {
         // Events leave under the state's lock, so that every subscriber sees them in the order in which they came to be.
         let mut state = self.state();
         let events = state.handle(happening);
-        if state.exit().is_some() {
+        if state.exit().is_some() && !self.linger {
             // Before anybody hears of it: whoever does finds handles that know it.
             self.advance(Stage::Exited);
             // Who listens may be waiting for something else.
@@ -331,7 +336,8 @@ impl Core {
                 cause = words.cause();
             }
             core.happened(Happening::LauncherEnded(status, cause));
-            if tokio::time::timeout(RANKS_AFTER_LAUNCHER, core.reached(Stage::Exited)).await.is_err() {
+            let over = core.until(|state| state.exit().map(drop));
+            if tokio::time::timeout(RANKS_AFTER_LAUNCHER, over).await.is_err() {
                 tracing::warn!("ranks have outlived their launcher");
                 core.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
             }

@@ -1,12 +1,16 @@
 //! A launch by a launcher that holds its ranks itself and says where they are: the guard drives it, and agents come when that is known.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use gantry_shared::error::Failure;
+use gantry_shared::id::AppId;
+use gantry_shared::rendezvous::handle::{VARIABLES, build_node_service_name, build_variables};
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Driven, Host, JobRef, Wlm};
+use nix::unistd::geteuid;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -24,6 +28,7 @@ use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::guard::protocol::HeldRanks;
 use crate::helpers;
+use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 impl Frontend {
@@ -40,16 +45,12 @@ impl Frontend {
                 hint: Some("leave out --hold-at or --hold-method".to_owned()),
             });
         }
-        if request.subjob.is_some() {
-            return Err(Error::Invalid {
-                message: "ranks that a launcher holds itself get no handle of a multijob".to_owned(),
-                hint: Some("leave out --hold-method".to_owned()),
-            });
-        }
         let registry = self.open_registry()?;
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let mut env = merge_env(Machine.environment(), &request.env);
-        env.retain(|(name, _)| name != GANTRY_TICKET);
+        let app = AppId::random();
+        let app = app.map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
+        let seat = request.take_seat()?;
+        let env = build_env(&request.env, app, seat.as_ref());
         let cwd = find_cwd(request.cwd)?;
         let args = show_args(&request.args);
         let cannot = |e| Error::io("cannot connect a launcher", e);
@@ -57,8 +58,6 @@ impl Frontend {
             OutputTo::Fds { stdout, .. } => Some(stdout.try_clone().map_err(cannot)?),
             OutputTo::Null | OutputTo::Stream => None,
         };
-        let app = gantry_shared::id::AppId::random();
-        let app = app.map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
         let stdio =
             launcher::connect(app, wlm, &Machine.hostname(), open_input(request.stdin)?, request.output);
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
@@ -73,7 +72,7 @@ impl Frontend {
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let job_name = job.as_ref().map(|job: &JobRef| job.0.clone());
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job, told: Vec::new(), seat: None };
+        let called = Called { hosts, job, told: Vec::new(), seat };
         let found = if request.hold { Found::Held } else { Found::HeldToRun };
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
         let named = job_name.filter(|_| wlm.names_jobs());
@@ -83,7 +82,8 @@ impl Frontend {
         let (wlm_name, owner) = (wlm.name(), own_pid()?);
         let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job: named };
         let state = State::new(identity, placement).with_launcher();
-        let parts = Parts { app, wlm, overlay, guard, state, words: Some(words), seat };
+        let parts =
+            Parts { app, wlm, overlay, guard, state, words: Some(words), seat, linger: request.linger };
         let core = Core::start(parts, overlay_events, guard_events);
         // From here on dropping the app ends everything, whatever fails.
         let owner = App::new(Arc::clone(&core));
@@ -96,6 +96,16 @@ impl Frontend {
         }
         serve_control(owner, registry).await
     }
+}
+
+/// The launcher's environment: the user's, and where the ranks find their rendezvous. Their nodes' agents are not there yet, but their sockets' names are known.
+fn build_env(changes: &[(OsString, OsString)], app: AppId, seat: Option<&Seat>) -> Vec<(OsString, OsString)> {
+    let mut env = merge_env(Machine.environment(), changes);
+    let service = build_node_service_name(app, geteuid().as_raw());
+    env.retain(|(name, _)| name != GANTRY_TICKET && !VARIABLES.iter().any(|variable| name == variable));
+    let variables = build_variables(&service, seat.map(Seat::subjob));
+    env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+    env
 }
 
 /// How much longer than its own deadline the guard may take to say that a launcher is late, in the launcher's words.

@@ -74,6 +74,8 @@ struct Whose {
     command: Vec<String>,
     /// What it was attached to, by its name if it has one; none: it was launched.
     job: Option<Option<JobRef>>,
+    /// As [`LaunchRequest::linger`] has it.
+    linger: bool,
 }
 
 impl Frontend {
@@ -86,6 +88,8 @@ impl Frontend {
             args: request.args.clone(),
             hold: request.hold,
             hold_method: request.hold_method,
+            hold_behind: request.hold_at.is_some(),
+            linger: request.linger,
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
             send_agent_to: self.choose_sent_agent(app),
@@ -131,8 +135,8 @@ impl Frontend {
             stdin: input.as_ref().map(|_| Rank(0)),
             output: !matches!(request.output, OutputTo::Null),
         };
-        let core =
-            self.take_over(agents, wlm, Whose { command: show_args(&request.args), job: None }, placement)?;
+        let whose = Whose { command: show_args(&request.args), job: None, linger: request.linger };
+        let core = self.take_over(agents, wlm, whose, placement)?;
         // From here on dropping the app ends everything, whatever fails.
         let app = App::new(Arc::clone(&core));
         remember_socket(&core, registry.as_ref()).await?;
@@ -167,7 +171,7 @@ impl Frontend {
         let registry = self.open_registry()?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
         let named = wlm.names_jobs().then(|| adopted.clone());
-        let whose = Whose { command: vec![job.0.clone()], job: Some(named) };
+        let whose = Whose { command: vec![job.0.clone()], job: Some(named), linger: false };
         let hosts = placement.hosts().map(str::to_owned).collect();
         let called = Called { hosts, job: Some(adopted), told: Vec::new(), seat: None };
         let agents = self.start_agents(wlm, called, deadline).await?;
@@ -283,6 +287,7 @@ impl Frontend {
             state: State::new(identity, placement),
             words: None,
             seat: agents.seat,
+            linger: whose.linger,
         };
         Ok(Core::start(parts, agents.overlay_events, agents.guard_events))
     }

@@ -22,6 +22,12 @@ pub fn build_service_name(app: AppId, uid: u32, agent: Pid) -> String {
     format!("gantry-rendezvous-{uid}-{app}-{agent}")
 }
 
+/// The same, of an agent that is alone on its node: ranks that are started before it, without its help, are told this one.
+#[must_use]
+pub fn build_node_service_name(app: AppId, uid: u32) -> String {
+    format!("gantry-rendezvous-{uid}-{app}")
+}
+
 /// A text that is no handle, or no part of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("read {what} '{text}'")]

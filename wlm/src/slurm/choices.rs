@@ -13,7 +13,24 @@ fn check(
     method: HoldMethod,
     expected: std::result::Result<(&str, &str), &str>,
 ) {
-    let host = FakeHost::default()
+    check_on(
+        FakeHost::default().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/linuxproc"),
+        wlm,
+        launcher,
+        method,
+        expected,
+    );
+}
+
+#[track_caller]
+fn check_on(
+    host: FakeHost,
+    wlm: &str,
+    launcher: Option<&str>,
+    method: HoldMethod,
+    expected: std::result::Result<(&str, &str), &str>,
+) {
+    let host = host
         .with_env("PATH", "/bin")
         .with_file("/bin/srun", "")
         .with_file("/bin/mpiexec.hydra", "")
@@ -35,6 +52,14 @@ fn what_is_understood_is_held_by_the_agent_in_the_programs_place() {
     check("localhost", Some("mpiexec.hydra"), detect, Ok(("exec", "/bin/mpiexec.hydra")));
     check("slurm", None, detect, Ok(("exec", "the options of /bin/srun are understood")));
     check("slurm", None, HoldMethod::Mpir, Ok(("mpir", "it was asked for: /bin/srun")));
+}
+
+#[test]
+fn srun_holds_its_ranks_itself_where_agents_beside_them_would_be_killed_with_them() {
+    let strict = || FakeHost::default().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/cgroup");
+    let why = "the end of each rank would wait for agents among those of /bin/srun";
+    check_on(strict(), "slurm", None, HoldMethod::Detect, Ok(("mpir", why)));
+    check_on(strict(), "slurm", None, HoldMethod::Exec, Ok(("exec", "/bin/srun are understood")));
 }
 
 #[test]

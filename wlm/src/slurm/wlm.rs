@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
@@ -42,8 +42,10 @@ impl Wlm for Slurm {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let path = find_program(&name, host)?;
         let known = find_dialect(&path, host).map(|dialect| dialect.launcher);
-        let planned = match (launch.hold_method, known) {
-            (HoldMethod::Mpir, _) | (HoldMethod::Detect, None) => return plan_driven(path, known, launch),
+        let method = choose_method(launch, known, &path, host);
+        check_linger(launch, method, known, &path, host)?;
+        let planned = match (method, known) {
+            (HoldMethod::Mpir, _) => return plan_driven(path, known, launch),
             (_, Some(Launcher::Hydra | Launcher::OpenMpi)) => plan_launcher(&name, launch, host),
             // Says what is wrong with one that is not known.
             (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
@@ -101,6 +103,55 @@ impl Wlm for Slurm {
     }
 }
 
+/// How ranks are held. Agents that srun brings with the ranks are the fastest way, where they outlive the step for as long as they need. Where they are killed
+/// with it, every task's end would have to wait a second for them: there srun holds the ranks itself, and agents get a step of their own, if that can be.
+fn choose_method(launch: &Launch, known: Option<Launcher>, path: &Path, host: &dyn Host) -> HoldMethod {
+    let can_be_driven = || !launch.hold_behind && !has_parts(launch);
+    match (launch.hold_method, known) {
+        (HoldMethod::Detect, None) => HoldMethod::Mpir,
+        (HoldMethod::Detect, Some(Launcher::Srun)) => {
+            let own_step = can_be_driven() && (launch.linger || !leftovers_survive(path, host));
+            if own_step { HoldMethod::Mpir } else { HoldMethod::Exec }
+        }
+        (HoldMethod::Detect, Some(_)) => HoldMethod::Exec,
+        (method, _) => method,
+    }
+}
+
+/// Whether several programs are launched at once.
+fn has_parts(launch: &Launch) -> bool {
+    launch.args.iter().any(|arg| arg == ":")
+}
+
+/// Agents outlive the ranks in a step of their own, in a job that outlives it.
+fn check_linger(
+    launch: &Launch,
+    method: HoldMethod,
+    known: Option<Launcher>,
+    path: &Path,
+    host: &dyn Host,
+) -> Result<()> {
+    if !launch.linger {
+        return Ok(());
+    }
+    let of_srun = known.is_none_or(|known| known == Launcher::Srun);
+    if method != HoldMethod::Mpir && (of_srun || !leftovers_survive(path, host)) {
+        let hint = "let srun hold the ranks of one program itself: without ':', --hold-at and --hold-method";
+        return Err(Error::invalid_with("agents that a launcher brings with the ranks end with them", hint));
+    }
+    let environment = host.environment();
+    let named = || {
+        let dialect = known?.dialect();
+        let parts = locate(dialect, &launch.args, &environment).ok()?;
+        parts.iter().any(|part| part.value("jobid").is_some()).then_some(())
+    };
+    if host.env("SLURM_JOB_ID").is_none() && named().is_none() {
+        let hint = "launch inside an allocation (salloc, a batch job, --jobid)";
+        return Err(Error::invalid_with("the job that srun makes ends with the ranks, and all in it", hint));
+    }
+    Ok(())
+}
+
 /// The user's own srun, which holds the ranks as for a debugger, or a script that may run it. Other launchers may run under Slurm and tell where
 /// ranks are, but none of those tried stops them before their first instruction.
 fn plan_driven(path: PathBuf, known: Option<Launcher>, launch: &Launch) -> Result<Plan> {
@@ -110,7 +161,7 @@ fn plan_driven(path: PathBuf, known: Option<Launcher>, launch: &Launch) -> Resul
             hint: Some("leave out --hold-method".to_owned()),
         });
     }
-    if launch.args.iter().any(|arg| arg == ":") {
+    if has_parts(launch) {
         // Threads of srun of their own start the parts, and let the ranks go where nobody stops them: seen with version 22.05.
         return Err(Error::Invalid {
             message: "srun does not hold the ranks of several parts (':') for a debugger".to_owned(),
@@ -246,35 +297,70 @@ mod tests {
             .with_file("/bin/mpiexec.hydra", "")
     }
 
+    /// A host whose Slurm leaves alone what a step leaves behind.
+    fn loose() -> FakeHost {
+        host().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/linuxproc")
+    }
+
+    fn line(argv: &[OsString]) -> String {
+        argv.join(" ".as_ref()).into_string().unwrap()
+    }
+
     #[test]
     fn one_srun_brings_ranks_and_agents() {
-        let planned = plan(&host(), None, &["-N2", "-n", "4", "./app", "-n"]);
-        let expected: Vec<OsString> = [
-            "/bin/srun",
-            "-N2",
-            "-n",
-            "4",
-            "--task-epilog=/g/agent",
-            "/g/agent",
-            "hold",
-            "--by",
-            "srun",
-            "--",
-            "./app",
-            "-n",
-        ]
-        .map(OsString::from)
-        .to_vec();
-        assert_eq!(planned.argv, expected);
+        let planned = plan(&loose(), None, &["-N2", "-n", "4", "./app", "-n"]);
+        assert_eq!(line(&planned.argv), "/bin/srun -N2 -n 4 /g/agent hold --by srun -- ./app -n");
         assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None), (GANTRY_SENT_AGENT.into(), None)]);
     }
 
     #[test]
+    fn agents_that_the_step_would_kill_have_a_step_of_their_own_or_an_epilog_that_waits_for_them() {
+        let plan = |launch: Launch| match Slurm.plan(&Launch { agent: "/g/agent".into(), ..launch }, &host())
+        {
+            Ok(Plan::Brought(Brought { argv, .. }) | Plan::Driven(Driven { argv })) => line(&argv),
+            other => panic!("{other:?}"),
+        };
+        let args = ["-n2", "./app"].map(OsString::from).to_vec();
+        let launch = || Launch { args: args.clone(), ..Launch::default() };
+        assert_eq!(plan(launch()), "/bin/srun -n2 ./app");
+        let waits = "/bin/srun -n2 --task-epilog=/g/agent /g/agent hold --by srun -- ./app";
+        assert_eq!(plan(Launch { hold_behind: true, ..launch() }), waits);
+        assert_eq!(plan(Launch { hold_method: HoldMethod::Exec, ..launch() }), waits);
+        let parts = ["./a", ":", "./b"].map(OsString::from).to_vec();
+        let parts = plan(Launch { args: parts, ..Launch::default() });
+        assert_eq!(parts.matches("--task-epilog=/g/agent").count(), 2, "{parts}");
+    }
+
+    #[test]
+    fn agents_outlive_the_ranks_in_a_job_that_does() {
+        let plan = |host: &FakeHost, args: &[&str], launch: Launch| {
+            let args = args.iter().map(OsString::from).collect();
+            Slurm.plan(&Launch { args, linger: true, ..launch }, host)
+        };
+        let driven = |plan: Result<Plan>| matches!(plan.unwrap(), Plan::Driven(_));
+        let inside = loose().with_env("SLURM_JOB_ID", "7");
+        assert!(driven(plan(&inside, &["./app"], Launch::default())));
+        assert!(driven(plan(&loose(), &["--jobid=7", "./app"], Launch::default())));
+        let ends = plan(&loose(), &["./app"], Launch::default()).unwrap_err();
+        assert_eq!(ends.to_string(), "the job that srun makes ends with the ranks, and all in it");
+        let with_them = "agents that a launcher brings with the ranks end with them";
+        for (args, launch) in [
+            (&["./a", ":", "./b"][..], Launch::default()),
+            (&["./a"], Launch { hold_behind: true, ..Launch::default() }),
+            (&["./a"], Launch { hold_method: HoldMethod::Exec, ..Launch::default() }),
+        ] {
+            assert_eq!(plan(&inside, args, launch).unwrap_err().to_string(), with_them);
+        }
+        let hydra = || Launch { launcher: Some("mpiexec.hydra".into()), ..Launch::default() };
+        assert!(plan(&inside, &["./a"], hydra()).is_ok());
+        let strict = host().with_env("SLURM_JOB_ID", "7");
+        assert_eq!(plan(&strict, &["./a"], hydra()).unwrap_err().to_string(), with_them);
+    }
+
+    #[test]
     fn no_epilog_delays_the_end_where_agents_survive_the_step() {
-        let survives = host().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/linuxproc");
-        let planned = plan(&survives, None, &["-n1", "--task-epilog=/mine", "./app"]);
-        let line = planned.argv.join(" ".as_ref()).into_string().unwrap();
-        assert_eq!(line, "/bin/srun -n1 --task-epilog=/mine /g/agent hold --by srun -- ./app");
+        let planned = plan(&loose(), None, &["-n1", "--task-epilog=/mine", "./app"]);
+        assert_eq!(line(&planned.argv), "/bin/srun -n1 --task-epilog=/mine /g/agent hold --by srun -- ./app");
         assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), None));
     }
 
@@ -350,7 +436,11 @@ mod tests {
 
     #[test]
     fn the_users_epilog_is_remembered_and_other_launchers_are_as_anywhere() {
-        let planned = plan(&host(), None, &["--task-epilog=/my/epilog", "./app"]);
+        let args = ["--task-epilog=/my/epilog", "./app"].map(OsString::from).to_vec();
+        let launch =
+            Launch { args, hold_method: HoldMethod::Exec, agent: "/g/agent".into(), ..Launch::default() };
+        let planned = Slurm.plan(&launch, &host()).unwrap();
+        let Plan::Brought(planned) = planned else { panic!("{planned:?}") };
         assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), Some("/my/epilog".into())));
         let planned = plan(&host(), Some("mpiexec.hydra"), &["-n", "1", "./app"]);
         assert_eq!(planned.argv[0], "/bin/mpiexec.hydra");

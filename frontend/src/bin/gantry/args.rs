@@ -77,6 +77,9 @@ pub(crate) struct Launch {
     /// Hold all ranks until every daemon of --daemon has ended, then release them.
     #[arg(long, requires = "daemon", conflicts_with = "hold")]
     pub(crate) hold_for_daemons: bool,
+    /// Stay after the ranks' end, with daemons and sessions, until the last daemon has ended; they are then neither asked to end nor killed.
+    #[arg(long)]
+    pub(crate) linger: bool,
     /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,

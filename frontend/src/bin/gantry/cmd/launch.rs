@@ -48,6 +48,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     plan.hold = args.hold || args.hold_for_daemons || args.hold_at.is_some();
     plan.for_daemons = args.hold_for_daemons;
     plan.enter = around.enter;
+    plan.linger = args.linger;
     // Daemons start before the app begins.
     let hold = plan.hold || !plan.daemons.is_empty();
     let mut request =
@@ -63,6 +64,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
         Some(_) => HoldMethod::Exec,
         None => HoldMethod::Detect,
     });
+    request = request.linger(args.linger);
     for variable in &args.env {
         request = request.env_string(variable)?;
     }

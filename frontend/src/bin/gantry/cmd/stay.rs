@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) hold: bool,
     /// It is released when its daemons have ended.
     pub(super) for_daemons: bool,
+    /// Its end is that of its last daemon.
+    pub(super) linger: bool,
     /// Ctrl-C lets go of it instead of ending it.
     pub(super) attached: bool,
     /// How long starting daemons and releasing may take.
@@ -76,6 +78,7 @@ impl Plan {
             files,
             hold: false,
             for_daemons: false,
+            linger: false,
             attached: false,
             deadline,
             enter: None,
@@ -263,6 +266,9 @@ impl Staying {
         interrupts: &mut Interrupts,
     ) -> Option<Interrupt> {
         loop {
+            if plan.linger && self.is_over() {
+                return None;
+            }
             tokio::select! {
                 event = self.events.next() => match event {
                     Some(event) => {
@@ -285,6 +291,12 @@ impl Staying {
                 interrupt = patience.next(interrupts) => return Some(interrupt),
             }
         }
+    }
+
+    /// Whether neither a rank nor a daemon is left.
+    fn is_over(&self) -> bool {
+        let info = self.app.info();
+        info.state == AppState::Ended && info.daemons.iter().all(|daemon| daemon.ended)
     }
 
     /// As `close`, of an app that has not ended by itself.

@@ -1,0 +1,118 @@
+//! Agents in a step of their own under a real Slurm: where it kills what a step leaves behind, and where sessions are to outlive the ranks.
+
+use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
+use gantry_tests::testbed::Config;
+use gantry_tests::testbed::config::Proctrack;
+use gantry_tests::{Finished, Run, SOON, binaries, eventually};
+
+/// Nodes whose Slurm kills what a step leaves behind.
+fn strict() -> Config {
+    Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) }
+}
+
+/// Goes on for longer than a daemon is left alone after its app's end.
+const LATE: &str = "/bin/sh -c 'sleep 4; echo late'";
+
+/// Starts the command line in an allocation of two nodes.
+fn inside(cluster: &Cluster, args: &[&str]) -> Run {
+    let gantry = binaries().gantry.to_str().expect("a path");
+    let words = ["--quiet", "-N2", "-n2", gantry, "launch", "--json", "--cwd", "/"];
+    cluster.run("salloc", words.iter().chain(args), &[])
+}
+
+fn ends_with(done: &Finished, code: i32) {
+    assert_eq!(done.code(), code, "{done:?}");
+}
+
+#[test]
+fn where_agents_among_the_ranks_would_be_killed_srun_holds_and_no_end_waits_for_an_epilog() {
+    on_cluster(strict(), |cluster| {
+        let (mut run, app) = cluster.held(&["--", "-N2", "-n8", "/bin/sleep", "0"]);
+        cluster.assert_held("/bin/sleep 0", 8);
+        let processes = cluster.bed.login().user_processes();
+        assert!(processes.iter().any(|it| it.line.contains("gantry-agents")), "{processes:?}");
+        assert!(!processes.iter().any(|it| it.line.contains("task-epilog")), "{processes:?}");
+        cluster.ask(&["release", &app]);
+        ends_with(&run.wait(SOON), 0);
+    });
+}
+
+#[test]
+fn ranks_that_srun_holds_exchange_data_too() {
+    on_cluster(strict(), |cluster| {
+        let probe = binaries().dir.join("rendezvous_probe").display().to_string();
+        for words in [&["all"][..], &["items"], &["dies", "2"]] {
+            let args: Vec<&str> = [&["--", "-N2", "-n4", &probe][..], words].concat();
+            ends_with(&cluster.launch(&args).wait(2 * SOON), 0);
+        }
+    });
+}
+
+/// What is written besides what srun says of its ranks' codes.
+fn of_daemons(done: &Finished) -> Vec<String> {
+    lines_of(done).into_iter().filter(|line| !line.starts_with("srun: ")).collect()
+}
+
+/// Daemons of an app that has ended say their last word, and everything goes with the last of them.
+fn check_linger(config: Config) {
+    on_cluster(config, |cluster| {
+        let app = ["--", "-N2", "-n2", "/bin/sh", "-c", "exit 7"];
+        let lingers = inside(cluster, &[&["--linger", "--daemon", LATE][..], &app].concat()).wait(2 * SOON);
+        ends_with(&lingers, 7);
+        assert_eq!(of_daemons(&lingers), ["late", "late"], "{lingers:?}");
+        // Without the option they are asked to end before that.
+        let leaves = inside(cluster, &[&["--daemon", LATE][..], &app].concat()).wait(2 * SOON);
+        ends_with(&leaves, 7);
+        assert!(of_daemons(&leaves).is_empty(), "{leaves:?}");
+    });
+}
+
+#[test]
+fn daemons_outlive_the_ranks_where_that_is_asked_for() {
+    check_linger(Config::with_nodes(2));
+}
+
+#[test]
+fn daemons_outlive_the_ranks_where_nothing_else_survives_their_step() {
+    check_linger(strict());
+}
+
+#[test]
+fn what_lingers_is_gone_when_its_tool_is_killed_or_its_job_ends() {
+    on_cluster(strict(), |cluster| {
+        for cancel in [false, true] {
+            let app = ["--linger", "--daemon", "/bin/sleep 1000", "--", "-N2", "-n2", "/bin/true"];
+            let mut run = inside(cluster, &app);
+            run.next_event("rank_exited", SOON);
+            run.next_event("rank_exited", SOON);
+            eventually(SOON, "the ranks' step is over", || {
+                !cluster.said("squeue", ["--steps", "--noheader", "--format=%j"]).contains("true")
+            });
+            assert_eq!(cluster.find("sleep 1000").len(), 2, "{:?}", cluster.bed.leftovers());
+            match cancel {
+                true => drop(cluster.said("scancel", ["--me"])),
+                false => {
+                    let tools = cluster.bed.login().user_processes();
+                    let tool = tools.iter().find(|it| it.line.contains("gantry launch")).expect("a tool");
+                    gantry_tests::proc::send(tool.pid, nix::sys::signal::Signal::SIGKILL);
+                }
+            }
+            run.exited(2 * SOON);
+            cluster.bed.assert_nothing_left(2 * SOON);
+            cluster.bed.wait_idle(2 * SOON).expect("idle nodes");
+        }
+    });
+}
+
+#[test]
+fn a_job_that_ends_with_its_ranks_has_nothing_that_lingers() {
+    on_cluster(strict(), |cluster| {
+        let check = |args: &[&str], words: &str| {
+            let error = error_of(&cluster.launch(args).wait(SOON));
+            assert!(error["message"].as_str().is_some_and(|it| it.contains(words)), "{error}");
+        };
+        check(&["--linger", "--", "-n1", "/bin/true"], "the job that srun makes ends with the ranks");
+        let parts = ["--linger", "--", "-n1", "/bin/true", ":", "-n1", "/bin/true"];
+        check(&parts, "agents that a launcher brings with the ranks end with them");
+    });
+}
