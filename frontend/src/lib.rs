@@ -13,6 +13,7 @@
 //! | [`event`], [`info`] | what happens, and what is known at one moment |
 //! | [`coallocation`] | jobs over several workload managers |
 //! | [`control`] | the socket through which other commands of this user reach an app |
+//! | [`procgroup`] | apps as process groups: found by what their processes are |
 //! | [`rendezvous`] | data that ranks exchange, in an app and among apps |
 //! | [`measure`] | how fast the way to the nodes is |
 //! | [`error`], [`helpers`] | what goes wrong; where gantry's own executables are |
@@ -37,6 +38,7 @@ mod lock;
 pub mod manifest;
 pub mod measure;
 mod overlay;
+pub mod procgroup;
 pub mod rendezvous;
 pub mod request;
 pub mod session;

@@ -1,0 +1,157 @@
+//! What groups and processes are known by: the names of XML's attributes and of the columns of a table.
+
+/// What is known of a group as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupAttribute {
+    /// Who submitted it.
+    Submitter,
+    /// Its number.
+    Pgid,
+    /// How many processes it was started with.
+    Totalprocs,
+    /// Where it stands: starting, held, running, ended.
+    State,
+    /// The workload manager that runs it.
+    Wlm,
+    /// The app that it is.
+    App,
+    /// The sessions that it has had.
+    Session,
+    /// Its exit code, when it has ended.
+    ExitCode,
+}
+
+impl GroupAttribute {
+    /// All of them, in the order in which they are written.
+    pub const ALL: [Self; 8] = [
+        Self::Submitter,
+        Self::Pgid,
+        Self::Totalprocs,
+        Self::State,
+        Self::Wlm,
+        Self::App,
+        Self::Session,
+        Self::ExitCode,
+    ];
+
+    /// The attribute's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Submitter => "submitter",
+            Self::Pgid => "pgid",
+            Self::Totalprocs => "totalprocs",
+            Self::State => "state",
+            Self::Wlm => "wlm",
+            Self::App => "app",
+            Self::Session => "session",
+            Self::ExitCode => "exit-code",
+        }
+    }
+
+    /// The attribute of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|attribute| attribute.name() == name)
+    }
+}
+
+/// What is known of one process of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProcessAttribute {
+    /// Its pid on its host.
+    Pid,
+    /// What it runs.
+    Exec,
+    /// Where it runs.
+    Host,
+    /// Its number in the group, from 0.
+    Rank,
+    /// Where it stands: starting, held, running, exited, lost.
+    State,
+}
+
+impl ProcessAttribute {
+    /// All of them, in the order in which they are written.
+    pub const ALL: [Self; 5] = [Self::Pid, Self::Exec, Self::Host, Self::Rank, Self::State];
+
+    /// The attribute's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pid => "pid",
+            Self::Exec => "exec",
+            Self::Host => "host",
+            Self::Rank => "rank",
+            Self::State => "state",
+        }
+    }
+
+    /// The attribute of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|attribute| attribute.name() == name)
+    }
+}
+
+/// What an answer tells of a group and of its processes. Without a process attribute it lists no processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Columns {
+    group: u16,
+    process: u16,
+}
+
+impl Columns {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        let mut all = Self::default();
+        GroupAttribute::ALL.into_iter().for_each(|attribute| all.add_group(attribute));
+        ProcessAttribute::ALL.into_iter().for_each(|attribute| all.add_process(attribute));
+        all
+    }
+
+    /// Tells this too.
+    pub fn add_group(&mut self, attribute: GroupAttribute) {
+        self.group |= 1 << attribute as u16;
+    }
+
+    /// Tells this too.
+    pub fn add_process(&mut self, attribute: ProcessAttribute) {
+        self.process |= 1 << attribute as u16;
+    }
+
+    /// What either tells.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self { group: self.group | other.group, process: self.process | other.process }
+    }
+
+    /// Whether this is told.
+    #[must_use]
+    pub fn has_group(self, attribute: GroupAttribute) -> bool {
+        self.group & (1 << attribute as u16) != 0
+    }
+
+    /// Whether this is told.
+    #[must_use]
+    pub fn has_process(self, attribute: ProcessAttribute) -> bool {
+        self.process & (1 << attribute as u16) != 0
+    }
+
+    /// What is told of the group, in the order in which it is written.
+    pub fn of_group(self) -> impl Iterator<Item = GroupAttribute> {
+        GroupAttribute::ALL.into_iter().filter(move |attribute| self.has_group(*attribute))
+    }
+
+    /// What is told of every process, in the order in which it is written.
+    pub fn of_process(self) -> impl Iterator<Item = ProcessAttribute> {
+        ProcessAttribute::ALL.into_iter().filter(move |attribute| self.has_process(*attribute))
+    }
+
+    /// Whether processes are listed.
+    #[must_use]
+    pub fn lists_processes(self) -> bool {
+        self.process != 0
+    }
+}

@@ -1,0 +1,231 @@
+//! Lists of hosts as the process manager's messages have them: `ccn-%d:64-73 login1`.
+//!
+//! A list is ordered, and a host stands in it once for each process that it gets. Names are separated by spaces or commas; a name with `%d` is followed
+//! by a colon and the numbers that stand for it. What follows a comma there and begins with a number goes on with the numbers.
+
+use std::fmt::Write as _;
+
+/// How many hosts a list may stand for.
+pub const MAX_HOSTS: usize = 1_000_000;
+
+/// How many bytes a host's name may have.
+const MAX_NAME_BYTES: usize = 255;
+
+/// How many digits a number in a name may have.
+const MAX_DIGITS: usize = 18;
+
+/// Where the number stands.
+const NUMBER: &str = "%d";
+
+/// Reads a list of hosts, in its order, with repetitions.
+///
+/// # Errors
+/// What is wrong with it; it stands for more than [`MAX_HOSTS`].
+pub fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
+    let mut hosts = Vec::new();
+    let mut words = text.split(|c: char| c == ',' || c.is_ascii_whitespace());
+    let mut at = 0;
+    while let Some(word) = words.next() {
+        let start = at;
+        at += word.len() + 1;
+        if word.is_empty() {
+            continue;
+        }
+        let Some((before, rest)) = word.split_once(NUMBER) else {
+            push(&mut hosts, word.to_owned())?;
+            continue;
+        };
+        let (after, first) = rest
+            .split_once(':')
+            .ok_or_else(|| format!("'{}' has {NUMBER} without ':' and numbers behind it", shorten(word)))?;
+        push_numbered(&mut hosts, before, after, first)?;
+        // A comma and a number go on with it; a blank ends it.
+        let mut end = start + word.len();
+        while text[end..].starts_with(',') {
+            let next = &text[end + 1..];
+            let next =
+                &next[..next.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(next.len())];
+            if !is_range(next) {
+                break;
+            }
+            push_numbered(&mut hosts, before, after, next)?;
+            words.next();
+            end += 1 + next.len();
+            at = end + 1;
+        }
+    }
+    match hosts.is_empty() {
+        true => Err("a list without a host".to_owned()),
+        false => Ok(hosts),
+    }
+}
+
+fn is_range(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('-').map_or_else(|| digits(text), |(first, last)| digits(first) && digits(last))
+}
+
+fn push(hosts: &mut Vec<String>, host: String) -> Result<(), String> {
+    if host.len() > MAX_NAME_BYTES {
+        return Err(format!("the host '{}' has more than {MAX_NAME_BYTES} bytes", shorten(&host)));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    if let Some(odd) = host.chars().find(|c| !fits(*c)) {
+        return Err(format!("'{}' is no host: no name has {odd:?}", shorten(&host)));
+    }
+    if hosts.len() == MAX_HOSTS {
+        return Err(format!("more than {MAX_HOSTS} hosts"));
+    }
+    hosts.push(host);
+    Ok(())
+}
+
+/// Adds the hosts of one range, `7` or `64-73`. Numbers have as many digits as the first is written with.
+fn push_numbered(hosts: &mut Vec<String>, before: &str, after: &str, range: &str) -> Result<(), String> {
+    let bad = || format!("'{}' is no number and no range of numbers", shorten(range));
+    if !is_range(range) {
+        return Err(bad());
+    }
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    if first.len().max(last.len()) > MAX_DIGITS {
+        return Err(bad());
+    }
+    let from: u64 = first.parse().map_err(|_| bad())?;
+    let to: u64 = last.parse().map_err(|_| bad())?;
+    if from > to {
+        return Err(format!("the range {range} ends before it starts"));
+    }
+    if to - from >= MAX_HOSTS as u64 {
+        return Err(format!("more than {MAX_HOSTS} hosts"));
+    }
+    for number in from..=to {
+        push(hosts, format!("{before}{number:0width$}{after}", width = first.len()))?;
+    }
+    Ok(())
+}
+
+/// Enough of a wrong text to recognise it by.
+fn shorten(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// Writes hosts as the short list that [`parse_hosts`] reads, in their order, with repetitions.
+pub fn fold_hosts<S: AsRef<str>>(hosts: &[S]) -> String {
+    let mut list = String::new();
+    let mut rest = hosts;
+    let mut open: Option<(&str, &str)> = None;
+    while let Some((first, others)) = rest.split_first() {
+        let (before, digits, after) = split_number(first.as_ref());
+        let more = match digits.parse::<u64>() {
+            Ok(number) => others
+                .iter()
+                .zip(1..)
+                .take_while(|(host, step)| {
+                    let (b, d, a) = split_number(host.as_ref());
+                    (b, a) == (before, after)
+                        && d == format!("{:0width$}", number + step, width = digits.len())
+                })
+                .count(),
+            Err(_) => 0,
+        };
+        let goes_on = open == Some((before, after)) && !digits.is_empty();
+        // One host of a row alone is plain.
+        let numbered = goes_on || more > 0;
+        if !list.is_empty() {
+            list.push(if goes_on { ',' } else { ' ' });
+        }
+        if numbered && !goes_on {
+            // Writing to a `String` cannot fail.
+            let _infallible = write!(list, "{before}{NUMBER}{after}:");
+        }
+        match (numbered, more.checked_sub(1)) {
+            (false, _) => list.push_str(first.as_ref()),
+            (true, None) => list.push_str(digits),
+            (true, Some(last)) => {
+                let (_, last, _) = split_number(others[last].as_ref());
+                let _infallible = write!(list, "{digits}-{last}");
+            }
+        }
+        open = numbered.then_some((before, after));
+        rest = &others[more..];
+    }
+    list
+}
+
+/// What stands before the last number of a name's first label, its digits, and what stands behind.
+fn split_number(host: &str) -> (&str, &str, &str) {
+    let label = host.split('.').next().unwrap_or(host);
+    let head = label.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let before = head.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = &head[before.len()..];
+    let after = &host[head.len()..];
+    // A colon would be read otherwise.
+    if digits.len() > MAX_DIGITS || host.contains(':') {
+        return (host, "", "");
+    }
+    (before, digits, after)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(text: &str, expected: Result<&[&str], &str>) {
+        let found = parse_hosts(text);
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+            (Err(found), Err(expected)) => assert!(found.contains(expected), "{text}: {found}"),
+            (found, expected) => panic!("{text}: {found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn lists_are_read_in_their_order_with_repetitions() {
+        check("a", Ok(&["a"]));
+        check(" node1 node2\nnode1 ", Ok(&["node1", "node2", "node1"]));
+        check("node1,node2", Ok(&["node1", "node2"]));
+        check("ccn-%d:64-66", Ok(&["ccn-64", "ccn-65", "ccn-66"]));
+        check("n%d:1-2,5,x", Ok(&["n1", "n2", "n5", "x"]));
+        check("n%d:1-2 5", Ok(&["n1", "n2", "5"]));
+        check("n%d.site:08-10", Ok(&["n08.site", "n09.site", "n10.site"]));
+        check("a%d:1,b%d:2-3", Ok(&["a1", "b2", "b3"]));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_the_reason() {
+        check("", Err("without a host"));
+        check(" , ", Err("without a host"));
+        check("n%d", Err("without ':'"));
+        check("n%d:", Err("no number"));
+        check("n%d:x", Err("no number"));
+        check("n%d:3-1", Err("ends before"));
+        check("n%d:1-", Err("no number"));
+        check("n%d:0-999999999999", Err("more than 1000000 hosts"));
+        check("n%d:0-999999 m", Err("more than 1000000 hosts"));
+        check("n%d:9999999999999999999", Err("no number"));
+        check("*,", Err("no name has '*'"));
+        check("n%d%:1", Err("no name has '%'"));
+        check(&"x".repeat(256), Err("more than 255 bytes"));
+    }
+
+    #[test]
+    fn lists_are_written_short() {
+        let check = |hosts: &[&str], expected: &str| assert_eq!(fold_hosts(hosts), expected);
+        check(&["ccn-64", "ccn-65", "ccn-66"], "ccn-%d:64-66");
+        check(&["a", "a", "b"], "a a b");
+        check(&["n1", "n2", "n2", "n5", "n6"], "n%d:1-2,2,5-6");
+        check(&["n09", "n10", "n1"], "n%d:09-10,1");
+        check(&["n1", "230"], "n1 230");
+        check(&["n1", "n2", "230"], "n%d:1-2 230");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(hosts in proptest::collection::vec("[a-c]{0,1}[0-9]{0,3}[x.]{1}[0-9]{0,2}|n[0-9]{1,2}|[0-9]{1,3}", 1..20)) {
+            let folded = fold_hosts(&hosts);
+            prop_assert_eq!(parse_hosts(&folded), Ok(hosts), "{}", folded);
+        }
+    }
+}

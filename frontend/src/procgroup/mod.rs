@@ -1,0 +1,31 @@
+//! Process groups: found, signalled and killed by what their processes are.
+//!
+//! A process group is an app as a process manager sees it: a number, who submitted it, and processes of which each has a host, a program and a pid.
+//! "Which groups have a process of b.out on host 20 or 21?" is a [`Query`]. It is asked in the XML of the SciDAC process manager ([`xml`]), or in a
+//! line that people type ([`text`]); both become the same types.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | [`attribute`] | what groups and processes are known by |
+//! | [`hosts`] | lists of hosts, `ccn-%d:64-73` |
+//! | [`group`] | groups in memory: processes in runs, names once |
+//! | [`query`] | what is asked: patterns, restrictions, columns |
+//! | [`matching`] | which groups a query means |
+//! | [`text`] | the query as people type it |
+//! | [`request`] | what a process manager is asked, and answers |
+//! | [`xml`] | both as XML |
+
+pub mod attribute;
+pub mod group;
+pub mod hosts;
+pub mod matching;
+pub mod query;
+pub mod request;
+pub mod text;
+pub mod xml;
+
+pub use attribute::{Columns, GroupAttribute, ProcessAttribute};
+pub use group::{GroupFacts, Groups, Process, Run};
+pub use matching::{Found, Matches, find};
+pub use query::{Number, Numbers, Pattern, Query, Term, Value};
+pub use request::{Answer, CreateGroup, ProcessSpec, Request, Told};

@@ -1,0 +1,212 @@
+//! What is asked: a disjunction of patterns, each a conjunction of what a group must be and of what some process of it must be.
+
+use std::fmt;
+
+use gantry_shared::rank_set::{IdSet, SetId};
+
+use super::attribute::{Columns, GroupAttribute, ProcessAttribute};
+use super::hosts::{fold_hosts, parse_hosts};
+use crate::event::StateName;
+use crate::info::AppState;
+
+/// How many patterns a query may have, and restrictions a pattern.
+pub const MAX_PARTS: usize = 1_000;
+
+/// The value that asks for an attribute instead of restricting it.
+pub const ASK: &str = "*";
+
+/// A number of a group or a process: a pgid, a pid, a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Number(pub u32);
+
+impl SetId for Number {
+    fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Numbers in the squashed form `1-10,15,17,20-25`.
+pub type Numbers = IdSet<Number>;
+
+/// Which groups are meant, and what is to be told of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query {
+    /// A group is meant when one of them fits.
+    pub patterns: Vec<Pattern>,
+}
+
+/// What a group must be: all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pattern {
+    /// Of the group as a whole.
+    pub group: Vec<(GroupAttribute, Term)>,
+    /// Each must be met by some process of the group, which need not be the same one.
+    pub restrictions: Vec<Restriction>,
+}
+
+/// What one process must be: all of it.
+pub type Restriction = Vec<(ProcessAttribute, Term)>;
+
+/// What stands behind an attribute. In both cases the answer tells the attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Term {
+    /// `*`: anything will do.
+    Asked,
+    /// It must be this.
+    Is(Value),
+}
+
+/// A value that restricts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Exactly this text. For a program: its path, or the last part of it where this has no slash.
+    Text(String),
+    /// One of these numbers.
+    Numbers(Numbers),
+    /// One of these hosts.
+    Hosts(Vec<String>),
+    /// This state of a group.
+    Group(AppState),
+    /// This state of a process.
+    Process(StateName),
+}
+
+impl Term {
+    /// Reads what stands behind an attribute of a group.
+    ///
+    /// # Errors
+    /// The attribute cannot have such a value.
+    pub fn of_group(attribute: GroupAttribute, text: &str) -> Result<Self, String> {
+        if text == ASK {
+            return Ok(Self::Asked);
+        }
+        let value = match attribute {
+            GroupAttribute::Submitter | GroupAttribute::Wlm | GroupAttribute::App => plain(text)?,
+            GroupAttribute::Pgid
+            | GroupAttribute::Totalprocs
+            | GroupAttribute::Session
+            | GroupAttribute::ExitCode => Value::Numbers(parse_numbers(text)?),
+            GroupAttribute::State => Value::Group(by_name(text, &GROUP_STATES)?),
+        };
+        Ok(Self::Is(value))
+    }
+
+    /// Reads what stands behind an attribute of a process.
+    ///
+    /// # Errors
+    /// The attribute cannot have such a value.
+    pub fn of_process(attribute: ProcessAttribute, text: &str) -> Result<Self, String> {
+        if text == ASK {
+            return Ok(Self::Asked);
+        }
+        let value = match attribute {
+            ProcessAttribute::Exec => plain(text)?,
+            ProcessAttribute::Host => Value::Hosts(parse_hosts(text)?),
+            ProcessAttribute::Pid | ProcessAttribute::Rank => Value::Numbers(parse_numbers(text)?),
+            ProcessAttribute::State => Value::Process(by_name(text, &PROCESS_STATES)?),
+        };
+        Ok(Self::Is(value))
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str(ASK),
+            Self::Is(Value::Text(text)) => f.write_str(text),
+            Self::Is(Value::Numbers(numbers)) => write!(f, "{numbers}"),
+            Self::Is(Value::Hosts(hosts)) => f.write_str(&fold_hosts(hosts)),
+            Self::Is(Value::Group(state)) => f.write_str(name_of(*state, &GROUP_STATES)),
+            Self::Is(Value::Process(state)) => f.write_str(name_of(*state, &PROCESS_STATES)),
+        }
+    }
+}
+
+impl Query {
+    /// A query for one group, with everything that is known of it.
+    #[must_use]
+    pub fn of_pgid(pgid: u32) -> Self {
+        let numbers = Numbers::from_range(Number(pgid)..=Number(pgid));
+        let group = vec![(GroupAttribute::Pgid, Term::Is(Value::Numbers(numbers)))];
+        Self { patterns: vec![Pattern { group, restrictions: Vec::new() }] }
+    }
+}
+
+impl Pattern {
+    /// What the answer tells of a group that fits: every attribute that stands here, with a value or with `*`.
+    #[must_use]
+    pub fn columns(&self) -> Columns {
+        let mut columns = Columns::default();
+        self.group.iter().for_each(|(attribute, _)| columns.add_group(*attribute));
+        self.restrictions.iter().flatten().for_each(|(attribute, _)| columns.add_process(*attribute));
+        columns
+    }
+
+    /// Whether it asks for something by `*`.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.group.iter().any(|(_, term)| *term == Term::Asked) || self.asks_of_processes()
+    }
+
+    /// Whether it asks for something of processes by `*`.
+    #[must_use]
+    pub fn asks_of_processes(&self) -> bool {
+        self.restrictions.iter().flatten().any(|(_, term)| *term == Term::Asked)
+    }
+}
+
+/// Words for where a group stands.
+pub(super) const GROUP_STATES: [(&str, AppState); 4] = [
+    ("starting", AppState::Starting),
+    ("held", AppState::Held),
+    ("running", AppState::Running),
+    ("ended", AppState::Ended),
+];
+
+/// Words for where a process stands.
+pub(super) const PROCESS_STATES: [(&str, StateName); 5] = [
+    ("starting", StateName::Starting),
+    ("held", StateName::Held),
+    ("running", StateName::Running),
+    ("exited", StateName::Exited),
+    ("lost", StateName::Lost),
+];
+
+fn by_name<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        format!("'{}' is none of {}", shorten(text), names.join(", "))
+    })
+}
+
+pub(super) fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {
+    names.iter().find(|(_, known)| *known == value).map_or("?", |(name, _)| *name)
+}
+
+fn plain(text: &str) -> Result<Value, String> {
+    match text.is_empty() {
+        true => Err("an empty value".to_owned()),
+        false => Ok(Value::Text(text.to_owned())),
+    }
+}
+
+/// Reads numbers in the squashed form. There are no spaces in it.
+///
+/// # Errors
+/// It is none, or stands for nothing.
+pub fn parse_numbers(text: &str) -> Result<Numbers, String> {
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        return Err(format!("'{}' is no list of numbers such as 1-10,15", shorten(text)));
+    }
+    text.parse().map_err(|error| format!("'{}' is no list of numbers: {error}", shorten(text)))
+}
+
+/// Enough of a wrong text to recognise it by.
+pub(super) fn shorten(text: &str) -> String {
+    text.chars().take(40).collect()
+}
