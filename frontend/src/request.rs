@@ -30,6 +30,7 @@ pub struct LaunchRequest {
     pub(crate) stdin: Input,
     pub(crate) output: OutputTo,
     pub(crate) subjob: Option<(Multijob, u32)>,
+    pub(crate) submitter: Option<String>,
 }
 
 impl LaunchRequest {
@@ -102,6 +103,12 @@ impl LaunchRequest {
     /// Makes the app the subjob of that number of a multijob: its ranks find that one's rendezvous. Default: no.
     pub fn subjob(mut self, multijob: &Multijob, number: u32) -> Self {
         self.subjob = Some((multijob.clone(), number));
+        self
+    }
+
+    /// Who submits it, as the process group that it is. Default: the user.
+    pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
+        self.submitter = Some(submitter.into());
         self
     }
 

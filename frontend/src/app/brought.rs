@@ -90,7 +90,7 @@ impl Frontend {
         for (_, ranks) in nodes {
             core.happened(Happening::RanksThere(ranks));
         }
-        serve_control(owner, registry).await
+        serve_control(owner, registry, request.submitter).await
     }
 }
 

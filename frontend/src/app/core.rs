@@ -243,6 +243,11 @@ impl Core {
         self.state().live_nodes()
     }
 
+    /// The number that the next session will have.
+    pub(crate) fn next_session(&self) -> u32 {
+        self.next_session.load(Ordering::Relaxed)
+    }
+
     /// A session number that was never used in this app.
     pub(crate) fn new_session(&self) -> SessionId {
         SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))

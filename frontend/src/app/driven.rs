@@ -94,7 +94,7 @@ impl Frontend {
         {
             return Err(close_after(owner, error).await);
         }
-        serve_control(owner, registry).await
+        serve_control(owner, registry, request.submitter).await
     }
 }
 

@@ -158,7 +158,7 @@ impl Frontend {
             let fed = core.feed.start(input.into(), Rank(0), node, core.overlay.clone());
             fed.map_err(|e| Error::io("cannot start a thread for input", e))?;
         }
-        serve_control(app, registry).await
+        serve_control(app, registry, request.submitter).await
     }
 
     pub(crate) async fn attach_until(
@@ -189,7 +189,7 @@ impl Frontend {
         if let Err(error) = start_ranks(&core, order, "attaching to ranks", deadline).await {
             return Err(close_after(app, error).await);
         }
-        serve_control(app, registry).await
+        serve_control(app, registry, None).await
     }
 
     /// Starts guard and agents and waits until all agents have their place in the tree.
@@ -343,10 +343,14 @@ pub(super) async fn remember_socket(core: &Core, registry: Option<&Registry>) ->
 }
 
 /// Serves the app's control socket, as long as its owner lives.
-pub(super) async fn serve_control(mut app: App, registry: Option<Registry>) -> Result<App> {
+pub(super) async fn serve_control(
+    mut app: App,
+    registry: Option<Registry>,
+    submitter: Option<String>,
+) -> Result<App> {
     let Some(registry) = registry else { return Ok(app) };
     let handle = app.handle.clone();
-    match app.core.make_socket(|| control::serve(handle, &registry)).await {
+    match app.core.make_socket(|| control::serve(handle, &registry, submitter)).await {
         Ok(socket) => {
             app.control = socket;
             Ok(app)

@@ -27,6 +27,7 @@ use crate::control::ControlSocket;
 use crate::error::{Error, Result};
 use crate::event::Exit;
 use crate::info::{AppInfo, AppState};
+use crate::procgroup::{Number, Numbers};
 use crate::session::Session;
 
 pub use events::Events;
@@ -49,6 +50,11 @@ pub struct App {
 impl App {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         Self { handle: AppHandle { core }, control: None }
+    }
+
+    /// Its number as a process group: unique among those of the user on this machine; none: it has no control socket.
+    pub fn pgid(&self) -> Option<u32> {
+        self.control.as_ref().map(ControlSocket::pgid)
     }
 
     /// Lets the app go on without this tool: its output is dropped from now on, its daemons and sessions stay until it ends.
@@ -120,6 +126,12 @@ impl AppHandle {
     /// Everything that is known of the app now.
     pub fn info(&self) -> AppInfo {
         self.core.state().info()
+    }
+
+    /// The numbers of the sessions that it has had.
+    pub fn sessions(&self) -> Numbers {
+        let next = self.core.next_session();
+        Numbers::from_range(Number(1)..=Number(next - 1))
     }
 
     /// Where the ranks are.

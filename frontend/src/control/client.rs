@@ -15,16 +15,17 @@ use tokio::time::timeout;
 
 use super::line::{self, Lines};
 use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_ANSWER_BYTES, Request};
-use super::registry::Registry;
+use super::registry::{Registry, Shelf};
 use crate::error::{Error, Result};
 use crate::event::{Event, Exit};
 use crate::info::AppInfo;
+use crate::procgroup::GroupFacts;
 
 /// How much longer than the frontend itself may try we wait for its answer.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// How many frontends are asked at a time.
-const AT_A_TIME: usize = 64;
+pub(super) const AT_A_TIME: usize = 64;
 
 /// What the runtime directory tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub struct Listing {
 /// The runtime directory cannot be read.
 pub async fn list(registry: &Registry, deadline: Duration) -> Result<Listing> {
     let mut listing = Listing::default();
-    for some in registry.apps()?.chunks(AT_A_TIME) {
+    for some in registry.apps(Shelf::Live)?.chunks(AT_A_TIME) {
         let mut asked = JoinSet::new();
         for app in some.iter().copied() {
             let registry = registry.clone();
@@ -76,8 +77,8 @@ async fn ask_info(registry: &Registry, app: AppId, deadline: Duration) -> Result
 pub async fn resolve(registry: &Registry, name: Option<&str>) -> Result<AppId> {
     let wanted = name.unwrap_or("").to_ascii_lowercase();
     let mut found = Vec::new();
-    for app in registry.apps()? {
-        if app.as_str().starts_with(&wanted) && registry.connect(app).await.is_ok() {
+    for app in registry.apps(Shelf::Live)? {
+        if app.as_str().starts_with(&wanted) && registry.connect(app, Shelf::Live).await.is_ok() {
             found.push(app);
         }
     }
@@ -120,7 +121,12 @@ impl Client {
     /// # Errors
     /// [`Error::UnknownApp`] when no frontend serves the app.
     pub async fn connect(registry: &Registry, app: AppId) -> Result<Self> {
-        Ok(Self::new(app, registry.connect(app).await?))
+        Self::connect_to(registry, app, Shelf::Live).await
+    }
+
+    /// As [`Client::connect`], to whoever has the app on that shelf.
+    pub(crate) async fn connect_to(registry: &Registry, app: AppId, shelf: Shelf) -> Result<Self> {
+        Ok(Self::new(app, registry.connect(app, shelf).await?))
     }
 
     fn new(app: AppId, stream: UnixStream) -> Self {
@@ -139,6 +145,22 @@ impl Client {
     /// No answer by the deadline, or the frontend is gone; so for every request.
     pub async fn info(&mut self, deadline: Duration) -> Result<AppInfo> {
         self.ask(Ask::Info, "asking for the app", deadline).await
+    }
+
+    /// What is known of the app as a process group.
+    ///
+    /// # Errors
+    /// See [`Client::info`].
+    pub async fn group(&mut self, deadline: Duration) -> Result<GroupFacts> {
+        self.ask(Ask::Group, "asking for the group", deadline).await
+    }
+
+    /// Forgets a group that has ended and is kept.
+    ///
+    /// # Errors
+    /// It has not ended.
+    pub async fn forget(&mut self, deadline: Duration) -> Result<()> {
+        self.ask(Ask::Forget, "forgetting the group", deadline).await
     }
 
     /// Lets held ranks go. Returns when they are.
@@ -290,7 +312,7 @@ fn lost(app: AppId) -> Error {
     Error::Lost { what: vec![format!("app {app}")], reason: "its frontend closed the connection".to_owned() }
 }
 
-fn late(phase: &'static str, after: Duration, app: AppId) -> Error {
+pub(super) fn late(phase: &'static str, after: Duration, app: AppId) -> Error {
     Error::TimedOut { phase, after, missing: vec![format!("the frontend of app {app}")] }
 }
 

@@ -7,15 +7,20 @@
 //! - [`protocol`]: what is said, one JSON object per line.
 //! - `server`: the frontend's end; `target` is what it needs of an app.
 //! - [`client`]: the other end.
+//! - `groups`: the same apps as process groups; `number`: what they are called; `kept`: those that have ended and are not forgotten.
 
 pub mod client;
+mod groups;
 mod line;
+mod number;
 pub mod protocol;
 pub mod registry;
 mod server;
 mod target;
 
 pub use client::{Client, Listing, RemoteEvents, list, resolve};
+pub(crate) use groups::{GroupListing, list_groups};
 pub use protocol::{DaemonOrder, Text};
 pub use registry::Registry;
+pub(crate) use registry::Shelf;
 pub use server::{ControlSocket, serve};

@@ -13,6 +13,8 @@
 //! | `do` | besides | `ok` |
 //! | --- | --- | --- |
 //! | `info` | | the app, as [`AppInfo`](crate::info::AppInfo) |
+//! | `group` | | the app as a process group, as [`GroupFacts`](crate::procgroup::GroupFacts) |
+//! | `forget` | | `null`; only of a group that has ended and is kept |
 //! | `release` | | `null` |
 //! | `signal` | `signal`, `ranks` | `null` |
 //! | `kill` | | the app's end, as [`Exit`](crate::event::Exit) |
@@ -63,6 +65,10 @@ pub struct Request {
 pub enum Ask {
     /// Everything that is known of the app.
     Info,
+    /// What is known of the app as a process group.
+    Group,
+    /// Forget a group that has ended.
+    Forget,
     /// Let held ranks go.
     Release,
     /// Send a signal to ranks. SIGKILL is the only one that a held rank gets.
@@ -331,7 +337,17 @@ mod tests {
             forward: true,
         };
         let signal = Ask::Signal { signal: Signal::KILL, ranks: Some("1".parse().unwrap()) };
-        for ask in [Ask::Info, Ask::Release, signal, Ask::Kill, Ask::Wait, Ask::Events, Ask::Daemon(order)] {
+        for ask in [
+            Ask::Info,
+            Ask::Group,
+            Ask::Forget,
+            Ask::Release,
+            signal,
+            Ask::Kill,
+            Ask::Wait,
+            Ask::Events,
+            Ask::Daemon(order),
+        ] {
             let request = Request::new(ask, Some(Duration::from_secs(3)));
             let line = serde_json::to_vec(&request).unwrap();
             assert_eq!(parse_request(&line).unwrap(), request);

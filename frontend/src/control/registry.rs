@@ -28,6 +28,27 @@ const NEW_SUFFIX: &str = ".new";
 /// A socket that was never served and is that old belonged to a process that died at the wrong moment.
 const STALE_NEW: Duration = Duration::from_secs(60);
 
+/// A group that has ended and is kept until it is forgotten has this suffix.
+const KEPT_SUFFIX: &str = ".kept";
+
+/// What is known of an app that has a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    /// It is there.
+    Live,
+    /// It has ended, and is kept for who asks what became of it.
+    Kept,
+}
+
+impl Shelf {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Live => SUFFIX,
+            Self::Kept => KEPT_SUFFIX,
+        }
+    }
+}
+
 /// The runtime directory, checked to be private.
 #[derive(Debug, Clone)]
 pub struct Registry {
@@ -91,11 +112,16 @@ impl Registry {
         self.uid
     }
 
+    /// The directory with the numbers of groups, which is made if it is not there.
+    pub(super) fn groups_dir(&self) -> PathBuf {
+        self.inside("groups")
+    }
+
     /// Starts listening on an app's socket. It appears under its name only when it is served: who connects to it meanwhile would take it
     /// for dead.
-    pub(crate) fn bind(&self, app: AppId) -> Result<UnixListener> {
+    pub(crate) fn bind(&self, app: AppId, shelf: Shelf) -> Result<UnixListener> {
         let (new, served) =
-            (self.inside(&format!("{app}{NEW_SUFFIX}")), self.inside(&format!("{app}{SUFFIX}")));
+            (self.inside(&format!("{app}{NEW_SUFFIX}")), self.inside(&format!("{app}{}", shelf.suffix())));
         let bind = || {
             let listener = UnixListener::bind(&new)?;
             std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
@@ -107,8 +133,8 @@ impl Registry {
     }
 
     /// Takes an app's socket away.
-    pub(crate) fn remove(&self, app: AppId) {
-        match std::fs::remove_file(self.inside(&format!("{app}{SUFFIX}"))) {
+    pub(crate) fn remove(&self, app: AppId, shelf: Shelf) {
+        match std::fs::remove_file(self.inside(&format!("{app}{}", shelf.suffix()))) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 tracing::warn!(%app, error = %e, "cannot remove its socket")
             }
@@ -120,11 +146,12 @@ impl Registry {
     ///
     /// # Errors
     /// [`Error::UnknownApp`] when no frontend serves the app.
-    pub(crate) async fn connect(&self, app: AppId) -> Result<tokio::net::UnixStream> {
-        let stream = match tokio::net::UnixStream::connect(self.inside(&format!("{app}{SUFFIX}"))).await {
+    pub(crate) async fn connect(&self, app: AppId, shelf: Shelf) -> Result<tokio::net::UnixStream> {
+        let path = self.inside(&format!("{app}{}", shelf.suffix()));
+        let stream = match tokio::net::UnixStream::connect(path).await {
             Ok(stream) => stream,
             Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-                self.sweep(app);
+                self.sweep(app, shelf);
                 return Err(Error::UnknownApp { app });
             }
             Err(e) if e.kind() == ErrorKind::NotFound => return Err(Error::UnknownApp { app }),
@@ -141,24 +168,25 @@ impl Registry {
     }
 
     /// The apps that have a socket here, in order of their names; whether anybody serves it shows when one connects.
-    pub(crate) fn apps(&self) -> Result<Vec<AppId>> {
+    pub(crate) fn apps(&self, shelf: Shelf) -> Result<Vec<AppId>> {
         let failed = |e| Error::io(format!("cannot list {}", self.path.display()), e);
         let mut apps = Vec::new();
         for entry in std::fs::read_dir(self.inside("")).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            let (app, new) = match parse_socket_name(&entry.file_name()) {
+            let (app, served) = match parse_socket_name(&entry.file_name()) {
                 Some(named) => named,
                 None => continue,
             };
             match entry.metadata() {
                 Ok(about) if about.uid() == self.uid && about.file_type().is_socket() => {
                     let age = about.modified().ok().and_then(|made| made.elapsed().ok());
-                    match new {
-                        false => apps.push(app),
-                        true if age.is_some_and(|age| age > STALE_NEW) => {
+                    match served {
+                        Some(on) if on == shelf => apps.push(app),
+                        Some(_) => {}
+                        None if age.is_some_and(|age| age > STALE_NEW) => {
                             drop(std::fs::remove_file(entry.path()))
                         }
-                        true => {}
+                        None => {}
                     }
                 }
                 // Not ours, not a socket, or gone meanwhile: left alone.
@@ -170,12 +198,12 @@ impl Registry {
     }
 
     /// Removes a socket that nobody serves, if it is ours.
-    fn sweep(&self, app: AppId) {
-        let path = self.inside(&format!("{app}{SUFFIX}"));
+    fn sweep(&self, app: AppId, shelf: Shelf) {
+        let path = self.inside(&format!("{app}{}", shelf.suffix()));
         let ours = |about: std::fs::Metadata| about.uid() == self.uid && about.file_type().is_socket();
         if std::fs::symlink_metadata(&path).is_ok_and(ours) {
             tracing::debug!(%app, "nobody serves its socket: removed");
-            self.remove(app);
+            self.remove(app, shelf);
         }
     }
 
@@ -217,15 +245,13 @@ fn find_dir(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool)
     }
 }
 
-/// The app whose socket has that name, and whether it is not served yet.
-fn parse_socket_name(name: &OsStr) -> Option<(AppId, bool)> {
+/// The app whose socket has that name, and what is known of it; none: it is not served yet.
+fn parse_socket_name(name: &OsStr) -> Option<(AppId, Option<Shelf>)> {
     let name = name.to_str()?;
-    let (app, new) = match (name.strip_suffix(SUFFIX), name.strip_suffix(NEW_SUFFIX)) {
-        (Some(app), _) => (app, false),
-        (None, Some(app)) => (app, true),
-        (None, None) => return None,
-    };
-    Some((app.parse().ok()?, new))
+    let shelves = [(SUFFIX, Some(Shelf::Live)), (KEPT_SUFFIX, Some(Shelf::Kept)), (NEW_SUFFIX, None)];
+    let (app, shelf) =
+        shelves.iter().find_map(|(suffix, shelf)| Some((name.strip_suffix(suffix)?, *shelf)))?;
+    Some((app.parse().ok()?, shelf))
 }
 
 #[cfg(test)]
@@ -276,12 +302,13 @@ mod tests {
 
     #[test]
     fn socket_names() {
-        let check = |name: &str, expected: Option<(&str, bool)>| {
-            let expected = expected.map(|(id, new)| (app(id), new));
+        let check = |name: &str, expected: Option<(&str, Option<Shelf>)>| {
+            let expected = expected.map(|(id, shelf)| (app(id), shelf));
             assert_eq!(parse_socket_name(OsStr::new(name)), expected, "{name}");
         };
-        check("3kx9w0fz.sock", Some(("3kx9w0fz", false)));
-        check("3kx9w0fz.new", Some(("3kx9w0fz", true)));
+        check("3kx9w0fz.sock", Some(("3kx9w0fz", Some(Shelf::Live))));
+        check("3kx9w0fz.kept", Some(("3kx9w0fz", Some(Shelf::Kept))));
+        check("3kx9w0fz.new", Some(("3kx9w0fz", None)));
         check("3kx9w0fz", None);
         check("../../x.sock", None);
         check(".sock", None);
@@ -299,17 +326,24 @@ mod tests {
         }
         let registry = open(&path).unwrap();
         let (live, dead) = (app("aaaaaaaa"), app("bbbbbbbb"));
-        let _served = registry.bind(live).unwrap();
-        drop(registry.bind(dead).unwrap());
+        let _served = registry.bind(live, Shelf::Live).unwrap();
+        drop(registry.bind(dead, Shelf::Live).unwrap());
+        drop(registry.bind(dead, Shelf::Kept).unwrap());
         std::fs::write(path.join("cccccccc.sock"), "a file").unwrap();
-        assert_eq!(registry.apps().unwrap(), [live, dead]);
-        registry.connect(live).await.unwrap();
-        assert!(matches!(registry.connect(dead).await, Err(Error::UnknownApp { .. })));
-        assert_eq!(registry.apps().unwrap(), [live]);
-        assert!(matches!(registry.connect(app("cccccccc")).await, Err(Error::UnknownApp { .. })));
+        assert_eq!(registry.apps(Shelf::Live).unwrap(), [live, dead]);
+        registry.connect(live, Shelf::Live).await.unwrap();
+        assert!(matches!(registry.connect(dead, Shelf::Live).await, Err(Error::UnknownApp { .. })));
+        assert_eq!(registry.apps(Shelf::Live).unwrap(), [live]);
+        assert_eq!(registry.apps(Shelf::Kept).unwrap(), [dead]);
+        assert!(matches!(registry.connect(dead, Shelf::Kept).await, Err(Error::UnknownApp { .. })));
+        assert_eq!(registry.apps(Shelf::Kept).unwrap(), []);
+        assert!(matches!(
+            registry.connect(app("cccccccc"), Shelf::Live).await,
+            Err(Error::UnknownApp { .. })
+        ));
         assert!(path.join("cccccccc.sock").exists());
-        registry.remove(live);
-        registry.remove(live);
-        assert_eq!(registry.apps().unwrap(), []);
+        registry.remove(live, Shelf::Live);
+        registry.remove(live, Shelf::Live);
+        assert_eq!(registry.apps(Shelf::Live).unwrap(), []);
     }
 }

@@ -18,11 +18,12 @@ use tokio::time::{sleep, timeout};
 
 use super::line::{self, Lines};
 use super::protocol::{Answer, Ask, DaemonNumber, MAX_REQUEST_BYTES, Request, parse_request};
-use super::registry::Registry;
+use super::registry::{Registry, Shelf};
 use super::target::{Feed, Target};
 use crate::AppHandle;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::procgroup::GroupFacts;
 
 /// How many clients an app has at most at a time.
 const MAX_CLIENTS: usize = 64;
@@ -48,35 +49,77 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct ControlSocket {
     app: AppId,
+    group: GroupLabel,
+    shelf: Shelf,
     registry: Registry,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
 }
 
-/// Serves the socket of an app in the user's runtime directory. Must be called within a tokio runtime.
+/// What an app has as a process group, beside what it has as an app.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GroupLabel {
+    /// Its number.
+    pub(crate) pgid: u32,
+    /// Who submitted it.
+    pub(crate) submitter: String,
+}
+
+/// Serves the socket of an app in the user's runtime directory, which is a process group of `submitter` from then on; none: of the user. Must be called
+/// within a tokio runtime.
 ///
 /// # Errors
 /// The socket cannot be made.
-pub fn serve(handle: AppHandle, registry: &Registry) -> Result<ControlSocket> {
+pub fn serve(handle: AppHandle, registry: &Registry, submitter: Option<String>) -> Result<ControlSocket> {
     let app = handle.id();
-    serve_target(app, Arc::new(handle), registry)
+    let submitter = submitter.unwrap_or_else(|| user_name(registry.uid()));
+    let group = GroupLabel { pgid: registry.new_group_number()?, submitter };
+    serve_target(app, Arc::new(handle), registry, group, Shelf::Live)
+}
+
+/// A user's name; the number of one who has none.
+pub(crate) fn user_name(uid: u32) -> String {
+    let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 pub(super) fn serve_target(
     app: AppId,
     target: Arc<dyn Target>,
     registry: &Registry,
+    group: GroupLabel,
+    shelf: Shelf,
 ) -> Result<ControlSocket> {
     let registry = registry.clone();
     let failed = |e| Error::io(format!("cannot serve {}", registry.socket_path(app).display()), e);
-    let listener = UnixListener::from_std(registry.bind(app)?).map_err(failed)?;
+    let listener = UnixListener::from_std(registry.bind(app, shelf)?).map_err(failed)?;
     let stop = watch::Sender::new(false);
-    let server = Server { app, registry: registry.clone(), target, stop: stop.clone() };
+    let target = Labelled { target, group: group.clone() };
+    let server = Server { app, shelf, registry: registry.clone(), target, stop: stop.clone() };
     let task = Some(tokio::spawn(server.run(listener)));
-    Ok(ControlSocket { app, registry, stop, task })
+    Ok(ControlSocket { app, group, shelf, registry, stop, task })
+}
+
+/// An app, and what it is as a process group.
+#[derive(Clone)]
+struct Labelled {
+    target: Arc<dyn Target>,
+    group: GroupLabel,
+}
+
+impl Labelled {
+    fn facts(&self) -> GroupFacts {
+        let GroupLabel { pgid, submitter } = &self.group;
+        GroupFacts::of_app(&self.target.info(), *pgid, submitter, self.target.sessions())
+    }
 }
 
 impl ControlSocket {
+    /// The app's number as a process group.
+    pub(crate) fn pgid(&self) -> u32 {
+        self.group.pgid
+    }
+
     /// Stops serving and waits, not long, until answers that are being written are out.
     pub async fn close(mut self) {
         self.stop.send_replace(true);
@@ -90,20 +133,21 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        self.registry.remove(self.app);
+        self.registry.remove(self.app, self.shelf);
     }
 }
 
 struct Server {
     app: AppId,
+    shelf: Shelf,
     registry: Registry,
-    target: Arc<dyn Target>,
+    target: Labelled,
     stop: watch::Sender<bool>,
 }
 
 impl Server {
     async fn run(self, listener: UnixListener) {
-        let mut life = self.target.events();
+        let mut life = self.target.target.events();
         let mut stopped = self.stop.subscribe();
         let mut clients = JoinSet::new();
         loop {
@@ -120,7 +164,7 @@ impl Server {
                 Some(_) = clients.join_next() => {}
             }
         }
-        self.registry.remove(self.app);
+        self.registry.remove(self.app, self.shelf);
         drop(listener);
         self.stop.send_replace(true);
         let all_left = async { while clients.join_next().await.is_some() {} };
@@ -149,7 +193,7 @@ impl Server {
             drop(stream.try_write(&line));
             return;
         }
-        let connection = Connection::new(stream, Arc::clone(&self.target));
+        let connection = Connection::new(stream, self.target.clone());
         let stopped = self.stop.subscribe();
         clients.spawn(async move {
             if let Err(error) = connection.talk(stopped).await {
@@ -167,11 +211,11 @@ async fn ordered(stopped: &mut watch::Receiver<bool>) {
 struct Connection {
     lines: Lines<OwnedReadHalf>,
     to: OwnedWriteHalf,
-    target: Arc<dyn Target>,
+    target: Labelled,
 }
 
 impl Connection {
-    fn new(stream: UnixStream, target: Arc<dyn Target>) -> Self {
+    fn new(stream: UnixStream, target: Labelled) -> Self {
         let (from, to) = stream.into_split();
         Self { lines: Lines::new(from, MAX_REQUEST_BYTES), to, target }
     }
@@ -209,9 +253,11 @@ impl Connection {
     /// Answers a request; what is returned is to be followed until its end.
     async fn carry_out(&mut self, request: Request) -> io::Result<Option<Following>> {
         let patience = request.patience().min(MAX_PATIENCE);
-        let target = Arc::clone(&self.target);
+        let target = Arc::clone(&self.target.target);
         match request.ask {
             Ask::Info => self.answer(Ok(target.info())).await?,
+            Ask::Group => self.answer(Ok(self.target.facts())).await?,
+            Ask::Forget => self.answer(target.forget()).await?,
             Ask::Release => self.answer(target.release(patience).await).await?,
             Ask::Signal { signal, ranks } => {
                 self.answer(target.signal(signal, ranks.as_ref(), patience).await).await?;

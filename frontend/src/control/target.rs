@@ -12,9 +12,10 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::protocol::DaemonOrder;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Event, Exit};
 use crate::info::AppInfo;
+use crate::procgroup::Numbers;
 use crate::request::DaemonRequest;
 use crate::{AppHandle, Daemon, Events, OutputStream, Session};
 
@@ -30,6 +31,10 @@ pub(crate) trait Target: Send + Sync + 'static {
     fn info(&self) -> AppInfo;
     /// How it stands, then what happens; ends when the app is gone.
     fn events(&self) -> Box<dyn Feed>;
+    /// The sessions that it has had.
+    fn sessions(&self) -> Numbers;
+    /// Forgets an app that has ended and is kept.
+    fn forget(&self) -> Result<()>;
     async fn release(&self, deadline: Duration) -> Result<()>;
     async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()>;
     async fn kill(&self, deadline: Duration) -> Result<Exit>;
@@ -59,6 +64,17 @@ impl Target for AppHandle {
 
     fn events(&self) -> Box<dyn Feed> {
         Box::new(AppHandle::events(self))
+    }
+
+    fn sessions(&self) -> Numbers {
+        AppHandle::sessions(self)
+    }
+
+    fn forget(&self) -> Result<()> {
+        Err(Error::Invalid {
+            message: format!("app {} has not ended", self.id()),
+            hint: Some("wait for it, or kill it, first".to_owned()),
+        })
     }
 
     async fn release(&self, deadline: Duration) -> Result<()> {

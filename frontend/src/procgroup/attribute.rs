@@ -49,6 +49,12 @@ impl GroupAttribute {
         }
     }
 
+    /// Whether it is one number.
+    #[must_use]
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Pgid | Self::Totalprocs | Self::ExitCode)
+    }
+
     /// The attribute of that name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
@@ -85,6 +91,12 @@ impl ProcessAttribute {
             Self::Rank => "rank",
             Self::State => "state",
         }
+    }
+
+    /// Whether it is one number.
+    #[must_use]
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Pid | Self::Rank)
     }
 
     /// The attribute of that name.

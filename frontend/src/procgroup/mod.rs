@@ -14,18 +14,23 @@
 //! | [`text`] | the query as people type it |
 //! | [`request`] | what a process manager is asked, and answers |
 //! | [`xml`] | both as XML |
+//! | [`manager`] | carries requests out over all groups of the user |
+//! | [`serve`] | the same for other programs, on a socket |
 
 pub mod attribute;
 pub mod group;
 pub mod hosts;
+pub mod manager;
 pub mod matching;
 pub mod query;
 pub mod request;
+pub mod serve;
 pub mod text;
 pub mod xml;
 
 pub use attribute::{Columns, GroupAttribute, ProcessAttribute};
 pub use group::{GroupFacts, Groups, Process, Run};
+pub use manager::ProcessManager;
 pub use matching::{Found, Matches, find};
 pub use query::{Number, Numbers, Pattern, Query, Term, Value};
 pub use request::{Answer, CreateGroup, ProcessSpec, Request, Told};

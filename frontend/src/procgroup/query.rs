@@ -46,6 +46,8 @@ pub struct Pattern {
     pub group: Vec<(GroupAttribute, Term)>,
     /// Each must be met by some process of the group, which need not be the same one.
     pub restrictions: Vec<Restriction>,
+    /// The answer tells everything, whatever is asked for.
+    pub everything: bool,
 }
 
 /// What one process must be: all of it.
@@ -132,7 +134,13 @@ impl Query {
     pub fn of_pgid(pgid: u32) -> Self {
         let numbers = Numbers::from_range(Number(pgid)..=Number(pgid));
         let group = vec![(GroupAttribute::Pgid, Term::Is(Value::Numbers(numbers)))];
-        Self { patterns: vec![Pattern { group, restrictions: Vec::new() }] }
+        Self { patterns: vec![Pattern { group, everything: true, ..Pattern::default() }] }
+    }
+
+    /// Whether it asks for something of processes by `*`.
+    #[must_use]
+    pub fn asks_of_processes(&self) -> bool {
+        self.patterns.iter().any(Pattern::asks_of_processes)
     }
 }
 
@@ -140,6 +148,9 @@ impl Pattern {
     /// What the answer tells of a group that fits: every attribute that stands here, with a value or with `*`.
     #[must_use]
     pub fn columns(&self) -> Columns {
+        if self.everything {
+            return Columns::all();
+        }
         let mut columns = Columns::default();
         self.group.iter().for_each(|(attribute, _)| columns.add_group(*attribute));
         self.restrictions.iter().flatten().for_each(|(attribute, _)| columns.add_process(*attribute));

@@ -1,8 +1,10 @@
 //! What a process manager can be asked, whoever asks it and in whatever language.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gantry_shared::error::Failure;
+use gantry_shared::id::AppId;
 use gantry_shared::signal::Signal;
 
 use super::group::Groups;
@@ -16,12 +18,7 @@ pub enum Request {
     /// Start a group.
     Create(CreateGroup),
     /// Tell of groups.
-    Get {
-        /// Which, and what of them.
-        query: Query,
-        /// In the older form a pattern that asks for nothing by `*` is told everything.
-        older: bool,
-    },
+    Get(Query),
     /// Send a signal to all processes of groups.
     Signal {
         /// Which.
@@ -109,4 +106,8 @@ pub struct Told {
     pub found: Vec<Found>,
     /// Those to which something could not be done, by their numbers, and why. They are not among those that are told.
     pub troubles: Vec<(u32, Failure)>,
+    /// Apps whose frontend gave no answer: nobody knows whether they are meant.
+    pub silent: Vec<AppId>,
+    /// Those of all groups that have ended, by their numbers.
+    pub kept: BTreeSet<u32>,
 }

@@ -1,13 +1,14 @@
 //! What can be typed.
 
+mod groups;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
 
+pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
 use crate::exit;
 use crate::view::Talk;
 
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Ps(Ps),
     Release(Release),
     Kill(Kill),
+    Signal(SendSignal),
+    Pm(Pm),
     Wait(Wait),
     Daemon(Daemon),
     Coalloc(Coalloc),
@@ -245,15 +248,6 @@ impl Stay {
     }
 }
 
-/// List all live apps of yours, whichever tool they belong to.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gantry ps
-  gantry ps --json
-      An array; every app with its state, ranks and daemons.")]
-pub(crate) struct Ps {}
-
 /// Let the ranks of a held app go.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -265,27 +259,6 @@ Examples:
 pub(crate) struct Release {
     /// The app: its id, or enough of the beginning. May be left out when there is only one.
     pub(crate) app: Option<String>,
-    #[command(flatten)]
-    pub(crate) patience: Patience,
-}
-
-/// Send a signal to ranks; by default SIGKILL to all of them, and wait for their end.
-///
-/// A held rank takes no other signal than SIGKILL.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gantry kill 3kx9
-  gantry kill 3kx9 -s USR1 --ranks 0-3,7")]
-pub(crate) struct Kill {
-    /// The app: its id, or enough of the beginning.
-    pub(crate) app: String,
-    /// The signal, by name or number.
-    #[arg(short, long, default_value = "KILL")]
-    pub(crate) signal: Signal,
-    /// Only these ranks, such as 0-3,7.
-    #[arg(long, value_name = "RANKS")]
-    pub(crate) ranks: Option<RankSet>,
     #[command(flatten)]
     pub(crate) patience: Patience,
 }
@@ -507,6 +480,11 @@ mod tests {
             "kill",
             "kill x -s NONE",
             "kill x --ranks 3-1",
+            "signal",
+            "signal USR1",
+            "signal NONE x",
+            "ps --xml",
+            "ps --xml --json pgid=1",
             "launch --timeout 0 -- a",
         ] {
             let line = ["gantry"].into_iter().chain(line.split_whitespace());

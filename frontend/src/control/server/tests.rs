@@ -15,6 +15,7 @@ use crate::control::client::{Client, list, resolve};
 use crate::control::protocol::DaemonOrder;
 use crate::event::{Ending, Exit};
 use crate::info::{AppInfo, AppState};
+use crate::procgroup::Numbers;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -28,6 +29,10 @@ struct Puppet {
 
 fn id() -> AppId {
     "3kx9w0fz".parse().unwrap()
+}
+
+fn label() -> GroupLabel {
+    GroupLabel { pgid: 7, submitter: "me".to_owned() }
 }
 
 fn exit() -> Exit {
@@ -78,6 +83,14 @@ impl Target for Puppet {
         Box::new(Puppeteer(receiver))
     }
 
+    fn sessions(&self) -> Numbers {
+        Numbers::new()
+    }
+
+    fn forget(&self) -> Result<()> {
+        Err(Error::invalid("it has not ended"))
+    }
+
     async fn release(&self, _deadline: Duration) -> Result<()> {
         Err(Error::invalid("the app is not held"))
     }
@@ -113,7 +126,8 @@ fn stage() -> Stage {
     let dir = tempfile::tempdir().unwrap();
     let registry = Registry::open(Some(&dir.path().join("r")), &gantry_wlm::host::Machine).unwrap();
     let puppet = Arc::new(Puppet::default());
-    let socket = serve_target(id(), Arc::clone(&puppet) as Arc<dyn Target>, &registry).unwrap();
+    let socket =
+        serve_target(id(), Arc::clone(&puppet) as Arc<dyn Target>, &registry, label(), Shelf::Live).unwrap();
     Stage { puppet, registry, socket, _dir: dir }
 }
 
@@ -123,7 +137,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// Says `lines` and returns the first line of the answer.
 async fn raw(stage: &Stage, lines: &[u8]) -> String {
-    let mut stream = stage.registry.connect(id()).await.unwrap();
+    let mut stream = stage.registry.connect(id(), Shelf::Live).await.unwrap();
     // The server may hang up within a line that is too long.
     drop(stream.write_all(lines).await);
     let mut answer = String::new();
@@ -171,7 +185,7 @@ async fn a_dropped_socket_is_gone_at_once() {
 async fn a_stopped_frontend_is_listed_as_silent() {
     let stage = stage();
     let other: AppId = "aaaaaaaa".parse().unwrap();
-    let _deaf = stage.registry.bind(other).unwrap();
+    let _deaf = stage.registry.bind(other, Shelf::Live).unwrap();
     let listing = list(&stage.registry, Duration::from_millis(200)).await.unwrap();
     assert_eq!((listing.apps.len(), listing.silent), (1, vec![other]));
 }
@@ -227,7 +241,7 @@ async fn garbage_is_answered_and_harms_nobody() {
     }
     let deep = [&b"["[..]; 100_000].concat();
     assert!(raw(&stage, &[&deep[..], b"\n"].concat()).await.contains("protocol"));
-    let mut stream = stage.registry.connect(id()).await.unwrap();
+    let mut stream = stage.registry.connect(id(), Shelf::Live).await.unwrap();
     let long = vec![b'x'; MAX_REQUEST_BYTES + 2];
     drop(stream.write_all(&long).await);
     let mut answer = Vec::new();

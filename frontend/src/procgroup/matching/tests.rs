@@ -183,7 +183,8 @@ fn query() -> impl Strategy<Value = Query> {
         proptest::collection::vec(group_term(), 0..3).prop_map(distinct),
         proptest::collection::vec(restriction, 0..3),
     );
-    let pattern = pattern.prop_map(|(group, restrictions)| Pattern { group, restrictions });
+    let pattern =
+        pattern.prop_map(|(group, restrictions)| Pattern { group, restrictions, everything: false });
     proptest::collection::vec(pattern, 1..4).prop_map(|patterns| Query { patterns })
 }
 

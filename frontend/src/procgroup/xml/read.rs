@@ -29,8 +29,13 @@ pub fn parse_request(bytes: &[u8]) -> Result<Request, XmlError> {
 pub fn read_request(root: &Element) -> Result<Request, XmlError> {
     match root.name.as_str() {
         "create-process-group" => read_create(root).map(Request::Create),
-        "get-process-group" => Ok(Request::Get { query: read_query(root, &[])?, older: false }),
-        "get-process-group-info" => Ok(Request::Get { query: read_query(root, &[])?, older: true }),
+        "get-process-group" => read_query(root, &[]).map(Request::Get),
+        "get-process-group-info" => {
+            let mut query = read_query(root, &[])?;
+            // In the published form nothing is asked for, and everything is told.
+            query.patterns.iter_mut().for_each(|pattern| pattern.everything = !pattern.asks());
+            Ok(Request::Get(query))
+        }
         "signal-process-group" => {
             let signal = root.attribute("signal").ok_or_else(|| root.error("no signal is named"))?;
             let signal = signal.parse().map_err(|error| root.error(format!("signal: {error}")))?;

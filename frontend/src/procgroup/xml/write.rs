@@ -42,7 +42,7 @@ fn kind(kind: Kind) -> String {
 }
 
 fn write_told<W: Write>(writer: &mut Writer<W>, told: &Told) -> io::Result<()> {
-    if told.found.is_empty() && told.troubles.is_empty() {
+    if told.found.is_empty() && told.troubles.is_empty() && told.silent.is_empty() {
         return empty(writer, "process-groups", []);
     }
     writer.write_event(Event::Start(BytesStart::new("process-groups")))?;
@@ -81,6 +81,14 @@ fn write_told<W: Write>(writer: &mut Writer<W>, told: &Told) -> io::Result<()> {
             attributes.into_iter().chain(failure.hint().map(|hint| ("hint", hint.to_owned()))),
         )?;
     }
+    for app in &told.silent {
+        let reason = format!("the frontend of app {app} gives no answer");
+        empty(
+            writer,
+            "error",
+            [("app", app.to_string()), ("kind", kind(Kind::TimedOut)), ("reason", reason)],
+        )?;
+    }
     writer.write_event(Event::End(BytesEnd::new("process-groups")))
 }
 
@@ -114,10 +122,10 @@ pub fn write_request(to: &mut impl Write, request: &Request) -> io::Result<()> {
     let none = Vec::new();
     match request {
         Request::Create(create) => write_create(&mut writer, create)?,
-        Request::Get { query, older: false } => write_query(&mut writer, "get-process-group", none, query)?,
-        Request::Get { query, older: true } => {
-            write_query(&mut writer, "get-process-group-info", none, query)?
+        Request::Get(query) if query.patterns.iter().any(|pattern| pattern.everything) => {
+            write_query(&mut writer, "get-process-group-info", none, query)?;
         }
+        Request::Get(query) => write_query(&mut writer, "get-process-group", none, query)?,
         Request::Signal { query, signal } => {
             let signal = vec![("signal", signal.to_string())];
             write_query(&mut writer, "signal-process-group", signal, query)?;

@@ -12,6 +12,7 @@ mod interrupts;
 mod kill;
 mod launch;
 mod man;
+mod pm;
 mod ps;
 mod release;
 mod stay;
@@ -54,9 +55,11 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Launch(args) => block_on(launch::run(args, json)),
         Command::Attach(args) => block_on(attach::run(args, json)),
         Command::Submit(args) => block_on(submit::run(args, json)),
-        Command::Ps(_) => block_on(ps::run(json)),
+        Command::Ps(args) => block_on(ps::run(&args, json)),
         Command::Release(args) => block_on(release::run(args, json)),
-        Command::Kill(args) => block_on(kill::run(args, json)),
+        Command::Kill(args) => block_on(kill::run(&args.target, args.signal, &args.hit, json)),
+        Command::Signal(args) => block_on(kill::run(&args.target, args.signal, &args.hit, json)),
+        Command::Pm(args) => block_on(pm::run(args)),
         Command::Wait(args) => block_on(wait::run(args, json)),
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Coalloc(args) => block_on(coalloc::run(args, json)),

@@ -3,16 +3,21 @@
 use std::time::Duration;
 
 use gantry_frontend::control::{Registry, list};
+use gantry_frontend::procgroup::{GroupAttribute, ProcessManager};
 use gantry_wlm::host::Machine;
 
 use super::say;
-use crate::exit::{self, Outcome};
-use crate::view::{self, json, table};
+use crate::args::Ps;
+use crate::exit::{self, Fault, Outcome};
+use crate::view::{self, groups, json, table};
 
 /// How long a frontend may take to answer; one that is stopped must not hide the others.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(json: bool) -> Outcome {
+pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
+    if !args.query.is_empty() {
+        return run_query(args, json).await;
+    }
     let listing = list(&Registry::open(None, &Machine)?, DEADLINE).await?;
     match json {
         true => say(&json::line(&listing.apps))?,
@@ -22,4 +27,21 @@ pub(super) async fn run(json: bool) -> Outcome {
         view::note(&format!("the frontend of app {app} gives no answer"));
     }
     Ok(exit::SUCCESS)
+}
+
+async fn run_query(args: &Ps, json: bool) -> Outcome {
+    let query = parse_query(&args.query)?;
+    let told = ProcessManager::open(None)?.select(&query).await?;
+    groups::tell(told, &query, groups::Form::choose(args.xml, json))
+}
+
+/// The query that the words of a command line are.
+pub(super) fn parse_query(words: &[String]) -> Result<gantry_frontend::procgroup::Query, Fault> {
+    let known = GroupAttribute::Pgid.name();
+    gantry_frontend::procgroup::text::parse_query(&words.join(" ")).map_err(|error| {
+        Fault::invalid(
+            format!("bad query: {error}"),
+            &format!("write NAME=VALUE, such as {known}=7; see 'gantry ps --help'"),
+        )
+    })
 }

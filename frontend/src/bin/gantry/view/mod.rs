@@ -5,6 +5,7 @@
 
 mod bar;
 mod block;
+pub(crate) mod groups;
 pub(crate) mod json;
 mod label;
 mod screen;
@@ -96,6 +97,12 @@ pub(crate) fn tell_failure(failure: &Failure, json: bool) {
 /// Says on standard error what happens. Nobody may be reading there.
 pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr(), "gantry: {text}"));
+}
+
+/// Asks on standard error; the answer is to be typed behind it.
+pub(crate) fn ask(text: &str) {
+    let mut to = io::stderr();
+    drop(write!(to, "gantry: {text}").and_then(|()| to.flush()));
 }
 
 /// A failure with its hint, for people.

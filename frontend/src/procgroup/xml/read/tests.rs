@@ -16,7 +16,7 @@ fn written(request: &Request) -> String {
 #[track_caller]
 fn check_query(xml: &str, expected: &str) {
     let query = match parse_request(xml.as_bytes()) {
-        Ok(Request::Get { query, .. } | Request::Kill(query) | Request::Signal { query, .. }) => query,
+        Ok(Request::Get(query) | Request::Kill(query) | Request::Signal { query, .. }) => query,
         other => panic!("{other:?}"),
     };
     assert_eq!(query, parse_query(expected).unwrap(), "{}", write_query(&query));
@@ -34,7 +34,9 @@ fn queries_of_the_documents() {
         </get-process-group>",
         "submitter=lusk pgid=* totalprocs=* pid=* exec=* host=ccn-70 and pid=* exec=* host=ccn-230 or submitter=desai pgid=*",
     );
-    check_query("<get-process-group-info> <process-group pgid='1'/> </get-process-group-info>", "pgid=1");
+    let published = "<get-process-group-info> <process-group pgid='1'/> </get-process-group-info>";
+    assert_eq!(parse_request(published.as_bytes()), Ok(Request::Get(Query::of_pgid(1))));
+    check_query("<get-process-group-info><process-group pgid='*'/></get-process-group-info>", "pgid=*");
     check_query(
         "<kill-process-group><process-group submitter='*'><process-group-restriction host='ccn-56'/></process-group></kill-process-group>",
         "submitter=* host=ccn-56",
@@ -195,7 +197,7 @@ proptest! {
         let text = written(&create);
         prop_assert_eq!(parse_request(text.as_bytes()), Ok(create), "{}", text);
         let restriction = vec![(ProcessAttribute::Exec, Term::Is(Value::Text(exec)))];
-        let query = Query { patterns: vec![Pattern { group: Vec::new(), restrictions: vec![restriction] }] };
+        let query = Query { patterns: vec![Pattern { restrictions: vec![restriction], ..Pattern::default() }] };
         let text = write_query(&query);
         prop_assert_eq!(parse_query(&text), Ok(query.clone()), "{}", text);
         let text = written(&Request::Kill(query.clone()));

@@ -1,0 +1,121 @@
+//! What can be typed about process groups, and about apps as such.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::signal::Signal;
+
+use super::Patience;
+
+/// List all live apps of yours, whichever tool they belong to; or the process groups that a query means.
+///
+/// A query has terms NAME=VALUE, which all must fit; 'or' begins another pattern. Of a group: submitter, pgid, totalprocs, state, wlm, app, session, exit-code.
+/// Of one process of it: pid, exec (a path, or its last part), host, rank, pstate; 'and' begins what another process must be. Numbers are 1-10,15, hosts
+/// ccn-%d:64-73 or names with commas. NAME=* asks for a column; a column of processes lists all of them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry ps
+  gantry ps --json
+      An array; every app with its state, ranks and daemons.
+  gantry ps 'exec=b.out host=ccn-%d:20-21'
+      The groups that have a process of b.out on one of two hosts.
+  gantry ps 'submitter=lusk state=* pid=* host=* or pgid=7'
+      Of lusk's groups the state and where each process is; and group 7.")]
+pub(crate) struct Ps {
+    /// Which process groups. Default: all live apps, as apps.
+    #[arg(value_name = "QUERY")]
+    pub(crate) query: Vec<String>,
+    /// Answer in XML, as 'gantry pm' does.
+    #[arg(long, requires = "query", conflicts_with = "json")]
+    pub(crate) xml: bool,
+}
+
+/// Send a signal to ranks; by default SIGKILL to all of them, and wait for their end.
+///
+/// A held rank takes no other signal than SIGKILL. With a query (see 'gantry ps --help') all process groups are meant that fit; at a terminal it asks before
+/// it hits more than one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry kill 3kx9
+  gantry kill 3kx9 -s USR1 --ranks 0-3,7
+  gantry kill --dry-run 'exec=b.out host=ccn-%d:20-21'
+      Show what would be killed.
+  gantry kill --yes submitter=lusk")]
+pub(crate) struct Kill {
+    /// The app: its id, or enough of the beginning; or a query.
+    #[arg(required = true, value_name = "APP|QUERY")]
+    pub(crate) target: Vec<String>,
+    /// The signal, by name or number.
+    #[arg(short, long, default_value = "KILL")]
+    pub(crate) signal: Signal,
+    #[command(flatten)]
+    pub(crate) hit: Hit,
+}
+
+/// Send a signal to all ranks of an app, or of all process groups that a query means.
+///
+/// As 'gantry kill -s SIGNAL'; see there.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry signal USR1 3kx9
+  gantry signal 3 submitter=lusk
+  gantry signal --dry-run TERM 'exec=b.out and exec=c.out'
+      Show what would get it: groups that have both.")]
+pub(crate) struct SendSignal {
+    /// The signal, by name or number.
+    pub(crate) signal: Signal,
+    /// The app: its id, or enough of the beginning; or a query.
+    #[arg(required = true, value_name = "APP|QUERY")]
+    pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) hit: Hit,
+}
+
+/// How something is done to ranks.
+#[derive(Debug, Args)]
+pub(crate) struct Hit {
+    /// Only these ranks, such as 0-3,7. Of one app.
+    #[arg(long, value_name = "RANKS")]
+    pub(crate) ranks: Option<RankSet>,
+    /// Do nothing and show the groups that would be hit. With a query.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Ask nothing.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Answer in XML, as 'gantry pm' does. With a query.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) xml: bool,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+}
+
+/// Be the process manager of your process groups for other programs: read a message in XML, write the answer.
+///
+/// Messages are those of the process manager of the Scalable Systems Software project, as published and as drafted: get-process-group (and -info),
+/// signal-process-group, kill-process-group, del-process-group-info, wait-process-group. A query is as in the example; values are those of 'gantry ps --help'.
+/// On a socket each message ends with a zero byte, or with the end of what is sent. The exit code is 0 where a message was answered, whatever the answer.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry pm <<END
+  <signal-process-group signal='3'>
+    <process-group submitter='lusk' pgid='*'>
+      <process-group-restriction exec='b.out' host='ccn-%d:20-21' pid='*'/>
+    </process-group>
+  </signal-process-group>
+  END
+      Signal lusk's groups that have b.out on one of two hosts, and tell their numbers and all their processes.
+  mkdir -m 700 ~/pm; gantry pm --listen ~/pm/socket
+      The same for programs that stay, until SIGTERM.")]
+pub(crate) struct Pm {
+    /// Serve a socket; its directory must be yours and nobody else's.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) listen: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+}

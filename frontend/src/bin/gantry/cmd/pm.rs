@@ -1,0 +1,43 @@
+//! `gantry pm`.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use gantry_frontend::procgroup::ProcessManager;
+use gantry_frontend::procgroup::serve::{Service, answer};
+use gantry_frontend::procgroup::xml::MAX_BYTES;
+
+use super::interrupts::Interrupts;
+use crate::args::Pm;
+use crate::exit::{self, Fault, Outcome};
+
+pub(super) async fn run(args: Pm) -> Outcome {
+    let manager = ProcessManager::open(None)?;
+    match &args.listen {
+        Some(socket) => listen(&manager, socket, args.patience.timeout).await,
+        None => answer_one(&manager, args.patience.timeout).await,
+    }
+}
+
+async fn answer_one(manager: &ProcessManager, deadline: Duration) -> Outcome {
+    let mut message = Vec::new();
+    // A byte more than may be: what is too long is refused by who reads it.
+    let read = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut message);
+    read.map_err(|e| Fault::io("cannot read standard input", &e))?;
+    let text = answer(manager, &message, deadline).await;
+    let mut out = io::stdout().lock();
+    let written = out.write_all(&text).and_then(|()| out.flush());
+    written.map_err(|e| Fault::io("cannot write to standard output", &e))?;
+    Ok(exit::SUCCESS)
+}
+
+async fn listen(manager: &ProcessManager, socket: &Path, deadline: Duration) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let service = Service::bind(socket).await?;
+    tokio::select! {
+        () = service.run(manager, deadline) => {}
+        interrupt = interrupts.next() => tracing::debug!(?interrupt, "asked to end"),
+    }
+    Ok(exit::SUCCESS)
+}

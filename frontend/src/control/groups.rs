@@ -1,0 +1,61 @@
+//! All process groups of the user: the live apps, and those that have ended and are kept.
+
+use std::time::Duration;
+
+use gantry_shared::id::AppId;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{AT_A_TIME, Client, late};
+use super::registry::{Registry, Shelf};
+use crate::error::{Error, Result};
+use crate::procgroup::GroupFacts;
+
+/// What frontends tell of their groups.
+#[derive(Debug, Default)]
+pub(crate) struct GroupListing {
+    /// The groups, in the order of their numbers, and whether each is live.
+    pub(crate) groups: Vec<(GroupFacts, Shelf)>,
+    /// Apps whose frontend is there and gave no answer: it is stopped, overloaded, or of another version.
+    pub(crate) silent: Vec<AppId>,
+}
+
+/// All process groups of the user. Every frontend has until the deadline.
+///
+/// # Errors
+/// The runtime directory cannot be read.
+pub(crate) async fn list_groups(registry: &Registry, deadline: Duration) -> Result<GroupListing> {
+    let mut listing = GroupListing::default();
+    // In this order: one that ends meanwhile is kept before it is gone.
+    for shelf in [Shelf::Live, Shelf::Kept] {
+        for some in registry.apps(shelf)?.chunks(AT_A_TIME) {
+            let mut asked = JoinSet::new();
+            for app in some.iter().copied() {
+                let registry = registry.clone();
+                asked.spawn(async move { (app, ask(&registry, app, shelf, deadline).await) });
+            }
+            while let Some(answered) = asked.join_next().await {
+                match answered {
+                    Ok((_, Ok(facts))) => listing.groups.push((facts, shelf)),
+                    Ok((_, Err(Error::UnknownApp { .. } | Error::Lost { .. }))) => {}
+                    Ok((app, Err(error))) => {
+                        tracing::warn!(%app, %error, "its frontend gives no answer");
+                        listing.silent.push(app);
+                    }
+                    Err(error) => return Err(Error::Protocol(error.to_string())),
+                }
+            }
+        }
+    }
+    // Of one that is both, what its app tells comes first. The sort is stable.
+    listing.groups.sort_by_key(|(facts, _)| facts.pgid);
+    listing.groups.dedup_by_key(|(facts, _)| facts.pgid);
+    listing.silent.sort_unstable();
+    listing.silent.dedup();
+    Ok(listing)
+}
+
+async fn ask(registry: &Registry, app: AppId, shelf: Shelf, deadline: Duration) -> Result<GroupFacts> {
+    let asking = async { Client::connect_to(registry, app, shelf).await?.group(deadline).await };
+    timeout(deadline, asking).await.unwrap_or_else(|_| Err(late("asking for the group", deadline, app)))
+}

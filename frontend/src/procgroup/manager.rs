@@ -1,0 +1,278 @@
+//! The process manager: carries requests out over all groups of the user.
+//!
+//! There is no daemon. Every frontend of the user tells what its app is, and is told what to do with it; those of other users are never asked, as their
+//! sockets are in directories of their own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::AppId;
+use gantry_shared::signal::Signal;
+use gantry_wlm::host::Machine;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::group::GroupFacts;
+use super::matching::{Found, find};
+use super::query::Query;
+use super::request::{Answer, Request, Told};
+use crate::control::{Client, GroupListing, Registry, Shelf, list_groups};
+use crate::error::{Error, Result};
+use crate::event::{Exit, StateName};
+use crate::info::AppState;
+
+/// How many groups something is done to at a time.
+const AT_A_TIME: usize = 64;
+
+/// How long a frontend may take to say what its group is; one that is stopped must not hide the others.
+const ASKING: Duration = Duration::from_secs(5);
+
+/// All process groups of the user on this machine.
+#[derive(Debug, Clone)]
+pub struct ProcessManager {
+    registry: Registry,
+}
+
+impl ProcessManager {
+    /// The groups with sockets in the user's runtime directory: `runtime_dir`, or where it is by default.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or is not private.
+    pub fn open(runtime_dir: Option<&Path>) -> Result<Self> {
+        Ok(Self { registry: Registry::open(runtime_dir, &Machine)? })
+    }
+
+    /// Carries a request out. What it does to a group may take until the deadline; a wait has its own.
+    pub async fn carry_out(&self, request: &Request, deadline: Duration) -> Answer {
+        let done = match request {
+            Request::Get(query) => self.select(query).await,
+            Request::Signal { query, signal } => match self.select(query).await {
+                Ok(told) => Ok(self.signal(told, *signal, deadline).await),
+                Err(error) => Err(error),
+            },
+            Request::Kill(query) => match self.select(query).await {
+                Ok(told) => Ok(self.kill(told, deadline).await),
+                Err(error) => Err(error),
+            },
+            Request::Forget(query) => match self.select(query).await {
+                Ok(told) => Ok(self.forget(told, deadline).await),
+                Err(error) => Err(error),
+            },
+            Request::Wait { query, limit } => self.wait(query, *limit).await,
+            Request::Checkpoint(_) => Err(unsupported(
+                "nothing here can save a process group so that it can be started again",
+                "have its program write checkpoints of its own; a signal may ask it to",
+            )),
+            Request::Create(_) => Err(unsupported(
+                "process groups are not created by messages",
+                "launch them with 'gantry launch --background'",
+            )),
+        };
+        done.map_or_else(|error| Answer::Refused { line: None, failure: error.to_failure() }, Answer::Groups)
+    }
+
+    /// The groups that a query means, with what it asks of them.
+    ///
+    /// # Errors
+    /// The runtime directory cannot be read.
+    pub async fn select(&self, query: &Query) -> Result<Told> {
+        Ok(tell(list_groups(&self.registry, ASKING).await?, query))
+    }
+
+    /// Sends a signal to all processes of the groups that were found. What is returned tells of those that got it, as they were before. A group that
+    /// has ended gets none.
+    pub async fn signal(&self, told: Told, signal: Signal, deadline: Duration) -> Told {
+        let registry = self.registry.clone();
+        self.each_live(told, move |app| {
+            let registry = registry.clone();
+            async move { Client::connect(&registry, app).await?.signal(signal, None, deadline).await }
+        })
+        .await
+    }
+
+    /// Ends the groups that were found: kills their processes and waits until nothing is left of them. What is returned tells of those that were ended, as
+    /// they were before.
+    pub async fn kill(&self, told: Told, deadline: Duration) -> Told {
+        let registry = self.registry.clone();
+        self.each_live(told, move |app| {
+            let registry = registry.clone();
+            async move {
+                let mut client = Client::connect(&registry, app).await?;
+                client.kill(deadline).await?;
+                client.gone(deadline).await
+            }
+        })
+        .await
+    }
+
+    /// Forgets the groups that were found. One that has not ended is none that can be forgotten.
+    pub async fn forget(&self, mut told: Told, deadline: Duration) -> Told {
+        let (kept, live) = split(&told, |told, pgid| told.kept.contains(&pgid));
+        for found in live {
+            let pgid = told.groups.pgid(found.at).unwrap_or_default();
+            let failure = Failure::new(Kind::Invalid, format!("process group {pgid} has not ended"));
+            told.troubles.push((pgid, failure.with_hint("wait for it, or kill it, first")));
+        }
+        told.found = kept;
+        let registry = self.registry.clone();
+        each(told, move |app| {
+            let registry = registry.clone();
+            async move {
+                let mut client = Client::connect_to(&registry, app, Shelf::Kept).await?;
+                client.forget(deadline).await?;
+                client.gone(deadline).await
+            }
+        })
+        .await
+    }
+
+    /// Waits until all groups have ended that a query means now. What is returned tells of them as they are then.
+    ///
+    /// # Errors
+    /// The runtime directory cannot be read; the limit passes, and some run.
+    pub async fn wait(&self, query: &Query, limit: Option<Duration>) -> Result<Told> {
+        let before = list_groups(&self.registry, ASKING).await?;
+        let mut facts: Vec<(GroupFacts, Shelf)> = before.groups.clone();
+        let told = tell(before, query);
+        let meant: BTreeSet<u32> = pgids(&told).collect();
+        facts.retain(|(facts, _)| meant.contains(&facts.pgid));
+        let mut waiting = JoinSet::new();
+        for (at, (group, _)) in facts.iter().enumerate().filter(|(_, (_, shelf))| *shelf == Shelf::Live) {
+            let (registry, app) = (self.registry.clone(), group.app);
+            waiting.spawn(async move { (at, wait_for(&registry, app).await) });
+        }
+        let mut left = meant.clone();
+        let all = async {
+            while let Some(ended) = waiting.join_next().await {
+                let (at, exit) = ended.map_err(|error| Error::Protocol(error.to_string()))?;
+                if let Some((group, _)) = facts.get_mut(at) {
+                    left.remove(&group.pgid);
+                    end(group, exit?);
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        match limit {
+            None => all.await?,
+            Some(limit) => match timeout(limit, all).await {
+                Ok(done) => done?,
+                Err(_) => {
+                    let missing = left.iter().map(|pgid| format!("process group {pgid}")).collect();
+                    let phase = "waiting for process groups to end";
+                    return Err(Error::TimedOut { phase, after: limit, missing });
+                }
+            },
+        }
+        let silent = told.silent;
+        let columns: Vec<_> = told.found.iter().map(|found| found.columns).collect();
+        let mut ended = tell(GroupListing { groups: facts, silent }, &Query::default());
+        ended.found = columns.into_iter().enumerate().map(|(at, columns)| Found { at, columns }).collect();
+        Ok(ended)
+    }
+
+    /// Does something to those that have not ended; others are not told of.
+    async fn each_live<D, F>(&self, mut told: Told, deed: D) -> Told
+    where
+        D: Fn(AppId) -> F,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        told.found = split(&told, |told, pgid| !told.kept.contains(&pgid)).0;
+        each(told, deed).await
+    }
+}
+
+/// What a query means among these.
+fn tell(listing: GroupListing, query: &Query) -> Told {
+    let mut told = Told { silent: listing.silent, ..Told::default() };
+    for (facts, shelf) in listing.groups {
+        match told.groups.push(&facts) {
+            Ok(()) if shelf == Shelf::Kept || facts.state == AppState::Ended => {
+                told.kept.insert(facts.pgid);
+            }
+            Ok(()) => {}
+            Err(why) => {
+                tracing::warn!(app = %facts.app, why, "its frontend tells what cannot be");
+                told.silent.push(facts.app);
+            }
+        }
+    }
+    told.found = find(&told.groups, query).found;
+    told
+}
+
+fn pgids(told: &Told) -> impl Iterator<Item = u32> {
+    told.found.iter().filter_map(|found| told.groups.pgid(found.at))
+}
+
+/// Those found that are so, and those that are not.
+fn split(told: &Told, is_so: impl Fn(&Told, u32) -> bool) -> (Vec<Found>, Vec<Found>) {
+    told.found.iter().partition(|found| told.groups.pgid(found.at).is_some_and(|pgid| is_so(told, pgid)))
+}
+
+/// Does something to every group that was found, many at a time, and keeps those to which it could be done.
+async fn each<D, F>(mut told: Told, deed: D) -> Told
+where
+    D: Fn(AppId) -> F,
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(AT_A_TIME));
+    let mut doing = JoinSet::new();
+    for found in std::mem::take(&mut told.found) {
+        let Some(app) = told.groups.app(found.at) else { continue };
+        let (deed, places) = (deed(app), Arc::clone(&places));
+        doing.spawn(async move {
+            let _place = places.acquire().await;
+            (found, deed.await)
+        });
+    }
+    while let Some(done) = doing.join_next().await {
+        // A task of ours does not panic, and nobody cancels it.
+        let Ok((found, done)) = done else { continue };
+        let pgid = told.groups.pgid(found.at).unwrap_or_default();
+        match done {
+            Ok(()) => told.found.push(found),
+            Err(error) if ended_meanwhile(&error) => tracing::debug!(pgid, %error, "it has ended"),
+            Err(error) => told.troubles.push((pgid, error.to_failure())),
+        }
+    }
+    told.found.sort_by_key(|found| found.at);
+    told.troubles.sort_by_key(|(pgid, _)| *pgid);
+    told
+}
+
+fn ended_meanwhile(error: &Error) -> bool {
+    matches!(error, Error::UnknownApp { .. }) || matches!(error.kind(), Kind::Gone | Kind::Lost)
+}
+
+/// The end of an app; none: it was gone before it could be waited for, or its tool let go of it.
+async fn wait_for(registry: &Registry, app: AppId) -> Result<Option<Exit>> {
+    let waited = match Client::connect(registry, app).await {
+        Ok(client) => client.wait().await,
+        Err(error) => Err(error),
+    };
+    match waited {
+        Ok(exit) => Ok(Some(exit)),
+        Err(error) if ended_meanwhile(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A group that has ended.
+fn end(group: &mut GroupFacts, exit: Option<Exit>) {
+    group.state = AppState::Ended;
+    if let Some(exit) = exit {
+        group.exit_code = Some(exit.code.unsigned_abs());
+        group.runs.iter_mut().filter(|run| run.state != StateName::Lost).for_each(|run| {
+            run.state = StateName::Exited;
+        });
+    }
+}
+
+fn unsupported(message: &str, hint: &str) -> Error {
+    let failure = Failure::new(Kind::Unsupported, message).with_hint(hint);
+    Error::Node { hosts: Vec::new(), failure }
+}

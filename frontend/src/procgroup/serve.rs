@@ -1,0 +1,177 @@
+//! The process manager for scripts and graphical tools: messages in XML, from bytes or on a private socket.
+//!
+//! On the socket a message ends with a zero byte, which XML cannot have, or with the end of what the client sends. The answer ends in the same way, and
+//! after a zero byte the next message may follow.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::manager::ProcessManager;
+use super::request::Answer;
+use super::xml::{MAX_BYTES, parse_request, write_answer};
+use crate::error::{Error, Result};
+
+/// How many clients there are at most at a time. A message of each may be in memory.
+const MAX_CLIENTS: usize = 32;
+
+/// How long a client may take to send a message, or to take an answer.
+const SLOW: Duration = Duration::from_secs(60);
+
+/// Pause after the system had no descriptor for a new client.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers one message, in XML both.
+pub async fn answer(manager: &ProcessManager, message: &[u8], deadline: Duration) -> Vec<u8> {
+    let answer = match parse_request(message) {
+        Ok(request) => manager.carry_out(&request, deadline).await,
+        Err(error) => refuse(&error),
+    };
+    write(&answer)
+}
+
+/// What a message is answered that is none.
+#[must_use]
+pub fn refuse(error: &super::xml::XmlError) -> Answer {
+    Answer::Refused { line: Some(error.line), failure: Failure::new(Kind::Invalid, &*error.reason) }
+}
+
+fn write(answer: &Answer) -> Vec<u8> {
+    let mut text = Vec::new();
+    // Memory takes all that is written.
+    drop(write_answer(&mut text, answer));
+    text
+}
+
+/// A socket on which messages are answered. Dropping it removes it.
+#[derive(Debug)]
+pub struct Service {
+    listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
+    uid: u32,
+}
+
+impl Service {
+    /// Makes the socket. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Its directory is another user's, or open to others; there is something of that name already that is no dead socket of this user.
+    pub async fn bind(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path)
+            .map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))?;
+        let failed = |e| Error::io(format!("cannot serve {}", path.display()), e);
+        let uid = nix::unistd::geteuid().as_raw();
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        let about = fs::symlink_metadata(dir).map_err(failed)?;
+        if !about.is_dir() || about.uid() != uid || about.mode() & 0o077 != 0 {
+            let message = format!("{} is not a directory of yours that nobody else can enter", dir.display());
+            let failure = Failure::new(Kind::NoAccess, message);
+            let failure = failure.with_hint("make one with 'mkdir -m 700' for the socket");
+            return Err(Error::Node { hosts: Vec::new(), failure });
+        }
+        remove_dead(&path, uid).await.map_err(failed)?;
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed)?;
+        let inode = fs::symlink_metadata(&path).map_err(failed)?.ino();
+        Ok(Self { listener, path, inode, uid })
+    }
+
+    /// Answers clients for as long as it is awaited.
+    pub async fn run(&self, manager: &ProcessManager, deadline: Duration) {
+        let mut clients = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
+                    Ok((stream, _)) => match stream.peer_cred() {
+                        Ok(peer) if peer.uid() == self.uid => {
+                            let manager = manager.clone();
+                            clients.spawn(async move { talk(stream, &manager, deadline).await });
+                        }
+                        peer => tracing::warn!(?peer, "another user's client is refused"),
+                    },
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot take a client");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                },
+                Some(ended) = clients.join_next() => if let Ok(Err(error)) = ended {
+                    tracing::debug!(%error, "a client was given up");
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Somebody else may have put theirs there meanwhile.
+        if fs::symlink_metadata(&self.path).is_ok_and(|about| about.ino() == self.inode) {
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// Removes a socket of ours that nobody serves.
+async fn remove_dead(path: &Path, uid: u32) -> io::Result<()> {
+    let about = match fs::symlink_metadata(path) {
+        Ok(about) => about,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let dead = about.file_type().is_socket() && about.uid() == uid && is_dead(path).await;
+    if dead { fs::remove_file(path) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+}
+
+async fn is_dead(path: &Path) -> bool {
+    let connected = UnixStream::connect(path).await;
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Answers a client's messages until it leaves.
+async fn talk(stream: UnixStream, manager: &ProcessManager, deadline: Duration) -> io::Result<()> {
+    let (mut from, mut to) = stream.into_split();
+    let mut buffer = Vec::new();
+    let mut searched = 0;
+    loop {
+        let end = buffer[searched..].iter().position(|byte: &u8| *byte == 0).map(|at| searched + at);
+        let (message, last) = match end {
+            Some(end) => {
+                let rest = buffer.split_off(end + 1);
+                let mut message = std::mem::replace(&mut buffer, rest);
+                message.truncate(end);
+                (message, false)
+            }
+            // What is too long is refused by who reads it.
+            None if buffer.len() > MAX_BYTES => (std::mem::take(&mut buffer), true),
+            None => {
+                searched = buffer.len();
+                buffer.reserve(16 * 1024);
+                match timeout(SLOW, from.read_buf(&mut buffer)).await?? {
+                    0 => (std::mem::take(&mut buffer), true),
+                    _ => continue,
+                }
+            }
+        };
+        searched = 0;
+        if last && message.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let mut text = answer(manager, &message, deadline).await;
+        if !last {
+            text.push(0);
+        }
+        timeout(SLOW, to.write_all(&text)).await??;
+        if last {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Process groups by the command line, on this machine: found by what their processes are, signalled, killed; in a line, in XML, on a socket.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_frontend::procgroup::xml::{Element, parse_document};
+use gantry_tests::{Finished, World, eventually, programs, within};
+use nix::sys::signal::Signal;
+
+const SOON: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
+    within(LIMIT, || {
+        let world = World::new();
+        body(&world);
+        world.finish();
+    });
+}
+
+fn gantry(world: &World, args: &[&str]) -> Finished {
+    world.gantry(args).wait(SOON)
+}
+
+/// What a command prints that must succeed.
+#[track_caller]
+fn said(world: &World, args: &[&str]) -> String {
+    let done = gantry(world, args);
+    assert_eq!(done.code(), 0, "{args:?}: {done:?}");
+    done.stdout.join("\n")
+}
+
+/// A program that reports the signals it gets, under a name of its own: a copy, as a link would show as what it points to.
+fn copy(world: &World, name: &str) -> PathBuf {
+    world.executable(name, &fs::read(programs::get("report_signal")).unwrap())
+}
+
+/// Starts a group in the background and waits until all its processes are ready. Gives the file with its output.
+fn start(world: &World, program: &Path, ranks: usize, nodes: usize) -> PathBuf {
+    let log = world.work_dir().join(format!("{}.log", program.file_name().unwrap().display()));
+    let (program, count, nodes) = (program.display().to_string(), ranks.to_string(), nodes.to_string());
+    let to = log.display().to_string();
+    let before = lines(&log, "ready");
+    said(world, &["launch", "--background", "--output", &to, "--", "-n", &count, "-N", &nodes, &program]);
+    eventually(SOON, "ready programs", || lines(&log, "ready") == before + ranks);
+    log
+}
+
+fn lines(log: &Path, line: &str) -> usize {
+    fs::read_to_string(log).unwrap_or_default().lines().filter(|it| *it == line).count()
+}
+
+/// What the process manager answers to a message.
+fn ask(world: &World, message: impl AsRef<[u8]>) -> Element {
+    let mut run = world.gantry(["pm"]);
+    run.write(message.as_ref());
+    run.close_stdin();
+    let done = run.wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    parse_document(done.stdout.join("\n").as_bytes()).unwrap()
+}
+
+fn pgids(answer: &Element) -> Vec<&str> {
+    answer.all("process-group").filter_map(|group| group.attribute("pgid")).collect()
+}
+
+/// The attributes of every process of the first group, as text.
+fn processes(answer: &Element) -> Vec<String> {
+    let group = answer.all("process-group").next().unwrap();
+    let of_one = |process: &Element| {
+        let pairs = process.attributes.iter().map(|(name, value)| format!("{name}={value}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    };
+    group.all("process").map(of_one).collect()
+}
+
+#[test]
+fn groups_are_found_signalled_and_killed_by_what_their_processes_are() {
+    in_a_world(|world| {
+        let (b, c) = (copy(world, "b.out"), copy(world, "c.out"));
+        let (log_b, log_c) = (start(world, &b, 4, 2), start(world, &c, 1, 1));
+        let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
+        let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name;
+        // By program and host, as the question of the notebook is.
+        let query = format!(
+            "<get-process-group>
+               <process-group submitter='*' pgid='*' totalprocs='*'>
+                 <process-group-restriction rank='*' exec='b.out' host='{host}.%d:1-2'/>
+               </process-group>
+             </get-process-group>"
+        );
+        let answer = ask(world, &query);
+        let [group] = &answer.children[..] else { panic!("{answer:?}") };
+        let expected = [("submitter", user.as_str()), ("pgid", "1"), ("totalprocs", "4")];
+        let found: Vec<_> = group.attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(found, expected);
+        // All processes of the group, not only those that fit.
+        let line = |rank: u32| format!("exec={} host={host}.{} rank={rank}", b.display(), rank / 2);
+        assert_eq!(processes(&answer), (0..4).map(line).collect::<Vec<_>>());
+        let count = |query: &str| said(world, &["ps", query]).lines().count() - 1;
+        assert_eq!((count("exec=b.out host=nowhere"), count(&format!("host={host}"))), (0, 1));
+        assert_eq!((count(&format!("submitter={user}")), count("submitter=nobody")), (2, 0));
+        assert_eq!(count("exec=b.out and exec=c.out"), 0);
+
+        let shown = said(world, &["signal", "--dry-run", "USR1", "exec=b.out"]);
+        assert!(shown.lines().nth(1).unwrap().starts_with("1     "), "{shown}");
+        let hit = "<signal-process-group signal='12'><process-group pgid='*'><process-group-restriction exec='c.out'/></process-group></signal-process-group>";
+        assert_eq!(pgids(&ask(world, hit)), ["2"]);
+        eventually(SOON, "the signal", || lines(&log_c, "got SIGUSR2") == 1);
+        assert_eq!(fs::read_to_string(&log_b).unwrap(), "ready\n".repeat(4), "somebody else got a signal");
+
+        assert_eq!(said(world, &["kill", "--json", "exec=b.out pgid=*"]).matches("\"pgid\":1").count(), 1);
+        assert_eq!(count("pgid=*"), 0);
+        let none = gantry(world, &["kill", "exec=b.out"]);
+        assert_eq!(none.code(), 65, "{none:?}");
+    });
+}
+
+#[test]
+fn a_held_group_refuses_a_signal_and_others_get_it() {
+    in_a_world(|world| {
+        let b = copy(world, "b.out");
+        said(world, &["launch", "--hold", "--background", "--", "-n", "1", &b.display().to_string()]);
+        let log = start(world, &b, 1, 1);
+        let answer = ask(
+            world,
+            "<signal-process-group signal='USR1'><process-group pgid='*'/></signal-process-group>",
+        );
+        assert_eq!(pgids(&answer), ["2"]);
+        let trouble = answer.all("error").next().unwrap();
+        assert_eq!((trouble.attribute("pgid"), trouble.attribute("kind")), (Some("1"), Some("invalid")));
+        assert!(trouble.attribute("reason").unwrap().contains("is held and cannot take SIGUSR1"));
+        eventually(SOON, "the signal", || lines(&log, "got SIGUSR1") == 1);
+        assert_eq!(said(world, &["ps", "state=held"]).lines().count(), 2);
+        said(world, &["kill", "pgid=*"]);
+    });
+}
+
+#[test]
+fn who_waits_is_told_how_groups_have_ended() {
+    in_a_world(|world| {
+        let b = copy(world, "b.out");
+        let log = start(world, &b, 2, 1);
+        let late = ask(world, "<wait-process-group timeout='1' pgid='1'/>");
+        assert_eq!((late.name.as_str(), late.attribute("kind")), ("error", Some("timed-out")));
+        assert!(late.attribute("reason").unwrap().contains("process group 1"), "{late:?}");
+        let mut wait = world.gantry(["pm"]);
+        let message = "<wait-process-group><process-group pgid='1' state='*' exit-code='*'><process-group-restriction state='*'/></process-group></wait-process-group>";
+        wait.write(message.as_bytes());
+        wait.close_stdin();
+        said(world, &["signal", "TERM", "pgid=1"]);
+        let done = wait.wait(SOON);
+        let answer = parse_document(done.stdout.join("\n").as_bytes()).unwrap();
+        let group = answer.all("process-group").next().unwrap();
+        assert_eq!((group.attribute("state"), group.attribute("exit-code")), (Some("ended"), Some("55")));
+        assert_eq!(processes(&answer), ["state=exited", "state=exited"]);
+        assert_eq!(lines(&log, "got SIGTERM"), 2);
+        let refused =
+            ask(world, "<checkpoint-process-group><process-group pgid='1'/></checkpoint-process-group>");
+        assert_eq!(refused.attribute("kind"), Some("unsupported"));
+    });
+}
+
+#[test]
+fn hostile_messages_are_answered_with_line_and_reason() {
+    in_a_world(|world| {
+        let check = |message: Vec<u8>, line: &str, part: &str| {
+            let answer = ask(world, message);
+            let reason = answer.attribute("reason").unwrap();
+            assert!(answer.name == "error" && answer.attribute("line") == Some(line), "{answer:?}");
+            assert!(reason.contains(part), "{reason}, expected {part}");
+        };
+        let many: String = (0..1_000_000).map(|n| format!(" x{n}='1'")).collect();
+        check(b"<!DOCTYPE a [<!ENTITY b \"c\">]>\n<a>&b;</a>".to_vec(), "1", "a document type");
+        check(b"<get-process-group>\n&b;</get-process-group>".to_vec(), "2", "an entity");
+        check(format!("<get-process-group{many}/>").into_bytes(), "1", "more than 32 attributes");
+        check("<a>\n".repeat(1_000_000).into_bytes(), "9", "more than 8 deep");
+        check(b"<get-process-group>\n\xff".to_vec(), "2", "not UTF-8");
+        check(b"<get-process-group>\n<process-group".to_vec(), "2", "");
+        check(vec![b'x'; (16 << 20) + 1], "1", "more than 16777216 bytes");
+        check(Vec::new(), "1", "no message");
+    });
+}
+
+#[test]
+fn at_a_terminal_more_than_one_group_is_asked_for() {
+    in_a_world(|world| {
+        let b = copy(world, "b.out");
+        let (one, two) = (start(world, &b, 1, 1), start(world, &copy(world, "c.out"), 1, 1));
+        let mut terminal = world.terminal(["signal", "HUP", "pgid=*"]);
+        terminal.wait_text("send SIGHUP to these 2 process groups? [y/N]", SOON);
+        terminal.type_text("n\n");
+        assert_eq!(terminal.wait(SOON).code(), Some(0));
+        assert_eq!(said(world, &["ps", "state=running"]).lines().count(), 3);
+        // One is hit without a question.
+        let mut terminal = world.terminal(["signal", "HUP", "exec=b.out"]);
+        assert_eq!(terminal.wait(SOON).code(), Some(0));
+        eventually(SOON, "the signal", || lines(&one, "got SIGHUP") == 1);
+        start(world, &b, 1, 1);
+        let mut terminal = world.terminal(["kill", "pgid=*"]);
+        terminal.wait_text("send SIGKILL to these 2 process groups? [y/N]", SOON);
+        terminal.type_text("y\n");
+        assert_eq!(terminal.wait(SOON).code(), Some(0));
+        assert_eq!(said(world, &["ps", "pgid=*"]).lines().count(), 1);
+        assert_eq!(lines(&two, "got SIGHUP"), 0);
+    });
+}
+
+#[test]
+fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
+    if !nix::unistd::geteuid().is_root() {
+        return gantry_tests::record_skip("only root may make another user's socket");
+    }
+    in_a_world(|world| {
+        let runtime = world.runtime_dir();
+        let (dead, kept, foreign) =
+            (runtime.join("aaaaaaaa.sock"), runtime.join("aaaaaaaa.kept"), runtime.join("bbbbbbbb.sock"));
+        drop(UnixListener::bind(&dead).unwrap());
+        drop(UnixListener::bind(&kept).unwrap());
+        let listener = UnixListener::bind(&foreign).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        std::os::unix::fs::lchown(&foreign, Some(65534), None).unwrap();
+        for command in [&["ps", "pgid=*"][..], &["kill", "--yes", "pgid=*"], &["ps"]] {
+            gantry(world, command);
+        }
+        assert!(!dead.exists() && !kept.exists(), "nobody swept the sockets of the dead");
+        assert_eq!(fs::metadata(&foreign).unwrap().uid(), 65534);
+        let nobody = listener.accept().unwrap_err();
+        assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock, "another user's socket was connected to");
+        fs::remove_file(foreign).unwrap();
+
+        // And they do not come to ours.
+        let b = copy(world, "b.out");
+        start(world, &b, 1, 1);
+        let mut command = world.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        command.arg(&gantry_tests::binaries().gantry).args(["kill", "pgid=*"]).current_dir("/");
+        let theirs = world.spawn(command).wait(SOON);
+        assert_ne!(theirs.code(), 0, "{theirs:?}");
+        assert_eq!(said(world, &["ps", "state=running"]).lines().count(), 2);
+        said(world, &["kill", "pgid=*"]);
+    });
+}
+
+/// What a socket's client is answered: all its messages sent at once, and the end of sending.
+fn talk(socket: &Path, messages: &[u8]) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(messages).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_private_socket_serves_several_clients_until_it_is_told_to_end() {
+    in_a_world(|world| {
+        let b = copy(world, "b.out");
+        start(world, &b, 1, 1);
+        let open = world.work_dir().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        let refused = gantry(world, &["pm", "--listen", &open.join("s").display().to_string()]);
+        assert_eq!(refused.code(), 66, "{refused:?}");
+        assert!(!open.join("s").exists());
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o700)).unwrap();
+        let socket = open.join("s");
+        // One that a killed process has left is no obstacle.
+        drop(UnixListener::bind(&socket).unwrap());
+        let name = socket.display().to_string();
+        let mut service = world.gantry(["pm", "--listen", &name]);
+        eventually(SOON, "the socket", || UnixStream::connect(&socket).is_ok());
+        assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = gantry(world, &["pm", "--listen", &name]);
+        assert_ne!(second.code(), 0, "{second:?}");
+
+        // A client that says nothing is in nobody's way.
+        let _silent = UnixStream::connect(&socket).unwrap();
+        let query = "<get-process-group><process-group pgid='*'/></get-process-group>";
+        assert!(talk(&socket, query.as_bytes()).contains("<process-group pgid=\"1\"/>"));
+        let both = talk(&socket, format!("{query}\0<nonsense/>\0").as_bytes());
+        let answers: Vec<&str> = both.split_terminator('\0').collect();
+        let [groups, error] = answers[..] else { panic!("{both}") };
+        assert_eq!(pgids(&parse_document(groups.as_bytes()).unwrap()), ["1"]);
+        assert!(
+            parse_document(error.as_bytes()).unwrap().attribute("reason").unwrap().contains("<nonsense>")
+        );
+        let kill = "<kill-process-group pgid='1'/>";
+        assert!(talk(&socket, kill.as_bytes()).contains("pgid=\"1\""));
+        service.signal(Signal::SIGTERM);
+        assert_eq!(service.wait(SOON).code(), 0);
+        assert!(!socket.exists(), "the socket stays behind");
+    });
+}
