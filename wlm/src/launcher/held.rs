@@ -3,7 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::{Dialect, Part, locate, replace_file, rewrite, rewrite_file};
+use gantry_shared::wire::hold::GANTRY_TICKET;
+
+use super::{Dialect, Launcher, Part, locate, replace_file, rewrite, rewrite_file};
 use crate::host::Host;
 use crate::{Brought, Error, Launch, Result};
 
@@ -13,7 +15,10 @@ const MAX_LINKS: usize = 16;
 /// What stands in front of each program in the arguments of a launcher of that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
     let by = dialect.launcher.to_string();
-    vec![agent.into(), "hold".into(), "--by".into(), by.into(), "--".into()]
+    // Open MPI gives ranks on other hosts of the environment only what it is told to, by name.
+    let told: &[&str] = if dialect.launcher == Launcher::OpenMpi { &["-x", GANTRY_TICKET] } else { &[] };
+    let hold = [agent.into(), "hold".into(), "--by".into(), by.into(), "--".into()];
+    told.iter().map(OsString::from).chain(hold).collect()
 }
 
 /// The launcher of that name, as a path, and how it reads its arguments. Runs nothing.
@@ -133,6 +138,17 @@ mod tests {
             hydra,
             &["-n", "1", "./a", ":", "-n", "2", "./b"],
             &[&[hydra, "-n", "1"][..], &hold, &["./a", ":", "-n", "2"], &hold, &["./b"]].concat(),
+        );
+    }
+
+    #[test]
+    fn open_mpi_is_told_by_name_what_ranks_on_other_hosts_need() {
+        let tell = ["-x", "GANTRY_TICKET", "/g/agent", "hold", "--by", "openmpi", "--"];
+        check(
+            "orterun",
+            &["-n", "1", "./a", ":", "-n", "2", "./b"],
+            &[&["/opt/bin/orterun", "-n", "1"][..], &tell, &["./a", ":", "-n", "2"], &tell, &["./b"]]
+                .concat(),
         );
     }
 
