@@ -60,11 +60,12 @@ pub struct Resolver {
     hwcaps: OnceLock<Vec<&'static str>>,
     legacy: OnceLock<Legacy>,
     loaders: Mutex<HashMap<(PathBuf, Arch), Arc<Loader>>>,
-    read: Mutex<HashMap<FileKey, Arc<Elf>>>,
+    /// By where each was opened, with the state in which it was read.
+    read: Mutex<HashMap<PathBuf, (FileKey, Arc<Elf>)>>,
 }
 
 /// A file in one state: any change of its content changes one of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileKey {
     id: FileId,
     size: u64,
@@ -222,32 +223,29 @@ impl Resolver {
     /// Opens an object of machine `arch`; of any machine when that is none.
     pub(super) fn open(&self, path: &Path, arch: Option<Arch>) -> std::result::Result<Opened, NotOpened> {
         let file = self.root.locate(path).map_err(NotOpened::Absent)?;
-        let about = std::fs::metadata(&file).map_err(NotOpened::Absent)?;
-        let known = lock(&self.read).get(&FileKey::of(&about)).cloned();
-        let (id, elf) = match known {
-            Some(elf) => (FileKey::of(&about).id, elf),
-            None => self.read_elf(&file, &about, arch)?,
+        let known = lock(&self.read).get(&file).cloned();
+        let known =
+            known.filter(|(key, _)| std::fs::metadata(&file).is_ok_and(|it| FileKey::of(&it) == *key));
+        let (key, elf) = match known {
+            Some(known) => known,
+            None => self.read_elf(&file, arch)?,
         };
         match arch {
             Some(arch) if arch != elf.arch => Err(NotOpened::OtherArch),
-            _ => Ok(Opened { file, id, elf }),
+            _ => Ok(Opened { file, id: key.id, elf }),
         }
     }
 
     fn read_elf(
         &self,
         path: &Path,
-        about: &Metadata,
         arch: Option<Arch>,
-    ) -> std::result::Result<(FileId, Arc<Elf>), NotOpened> {
-        let file = open_regular(path, about).map_err(|error| match error.kind() {
-            // To read a folder is what the loader tries, too.
-            io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => {
-                NotOpened::Unfit(Unfit::Read(error.to_string()))
-            }
-            _ => NotOpened::Absent(error),
-        })?;
+    ) -> std::result::Result<(FileKey, Arc<Elf>), NotOpened> {
+        // As the loader does it: opened first and looked at then. Most files are met once, and finding them by their path is what takes the time.
+        let file = open_any(path).map_err(NotOpened::Absent)?;
         let about = file.metadata().map_err(NotOpened::Absent)?;
+        // To read a folder is what the loader tries, too.
+        check_regular(&about).map_err(|error| NotOpened::Unfit(Unfit::Read(error.to_string())))?;
         let elf = parse_elf(&file).map(Arc::new).map_err(|unfit| match parse_arch(&file) {
             Ok(found) if arch.is_some_and(|arch| arch != found) => NotOpened::OtherArch,
             _ => NotOpened::Unfit(unfit),
@@ -257,8 +255,8 @@ impl Resolver {
         if read.len() >= MAX_REMEMBERED {
             read.clear();
         }
-        read.insert(key, Arc::clone(&elf));
-        Ok((key.id, elf))
+        read.insert(path.to_owned(), (key, Arc::clone(&elf)));
+        Ok((key, elf))
     }
 
     /// The first line of a script; none for what is no script.
@@ -295,12 +293,20 @@ impl Resolver {
 
 /// Opens what is known to be a file: a FIFO or a device would keep us.
 fn open_regular(path: &Path, about: &Metadata) -> io::Result<File> {
-    if about.is_dir() {
-        return Err(io::Error::from_raw_os_error(libc::EISDIR));
-    }
-    if !about.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
+    check_regular(about)?;
     // Somebody may put another kind of file there between the question and now.
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    open_any(path)
+}
+
+fn check_regular(about: &Metadata) -> io::Result<()> {
+    match about {
+        _ if about.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        _ if !about.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        _ => Ok(()),
+    }
+}
+
+/// Opens whatever it is without waiting for another end.
+fn open_any(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
