@@ -1,7 +1,7 @@
 //! Manifests: what is to be made available in a session.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use crate::staging::send::{in_time, send};
 #[derive(Debug)]
 pub struct Manifest {
     session: Arc<session::Inner>,
-    wanted: BTreeMap<Target, Wanted>,
+    wanted: BTreeMap<Target, Named>,
     with_needs: bool,
     allow_missing: bool,
 }
@@ -67,7 +67,8 @@ impl Manifest {
         self
     }
 
-    /// Goes on when libraries that something needs are not here: nodes have them, or nothing will use them. Otherwise that is an error.
+    /// Goes on when libraries that something needs are not here: nodes have them, or nothing will use them. Otherwise that is an error. What the
+    /// session's `lib` has by that name is not missing: daemons look there first.
     pub fn allow_missing(&mut self) -> &mut Self {
         self.allow_missing = true;
         self
@@ -126,8 +127,7 @@ impl Manifest {
             }
             let source = readable_file(found.path())?;
             let below = source.strip_prefix(&root).map_err(|e| Error::invalid(e.to_string()))?;
-            let name = Path::new(&base).join(below).into_os_string();
-            self.add_as(Place::Lib, name, &source, false)?;
+            self.add_as(Place::Lib, Path::new(&base).join(below).as_os_str(), &source, false)?;
         }
         Ok(())
     }
@@ -195,17 +195,17 @@ impl Manifest {
             });
         };
         let contents = Arc::clone(&session.core.contents);
-        let wanted: Vec<Wanted> = self.wanted.into_values().collect();
-        let items = in_time(deadline, move || gather(&wanted, &mut SystemResolver::new(), &contents)).await?;
+        let wanted = build_wanted(self.wanted);
+        let items = in_time(deadline, move || gather(wanted, &mut SystemResolver::new(), &contents)).await?;
+        let mut plan = build_plan(&items, &lock(&session.ledger))?;
         if !self.allow_missing {
-            let missing =
-                items.iter().filter_map(|item| item.needs.as_ref()).flat_map(|needs| &needs.missing);
-            plan::check_missing(missing)?;
+            let needs = items.iter().filter_map(|item| item.needs.as_ref());
+            plan::check_missing(needs.flat_map(|needs| &needs.missing), &plan.ledger)?;
         }
-        let plan = build_plan(&items, &lock(&session.ledger))?;
-        match send(session, &plan, deadline).await {
+        drop(items);
+        match send(session, &mut plan, deadline).await {
             Ok(staged) => {
-                *lock(&session.ledger) = plan.ledger.clone();
+                *lock(&session.ledger) = std::mem::take(&mut plan.ledger);
                 Ok((staged, plan))
             }
             Err(error) => {
@@ -216,30 +216,45 @@ impl Manifest {
     }
 
     fn add(&mut self, place: Place, source: &Path, with_needs: bool) -> Result<()> {
-        let name = file_name(source)?.to_owned();
-        self.add_as(place, name, source, with_needs)
+        self.add_as(place, file_name(source)?, source, with_needs)
     }
 
-    fn add_as(&mut self, place: Place, name: OsString, source: &Path, with_needs: bool) -> Result<()> {
+    fn add_as(&mut self, place: Place, name: &OsStr, source: &Path, with_needs: bool) -> Result<()> {
         self.session.check_alive()?;
-        let target = (place, name);
+        let target = (place, Arc::from(name));
         if let Some(known) = self.wanted.get_mut(&target) {
             check_same(&self.session, &known.source, source)?;
             known.with_needs |= with_needs;
             return Ok(());
         }
-        let there = lock(&self.session.ledger).everywhere(target.0, &target.1).map(|it| it.source.clone());
+        let there = lock(&self.session.ledger).everywhere(place, name).map(|it| Arc::clone(&it.source));
         if let Some(known) = there {
-            let same = check_same(&self.session, &known, source);
+            let same = check_same(&self.session, &known.path, source);
             // A library has another place to go to. It was named on its own if it lies in no folder.
-            if place != Place::Lib || target.1.as_encoded_bytes().contains(&b'/') {
+            if place != Place::Lib || name.as_encoded_bytes().contains(&b'/') {
                 same?;
             }
         }
-        let wanted = Wanted { place, name: target.1.clone(), source: source.to_owned(), with_needs };
-        self.wanted.insert(target, wanted);
+        self.wanted.insert(target, Named { source: source.into(), with_needs });
         Ok(())
     }
+}
+
+/// Something that was named for a target.
+#[derive(Debug)]
+struct Named {
+    source: Box<Path>,
+    with_needs: bool,
+}
+
+fn build_wanted(all: BTreeMap<Target, Named>) -> impl Iterator<Item = Wanted> + Send {
+    let wanted = |((place, name), Named { source, with_needs }): (Target, Named)| Wanted {
+        place,
+        name,
+        source,
+        with_needs,
+    };
+    all.into_iter().map(wanted)
 }
 
 /// Refuses two files of one name, unless they are the same or have the same content. Reads them then.

@@ -26,6 +26,13 @@ pub(crate) struct Facts {
     pub(crate) state: FileState,
 }
 
+/// A file here, and what is in it. There may be a hundred thousand in one manifest: each is kept once, for all who have to do with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) path: Box<Path>,
+    pub(crate) facts: Facts,
+}
+
 /// The contents of files that were looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gantry_shared::wire::staging::{LibcNeeds, Place};
 
-use super::content::Contents;
+use super::content::{Contents, Source};
 use super::plan::{Absent, Item, Needed, Needs};
 use crate::error::{Error, Result};
 
@@ -15,8 +16,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Wanted {
     pub(crate) place: Place,
     /// Path below the place.
-    pub(crate) name: OsString,
-    pub(crate) source: PathBuf,
+    pub(crate) name: Arc<OsStr>,
+    pub(crate) source: Box<Path>,
     /// It runs, so what it needs to run is brought as well.
     pub(crate) with_needs: bool,
 }
@@ -50,32 +51,33 @@ pub(crate) trait Resolve {
 /// # Errors
 /// A file cannot be read.
 pub(crate) fn gather(
-    wanted: &[Wanted],
+    wanted: impl IntoIterator<Item = Wanted>,
     resolver: &mut dyn Resolve,
     contents: &Contents,
 ) -> Result<Vec<Item>> {
-    let look = |path: &Path| contents.look(path).map_err(|error| cannot_read(path, error));
-    let needed = |(name, source): (OsString, PathBuf)| -> Result<Needed> {
-        Ok(Needed { facts: look(&source)?, name, source })
+    let look = |path: Box<Path>| match contents.look(&path) {
+        Ok(facts) => Ok(Arc::new(Source { path, facts })),
+        Err(error) => Err(cannot_read(&path, error)),
     };
-    let mut items = Vec::with_capacity(wanted.len());
-    for it in wanted {
-        let facts = look(&it.source)?;
-        let needs = if it.with_needs {
-            let found = resolver.dependencies(&it.source)?;
+    let needed =
+        |(name, source): (OsString, PathBuf)| look(source.into()).map(|source| Needed { name, source });
+    let mut items = Vec::new();
+    for Wanted { place, name, source, with_needs } in wanted {
+        let source = look(source)?;
+        let needs = if with_needs {
+            let found = resolver.dependencies(&source.path)?;
             let programs = found.programs.into_iter().map(|path| (base_name(&path), path));
-            Some(Needs {
+            Some(Box::new(Needs {
                 libraries: found.libraries.into_iter().map(needed).collect::<Result<_>>()?,
                 programs: programs.map(needed).collect::<Result<_>>()?,
                 family: found.family.into_iter().map(needed).collect::<Result<_>>()?,
                 libc: found.libc,
                 missing: found.missing,
-            })
+            }))
         } else {
             None
         };
-        let Wanted { place, name, source, .. } = it.clone();
-        items.push(Item { place, name, source, facts, needs });
+        items.push(Item { place, name, source, needs });
     }
     Ok(items)
 }

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use gantry_shared::wire::staging::{Content, LibcNeeds, Place};
 
+use super::content::Source;
+
 /// Something's place in a session's storage: which part of it, and the path below that.
-pub(crate) type Target = (Place, OsString);
+pub(crate) type Target = (Place, Arc<OsStr>);
 
 /// What stands at a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Taken {
-    pub(crate) source: PathBuf,
-    pub(crate) content: Content,
+    pub(crate) source: Arc<Source>,
     /// Every node has it. Otherwise a manifest failed, and some may.
     pub(crate) everywhere: bool,
 }
@@ -34,7 +35,12 @@ impl Ledger {
     /// What stands there.
     pub(crate) fn at(&self, place: Place, name: &OsStr) -> Option<&Taken> {
         // A tuple of borrowed parts is no borrowed tuple.
-        self.taken.get(&(place, name.to_owned()))
+        self.taken.get(&(place, name.into()))
+    }
+
+    /// What is in it.
+    pub(crate) fn content_at(&self, place: Place, name: &OsStr) -> Option<&Content> {
+        self.at(place, name).map(|taken| &taken.source.facts.content)
     }
 
     /// As [`Ledger::at`], of what every node has.

@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::file_state::FileState;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
-use gantry_shared::wire::staging::{Content, Entry, LibcNeeds, Place};
+use gantry_shared::wire::staging::{Entry, LibcNeeds, Place};
 
-use super::content::Facts;
+use super::content::Source;
 use super::ledger::{Ledger, Taken, Target};
 use crate::error::{Error, Result};
 
@@ -29,11 +29,10 @@ const MAX_TOLD: usize = 8;
 pub(crate) struct Item {
     pub(crate) place: Place,
     /// Path below the place.
-    pub(crate) name: OsString,
-    pub(crate) source: PathBuf,
-    pub(crate) facts: Facts,
+    pub(crate) name: Arc<OsStr>,
+    pub(crate) source: Arc<Source>,
     /// What it needs to run; none for what does not run.
-    pub(crate) needs: Option<Needs>,
+    pub(crate) needs: Option<Box<Needs>>,
 }
 
 /// What a program or library needs to run.
@@ -56,8 +55,7 @@ pub(crate) struct Needs {
 pub(crate) struct Needed {
     /// The name by which it is looked for.
     pub(crate) name: OsString,
-    pub(crate) source: PathBuf,
-    pub(crate) facts: Facts,
+    pub(crate) source: Arc<Source>,
 }
 
 /// A library that is not there.
@@ -79,7 +77,7 @@ pub(crate) struct Plan {
     /// How many files the manifest comes to, with those that the session has already, and without the C library's own family.
     pub(crate) files: usize,
     /// The search path's folders below `lib` for each program of the manifest, by its name in `bin`.
-    pub(crate) lib_dirs: BTreeMap<OsString, Vec<OsString>>,
+    pub(crate) lib_dirs: BTreeMap<Arc<OsStr>, Vec<OsString>>,
     /// The session's ledger when all this is there.
     pub(crate) ledger: Ledger,
 }
@@ -87,9 +85,22 @@ pub(crate) struct Plan {
 /// A file that nodes are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Want {
-    pub(crate) entry: Entry,
-    pub(crate) state: FileState,
-    pub(crate) executable: bool,
+    pub(crate) place: Place,
+    /// Path below the place.
+    pub(crate) name: Arc<OsStr>,
+    pub(crate) source: Arc<Source>,
+}
+
+impl Want {
+    /// As nodes are asked for it.
+    pub(crate) fn build_entry(&self) -> Entry {
+        Entry {
+            place: self.place,
+            name: self.name.to_os_string(),
+            source: self.source.path.as_os_str().to_owned(),
+            content: self.source.facts.content.clone(),
+        }
+    }
 }
 
 /// Plans for a session that has what `session` says.
@@ -97,7 +108,7 @@ pub(crate) struct Want {
 /// # Errors
 /// Two things that cannot both be; the message has both.
 pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
-    let mut plan = Planning { wants: Vec::new(), touched: BTreeSet::new(), ledger: session.clone() };
+    let mut plan = Planning { wants: Vec::new(), session, touched: BTreeSet::new(), ledger: session.clone() };
     // What was named comes before what that needs.
     let mut folders = Vec::new();
     for item in items {
@@ -119,17 +130,21 @@ pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
         dirs.retain(|folder| seen.insert(folder.clone()));
         of_programs.insert(item.name.clone(), dirs);
     }
-    let files = plan.touched.len();
+    let files = plan.wants.len() + plan.touched.len();
     let libc = plan.put_family(items);
     Ok(Plan { wants: plan.wants, libc, files, lib_dirs: of_programs, ledger: plan.ledger })
 }
 
-/// Refuses when libraries are missing, and says who needs them.
+/// Refuses when libraries are missing, and says who needs them. What the session has in `lib`, because it was named, is not: its daemons look there.
 ///
 /// # Errors
 /// Of kind [`Kind::NotFound`].
-pub(crate) fn check_missing<'a>(missing: impl IntoIterator<Item = &'a Absent>) -> Result<()> {
-    let mut missing = missing.into_iter().collect::<Vec<_>>();
+pub(crate) fn check_missing<'a>(
+    missing: impl IntoIterator<Item = &'a Absent>,
+    session: &Ledger,
+) -> Result<()> {
+    let is_there = |absent: &&Absent| session.everywhere(Place::Lib, &absent.name).is_some();
+    let mut missing = missing.into_iter().filter(|absent| !is_there(absent)).collect::<Vec<_>>();
     missing.sort_by_key(|absent| (&absent.name, &absent.needed_by));
     missing.dedup();
     let Some(first) = missing.first() else { return Ok(()) };
@@ -141,8 +156,9 @@ pub(crate) fn check_missing<'a>(missing: impl IntoIterator<Item = &'a Absent>) -
         0 => String::new(),
         more => format!("; nor {more} more"),
     };
-    let failure = Failure::new(Kind::NotFound, format!("{}{}{more}", first.told, others.concat()))
-        .with_hint("set LD_LIBRARY_PATH to where it is, or allow missing libraries");
+    let failure = Failure::new(Kind::NotFound, format!("{}{}{more}", first.told, others.concat())).with_hint(
+        "add it to what is made available, set LD_LIBRARY_PATH to where it is, or allow missing libraries",
+    );
     Err(Error::Node { hosts: Vec::new(), failure })
 }
 
@@ -158,35 +174,32 @@ pub(crate) fn is_reserved(name: &OsStr) -> bool {
     [BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR].iter().any(|own| name == *own)
 }
 
-struct Planning {
+struct Planning<'s> {
     wants: Vec<Want>,
-    /// What the manifest comes to.
+    session: &'s Ledger,
+    /// What the manifest comes to and the session has already.
     touched: BTreeSet<Target>,
     ledger: Ledger,
 }
 
-impl Planning {
+impl Planning<'_> {
     /// The folder that it went to, if it is a library whose name was taken.
     fn put_named(&mut self, item: &Item) -> Result<Option<OsString>> {
         let taken = self.ledger.at(item.place, &item.name).filter(|taken| taken.everywhere);
         match taken {
-            Some(taken) if taken.content == item.facts.content => {
-                self.touch(item.place, item.name.clone());
+            Some(taken) if taken.source.facts.content == item.source.facts.content => {
+                self.touch(item.place, &item.name);
                 Ok(None)
             }
-            Some(taken) if taken.source == item.source => Err(changed(&item.source)),
+            Some(taken) if taken.source.path == item.source.path => Err(changed(&item.source.path)),
             // A library that was named on its own; a tree's files belong together.
             Some(_) if item.place == Place::Lib && !item.name.as_encoded_bytes().contains(&b'/') => {
-                let library = Needed {
-                    name: item.name.clone(),
-                    source: item.source.clone(),
-                    facts: item.facts.clone(),
-                };
+                let library = Needed { name: item.name.to_os_string(), source: Arc::clone(&item.source) };
                 Ok(self.put_beside(&[&library], std::slice::from_ref(&library)).pop())
             }
-            Some(taken) => Err(clash(&taken.source, &item.source)),
+            Some(taken) => Err(clash(&taken.source.path, &item.source.path)),
             None => {
-                self.put(item.place, item.name.clone(), &item.source, &item.facts);
+                self.put(item.place, &item.name, &item.source);
                 Ok(None)
             }
         }
@@ -195,10 +208,11 @@ impl Planning {
     /// Puts interpreters into `bin`, but for those of which the manifest names one of its own.
     fn put_interpreters(&mut self, programs: &[Needed]) -> Result<()> {
         for program in programs {
-            if self.ledger.everywhere(Place::Bin, &program.name).is_none() {
-                self.put(Place::Bin, program.name.clone(), &program.source, &program.facts);
+            let name = Arc::from(program.name.as_os_str());
+            if self.ledger.everywhere(Place::Bin, &name).is_none() {
+                self.put(Place::Bin, &name, &program.source);
             } else {
-                self.touch(Place::Bin, program.name.clone());
+                self.touch(Place::Bin, &name);
             }
         }
         Ok(())
@@ -214,11 +228,12 @@ impl Planning {
             if !seen.insert(&library.name) {
                 continue;
             }
-            match self.ledger.at(Place::Lib, &library.name) {
+            let (name, content) = (Arc::from(library.name.as_os_str()), &library.source.facts.content);
+            match self.ledger.at(Place::Lib, &name) {
                 _ if self.hides(before, library) => beside.push(library),
-                Some(taken) if taken.content != library.facts.content => beside.push(library),
-                Some(Taken { everywhere: true, .. }) => self.touch(Place::Lib, library.name.clone()),
-                _ => self.put(Place::Lib, library.name.clone(), &library.source, &library.facts),
+                Some(taken) if taken.source.facts.content != *content => beside.push(library),
+                Some(Taken { everywhere: true, .. }) => self.touch(Place::Lib, &name),
+                _ => self.put(Place::Lib, &name, &library.source),
             }
         }
         self.put_beside(&beside, libraries)
@@ -227,7 +242,7 @@ impl Planning {
     /// Whether one of the folders has another library of that name.
     fn hides(&self, folders: &[OsString], library: &Needed) -> bool {
         let held = folders.iter().filter_map(|folder| self.ledger.folders.get(folder)?.get(&library.name));
-        held.into_iter().any(|content| *content != library.facts.content)
+        held.into_iter().any(|content| *content != library.source.facts.content)
     }
 
     /// Puts libraries whose names are taken into folders below `lib`. One that is there serves if nothing else is in it than what the
@@ -238,14 +253,17 @@ impl Planning {
         let of_closure = |name: &OsStr| closure.iter().find(|it| it.name == name);
         for (folder, held) in &self.ledger.folders {
             let serves = held.iter().all(|(name, content)| {
-                of_closure(name).is_some_and(|needed| needed.facts.content == *content)
+                of_closure(name).is_some_and(|needed| needed.source.facts.content == *content)
             });
             let (there, others) =
                 rest.iter().partition::<Vec<_>, _>(|library| held.contains_key(&library.name));
             if serves && !there.is_empty() {
-                let target =
-                    |library: &&Needed| (Place::Lib, Path::new(folder).join(&library.name).into_os_string());
-                self.touched.extend(there.iter().map(target));
+                let target = |library: &&Needed| {
+                    (Place::Lib, Path::new(folder).join(&library.name).as_os_str().into())
+                };
+                let session = self.session;
+                let is_old = |(place, name): &Target| session.everywhere(*place, name).is_some();
+                self.touched.extend(there.iter().map(target).filter(is_old));
                 folders.push(folder.clone());
                 rest = others;
             }
@@ -255,10 +273,10 @@ impl Planning {
         }
         let folder = self.new_folder();
         for library in &rest {
-            let name = Path::new(&folder).join(&library.name).into_os_string();
-            self.put(Place::Lib, name, &library.source, &library.facts);
+            let name = Arc::from(Path::new(&folder).join(&library.name).as_os_str());
+            self.put(Place::Lib, &name, &library.source);
         }
-        let held = rest.iter().map(|library| (library.name.clone(), library.facts.content.clone()));
+        let held = rest.iter().map(|library| (library.name.clone(), library.source.facts.content.clone()));
         self.ledger.folders.insert(folder.clone(), held.collect());
         folders.push(folder);
         folders
@@ -271,7 +289,7 @@ impl Planning {
 
     /// The loaders' families, if nodes have to look whether their own will do. Theirs was decided on when they were first asked: a newer version asks anew.
     fn put_family(&mut self, items: &[Item]) -> Option<LibcNeeds> {
-        let needs = || items.iter().filter_map(|item| item.needs.as_ref());
+        let needs = || items.iter().filter_map(|item| item.needs.as_deref());
         // The newest one serves older programs as well. Of several loaders, as for 32 bits, the first is brought; the others' programs
         // run with what their nodes have.
         let first = needs().find_map(|needs| needs.libc.as_ref())?;
@@ -285,28 +303,31 @@ impl Planning {
         let of_newest =
             |needs: &&Needs| needs.libc.as_ref().is_some_and(|libc| libc.interpreter == newest.interpreter);
         for member in needs().filter(of_newest).flat_map(|needs| &needs.family) {
-            let known = self.ledger.at(Place::Loader, &member.name).map(|taken| taken.content.clone());
-            let asked = |want: &Want| (want.entry.place, &want.entry.name) == (Place::Loader, &member.name);
+            let name = Arc::from(member.name.as_os_str());
+            let known = self.ledger.content_at(Place::Loader, &name);
+            let asked = |want: &Want| (want.place, &want.name) == (Place::Loader, &name);
             // A family is one whole: it is the one that came first.
-            if known.is_none_or(|content| content == member.facts.content) && !self.wants.iter().any(asked) {
-                self.put(Place::Loader, member.name.clone(), &member.source, &member.facts);
+            if known.is_none_or(|content| *content == member.source.facts.content)
+                && !self.wants.iter().any(asked)
+            {
+                self.put(Place::Loader, &name, &member.source);
             }
         }
         self.ledger.libc.insert(newest.interpreter.clone(), newest.clone());
         Some(newest.clone())
     }
 
-    fn touch(&mut self, place: Place, name: OsString) {
-        self.touched.insert((place, name));
+    /// The manifest comes to something that is there, or that it has put there itself.
+    fn touch(&mut self, place: Place, name: &Arc<OsStr>) {
+        if self.session.everywhere(place, name).is_some() {
+            self.touched.insert((place, Arc::clone(name)));
+        }
     }
 
-    fn put(&mut self, place: Place, name: OsString, source: &Path, facts: &Facts) {
-        let content: Content = facts.content.clone();
-        let taken = Taken { source: source.to_owned(), content: content.clone(), everywhere: true };
-        self.ledger.taken.insert((place, name.clone()), taken);
-        self.touch(place, name.clone());
-        let entry = Entry { place, name, source: source.into(), content };
-        self.wants.push(Want { entry, state: facts.state, executable: facts.executable });
+    fn put(&mut self, place: Place, name: &Arc<OsStr>, source: &Arc<Source>) {
+        let taken = Taken { source: Arc::clone(source), everywhere: true };
+        self.ledger.taken.insert((place, Arc::clone(name)), taken);
+        self.wants.push(Want { place, name: Arc::clone(name), source: Arc::clone(source) });
     }
 }
 

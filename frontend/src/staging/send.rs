@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use gantry_shared::id::SessionId;
 use gantry_shared::rank_set::NodeSet;
-use gantry_shared::wire::message::{Answer, Entry, Order, Place};
+use gantry_shared::wire::message::{Answer, Order, Place};
 use gantry_wlm::Reach;
 use tokio::time::{Instant, timeout_at};
 
@@ -38,26 +38,26 @@ struct Lack {
 ///
 /// # Errors
 /// A node cannot have something, or a file is not what it was when it was planned.
-pub(crate) async fn send(session: &session::Inner, plan: &Plan, deadline: Instant) -> Result<Staged> {
+pub(crate) async fn send(session: &session::Inner, plan: &mut Plan, deadline: Instant) -> Result<Staged> {
     let mut done = Staged { files: plan.files, ..Staged::default() };
     if plan.wants.is_empty() && plan.libc.is_none() {
         return Ok(done);
     }
     // The C library's family goes with what is needed of it, and so first.
-    let (family, others): (Vec<&Want>, Vec<&Want>) =
-        plan.wants.iter().partition(|want| want.entry.place == Place::Loader);
-    let wants = [family, others].concat();
+    let mut wants = std::mem::take(&mut plan.wants);
+    wants.sort_by_key(|want| want.place != Place::Loader);
     let nodes = session.live_nodes();
     let lack = ask(session, &nodes, &wants, plan, deadline).await?;
     if lack.files.is_empty() {
         return Ok(done);
     }
-    let is_part = |index: &usize| wants.get(*index).is_some_and(|want| want.entry.place != Place::Loader);
+    let is_part = |index: &usize| wants.get(*index).is_some_and(|want| want.place != Place::Loader);
     // Who has no use for the family has not linked it either.
     let linked =
         (0..wants.len()).filter(is_part).count() - lack.files.iter().filter(|index| is_part(index)).count();
-    let lacked = lack.files.iter().filter_map(|index| wants.get(*index).copied());
-    let archive = Archive::new(lacked)?;
+    let mut index = 0..;
+    wants.retain(|_| index.next().is_some_and(|index| lack.files.contains(&index)));
+    let archive = Archive::new(wants)?;
     done.files_sent = archive.files();
     done.nodes_sent = lack.nodes;
     done.bytes_sent = deliver(session, archive, &done.nodes_sent, linked, deadline).await?;
@@ -67,15 +67,15 @@ pub(crate) async fn send(session: &session::Inner, plan: &Plan, deadline: Instan
 async fn ask(
     session: &session::Inner,
     nodes: &NodeSet,
-    wants: &[&Want],
+    wants: &[Want],
     plan: &Plan,
     deadline: Instant,
 ) -> Result<Lack> {
     let mut lack = Lack::default();
     let mut libc = plan.libc.clone();
     let mut begin = 0;
-    for entries in in_portions(wants) {
-        let count = entries.len();
+    for portion in in_portions(wants) {
+        let (count, entries) = (portion.len(), portion.iter().map(Want::build_entry).collect());
         let order = Order::Provide { session: session.id, entries, libc: libc.take() };
         for (node, answer) in session.core.ask(nodes, order, ASKING, deadline).await? {
             let Answer::Missing(missing) = answer else {
@@ -241,21 +241,18 @@ async fn send_stream(
 }
 
 /// Cuts a long list so that every portion fits into an order. An empty list is one empty portion.
-fn in_portions(wants: &[&Want]) -> Vec<Vec<Entry>> {
-    let mut portions: Vec<Vec<Entry>> = vec![Vec::new()];
-    let mut bytes = 0;
-    for Want { entry, .. } in wants {
-        let length = entry.name.len() + entry.source.len() + 128;
-        match portions.last_mut() {
-            Some(portion) if bytes + length <= ORDER_BYTES || portion.is_empty() => {
-                bytes += length;
-                portion.push(entry.clone());
-            }
-            _ => {
-                bytes = length;
-                portions.push(vec![entry.clone()]);
-            }
-        }
-    }
-    portions
+fn in_portions(wants: &[Want]) -> impl Iterator<Item = &[Want]> {
+    let mut rest = Some(wants);
+    std::iter::from_fn(move || {
+        let wants = rest.take()?;
+        let mut bytes = 0;
+        let fits = |want: &&Want| {
+            bytes += want.name.len() + want.source.path.as_os_str().len() + 128;
+            bytes <= ORDER_BYTES
+        };
+        let count = wants.iter().take_while(fits).count().max(1).min(wants.len());
+        let (portion, others) = wants.split_at(count);
+        rest = Some(others).filter(|others| !others.is_empty());
+        Some(portion)
+    })
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use gantry_shared::file_state::FileState;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
-use gantry_shared::wire::staging::{Content, Mark, Place};
+use gantry_shared::wire::staging::{Mark, Place};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
@@ -35,17 +35,8 @@ const PIECES: usize = 4;
 /// What is to be sent.
 #[derive(Debug)]
 pub(crate) struct Archive {
-    members: Vec<Member>,
+    members: Vec<Want>,
     bytes: u64,
-}
-
-#[derive(Debug)]
-struct Member {
-    source: PathBuf,
-    content: Content,
-    state: FileState,
-    /// As it stands in the archive, long names and all.
-    header: Vec<u8>,
 }
 
 impl Archive {
@@ -53,17 +44,16 @@ impl Archive {
     ///
     /// # Errors
     /// A name that no archive can have.
-    pub(crate) fn new<'a>(wants: impl IntoIterator<Item = &'a Want>) -> Result<Self> {
-        let mut archive = Self { members: Vec::new(), bytes: END_BYTES };
-        for want in wants {
-            let source = PathBuf::from(&want.entry.source);
+    pub(crate) fn new(members: Vec<Want>) -> Result<Self> {
+        let mut bytes = END_BYTES;
+        for want in &members {
+            // It is made again when it is sent: all headers together would take more memory than all the rest.
             let header = build_header(want)
-                .map_err(|error| Error::io(format!("cannot pack {}", source.display()), error))?;
-            archive.bytes += header.len() as u64 + want.state.size.next_multiple_of(BLOCK_BYTES);
-            let content = want.entry.content.clone();
-            archive.members.push(Member { source, content, state: want.state, header });
+                .map_err(|error| Error::io(format!("cannot pack {}", want.source.path.display()), error))?;
+            let size = want.source.facts.state.size;
+            bytes += header.len() as u64 + size.next_multiple_of(BLOCK_BYTES);
         }
-        Ok(archive)
+        Ok(Self { members, bytes })
     }
 
     /// Its length, uncompressed.
@@ -78,7 +68,7 @@ impl Archive {
 
     /// What a try says of how small it can be made. Blocks.
     pub(crate) fn sample(&self) -> squeeze::Sample {
-        let files = self.members.iter().map(|member| (member.source.as_path(), member.content.size));
+        let files = self.members.iter().map(|member| (&*member.source.path, member.source.facts.state.size));
         squeeze::sample(&files.collect::<Vec<_>>())
     }
 
@@ -112,9 +102,8 @@ impl Archive {
     fn write_all<W: Write>(self, to: W, progress: impl FnMut(u64)) -> Result<W> {
         let mut out = Counted { to, bytes: 0, progress };
         for member in &self.members {
-            member
-                .write(&mut out)
-                .map_err(|error| Error::io(format!("cannot send {}", member.source.display()), error))?;
+            write_member(member, &mut out)
+                .map_err(|error| Error::io(format!("cannot send {}", member.source.path.display()), error))?;
         }
         io::copy(&mut io::repeat(0).take(END_BYTES), &mut out)
             .map_err(|error| Error::io("cannot make an archive", error))?;
@@ -122,49 +111,47 @@ impl Archive {
     }
 }
 
-impl Member {
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut file = open_regular(&self.source)?;
-        self.check_unchanged(&file)?;
-        out.write_all(&self.header)?;
-        let mut hasher = match self.content.mark {
-            Mark::Blake3(_) => Some(blake3::Hasher::new()),
-            // Reading it was enough to know it, and its state says that it is the same.
-            Mark::BuildId(_) => None,
+fn write_member(member: &Want, out: &mut impl Write) -> io::Result<()> {
+    let facts = &member.source.facts;
+    let (size, mark) = (facts.content.size, &facts.content.mark);
+    let check_unchanged = |file: &File| match FileState::of(&file.metadata()?) == facts.state {
+        true => Ok(()),
+        false => Err(changed()),
+    };
+    let mut file = open_regular(&member.source.path)?;
+    check_unchanged(&file)?;
+    out.write_all(&build_header(member)?)?;
+    let mut hasher = match mark {
+        Mark::Blake3(_) => Some(blake3::Hasher::new()),
+        // Reading it was enough to know it, and its state says that it is the same.
+        Mark::BuildId(_) => None,
+    };
+    let most = usize::try_from(size).unwrap_or(usize::MAX).min(PIECE_BYTES);
+    let mut buffer = vec![0; most];
+    let mut left = size;
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = match file.read(&mut buffer[..most]) {
+            Ok(0) => return Err(changed()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
         };
-        let mut buffer = vec![0; PIECE_BYTES];
-        let mut left = self.content.size;
-        while left > 0 {
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-            let read = match file.read(&mut buffer[..most]) {
-                Ok(0) => return Err(changed()),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            if let Some(hasher) = &mut hasher {
-                hasher.update(&buffer[..read]);
-            }
-            out.write_all(&buffer[..read])?;
-            left -= read as u64;
+        if let Some(hasher) = &mut hasher {
+            hasher.update(&buffer[..read]);
         }
-        self.check_unchanged(&file)?;
-        // A change within a clock tick leaves no other trace.
-        if let (Some(hasher), Mark::Blake3(hash)) = (hasher, &self.content.mark)
-            && hasher.finalize().as_bytes() != hash
-        {
-            return Err(changed());
-        }
-        let padding = self.content.size.next_multiple_of(BLOCK_BYTES) - self.content.size;
-        io::copy(&mut io::repeat(0).take(padding), out).map(drop)
+        out.write_all(&buffer[..read])?;
+        left -= read as u64;
     }
-
-    fn check_unchanged(&self, file: &File) -> io::Result<()> {
-        match FileState::of(&file.metadata()?) == self.state {
-            true => Ok(()),
-            false => Err(changed()),
-        }
+    check_unchanged(&file)?;
+    // A change within a clock tick leaves no other trace.
+    if let (Some(hasher), Mark::Blake3(hash)) = (hasher, mark)
+        && hasher.finalize().as_bytes() != hash
+    {
+        return Err(changed());
     }
+    let padding = size.next_multiple_of(BLOCK_BYTES) - size;
+    io::copy(&mut io::repeat(0).take(padding), out).map(drop)
 }
 
 fn changed() -> io::Error {
@@ -175,14 +162,15 @@ fn changed() -> io::Error {
 fn build_header(want: &Want) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Regular);
-    header.set_size(want.state.size);
-    header.set_mode(if want.executable { 0o700 } else { 0o600 });
+    let facts = &want.source.facts;
+    header.set_size(facts.state.size);
+    header.set_mode(if facts.executable { 0o700 } else { 0o600 });
     header.set_uid(0);
     header.set_gid(0);
-    header.set_mtime(u64::try_from(want.state.modified.0).unwrap_or(0));
+    header.set_mtime(u64::try_from(facts.state.modified.0).unwrap_or(0));
     let mut builder = tar::Builder::new(Vec::new());
     // It puts a header for a long name before it where one is needed, and trusts that as many bytes follow as the header says.
-    builder.append_data(&mut header, build_path(want.entry.place, &want.entry.name), io::empty())?;
+    builder.append_data(&mut header, build_path(want.place, &want.name), io::empty())?;
     Ok(builder.get_ref().clone())
 }
 

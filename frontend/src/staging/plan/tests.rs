@@ -1,27 +1,29 @@
-use gantry_shared::wire::staging::Mark;
+use gantry_shared::wire::staging::{Content, Mark};
 use proptest::prelude::*;
 
 use super::*;
-use crate::staging::content::Contents;
+use crate::staging::content::{Contents, Facts};
 
-fn facts(content: u8) -> Facts {
+fn source(path: &str, content: u8) -> Arc<Source> {
     let state = Contents::default().look(Path::new("/etc/passwd")).unwrap().state;
     let content = Content { size: 1, mark: Mark::Blake3([content; 32]) };
-    Facts { content, executable: false, state }
+    let facts = Facts { content, executable: false, state };
+    Arc::new(Source { path: Path::new(path).into(), facts })
 }
 
 fn needed(name: &str, content: u8) -> Needed {
-    Needed { name: name.into(), source: format!("/{content}/{name}").into(), facts: facts(content) }
+    Needed { name: name.into(), source: source(&format!("/{content}/{name}"), content) }
 }
 
 fn item(place: Place, name: &str, content: u8) -> Item {
-    let source = format!("/{content}/{name}").into();
-    Item { place, name: name.into(), source, facts: facts(content), needs: None }
+    let source = source(&format!("/{content}/{name}"), content);
+    Item { place, name: OsStr::new(name).into(), source, needs: None }
 }
 
 fn program(name: &str, content: u8, libraries: &[(&str, u8)]) -> Item {
     let libraries = libraries.iter().map(|(name, content)| needed(name, *content)).collect();
-    Item { needs: Some(Needs { libraries, ..Needs::default() }), ..item(Place::Bin, name, content) }
+    let needs = Needs { libraries, ..Needs::default() };
+    Item { needs: Some(Box::new(needs)), ..item(Place::Bin, name, content) }
 }
 
 fn glibc(version: &str) -> LibcNeeds {
@@ -43,8 +45,8 @@ fn with_libc(mut program: Item, version: &str) -> Item {
 /// What is new, such as `lib/libx.so of 1`.
 fn told(plan: &Plan) -> Vec<String> {
     let tell = |want: &Want| {
-        let Mark::Blake3([content, ..]) = want.entry.content.mark else { panic!("a build id") };
-        format!("{:?}/{} of {content}", want.entry.place, want.entry.name.display()).to_lowercase()
+        let Mark::Blake3([content, ..]) = want.source.facts.content.mark else { panic!("a build id") };
+        format!("{:?}/{} of {content}", want.place, want.name.display()).to_lowercase()
     };
     plan.wants.iter().map(tell).collect()
 }
@@ -134,7 +136,7 @@ fn two_binaries_or_files_of_one_name_are_refused_and_both_are_named() {
 #[test]
 fn a_file_that_has_changed_since_it_was_sent_is_refused() {
     let session = build_plan(&[item(Place::Bin, "tool", 1)], &Ledger::default()).unwrap().ledger;
-    let changed = Item { source: "/1/tool".into(), ..item(Place::Bin, "tool", 2) };
+    let changed = Item { source: source("/1/tool", 2), ..item(Place::Bin, "tool", 2) };
     let error = build_plan(&[changed], &session).unwrap_err().to_string();
     assert!(error.contains("/1/tool is not what it was"), "{error}");
 }
@@ -159,7 +161,7 @@ fn what_failed_is_asked_for_again_and_may_be_another_one() {
 fn interpreters_go_to_bin_unless_one_was_named() {
     let script = |content| {
         let needs = Needs { programs: vec![needed("python3", 7)], ..Needs::default() };
-        Item { needs: Some(needs), ..item(Place::Bin, "script", content) }
+        Item { needs: Some(Box::new(needs)), ..item(Place::Bin, "script", content) }
     };
     let plan = build_plan(&[script(1)], &Ledger::default()).unwrap();
     assert_eq!(told(&plan), ["bin/script of 1", "bin/python3 of 7"]);
@@ -174,9 +176,9 @@ fn the_c_librarys_family_goes_to_its_own_place_and_is_asked_for_by_version() {
     let check = |items: &[Item], session: &Ledger, version: Option<&str>, family: usize| {
         let plan = build_plan(items, session).unwrap();
         assert_eq!(plan.libc.as_ref().map(|libc| libc.version.as_str()), version);
-        let loader = plan.wants.iter().filter(|want| want.entry.place == Place::Loader);
+        let loader = plan.wants.iter().filter(|want| want.place == Place::Loader);
         assert_eq!(loader.count(), family);
-        let in_lib = |want: &Want| want.entry.place == Place::Lib && want.entry.name != "x.so";
+        let in_lib = |want: &Want| want.place == Place::Lib && *want.name != *"x.so";
         assert!(!plan.wants.iter().any(in_lib), "{:?}", told(&plan));
         plan.ledger
     };
@@ -196,15 +198,38 @@ fn libraries_that_are_missing_are_told_with_who_needs_them() {
         let told = format!("{name}, needed by {by}, was not found; looked in /lib");
         Absent { name: name.into(), needed_by: by.into(), told }
     };
-    assert!(check_missing(&[]).is_ok());
+    let nothing = Ledger::default();
+    assert!(check_missing(&[], &nothing).is_ok());
     let both = [absent("y.so", "/b"), absent("x.so", "/a"), absent("x.so", "/a")];
-    let error = check_missing(&both).unwrap_err();
+    let error = check_missing(&both, &nothing).unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
     let expected = "x.so, needed by /a, was not found; looked in /lib; y.so, needed by /b, neither";
     assert_eq!(error.to_string(), expected);
     assert!(error.hint().is_some());
     let many: Vec<_> = (10..30).map(|n| absent(&format!("{n}.so"), "/a")).collect();
-    assert!(check_missing(&many).unwrap_err().to_string().ends_with("; nor 11 more"));
+    assert!(check_missing(&many, &nothing).unwrap_err().to_string().ends_with("; nor 11 more"));
+}
+
+#[test]
+fn what_was_named_under_that_name_is_not_missing() {
+    let absent =
+        |name: &str| Absent { name: name.into(), needed_by: "/a".into(), told: format!("no {name}") };
+    let check = |items: &[Item], session: &Ledger, expected: Option<&str>| {
+        let plan = build_plan(items, session).unwrap();
+        let error = check_missing(&[absent("x.so"), absent("y.so")], &plan.ledger).err();
+        assert_eq!(error.map(|it| it.to_string()).as_deref(), expected);
+        plan.ledger
+    };
+    let nothing = Ledger::default();
+    check(&[item(Place::Bin, "y.so", 1)], &nothing, Some("no x.so; y.so, needed by /a, neither"));
+    // In a folder below, nobody looks.
+    check(&[item(Place::Lib, "more/x.so", 1), item(Place::Lib, "y.so", 2)], &nothing, Some("no x.so"));
+    let session = check(&[item(Place::Lib, "x.so", 1), item(Place::Lib, "y.so", 2)], &nothing, None);
+    check(&[program("later", 3, &[])], &session, None);
+    // A manifest that failed may have left it nowhere.
+    let mut failed = Ledger::default();
+    failed.failed(&session);
+    check(&[], &failed, Some("no x.so; y.so, needed by /a, neither"));
 }
 
 #[test]
@@ -221,7 +246,7 @@ fn find(plan: &Plan, program: &OsStr, name: &OsStr) -> Option<Content> {
     let folders = plan.lib_dirs_of(program);
     let targets = folders.iter().map(|folder| Path::new(folder).join(name).into_os_string());
     let mut targets = targets.chain([name.to_owned()]);
-    targets.find_map(|target| plan.ledger.at(Place::Lib, &target)).map(|taken| taken.content.clone())
+    targets.find_map(|target| plan.ledger.content_at(Place::Lib, &target).cloned())
 }
 
 type Libraries = Vec<(u8, u8)>;
@@ -250,7 +275,7 @@ proptest! {
             let plan = build_plan(&items, &session).unwrap();
 
             let mut contents: BTreeMap<_, Content> = BTreeMap::new();
-            for Want { entry, .. } in &plan.wants {
+            for entry in plan.wants.iter().map(Want::build_entry) {
                 let target = (entry.place, entry.name.clone());
                 prop_assert!(contents.insert(target.clone(), entry.content.clone()).is_none(), "{:?} twice", target);
                 let before = session.at(entry.place, &entry.name);
@@ -260,7 +285,7 @@ proptest! {
                 let Some(needs) = &item.needs else { continue };
                 let mut seen = BTreeSet::new();
                 for library in needs.libraries.iter().filter(|library| seen.insert(&library.name)) {
-                    prop_assert_eq!(find(&plan, &item.name, &library.name), Some(library.facts.content.clone()));
+                    prop_assert_eq!(find(&plan, &item.name, &library.name), Some(library.source.facts.content.clone()));
                 }
             }
             for (target, taken) in &session.taken {

@@ -2,16 +2,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 
-use gantry_shared::wire::staging::Entry;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::staging::content::Contents;
+use crate::staging::content::{Contents, Source};
 
 fn want(place: Place, name: impl Into<OsString>, source: &Path) -> Want {
     let facts = Contents::default().look(source).unwrap();
-    let entry = Entry { place, name: name.into(), source: source.into(), content: facts.content };
-    Want { entry, state: facts.state, executable: facts.executable }
+    let source = Arc::new(Source { path: source.into(), facts });
+    Want { place, name: name.into().into(), source }
 }
 
 async fn read(archive: Archive, packed: bool) -> (io::Result<Vec<u8>>, Sent) {
@@ -68,15 +67,15 @@ async fn what_is_packed_comes_out_as_it_was_and_has_the_length_that_was_said() {
         let content = noise(length);
         let (tool, data) = (folder.file("tool", &content), folder.file("data", &content));
         std::fs::set_permissions(&tool, PermissionsExt::from_mode(0o6755)).unwrap();
-        let wants = [
+        let wants = vec![
             want(Place::Bin, "tool", &tool),
             want(Place::Lib, &long, &data),
             want(Place::Loader, "ld.so", &tool),
             want(Place::Root, ".hidden", &data),
         ];
-        let time = u64::try_from(wants[1].state.modified.0).unwrap();
+        let time = u64::try_from(wants[1].source.facts.state.modified.0).unwrap();
         for packed in [false, true] {
-            let archive = Archive::new(&wants).unwrap();
+            let archive = Archive::new(wants.clone()).unwrap();
             let (files, total) = (archive.files(), archive.bytes());
             let (bytes, sent) = read(archive, packed).await;
             let bytes = bytes.unwrap();
@@ -103,7 +102,7 @@ async fn progress_counts_the_archive_up_to_its_last_byte() {
     let folder = Folder::new();
     let file = folder.file("file", noise(500_000));
     for packed in [false, true] {
-        let archive = Archive::new(&[want(Place::Root, "file", &file)]).unwrap();
+        let archive = Archive::new(vec![want(Place::Root, "file", &file)]).unwrap();
         let total = archive.bytes();
         let steps = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&steps);
@@ -120,8 +119,8 @@ async fn a_file_that_is_no_longer_what_it_was_ends_the_stream_and_is_named() {
     let check = async |change: &dyn Fn(&Path), expected: &str| {
         let folder = Folder::new();
         let (fine, file) = (folder.file("fine", noise(1000)), folder.file("the-one", noise(300_000)));
-        let wants = [want(Place::Root, "fine", &fine), want(Place::Root, "the-one", &file)];
-        let archive = Archive::new(&wants).unwrap();
+        let wants = vec![want(Place::Root, "fine", &fine), want(Place::Root, "the-one", &file)];
+        let archive = Archive::new(wants).unwrap();
         change(&file);
         let (read, sent) = read(archive, false).await;
         assert!(read.is_err(), "{expected}");
@@ -151,7 +150,7 @@ async fn a_file_that_changes_while_it_is_sent_ends_the_stream() {
         // More than the pipe holds, so that the thread is in the middle of it.
         let length = 4 * PIECES * PIECE_BYTES;
         let file = folder.file("file", noise(length));
-        let archive = Archive::new(&[want(Place::Root, "file", &file)]).unwrap();
+        let archive = Archive::new(vec![want(Place::Root, "file", &file)]).unwrap();
         let mut reader = archive.start(false, |_| ());
         let sent = reader.watch();
         reader.read_exact(&mut [0; 1000]).await.unwrap();
@@ -170,8 +169,9 @@ async fn content_decides_where_time_stamps_say_nothing() {
     let folder = Folder::new();
     let file = folder.file("file", "one");
     let mut want = want(Place::Root, "file", &file);
-    want.entry.content.mark = Mark::Blake3(*blake3::hash(b"two").as_bytes());
-    let (read, sent) = read(Archive::new(&[want]).unwrap(), false).await;
+    let mark = Mark::Blake3(*blake3::hash(b"two").as_bytes());
+    Arc::get_mut(&mut want.source).unwrap().facts.content.mark = mark;
+    let (read, sent) = read(Archive::new(vec![want]).unwrap(), false).await;
     assert!(read.is_err() && sent.failure.is_some());
 }
 
@@ -179,7 +179,7 @@ async fn content_decides_where_time_stamps_say_nothing() {
 async fn a_reader_that_goes_ends_the_thread() {
     let folder = Folder::new();
     let file = folder.file("file", noise(4 * PIECES * PIECE_BYTES));
-    let archive = Archive::new(&[want(Place::Root, "file", &file)]).unwrap();
+    let archive = Archive::new(vec![want(Place::Root, "file", &file)]).unwrap();
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let mut reader = archive.start(false, move |_| _ = &ended);
     reader.read_exact(&mut [0; 10]).await.unwrap();
@@ -193,6 +193,6 @@ fn names_that_no_archive_can_have_are_refused() {
     let folder = Folder::new();
     let file = folder.file("file", "x");
     for name in ["../up", "a/../../b"] {
-        assert!(Archive::new(&[want(Place::Root, name, &file)]).is_err(), "{name}");
+        assert!(Archive::new(vec![want(Place::Root, name, &file)]).is_err(), "{name}");
     }
 }
