@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use gantry_shared::build_id::read_build_id;
 use nix::unistd::geteuid;
@@ -16,6 +17,26 @@ use tempfile::TempDir;
 
 use crate::world::write_executable;
 use crate::{Terminal, World, binaries, tool};
+
+/// Runs a test with a world and a root of its own for its nodes; skips it where there can be none: `in_another_root!(|world, other| ..)`, or with
+/// another limit than [`OtherRoot::LIMIT`] before that.
+#[macro_export]
+macro_rules! in_another_root {
+    ($body:expr) => {
+        $crate::in_another_root!($crate::OtherRoot::LIMIT, $body)
+    };
+    ($limit:expr, $body:expr) => {{
+        $crate::require!($crate::OtherRoot::usable());
+        $crate::within($limit, || {
+            let world = $crate::World::new();
+            let other = $crate::OtherRoot::new(&world).expect("a root");
+            let body: fn(&$crate::World, &$crate::OtherRoot) = $body;
+            body(&world, &other);
+            drop(other);
+            world.finish();
+        });
+    }};
+}
 
 /// What stands in the agent's place. Its arguments are the root, two directories that are the same in there, and the agent's own.
 const ENTER: &str = r#"
@@ -26,6 +47,7 @@ mount --bind /proc "$root/proc"
 mount --bind /dev "$root/dev"
 mount --bind "$stage" "$root$stage"
 mount --bind "$runtime" "$root$runtime"
+if [ -e "$root/mounts" ]; then . "$root/mounts"; fi
 exec chroot "$root" /gantry-agent "$@"
 "#;
 
@@ -38,6 +60,20 @@ pub struct OtherRoot {
 }
 
 impl OtherRoot {
+    /// How long a test with such a root may take.
+    pub const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Whether such a root can be made here.
+    ///
+    /// # Errors
+    /// The reason for a skip.
+    pub fn usable() -> Result<(), String> {
+        let world = World::new();
+        let made = Self::new(&world).map(drop);
+        world.finish();
+        made
+    }
+
     /// Makes the root in the world's own folder.
     ///
     /// # Errors
@@ -100,6 +136,25 @@ impl OtherRoot {
     #[must_use]
     pub fn inside(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Writes a script that the node does not have.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn write_executable(&self, path: &Path, text: &str) {
+        write_executable(path, text.as_bytes());
+    }
+
+    /// Has a file system of its own at a path of each node, with these options of a tmpfs. Before anything is launched.
+    ///
+    /// # Panics
+    /// When there can be no folder of that path.
+    pub fn mount(&self, at: &str, options: &str) {
+        let at = self.inside(Path::new(at));
+        fs::create_dir_all(&at).expect("a folder");
+        let line = format!("mount -t tmpfs -o {options} none '{}'\n", at.display());
+        fs::write(self.root.join("mounts"), line).expect("a file beside the root's own");
     }
 
     /// Gives the node a file of this machine, at the same path, with the libraries that it loads.

@@ -7,36 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_tests::{Finished, OtherRoot, Run, World, proc, programs, require, tool, within};
+use gantry_tests::{Finished, OtherRoot, Run, World, in_another_root, proc, programs, require, tool, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(60);
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = OtherRoot::LIMIT;
 
 /// A rank that does nothing, in a node that has nothing.
 const RANK: [&str; 6] = ["--", "-n", "1", "/bin/sh", "-c", ":"];
-
-/// Skips the test where no other root can be had.
-macro_rules! in_another_root {
-    ($body:expr) => {{
-        let possible = {
-            let world = World::new();
-            let other = OtherRoot::new(&world).map(drop);
-            world.finish();
-            other
-        };
-        require!(possible);
-        within(LIMIT, || {
-            let world = World::new();
-            let other = OtherRoot::new(&world).unwrap();
-            let body: fn(&World, &OtherRoot) = $body;
-            body(&world, &other);
-            drop(other);
-            world.finish();
-        });
-    }};
-}
 
 /// Launches an app whose ranks are held until its daemons have ended, and gives the events.
 fn launch<A: AsRef<OsStr>>(world: &World, other: &OtherRoot, args: impl IntoIterator<Item = A>) -> Finished {
@@ -182,28 +161,6 @@ fn what_several_nodes_lack_leaves_here_once() {
     });
 }
 
-#[test]
-fn twenty_thousand_small_files_come_in_several_orders_and_one_archive() {
-    in_another_root!(|world, other| {
-        let tree = other.hidden().join("tree");
-        for folder in 0..20 {
-            let folder = tree.join(folder.to_string());
-            fs::create_dir_all(&folder).unwrap();
-            for file in 0..1000 {
-                fs::write(folder.join(format!("of-a-long-name-{file}")), format!("{file}\n")).unwrap();
-            }
-        }
-        let tool = other.hidden().join("count.sh");
-        let text = "#!/bin/sh\nset -e\ncd \"$GANTRY_SESSION_DIR/lib/tree\"\nset -- */*\necho $#\n\
-            read last < 19/of-a-long-name-999\necho $last\n";
-        write_executable(&tool, text);
-        let args = [OsStr::new("--dir"), tree.as_os_str(), OsStr::new("--daemon"), tool.as_os_str()];
-        let done = launch(world, other, args);
-        assert_eq!(output(&done), "20000\n999\n", "{:?}", done.stderr);
-        assert_eq!(number(&of_kind(&done, "staged")[0], "files_sent"), 20_001);
-    });
-}
-
 /// A file so large that it is on its way for some time.
 fn big_file(other: &OtherRoot) -> PathBuf {
     let big = other.hidden().join("big");
@@ -302,6 +259,85 @@ fn at_a_terminal_a_bar_shows_what_is_being_sent_and_goes_when_it_is_there() {
 }
 
 #[test]
+fn at_a_terminal_a_bar_shows_what_is_being_sent_for_a_daemon_of_a_running_app() {
+    in_another_root!(|world, other| {
+        let big = big_file(other);
+        let mut command = other.gantry_command(world, ["launch", "--json", "--hold"]);
+        command.args(RANK);
+        let mut app = world.spawn(command);
+        let name = app.next_event("held", SOON)["app"].as_str().unwrap().to_owned();
+        let args = |rest: &[&str]| {
+            let args = [&["daemon", &name, "--file", big.to_str().unwrap()], rest, &["--", "/bin/sh", "-c"]]
+                .concat();
+            args.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let mut terminal = other.terminal(world, args(&[]).into_iter().chain(["echo I came".to_owned()]));
+        terminal.wait_for("a bar", SOON, |text| {
+            let bar = text.lines().find(|line| line.starts_with("sending 1 file to 1 node ["));
+            bar.is_some_and(|bar| bar.contains("#.") && bar.ends_with("% of 381.4 MiB"))
+        });
+        assert_eq!(terminal.wait(SOON).code(), Some(0));
+        let text = terminal.text();
+        assert!(
+            text.contains("gantry: sent 1 file (381.4 MiB) to 1 node") && text.contains("] I came"),
+            "{text}"
+        );
+        assert!(!text.contains("sending"), "{text}");
+
+        // For a script, and without one that waits: the same as events.
+        for background in [&["--json"][..], &["--json", "--background"]] {
+            let mut command = other.gantry_command(world, args(background));
+            command.arg(":");
+            let done = world.spawn(command).wait(SOON);
+            assert_eq!(done.code(), 0, "{done:?}");
+            let steps = of_kind(&done, "staging");
+            let bytes: Vec<u64> = steps.iter().map(|step| number(step, "bytes")).collect();
+            assert!(bytes.is_sorted() && bytes.len() >= 2, "{bytes:?}");
+            assert_eq!(of_kind(&done, "staged").len(), 1, "{done:?}");
+            assert_eq!(of_kind(&done, "daemon_started").len(), 1, "{done:?}");
+            assert!(done.stderr.is_empty(), "{done:?}");
+        }
+        app.kill();
+        app.exited(SOON);
+        world.assert_nothing_left();
+    });
+}
+
+#[test]
+fn a_command_that_leaves_while_files_are_on_their_way_to_its_daemon_leaves_nothing() {
+    in_another_root!(|world, other| {
+        let mut command = other.gantry_command(world, ["launch", "--json", "--hold"]);
+        command.args(RANK);
+        let mut app = world.spawn(command);
+        let name = app.next_event("held", SOON)["app"].as_str().unwrap().to_owned();
+        let big = big_file(other);
+        let mut command = other.gantry_command(world, ["daemon", "--json", &name, "--file"]);
+        command.arg(&big).args(["--", "sh", "-c", ":"]);
+        let mut daemon = world.spawn(command);
+        let step = daemon.next_event("staging", SOON);
+        assert!(number(&step, "bytes") < number(&step, "total_bytes"), "{step}");
+        daemon.kill();
+        daemon.exited(SOON);
+        proc::eventually(SOON, "its session is removed", || sessions(world).is_empty());
+        app.kill();
+        app.exited(SOON);
+        let told = of_kind(&app.wait(SOON), "daemon_started");
+        assert!(told.is_empty(), "{told:?}");
+        world.assert_nothing_left();
+    });
+}
+
+/// Folders of sessions.
+fn sessions(world: &World) -> Vec<PathBuf> {
+    let below = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let is_session = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.strip_prefix('s').is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    below(world.stage_dir()).flat_map(below).filter(is_session).collect()
+}
+
+#[test]
 fn two_libraries_of_one_name_come_to_the_daemons_that_they_belong_to() {
     let _compiler = require!(tool("cc"));
     in_another_root!(|world, other| {
@@ -393,6 +429,12 @@ fn a_library_that_is_missing_is_named_with_who_needs_it_unless_it_may_be() {
         for part in ["libgantry-gone.so.1", "work/tool", "hint:"] {
             assert!(told.contains(part), "{part:?} is not in {told}");
         }
+        // One that is named is there, also where nothing else would find it.
+        let library = work.join("libgantry-gone.so.1");
+        fs::rename(work.join("libgone.so"), &library).unwrap();
+        let done = launch(&["--lib", library.to_str().unwrap()]);
+        assert_eq!(done.code(), 0, "{done:?}");
+        fs::remove_file(&library).unwrap();
         // The daemon then says itself what it lacks.
         for option in ["--allow-missing", "--no-deps"] {
             let done = launch(&[option]);

@@ -230,8 +230,8 @@ impl Client {
         Ok(RemoteEvents { app: self.app, client: self })
     }
 
-    /// Starts a tool daemon in a session of its own. Returns when it runs, with what happens to it from then on. Dropping that ends a
-    /// daemon whose output is forwarded.
+    /// Starts a tool daemon in a session of its own. Returns when it runs, with what happens to it from then on. Dropping that, or the future,
+    /// ends a daemon whose output is forwarded. `news` gets what comes before: with [`DaemonOrder::progress`] how far its files are.
     ///
     /// # Errors
     /// It cannot be started; then it runs nowhere.
@@ -239,8 +239,10 @@ impl Client {
         mut self,
         order: DaemonOrder,
         deadline: Duration,
+        news: impl FnMut(Event),
     ) -> Result<(DaemonId, RemoteEvents)> {
-        let number: DaemonNumber = self.ask(Ask::Daemon(order), "starting a daemon", deadline).await?;
+        let number: DaemonNumber =
+            self.ask_with_news(Ask::Daemon(order), "starting a daemon", deadline, news).await?;
         Ok((number.daemon, RemoteEvents { app: self.app, client: self }))
     }
 
@@ -250,17 +252,32 @@ impl Client {
         phase: &'static str,
         deadline: Duration,
     ) -> Result<T> {
+        self.ask_with_news(ask, phase, deadline, drop).await
+    }
+
+    async fn ask_with_news<T: DeserializeOwned>(
+        &mut self,
+        ask: Ask,
+        phase: &'static str,
+        deadline: Duration,
+        mut news: impl FnMut(Event),
+    ) -> Result<T> {
         let request = Request::new(ask, Some(deadline));
         let app = self.app;
         let asking = async {
             // A frontend that refuses us hangs up before it has read this; what it says is there to be read all the same.
             drop(line::write(&mut self.to, &request).await);
-            match self.lines.next().await {
-                Ok(Some(line)) => Ok(line),
-                Err(e) if e.kind() == ErrorKind::InvalidData => {
-                    Err(Error::Protocol(format!("app {app}: {e}")))
+            loop {
+                match self.lines.next().await {
+                    Ok(Some(line)) => match serde_json::from_slice(&line) {
+                        Ok(event) => news(event),
+                        Err(_) => return Ok(line),
+                    },
+                    Err(e) if e.kind() == ErrorKind::InvalidData => {
+                        return Err(Error::Protocol(format!("app {app}: {e}")));
+                    }
+                    Ok(None) | Err(_) => return Err(lost(app)),
                 }
-                Ok(None) | Err(_) => Err(lost(app)),
             }
         };
         let waited = deadline.saturating_add(ANSWER_SLACK);

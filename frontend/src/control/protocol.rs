@@ -20,7 +20,7 @@
 //! | `kill` | | the app's end, as [`Exit`](crate::event::Exit) |
 //! | `wait` | | `null`; then the event `exited` or `detached` |
 //! | `events` | | `null`; then how the app stands, then everything that happens |
-//! | `daemon` | see [`DaemonOrder`] | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon |
+//! | `daemon` | see [`DaemonOrder`] | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -123,6 +123,9 @@ pub struct DaemonOrder {
     /// A library that something needs and that is not there is no error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing: bool,
+    /// How far its files are on their way to nodes that lack them is told before the answer, in events.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub progress: bool,
     /// `true`: what it writes comes as `output` events, and it ends when the client leaves.
     /// `false`: what it writes is dropped, and it goes on without the client.
     pub forward: bool,
@@ -334,6 +337,7 @@ mod tests {
             directories: vec!["/d".into()],
             without_dependencies: true,
             allow_missing: true,
+            progress: true,
             forward: true,
         };
         let signal = Ask::Signal { signal: Signal::KILL, ranks: Some("1".parse().unwrap()) };

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::AppId;
+use gantry_shared::id::{AppId, DaemonId};
 use serde::Serialize;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::line::{self, Lines};
-use super::protocol::{Answer, Ask, DaemonNumber, MAX_REQUEST_BYTES, Request, parse_request};
+use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_REQUEST_BYTES, Request, parse_request};
 use super::registry::{Registry, Shelf};
 use super::target::{Feed, Target};
 use crate::AppHandle;
@@ -40,6 +40,9 @@ const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// How long answers that are being written have when the app is gone.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// How many words of progress wait for a client that reads slowly.
+const MAX_NEWS: usize = 8;
 
 /// Pause after the system had no descriptor for a new client.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -275,7 +278,7 @@ impl Connection {
             }
             Ask::Daemon(order) => {
                 let slow = if order.forward { None } else { Some(SLOW) };
-                match target.start_daemon(order, patience).await {
+                match self.start_daemon(order, patience).await? {
                     Ok((daemon, feed)) => {
                         self.answer(Ok(DaemonNumber { daemon })).await?;
                         return Ok(Some(Following { feed, only_the_end: false, slow }));
@@ -285,6 +288,36 @@ impl Connection {
             }
         }
         Ok(None)
+    }
+
+    /// Starts a daemon, and tells meanwhile how far its files are. One that ends with its client is not started when that leaves before.
+    async fn start_daemon(
+        &mut self,
+        order: DaemonOrder,
+        patience: Duration,
+    ) -> io::Result<Result<(DaemonId, Box<dyn Feed>)>> {
+        let target = Arc::clone(&self.target.target);
+        let Self { lines, to, .. } = self;
+        let stays = order.forward;
+        let (news, mut told) = mpsc::channel(MAX_NEWS);
+        let starting = target.start_daemon(order, news, patience);
+        let starting = async {
+            let telling = async {
+                while let Some(event) = told.recv().await {
+                    send(to, &event, Some(SLOW)).await?;
+                }
+                Ok(())
+            };
+            tokio::try_join!(async { Ok(starting.await) }, telling).map(|(started, ())| started)
+        };
+        tokio::select! {
+            started = starting => started,
+            // Nothing may be asked before the answer either.
+            left = lines.next(), if stays => {
+                left?;
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+        }
     }
 
     /// Sends events until there are no more, or the client has left.
@@ -327,13 +360,15 @@ impl Connection {
     }
 
     async fn send(&mut self, value: &impl Serialize, slow: Option<Duration>) -> io::Result<()> {
-        let writing = line::write(&mut self.to, value);
-        match slow {
-            None => writing.await,
-            Some(slow) => {
-                timeout(slow, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            }
-        }
+        send(&mut self.to, value, slow).await
+    }
+}
+
+async fn send(to: &mut OwnedWriteHalf, value: &impl Serialize, slow: Option<Duration>) -> io::Result<()> {
+    let writing = line::write(to, value);
+    match slow {
+        None => writing.await,
+        Some(slow) => timeout(slow, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_shared::id::DaemonId;
+use gantry_shared::id::{DaemonId, SessionId};
 use gantry_shared::rank_set::RankSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::wire::message::DaemonOutput;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::protocol::DaemonOrder;
@@ -38,9 +38,14 @@ pub(crate) trait Target: Send + Sync + 'static {
     async fn release(&self, deadline: Duration) -> Result<()>;
     async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()>;
     async fn kill(&self, deadline: Duration) -> Result<Exit>;
-    /// What happens to the daemon, until it has ended everywhere. Dropping the feed ends a daemon whose output is forwarded.
-    async fn start_daemon(&self, order: DaemonOrder, deadline: Duration)
-    -> Result<(DaemonId, Box<dyn Feed>)>;
+    /// What happens to the daemon, until it has ended everywhere. Dropping the feed ends a daemon whose output is forwarded. Until it is started,
+    /// `news` gets what is wanted of how far its files are; what finds no room there is dropped, but for the end.
+    async fn start_daemon(
+        &self,
+        order: DaemonOrder,
+        news: mpsc::Sender<Event>,
+        deadline: Duration,
+    ) -> Result<(DaemonId, Box<dyn Feed>)>;
 }
 
 /// Events, one after the other. Nothing is lost when the future of `next` is dropped.
@@ -92,9 +97,10 @@ impl Target for AppHandle {
     async fn start_daemon(
         &self,
         order: DaemonOrder,
+        news: mpsc::Sender<Event>,
         deadline: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
-        let forward = order.forward;
+        let (forward, progress) = (order.forward, order.progress);
         let mut request = DaemonRequest::new(order.program.0).args(order.args.into_iter().map(|arg| arg.0));
         for (name, value) in order.env {
             request = request.env(name.0, value.0);
@@ -125,7 +131,12 @@ impl Target for AppHandle {
         }
         // Before the start, so that no news of the daemon is missed.
         let events = AppHandle::events(self);
-        let daemon = Arc::new(manifest.exec_daemon(request, deadline).await?);
+        let starting = manifest.exec_daemon(request, deadline);
+        let daemon = match progress {
+            true => tell_progress(AppHandle::events(self), session.id(), news, starting).await,
+            false => starting.await,
+        };
+        let daemon = Arc::new(daemon?);
         let (feed_lives, feed_gone) = oneshot::channel();
         let feed = DaemonFeed {
             daemon: daemon.id(),
@@ -137,6 +148,33 @@ impl Target for AppHandle {
         };
         tokio::spawn(keep(session, daemon, forward.then_some(feed_gone)));
         Ok((feed.daemon, Box::new(feed)))
+    }
+}
+
+/// Does `work`, and passes on meanwhile how far the session's files are.
+async fn tell_progress<T>(
+    mut events: Events,
+    session: SessionId,
+    news: mpsc::Sender<Event>,
+    work: impl Future<Output = T>,
+) -> T {
+    let telling = async {
+        while let Some(event) = events.next().await {
+            match &event {
+                // Who reads slowly hears less often.
+                Event::Staging(staging) if staging.session == session => drop(news.try_send(event)),
+                // Who hears no more is seen by whom this goes to.
+                Event::Staged(end) if end.session == session => drop(news.send(event).await),
+                _ => {}
+            }
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        // What there is to tell first: nodes are asked to start the daemon only after that.
+        biased;
+        never = telling => never,
+        done = work => done,
     }
 }
 

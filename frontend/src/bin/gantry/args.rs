@@ -278,6 +278,7 @@ pub(crate) struct Wait {
 /// Start a tool daemon beside the ranks of a live app, and stay until it has ended on all nodes.
 ///
 /// Each line of its output begins with '[daemon NUMBER HOST] '. Ctrl-C ends the daemon. The exit code is the highest of its processes'.
+/// While files are sent to nodes that lack them, a bar on a terminal shows how far that is; --json prints events ('staging', 'staged') instead.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

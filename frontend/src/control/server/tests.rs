@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::control::client::{Client, list, resolve};
 use crate::control::protocol::DaemonOrder;
-use crate::event::{Ending, Exit};
+use crate::event::{Ending, Exit, Staging};
 use crate::info::{AppInfo, AppState};
 use crate::procgroup::Numbers;
 
@@ -25,6 +25,10 @@ struct Puppet {
     signals: Mutex<Vec<(Signal, Option<RankSet>)>>,
     followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
     daemon_feed: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
+    /// Told before a daemon is started.
+    before_daemon: Mutex<Vec<Event>>,
+    /// Starting a daemon never ends; it keeps this.
+    stuck: Mutex<Option<mpsc::Sender<()>>>,
 }
 
 fn id() -> AppId {
@@ -108,8 +112,17 @@ impl Target for Puppet {
     async fn start_daemon(
         &self,
         _order: DaemonOrder,
+        news: mpsc::Sender<Event>,
         _deadline: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
+        let before = std::mem::take(&mut *self.before_daemon.lock().unwrap());
+        for event in before {
+            news.send(event).await.unwrap();
+        }
+        let stuck = self.stuck.lock().unwrap().take();
+        if let Some(_tells_its_end) = stuck {
+            std::future::pending::<()>().await;
+        }
         let feed = self.daemon_feed.lock().unwrap().take().unwrap();
         Ok((DaemonId(3), Box::new(Puppeteer(feed))))
     }
@@ -217,13 +230,48 @@ async fn a_daemons_news_come_and_its_client_leaving_is_seen() {
     *stage.puppet.daemon_feed.lock().unwrap() = Some(feed);
     let client = Client::connect(&stage.registry, id()).await.unwrap();
     let order = DaemonOrder { program: "d".into(), forward: true, ..Default::default() };
-    let (daemon, mut events) = client.daemon(order, SOON).await.unwrap();
+    let (daemon, mut events) = client.daemon(order, SOON, drop).await.unwrap();
     assert_eq!(daemon, DaemonId(3));
     let ended = Event::DaemonExited { app: id(), daemon, host: "h".to_owned(), status: Ending::default() };
     news.send(ended.clone()).unwrap();
     assert_eq!(within(events.next()).await.unwrap().unwrap(), ended);
     drop(events);
     within(news.closed()).await;
+}
+
+fn staging(bytes: u64) -> Event {
+    let session = gantry_shared::id::SessionId(1);
+    Event::Staging(Staging { app: id(), session, bytes, total_bytes: 100, files: 1, nodes: 1 })
+}
+
+#[tokio::test]
+async fn what_is_told_before_a_daemon_runs_comes_before_the_answer() {
+    let stage = stage();
+    let (_news, feed) = mpsc::unbounded_channel();
+    *stage.puppet.daemon_feed.lock().unwrap() = Some(feed);
+    // More than wait for a slow client.
+    let expected: Vec<Event> = (0..20).map(staging).collect();
+    stage.puppet.before_daemon.lock().unwrap().clone_from(&expected);
+    let client = Client::connect(&stage.registry, id()).await.unwrap();
+    let order = DaemonOrder { program: "d".into(), progress: true, ..Default::default() };
+    let mut told = Vec::new();
+    let (daemon, _events) = client.daemon(order, SOON, |event| told.push(event)).await.unwrap();
+    assert_eq!((daemon, told), (DaemonId(3), expected));
+}
+
+#[tokio::test]
+async fn a_daemon_that_ends_with_its_client_is_not_started_when_that_leaves_before() {
+    let stage = stage();
+    let (stuck, mut over) = mpsc::channel(1);
+    *stage.puppet.stuck.lock().unwrap() = Some(stuck);
+    stage.puppet.before_daemon.lock().unwrap().push(staging(1));
+    let client = Client::connect(&stage.registry, id()).await.unwrap();
+    let order = DaemonOrder { program: "d".into(), progress: true, forward: true, ..Default::default() };
+    let (told, mut begun) = mpsc::channel(1);
+    let asking = tokio::spawn(client.daemon(order, SOON, move |_| told.try_send(()).unwrap()));
+    within(begun.recv()).await.unwrap();
+    asking.abort();
+    assert_eq!(within(over.recv()).await, None);
 }
 
 #[tokio::test]

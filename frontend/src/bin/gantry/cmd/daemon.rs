@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gantry_frontend::control::{Client, DaemonOrder, RemoteEvents, Text};
 use gantry_frontend::{Event, request::parse_env_string};
 use gantry_shared::host_set::parse_host_list;
-use gantry_shared::id::DaemonId;
+use gantry_shared::id::{AppId, DaemonId};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use nix::unistd::{AccessFlags, access};
@@ -14,34 +15,57 @@ use nix::unistd::{AccessFlags, access};
 use super::{absolute, reach, say};
 use crate::args::Daemon;
 use crate::exit::{self, Fault, Outcome};
-use crate::view::{Screen, Talk, json};
+use crate::view::{self, Screen, Talk, json};
 
 pub(super) async fn run(args: Daemon, json: bool) -> Outcome {
     let order = build_order(&args)?;
-    let mut client = reach(Some(&args.app)).await?;
-    if args.background {
-        let (info, timeout) = (reach(Some(client.app().as_str())).await?, args.patience.timeout);
-        let (daemon, _events) = client.daemon(order, timeout).await?;
-        return tell_started(info, daemon, &args, json).await;
-    }
-    // The daemon ends with this connection, so a signal that ends us ends it too.
-    let app = client.info(args.patience.timeout).await?.app;
+    let client = reach(Some(&args.app)).await?;
+    let (app, timeout) = (client.app(), args.patience.timeout);
     tracing::debug!(%app, "starting a daemon");
-    let (_, events) = client.daemon(order, args.patience.timeout).await?;
-    follow(events, json).await
-}
-
-/// Prints what it writes until it has ended everywhere.
-async fn follow(events: RemoteEvents, json: bool) -> Outcome {
     let talk = if json { Talk::Json } else { Talk::All };
     let screen = Screen::terminal(talk, true).map_err(|e| Fault::io("cannot pass output on", &e))?;
-    let outcome = print(events, &screen).await;
+    if args.background {
+        let started = start(client, order, timeout, &screen).await;
+        screen.finish().await;
+        // It goes on without the connection.
+        let (daemon, _events) = started?;
+        return tell_started(app, daemon, &args, json).await;
+    }
+    // The daemon ends with this connection, so a signal that ends us ends it too.
+    let outcome = follow(client, order, timeout, &screen).await;
     screen.flush();
     screen.finish().await;
     outcome
 }
 
-async fn print(mut events: RemoteEvents, screen: &Screen) -> Outcome {
+/// Has it started, and shows how far its files are until it is.
+async fn start(
+    client: Client,
+    order: DaemonOrder,
+    timeout: Duration,
+    screen: &Screen,
+) -> Result<(DaemonId, RemoteEvents), Fault> {
+    let sending = screen.watch_sending();
+    let started = client.daemon(order, timeout, |event| {
+        match &event {
+            Event::Staging(staging) => sending.show(Some(staging.clone())),
+            Event::Staged(end) => {
+                sending.show(None);
+                screen.note(&view::describe_end(end));
+            }
+            _ => {}
+        }
+        screen.event(&event);
+    });
+    let started = started.await;
+    // It may have ended before it was complete.
+    sending.show(None);
+    Ok(started?)
+}
+
+/// Has it started, and prints what it writes until it has ended everywhere.
+async fn follow(client: Client, order: DaemonOrder, timeout: Duration, screen: &Screen) -> Outcome {
+    let (_, mut events) = start(client, order, timeout, screen).await?;
     let mut code = exit::SUCCESS;
     while let Some(event) = events.next().await {
         match event? {
@@ -57,12 +81,12 @@ async fn print(mut events: RemoteEvents, screen: &Screen) -> Outcome {
     Ok(code)
 }
 
-async fn tell_started(mut client: Client, daemon: DaemonId, args: &Daemon, json: bool) -> Outcome {
+async fn tell_started(app: AppId, daemon: DaemonId, args: &Daemon, json: bool) -> Outcome {
     if !json {
         say(&format!("{daemon}\n"))?;
         return Ok(exit::SUCCESS);
     }
-    let info = client.info(args.patience.timeout).await?;
+    let info = reach(Some(app.as_str())).await?.info(args.patience.timeout).await?;
     for it in info.daemons.into_iter().filter(|it| it.daemon == daemon) {
         say(&json::line(&Event::DaemonStarted { app: info.app, daemon, host: it.host, pid: it.pid }))?;
     }
@@ -97,6 +121,7 @@ fn build_order(args: &Daemon) -> Result<DaemonOrder, Fault> {
         directories: all_absolute(&args.files.dir)?,
         without_dependencies: args.files.no_deps,
         allow_missing: args.files.allow_missing,
+        progress: true,
         forward: !args.background,
     })
 }

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_frontend::AppHandle;
 use gantry_frontend::control::protocol::Answer;
-use gantry_frontend::event::{Event, Output};
+use gantry_frontend::event::{Event, Output, Staging};
 use gantry_shared::error::Failure;
 use gantry_shared::id::AppId;
 use gantry_shared::wire::message::Stream;
@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::json;
 use super::label::Labels;
+use super::status::Subject;
 use super::writer::{Ink, Patient, Pen, Target, Watch, start};
 use super::{colours, describe_failure, has_sequences};
 
@@ -25,6 +26,9 @@ const LAST_WRITE: Duration = Duration::from_secs(10);
 
 /// The same, when somebody has asked twice to end.
 const HURRIED: Duration = Duration::from_millis(200);
+
+/// What is sent within that time has no bar: nobody could read it.
+const SENDING_DELAY: Duration = Duration::from_millis(200);
 
 /// What is shown besides output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,8 +185,19 @@ impl Screen {
 
     /// Shows how an app stands in a live table, where there can be one. False: there can be none.
     pub(crate) fn watch(&self, app: AppHandle, keep: bool, delay: Duration) -> bool {
+        self.start_table(Subject::App(app), keep, delay)
+    }
+
+    /// Shows how far files are on their way, where that can be shown, as long as it is told.
+    pub(crate) fn watch_sending(&self) -> Sending<'_> {
+        let staging = Arc::default();
+        self.start_table(Subject::Sending(Arc::clone(&staging)), false, SENDING_DELAY);
+        Sending { screen: self, staging }
+    }
+
+    fn start_table(&self, subject: Subject, keep: bool, delay: Duration) -> bool {
         let Some(pen) = self.talk.clone().filter(|_| self.live) else { return false };
-        pen.watch(Watch { app, keep, delay, bold: colours(&io::stderr()) });
+        pen.watch(Watch { subject, keep, delay, bold: colours(&io::stderr()) });
         // Without it the table has the right size from the next event on.
         if let Ok(mut resized) = signal(SignalKind::window_change()) {
             tokio::spawn(async move {
@@ -253,6 +268,20 @@ impl Screen {
 
     fn labels(&self) -> std::sync::MutexGuard<'_, Labels> {
         self.labels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A bar of what is being sent.
+pub(crate) struct Sending<'a> {
+    screen: &'a Screen,
+    staging: Arc<Mutex<Option<Staging>>>,
+}
+
+impl Sending<'_> {
+    /// How far it is; nothing is on its way any more when there is none.
+    pub(crate) fn show(&self, staging: Option<Staging>) {
+        *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = staging;
+        self.screen.changed();
     }
 }
 

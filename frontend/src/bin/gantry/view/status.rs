@@ -1,8 +1,10 @@
 //! The lines of the live table: how the app stands, and where its ranks are, in the room that there is.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use gantry_frontend::event::{RankInfo, StateName};
+use gantry_frontend::AppHandle;
+use gantry_frontend::event::{RankInfo, Staging, StateName};
 use gantry_frontend::info::AppInfo;
 use gantry_shared::host_set::fold_hosts;
 use gantry_shared::rank_set::RankSet;
@@ -23,9 +25,35 @@ pub(super) struct Room {
     pub(super) rows: usize,
 }
 
+/// What a live table tells of.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// An app of this process.
+    App(AppHandle),
+    /// What is being sent for a daemon of another one's; nothing, now and again.
+    Sending(Arc<Mutex<Option<Staging>>>),
+}
+
+impl Subject {
+    /// How it stands. `written`: somebody's output stands above, and rows of what runs would only take its room.
+    pub(super) fn build_lines(&self, room: Room, written: bool, bold: bool) -> Vec<String> {
+        match self {
+            Self::App(app) => {
+                let info = app.info();
+                build_status(&info, room, written && !is_held(&info), bold)
+            }
+            Self::Sending(staging) => {
+                let staging = staging.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let bar = bar::build_bar(staging.as_slice(), room.columns);
+                bar.map(|bar| cut(&bar, room.columns)).into_iter().collect()
+            }
+        }
+    }
+}
+
 /// One line of counts, one of what is being sent to nodes if something is, and unless it is to be `brief` a table: a row for each rank if there are few, else for each node, else for each
 /// state.
-pub(super) fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
+fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
     let mut lines = vec![build_summary(info)];
     if room.rows > OTHERS {
         lines.extend(bar::build_bar(&info.staging, room.columns));
@@ -162,7 +190,7 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 /// Whether somebody may want to see each rank: a held app is looked at, one that runs and writes is read.
-pub(super) fn is_held(info: &AppInfo) -> bool {
+fn is_held(info: &AppInfo) -> bool {
     info.ranks.iter().any(|rank: &RankInfo| rank.state == StateName::Held)
 }
 

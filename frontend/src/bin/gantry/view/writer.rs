@@ -12,13 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use gantry_frontend::AppHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::block::Block;
-use super::status::{Room, build_status, is_held};
+use super::status::{Room, Subject};
 use super::sys::window_size;
 
 /// Most bytes of output that wait to be written; who has more waits.
@@ -66,9 +65,9 @@ enum Message {
     Finish(oneshot::Sender<bool>),
 }
 
-/// An app to be shown in a live table.
+/// What is shown in a live table.
 pub(super) struct Watch {
-    pub(super) app: AppHandle,
+    pub(super) subject: Subject,
     /// Its last state stays on the screen.
     pub(super) keep: bool,
     /// The table comes after that time: who runs a short program wants to see the program only.
@@ -111,7 +110,7 @@ impl Pen {
         written.await.unwrap_or(false)
     }
 
-    /// Shows an app in a live table.
+    /// Shows something in a live table.
     pub(super) fn watch(&self, watch: Watch) {
         self.send(Message::Watch(watch.into()));
     }
@@ -276,9 +275,8 @@ impl Writer {
         let (columns, rows) = window_size(terminal).unwrap_or(USUAL_SIZE);
         let page = page(&mut self.pages, 0);
         if is_due {
-            let info = table.watch.app.info();
-            let brief = table.written && !is_held(&info);
-            let lines = build_status(&info, Room { columns, rows }, brief, table.watch.bold);
+            let lines =
+                table.watch.subject.build_lines(Room { columns, rows }, table.written, table.watch.bold);
             self.block.change(page, lines);
             // Telling of a million ranks takes its time: it must not take all of ours.
             table.earliest = begun + CALM.max(begun.elapsed() * 10);
@@ -294,7 +292,7 @@ impl Writer {
             && watch.keep
         {
             let (columns, rows) = self.terminal.as_ref().and_then(window_size).unwrap_or(USUAL_SIZE);
-            let lines = build_status(&watch.app.info(), Room { columns, rows }, false, watch.bold);
+            let lines = watch.subject.build_lines(Room { columns, rows }, false, watch.bold);
             self.block.add_lines(page, (lines.join("\n") + "\n").as_bytes());
         }
         self.block.change(page, Vec::new());
