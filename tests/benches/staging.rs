@@ -91,20 +91,13 @@ fn stage(world: &World, other: &OtherRoot, payload: &Path, count: usize) -> Stag
     let agents = world.processes().into_iter().filter(|pid| {
         proc::exe(*pid).is_some_and(|exe| exe.file_name().is_some_and(|name| name == "gantry-agent"))
     });
-    let agent_kib = agents.map(peak_kib).max().unwrap_or(0);
-    let frontend_kib = peak_kib(run.pid());
+    let agent_kib = agents.map(proc::peak_memory_kib).max().unwrap_or(0);
+    let frontend_kib = proc::peak_memory_kib(run.pid());
     run.kill();
     run.exited(DEADLINE);
     world.assert_nothing_left();
     let link_bytes = staged["bytes_sent"].as_u64().expect("bytes");
     Staged { time, link_bytes, frontend_kib, agent_kib }
-}
-
-/// The most memory that a process has had, in KiB.
-fn peak_kib(pid: i32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
 fn copy(payload: &Path, to: &Path, count: usize) -> Duration {

@@ -59,6 +59,14 @@ pub fn is_alive(pid: i32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
+/// The most memory that a process has had, in KiB; 0 when it is gone.
+#[must_use]
+pub fn peak_memory_kib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
 /// Who traces it, if somebody does.
 #[must_use]
 pub fn tracer(pid: i32) -> Option<i32> {
