@@ -45,3 +45,26 @@ fn a_step_is_launched_held_served_and_released() {
 fn a_step_that_runs_already_is_attached_to_by_the_table_of_slurm() {
     run("attaches", &[]);
 }
+
+/// Runs a test of the suite `channel.c` on the login node, with daemons and ranks on nodes.
+fn speak(test: &'static str) {
+    on_cluster(Config::with_nodes(4), move |cluster| {
+        let (peer, meets) = (program("peer", "be", &["-pthread"]), program("meets", "be", &[]));
+        let path = |path: &'static std::path::Path| path.to_str().expect("a path");
+        let install = path(prefix());
+        let (peer, meets) = (peer.display().to_string(), meets.display().to_string());
+        let variables = [("CTI_INSTALL_DIR", install), ("PEER", peer.as_str()), ("MEETS", meets.as_str())];
+        let done = cluster.run(program("channel", "fe", &[]), [test], &variables).wait(SOON * 3);
+        assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+    });
+}
+
+#[test]
+fn a_tool_in_c_speaks_with_daemons_of_other_hosts() {
+    speak("speaks");
+}
+
+#[test]
+fn applications_of_a_multijob_in_c_find_each_other_on_other_hosts() {
+    speak("puts_applications_together");
+}
