@@ -101,7 +101,7 @@ async fn send(overlay: &Overlay, nodes: NodeSet, key: Key, content: &Content) {
 }
 
 impl Content {
-    fn to_blob(&self) -> Blob {
+    pub(super) fn to_blob(&self) -> Blob {
         let mut bytes = Vec::new();
         // Memory takes all that is written to it.
         drop(write_parts(&mut bytes, &self.parts));

@@ -197,3 +197,6 @@ pub(super) fn to_refusal(refused: Refused) -> Refusal {
         refused => Failure::new(Kind::Invalid, refused.to_string()).into(),
     }
 }
+
+#[cfg(test)]
+mod tests;
