@@ -153,7 +153,6 @@ fn model_ns(overlay: &Overlay, bytes: u64) -> u64 {
     2 * u64::from(overlay.tree.depth()) * LATENCY_NS + bytes * NS_OF_BYTE
 }
 
-#[expect(clippy::print_stdout, reason = "numbers to be looked at, with --nocapture")]
 fn report(what: &str, nodes: u32, cost: &Cost, model_ns: u64) {
     println!(
         "{what:>9} {nodes:>6} nodes: {:>8.1} us, model {:>8.1} us; busiest link {:>9} bytes, all links {:>9}",
