@@ -54,5 +54,5 @@ pub use frontend::{Config, Frontend};
 pub use gantry_shared::filter;
 pub use gantry_wlm::HoldChoice;
 pub use manifest::{Manifest, Staged};
-pub use request::{DaemonRequest, HoldMethod, Input, LaunchRequest, OutputTo};
+pub use request::{DaemonRequest, HoldMethod, Input, LaunchRequest, Mixed, MixedPart, OutputTo};
 pub use session::Session;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::DaemonOutput;
-pub use gantry_wlm::HoldMethod;
+pub use gantry_wlm::{HoldMethod, Mixed, MixedPart};
 
 use crate::error::{Error, Result};
 use crate::rendezvous::{Multijob, Seat};
@@ -31,6 +31,7 @@ pub struct LaunchRequest {
     pub(crate) output: OutputTo,
     pub(crate) subjob: Option<(Multijob, u32)>,
     pub(crate) submitter: Option<String>,
+    pub(crate) mixed: Option<Mixed>,
 }
 
 impl LaunchRequest {
@@ -104,6 +105,19 @@ impl LaunchRequest {
     pub fn subjob(mut self, multijob: &Multijob, number: u32) -> Self {
         self.subjob = Some((multijob.clone(), number));
         self
+    }
+
+    /// A launch of ranks that need not all be the same.
+    pub fn of_mixed(mixed: Mixed) -> Self {
+        let mut args: Vec<OsString> = Vec::new();
+        for part in &mixed.parts {
+            if !args.is_empty() {
+                args.push(":".into());
+            }
+            args.extend(["-n".into(), part.ranks.len().to_string().into(), part.program.clone()]);
+            args.extend(part.args.iter().cloned());
+        }
+        Self { args, mixed: Some(mixed), ..Self::default() }
     }
 
     /// Who submits it, as the process group that it is. Default: the user.

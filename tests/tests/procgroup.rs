@@ -144,31 +144,6 @@ fn a_held_group_refuses_a_signal_and_others_get_it() {
 }
 
 #[test]
-fn who_waits_is_told_how_groups_have_ended() {
-    in_a_world(|world| {
-        let b = copy(world, "b.out");
-        let log = start(world, &b, 2, 1);
-        let late = ask(world, "<wait-process-group timeout='1' pgid='1'/>");
-        assert_eq!((late.name.as_str(), late.attribute("kind")), ("error", Some("timed-out")));
-        assert!(late.attribute("reason").unwrap().contains("process group 1"), "{late:?}");
-        let mut wait = world.gantry(["pm"]);
-        let message = "<wait-process-group><process-group pgid='1' state='*' exit-code='*'><process-group-restriction state='*'/></process-group></wait-process-group>";
-        wait.write(message.as_bytes());
-        wait.close_stdin();
-        said(world, &["signal", "TERM", "pgid=1"]);
-        let done = wait.wait(SOON);
-        let answer = parse_document(done.stdout.join("\n").as_bytes()).unwrap();
-        let group = answer.all("process-group").next().unwrap();
-        assert_eq!((group.attribute("state"), group.attribute("exit-code")), (Some("ended"), Some("55")));
-        assert_eq!(processes(&answer), ["state=exited", "state=exited"]);
-        assert_eq!(lines(&log, "got SIGTERM"), 2);
-        let refused =
-            ask(world, "<checkpoint-process-group><process-group pgid='1'/></checkpoint-process-group>");
-        assert_eq!(refused.attribute("kind"), Some("unsupported"));
-    });
-}
-
-#[test]
 fn hostile_messages_are_answered_with_line_and_reason() {
     in_a_world(|world| {
         let check = |message: Vec<u8>, line: &str, part: &str| {

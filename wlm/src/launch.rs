@@ -11,7 +11,7 @@ use gantry_shared::rank_set::RankSet;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::Result;
+use crate::{MixedPart, Result};
 
 /// What a tool asks to be launched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub struct Direct {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
+    /// Where not all ranks run that program: what they are. Every rank is in one part then.
+    pub mixed: Vec<MixedPart>,
 }
 
 impl Direct {

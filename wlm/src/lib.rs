@@ -48,7 +48,7 @@ pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
     StepStart,
 };
-pub use wanted::{JobType, Wanted};
+pub use wanted::{JobType, Mixed, MixedPart, Wanted};
 
 /// Every workload manager, in order of detection. The only list there is.
 pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &ssh::Ssh, &localhost::Localhost];
@@ -86,6 +86,15 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         let message = format!("{} takes no jobs that are described by what they need", self.name());
         let hint = format!("launch {} there by itself", wanted.program.display());
         Err(Error::Invalid { message, hint: Some(hint) })
+    }
+
+    /// How a launch of ranks that are not all the same will be carried out, `launch` saying the rest. Starts nothing.
+    ///
+    /// # Errors
+    /// What of it this WLM cannot honour.
+    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, _host: &dyn Host) -> Result<Plan> {
+        let message = format!("{} starts no groups of {} specified processes", self.name(), mixed.size());
+        Err(Error::invalid_with(message, "choose another workload manager, or launch the programs there"))
     }
 
     /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile.

@@ -1,8 +1,13 @@
-//! Jobs that are described by what they need, not by a launcher's options: what a co-allocator hands to each workload manager.
+//! Jobs that are described by what they need, not by a launcher's options: what a co-allocator or a process manager hands to each workload manager.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use crate::{Error, Result};
+use gantry_shared::id::Rank;
+use gantry_shared::rank_set::RankSet;
+
+use crate::{Direct, Error, Result};
 
 /// A job in the words of the Globus Toolkit's job managers. [`Wlm::build_args`](crate::Wlm::build_args) makes a launcher's arguments of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +34,61 @@ pub struct Wanted {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
+}
+
+/// A job whose ranks need not all be the same, on hosts that may be chosen for it: what a process manager starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mixed {
+    /// What the ranks are; every rank is in one part.
+    pub parts: Vec<MixedPart>,
+    /// The host of every rank, in the order of ranks; empty: the WLM chooses.
+    pub hosts: Vec<String>,
+}
+
+/// Ranks of a [`Mixed`] job that are the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MixedPart {
+    /// Which.
+    pub ranks: RankSet,
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// What is changed in their environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// The directory in which they start; none: the launch's own.
+    pub cwd: Option<PathBuf>,
+}
+
+impl Mixed {
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        let size: u64 = self.parts.iter().map(|part| part.ranks.len()).sum();
+        u32::try_from(size).unwrap_or(u32::MAX)
+    }
+
+    /// The hosts, each once, and the ranks of each; none when the WLM is to choose.
+    pub(crate) fn layout(&self) -> Option<(Vec<String>, Vec<RankSet>)> {
+        let mut hosts: Vec<String> = Vec::new();
+        let mut layout: Vec<RankSet> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (rank, host) in (0..).zip(&self.hosts) {
+            let place = *places.entry(host).or_insert_with(|| {
+                hosts.push(host.clone());
+                layout.push(RankSet::new());
+                hosts.len() - 1
+            });
+            layout[place].insert(Rank(rank));
+        }
+        (!hosts.is_empty()).then_some((hosts, layout))
+    }
+
+    /// A plan without a launcher, on these nodes.
+    pub(crate) fn plan_direct(&self, hosts: Vec<String>, layout: Vec<RankSet>, told: Vec<String>) -> Direct {
+        let first = self.parts.first().cloned().unwrap_or_default();
+        let MixedPart { program, args, .. } = first;
+        Direct { hosts, layout, told, program, args, mixed: self.parts.clone() }
+    }
 }
 
 /// What a job's `count` counts.

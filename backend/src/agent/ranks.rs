@@ -245,18 +245,16 @@ pub(crate) fn build_specs(
     place: &Place<'_>,
     nofile: Option<(u64, u64)>,
 ) -> Result<Vec<(ProcessSpec, OurEnds)>, Failure> {
-    let program = &order.program;
-    let path = resolve_program(program)?;
-    let path = to_c(path.as_os_str())?;
-    let mut argv = vec![to_c(&program.program)?];
-    for arg in &program.args {
-        argv.push(to_c(arg)?);
-    }
-    let cwd = program.cwd.as_deref().map(to_c).transpose()?;
-    let mut env = program.env.clone();
-    env.retain(|(name, _)| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
     let mut specs = Vec::with_capacity(ranks.len());
+    let mut last: Option<(&RankSet, Prepared)> = None;
     for (local, rank) in ranks.iter().enumerate() {
+        let of_rank = order.programs.iter().find(|(set, _)| set.contains(*rank));
+        let (set, program) =
+            of_rank.ok_or_else(|| Failure::new(Kind::Protocol, format!("rank {rank} is to run nothing")))?;
+        let Prepared { path, argv, cwd, env } = match last.take() {
+            Some((of, prepared)) if std::ptr::eq(of, set) => &last.insert((of, prepared)).1,
+            _ => &last.insert((set, Prepared::new(program)?)).1,
+        };
         let mut ours = vec![
             (storage::GANTRY_APP, place.app.to_string()),
             (storage::GANTRY_RANK, rank.to_string()),
@@ -272,7 +270,7 @@ pub(crate) fn build_specs(
         let spec = ProcessSpec {
             program: path.clone(),
             argv: argv.clone(),
-            env: build_env(&env, &ours)?,
+            env: build_env(env, &ours)?,
             cwd: cwd.clone(),
             stdin,
             stdout,
@@ -283,6 +281,28 @@ pub(crate) fn build_specs(
         specs.push((spec, ends));
     }
     Ok(specs)
+}
+
+/// A program in the form in which processes are started.
+struct Prepared {
+    path: CString,
+    argv: Vec<CString>,
+    cwd: Option<CString>,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Prepared {
+    fn new(program: &Program) -> Result<Self, Failure> {
+        let path = resolve_program(program)?;
+        let mut argv = vec![to_c(&program.program)?];
+        for arg in &program.args {
+            argv.push(to_c(arg)?);
+        }
+        let mut env = program.env.clone();
+        env.retain(|(name, _)| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
+        let cwd = program.cwd.as_deref().map(to_c).transpose()?;
+        Ok(Self { path: to_c(path.as_os_str())?, argv, cwd, env })
+    }
 }
 
 /// Three descriptors for a process, and our ends of those that are pipes.

@@ -1,13 +1,14 @@
 //! The way of an app into being: plan, guard, agents, tree, ranks.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId, Pid, Rank};
 use gantry_shared::placement::{Placement, PlacementBuilder};
-use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rank_set::{NodeSet, RankSet};
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
@@ -95,7 +96,11 @@ impl Frontend {
             send_agent_to: self.choose_sent_agent(app),
             scratch: choose_scratch(app),
         };
-        match choice.wlm.plan(&launch, &Machine)? {
+        let plan = match &request.mixed {
+            Some(mixed) => choice.wlm.plan_mixed(mixed, &launch, &Machine)?,
+            None => choice.wlm.plan(&launch, &Machine)?,
+        };
+        match plan {
             Plan::Direct(plan) => self.launch_direct(choice.wlm, request, plan, deadline).await,
             Plan::Driven(plan) => self.launch_driven(choice.wlm, request, plan, deadline).await,
             Plan::Brought(plan) => self.launch_brought(choice.wlm, app, request, plan, deadline).await,
@@ -120,7 +125,7 @@ impl Frontend {
             });
         }
         let registry = self.open_registry()?;
-        let program = build_program(&request, &plan)?;
+        let programs = build_programs(&request, &plan)?;
         let (hosts, told) = (plan.hosts.clone(), plan.told.clone());
         let called = Called { hosts, job: None, told, seat: request.take_seat()? };
         let input = open_input(request.stdin)?;
@@ -128,7 +133,7 @@ impl Frontend {
         let agents = self.start_agents(wlm, called, deadline).await?;
         let size = placement.rank_count();
         let order = StartRanks {
-            program,
+            programs,
             size,
             layout: plan.layout,
             hold: request.hold,
@@ -411,14 +416,26 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
     }
 }
 
-fn build_program(request: &LaunchRequest, plan: &Direct) -> Result<Program> {
-    let cwd = find_cwd(request.cwd.clone())?;
-    Ok(Program {
-        program: plan.program.clone(),
-        args: plan.args.clone(),
-        env: merge_env(Machine.environment(), &request.env),
-        cwd: Some(cwd.into_os_string()),
-    })
+/// What each rank runs.
+fn build_programs(request: &LaunchRequest, plan: &Direct) -> Result<Vec<(RankSet, Program)>> {
+    let common = find_cwd(request.cwd.clone())?;
+    let env = merge_env(Machine.environment(), &request.env);
+    let build = |program: &OsString, args: &[OsString], env: Vec<(OsString, OsString)>, cwd: &Path| Program {
+        program: program.clone(),
+        args: args.to_vec(),
+        env,
+        cwd: Some(cwd.as_os_str().to_owned()),
+    };
+    if plan.mixed.is_empty() {
+        let all = plan.layout.iter().fold(RankSet::new(), |all, ranks| all.union(ranks));
+        return Ok(vec![(all, build(&plan.program, &plan.args, env, &common))]);
+    }
+    let parts = plan.mixed.iter().map(|part| {
+        let env = merge_env(env.clone(), &part.env);
+        let cwd = part.cwd.as_deref().unwrap_or(&common);
+        (part.ranks.clone(), build(&part.program, &part.args, env, cwd))
+    });
+    Ok(parts.collect())
 }
 
 /// The placement before any process is known.
@@ -472,8 +489,6 @@ pub(super) fn build_adoption(placement: &Placement) -> Result<Vec<Vec<(Rank, Pid
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::rank_set::RankSet;
-
     use super::*;
 
     #[test]
@@ -485,6 +500,7 @@ mod tests {
             told: Vec::new(),
             program: "x".into(),
             args: Vec::new(),
+            mixed: Vec::new(),
         };
         let placement = build_placement(&plan).unwrap();
         let hosts: Vec<_> = placement.iter().map(|place| place.host.to_owned()).collect();

@@ -11,6 +11,7 @@
 
 pub mod client;
 mod groups;
+mod kept;
 mod line;
 mod number;
 pub mod protocol;
@@ -20,7 +21,9 @@ mod target;
 
 pub use client::{Client, Listing, RemoteEvents, list, resolve};
 pub(crate) use groups::{GroupListing, list_groups};
+pub(crate) use kept::keep;
 pub use protocol::{DaemonOrder, Text};
 pub use registry::Registry;
 pub(crate) use registry::Shelf;
+pub(crate) use server::user_name;
 pub use server::{ControlSocket, serve};

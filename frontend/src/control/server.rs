@@ -123,6 +123,15 @@ impl ControlSocket {
         self.group.pgid
     }
 
+    /// Waits until it is served no more.
+    pub(crate) async fn ended(&mut self) {
+        if let Some(task) = self.task.as_mut() {
+            // It ends by itself; that it was cancelled with the runtime is no news for the caller.
+            drop(task.await);
+            self.task = None;
+        }
+    }
+
     /// Stops serving and waits, not long, until answers that are being written are out.
     pub async fn close(mut self) {
         self.stop.send_replace(true);

@@ -16,10 +16,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::create;
 use super::group::GroupFacts;
 use super::matching::{Found, find};
 use super::query::Query;
-use super::request::{Answer, Request, Told};
+use super::request::{Answer, CreateGroup, Request, Told};
 use crate::control::{Client, GroupListing, Registry, Shelf, list_groups};
 use crate::error::{Error, Result};
 use crate::event::{Exit, StateName};
@@ -67,12 +68,20 @@ impl ProcessManager {
                 "nothing here can save a process group so that it can be started again",
                 "have its program write checkpoints of its own; a signal may ask it to",
             )),
-            Request::Create(_) => Err(unsupported(
-                "process groups are not created by messages",
-                "launch them with 'gantry launch --background'",
-            )),
+            Request::Create(create) => match self.create(create, deadline).await {
+                Ok(pgid) => return Answer::Created { pgid },
+                Err(error) => Err(error),
+            },
         };
         done.map_or_else(|error| Answer::Refused { line: None, failure: error.to_failure() }, Answer::Groups)
+    }
+
+    /// Starts a group in the background, with a frontend process of its own that ends with it. Returns its number when its processes run.
+    ///
+    /// # Errors
+    /// What makes no sense of it; why it cannot be started: then nothing of it runs.
+    pub async fn create(&self, group: &CreateGroup, deadline: Duration) -> Result<u32> {
+        create::create(group, self.registry.path(), deadline).await
     }
 
     /// The groups that a query means, with what it asks of them.
@@ -167,11 +176,24 @@ impl ProcessManager {
                 }
             },
         }
+        self.complete(&mut facts).await?;
         let silent = told.silent;
         let columns: Vec<_> = told.found.iter().map(|found| found.columns).collect();
         let mut ended = tell(GroupListing { groups: facts, silent }, &Query::default());
         ended.found = columns.into_iter().enumerate().map(|(at, columns)| Found { at, columns }).collect();
         Ok(ended)
+    }
+
+    /// What is kept says how a group has ended that was gone before it could be waited for.
+    async fn complete(&self, facts: &mut [(GroupFacts, Shelf)]) -> Result<()> {
+        let after = list_groups(&self.registry, ASKING).await?;
+        for (group, _) in facts.iter_mut().filter(|(group, _)| group.exit_code.is_none()) {
+            let known = after.groups.iter().find(|(known, _)| known.pgid == group.pgid);
+            if let Some((known, _)) = known.filter(|(known, _)| known.state == AppState::Ended) {
+                group.clone_from(known);
+            }
+        }
+        Ok(())
     }
 
     /// Does something to those that have not ended; others are not told of.

@@ -15,13 +15,16 @@
 //! | [`request`] | what a process manager is asked, and answers |
 //! | [`xml`] | both as XML |
 //! | [`manager`] | carries requests out over all groups of the user |
+//! | `create`, [`owner`] | groups that are started by a message, and the process that owns each |
 //! | [`serve`] | the same for other programs, on a socket |
 
 pub mod attribute;
+mod create;
 pub mod group;
 pub mod hosts;
 pub mod manager;
 pub mod matching;
+pub mod owner;
 pub mod query;
 pub mod request;
 pub mod serve;
@@ -29,6 +32,7 @@ pub mod text;
 pub mod xml;
 
 pub use attribute::{Columns, GroupAttribute, ProcessAttribute};
+pub use create::OWNER_OPTION;
 pub use group::{GroupFacts, Groups, Process, Run};
 pub use manager::ProcessManager;
 pub use matching::{Found, Matches, find};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gantry_shared::error::Failure;
 use gantry_shared::id::AppId;
 use gantry_shared::signal::Signal;
+use serde::{Deserialize, Serialize};
 
 use super::group::Groups;
 use super::matching::Found;
@@ -42,7 +43,7 @@ pub enum Request {
 }
 
 /// A group to start.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateGroup {
     /// Who submits it; none: the user.
     pub submitter: Option<String>,
@@ -50,6 +51,8 @@ pub struct CreateGroup {
     pub totalprocs: Option<u32>,
     /// Where its output goes: a file, to which it is added; none: nowhere.
     pub output: Option<String>,
+    /// The workload manager that starts it; none: what is detected.
+    pub wlm: Option<String>,
     /// What its processes are.
     pub specs: Vec<ProcessSpec>,
     /// A host for every process, in order, or hosts that they get in turn; empty: the workload manager chooses.
@@ -57,7 +60,7 @@ pub struct CreateGroup {
 }
 
 /// What some processes of a group are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSpec {
     /// Which processes, counted from 1; none: all.
     pub range: Option<Numbers>,

@@ -270,8 +270,8 @@ pub struct Program {
 /// Ranks to start. Every agent gets the whole order and takes its own slice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRanks {
-    /// What every rank runs.
-    pub program: Program,
+    /// What ranks run: every rank is in one of the sets.
+    pub programs: Vec<(RankSet, Program)>,
     /// Number of ranks in the app.
     pub size: u32,
     /// Which ranks each node has, by node number.

@@ -98,7 +98,7 @@ fn multi_prog_line(line: &[u8], shim: &[OsString]) -> Result<Vec<u8>> {
 }
 
 /// A word as srun's format writes it. A blank inside it needs a backslash, and `%` would be a rank's number.
-fn escape_multi_prog(word: &OsStr) -> Result<Vec<u8>> {
+pub(crate) fn escape_multi_prog(word: &OsStr) -> Result<Vec<u8>> {
     let bytes = word.as_bytes();
     if bytes.is_empty() || bytes.contains(&b'\n') || bytes.contains(&0) {
         return Err(unwritable(word));

@@ -101,6 +101,21 @@ pub(super) fn build_hosts(hostname: &str, nodes: u32) -> Vec<String> {
     }
 }
 
+/// Refuses hosts that are not this machine, by its name, by `localhost`, or by the names of the nodes that it plays.
+pub(super) fn check_hosts(hosts: &[String], hostname: &str) -> Result<()> {
+    let played = |host: &str| {
+        let number = host.strip_prefix(hostname).and_then(|rest| rest.strip_prefix('.'));
+        number.is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number < MAX_NODES))
+    };
+    match hosts.iter().find(|host| *host != hostname && *host != "localhost" && !played(host)) {
+        None => Ok(()),
+        Some(other) => Err(Error::invalid_with(
+            format!("'{other}' is not this machine, and no workload manager is there to reach it"),
+            format!("name {hostname}, or nodes that it plays: {hostname}.0, {hostname}.1"),
+        )),
+    }
+}
+
 /// Ranks in blocks, the first nodes getting one more when it does not come out even.
 pub(super) fn build_layout(ranks: u32, nodes: u32) -> Vec<RankSet> {
     let (each, more) = (ranks / nodes, ranks % nodes);
@@ -155,6 +170,25 @@ mod tests {
         check(&["--wat", "a"], Err("unknown option '--wat' before the program"));
         check(&["-N2", "a"], Err("unknown option '-N2' before the program"));
         check(&["-N", "2", "a"], Err("2 nodes for 1 ranks: every node needs at least one"));
+    }
+
+    #[test]
+    fn only_this_machine_and_what_it_plays_are_hosts() {
+        let check = |host: &str, fits: bool| {
+            assert_eq!(check_hosts(&[host.to_owned()], "vm").is_ok(), fits, "{host}");
+        };
+        for (host, fits) in [
+            ("vm", true),
+            ("localhost", true),
+            ("vm.0", true),
+            ("vm.1023", true),
+            ("vm.1024", false),
+            ("vm.x", false),
+            ("vm0", false),
+            ("n1", false),
+        ] {
+            check(host, fits);
+        }
     }
 
     #[test]

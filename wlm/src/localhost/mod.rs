@@ -7,12 +7,13 @@ mod wanted;
 use std::ffi::OsString;
 
 use async_trait::async_trait;
+use gantry_shared::rank_set::RankSet;
 
 use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
-    Reach, Result, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
+    ProcessOwner, Reach, Result, Wanted, Wlm,
 };
 
 /// This machine.
@@ -54,7 +55,16 @@ impl Wlm for Localhost {
             told: Vec::new(),
             program: options.program,
             args: options.args,
+            mixed: Vec::new(),
         }))
+    }
+
+    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let here = host.hostname();
+        let all = || (vec![here.clone()], vec![RankSet::first_n(mixed.size())]);
+        let (hosts, layout) = mixed.layout().unwrap_or_else(all);
+        command::check_hosts(&hosts, &here)?;
+        Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Vec::new())))
     }
 
     fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {

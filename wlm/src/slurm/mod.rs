@@ -11,6 +11,7 @@ mod conf;
 mod detect;
 mod environment;
 mod extras;
+mod mixed;
 mod parse;
 mod reference;
 mod shown;

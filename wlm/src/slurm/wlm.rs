@@ -13,15 +13,16 @@ use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
-    build_agent_step, build_held, detect, is_for_srun, parse_cause, parse_failure, submit,
+    build_agent_step, build_held, detect, is_for_srun, mixed, parse_cause, parse_failure, submit,
 };
 use crate::host::Host;
 use crate::launcher::{
-    Launcher, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_launcher,
+    Launcher, Part, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_launcher,
+    rewrite_file,
 };
 use crate::{
     Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, Error, Evidence, HoldMethod, JobRef, Launch,
-    Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
+    Mixed, Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -51,6 +52,19 @@ impl Wlm for Slurm {
             (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
         };
         planned.map(Plan::Brought)
+    }
+
+    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let described = mixed::describe(mixed, &launch.scratch)?;
+        let (path, dialect) = find_launcher("srun".as_ref(), host)?;
+        let parts = locate(dialect, &described.args, &host.environment())?;
+        let shim = build_shim(&launch.agent, dialect);
+        let (file, text) = described.programs;
+        let mut files = vec![(file, rewrite_file(dialect, &text, &shim)?)];
+        files.extend(described.hosts);
+        let mut planned = bring(path, &described.args, &parts, &shim, launch, host)?;
+        planned.env.extend(described.env.into_iter().map(|(name, value)| (name, Some(value))));
+        Ok(Plan::Brought(Brought { files, ..planned }))
     }
 
     fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
@@ -173,28 +187,39 @@ fn plan_driven(path: PathBuf, known: Option<Launcher>, launch: &Launch) -> Resul
     Ok(Plan::Driven(Driven { argv }))
 }
 
-/// One srun brings ranks and agents. Where agents would be killed with the step, what it runs after each task waits until the node's agent has
-/// cleaned up. That has its price: Slurm looks once a second whether it has ended, task after task. So it is left out where agents surely survive.
+/// The user's srun, with the agent in every program's place.
 fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result<Brought> {
     let (path, dialect) = find_launcher(name, host)?;
-    let environment = host.environment();
     let mut args = launch.args.clone();
-    let parts = locate(dialect, &args, &environment)?;
+    let parts = locate(dialect, &args, &host.environment())?;
     // Where srun sends it, srun itself replaces the path by that on the nodes.
     let shim = build_shim(&launch.agent, dialect);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
+    Ok(Brought { files, ..bring(path, &args, &parts, &shim, launch, host)? })
+}
+
+/// One srun brings ranks and agents. Where agents would be killed with the step, what it runs after each task waits until the node's agent has
+/// cleaned up. That has its price: Slurm looks once a second whether it has ended, task after task. So it is left out where agents surely survive.
+fn bring(
+    path: PathBuf,
+    args: &[OsString],
+    parts: &[Part],
+    shim: &[OsString],
+    launch: &Launch,
+    host: &dyn Host,
+) -> Result<Brought> {
     let holding = Holding {
-        shim: &shim,
+        shim,
         variables: &[GANTRY_TICKET, GANTRY_TASK_EPILOG, GANTRY_SENT_AGENT],
         task_epilog: (!leftovers_survive(&path, host)).then(|| launch.agent_on_nodes()),
         bcast: launch.send_agent_to.as_deref(),
     };
-    let held = build_held(&args, &parts, &holding, &environment)?;
+    let held = build_held(args, parts, &holding, &host.environment())?;
     let mut argv = vec![path.into_os_string()];
     argv.extend(held.args);
     let sent = launch.send_agent_to.clone().map(PathBuf::into_os_string);
     let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog), (GANTRY_SENT_AGENT.into(), sent)];
-    Ok(Brought { argv, env, files })
+    Ok(Brought { argv, env, files: Vec::new() })
 }
 
 /// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of

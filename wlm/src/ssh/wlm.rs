@@ -16,8 +16,8 @@ use super::wanted;
 use crate::host::{Host, Machine};
 use crate::launcher::plan_launcher;
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
-    Result, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
+    ProcessOwner, Result, Wanted, Wlm,
 };
 
 /// How long an agent may take to say who it is: it reads itself.
@@ -57,7 +57,22 @@ impl Wlm for Ssh {
         let (hosts, layout) = options.place(host)?;
         find_client(host)?;
         let told = options.reaching.to_words();
-        Ok(Plan::Direct(Direct { hosts, layout, told, program: options.program, args: options.args }))
+        Ok(Plan::Direct(Direct {
+            hosts,
+            layout,
+            told,
+            program: options.program,
+            args: options.args,
+            mixed: Vec::new(),
+        }))
+    }
+
+    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let (hosts, layout) = mixed.layout().ok_or_else(|| {
+            Error::invalid_with("over ssh nobody chooses hosts", "name the hosts of all processes")
+        })?;
+        find_client(host)?;
+        Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Reaching::default().to_words())))
     }
 
     async fn adopt(&self, job: &JobRef, _host: &dyn Host) -> Result<Adoption> {

@@ -14,7 +14,7 @@ use crate::view::Talk;
 
 /// Launch parallel applications behind a startup barrier and start tools next to their ranks.
 #[derive(Debug, Parser)]
-#[command(name = "gantry", version, after_help = exit::HELP, disable_help_subcommand = true)]
+#[command(name = "gantry", version, after_help = exit::HELP, disable_help_subcommand = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Say what is being done, on standard error; twice: everything. GANTRY_LOG chooses more finely.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -28,8 +28,12 @@ pub(crate) struct Cli {
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) background_in: Option<PathBuf>,
 
+    /// This is the frontend process that a process group is started with; standard input is a socket to who started it.
+    #[arg(long, hide = true, exclusive = true)]
+    pub(crate) group_owner: bool,
+
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -468,7 +472,7 @@ mod tests {
         let cli = Cli::try_parse_from([
             "gantry", "launch", "--hold", "--", "-n", "4", "./app", "--hold", "--", "-v",
         ]);
-        let Command::Launch(launch) = cli.unwrap().command else { panic!("not a launch") };
+        let Some(Command::Launch(launch)) = cli.unwrap().command else { panic!("not a launch") };
         assert_eq!(launch.launcher_args, ["-n", "4", "./app", "--hold", "--", "-v"]);
     }
 

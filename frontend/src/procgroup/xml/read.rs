@@ -126,6 +126,7 @@ fn read_create(root: &Element) -> Result<CreateGroup, XmlError> {
         match name.as_str() {
             "submitter" => create.submitter = Some(plain(root, name, value)?),
             "totalprocs" => create.totalprocs = Some(read_count(root, name, value)?),
+            "wlm" => create.wlm = Some(plain(root, name, value)?),
             "output" if value == DISCARD => create.output = None,
             "output" if value.starts_with('/') => create.output = Some(value.clone()),
             "output" => {

@@ -180,6 +180,7 @@ fn write_create<W: Write>(writer: &mut Writer<W>, create: &CreateGroup) -> io::R
     let attributes = [
         create.submitter.clone().map(|submitter| ("submitter", submitter)),
         create.totalprocs.map(|count| ("totalprocs", count.to_string())),
+        create.wlm.clone().map(|wlm| ("wlm", wlm)),
         Some(("output", create.output.clone().unwrap_or_else(|| "discard".to_owned()))),
     ];
     start(writer, "create-process-group", attributes.into_iter().flatten().collect())?;

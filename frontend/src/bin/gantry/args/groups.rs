@@ -96,8 +96,8 @@ pub(crate) struct Hit {
 
 /// Be the process manager of your process groups for other programs: read a message in XML, write the answer.
 ///
-/// Messages are those of the process manager of the Scalable Systems Software project, as published and as drafted: get-process-group (and -info),
-/// signal-process-group, kill-process-group, del-process-group-info, wait-process-group. A query is as in the example; values are those of 'gantry ps --help'.
+/// Messages are those of the process manager of the Scalable Systems Software project, as published and as drafted: create-process-group, get-process-group
+/// (and -info), signal-process-group, kill-process-group, del-process-group-info, wait-process-group. A query is as in the example; values are those of 'gantry ps --help'.
 /// On a socket each message ends with a zero byte, or with the end of what is sent. The exit code is 0 where a message was answered, whatever the answer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -110,6 +110,15 @@ Examples:
   </signal-process-group>
   END
       Signal lusk's groups that have b.out on one of two hosts, and tell their numbers and all their processes.
+  gantry pm <<END
+  <create-process-group submitter='lusk' totalprocs='10'>
+    <process-spec range='1' exec='./cpi_master' co-process='./my-tool'/>
+    <process-spec range='2-10' exec='./cpi_slave'> <arg idx='1' val='-loops'/> </process-spec>
+    <hostspec name='ccn-%d:64-73'/>
+  </create-process-group>
+  END
+      Start a group in the background, with a tool daemon beside the master before any of it runs. What became of it is kept
+      until del-process-group-info, or for an hour.
   mkdir -m 700 ~/pm; gantry pm --listen ~/pm/socket
       The same for programs that stay, until SIGTERM.")]
 pub(crate) struct Pm {

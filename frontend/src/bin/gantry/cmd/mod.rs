@@ -12,6 +12,7 @@ mod interrupts;
 mod kill;
 mod launch;
 mod man;
+mod owner;
 mod pm;
 mod ps;
 mod release;
@@ -45,10 +46,16 @@ pub(crate) fn run(cli: Cli) -> u8 {
 
 fn carry_out(cli: Cli) -> Outcome {
     let json = cli.json;
-    if let Some(dir) = &cli.background_in {
-        return background::serve(&dir.clone(), cli.command);
+    if cli.group_owner {
+        return owner::run();
     }
-    match cli.command {
+    let Some(command) = cli.command else {
+        return Err(Fault::invalid("no command", "'gantry --help' lists them"));
+    };
+    if let Some(dir) = &cli.background_in {
+        return background::serve(dir, command);
+    }
+    match command {
         Command::Launch(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Attach(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Submit(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
@@ -102,9 +109,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Fault> {
 /// Where the logs of a frontend process in the background go: to the ranks' output, if that goes to a file.
 pub(crate) fn open_log(cli: &Cli) -> Option<File> {
     let stay = match &cli.command {
-        Command::Launch(args) => &args.stay,
-        Command::Attach(args) => &args.stay,
-        Command::Submit(args) => &args.stay,
+        Some(Command::Launch(args)) => &args.stay,
+        Some(Command::Attach(args)) => &args.stay,
+        Some(Command::Submit(args)) => &args.stay,
         _ => return None,
     };
     let path = cli.background_in.as_ref()?.join(stay.output.as_ref()?);

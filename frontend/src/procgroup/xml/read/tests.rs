@@ -68,6 +68,7 @@ fn groups_are_created_in_both_forms() {
         submitter: Some("desai".to_owned()),
         totalprocs: Some(32),
         output: None,
+        wlm: None,
         specs: vec![ProcessSpec {
             range: Some("1-32".parse::<Numbers>().unwrap()),
             exec: "/bin/foo".to_owned(),

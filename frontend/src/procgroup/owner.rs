@@ -1,0 +1,195 @@
+//! The process that owns a group which was started by a message, from its start until it is forgotten.
+//!
+//! It is the command line in a hidden mode, nobody's child, with a session of its own. When its group has ended it keeps what became of it, until somebody has
+//! it forgotten, or for an hour.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::NodeId;
+use gantry_shared::rank_set::NodeSet;
+use gantry_wlm::host::Machine;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::time::timeout;
+
+use super::create::{Order, plan};
+use super::request::CreateGroup;
+use crate::control::protocol::Answer;
+use crate::control::{Registry, keep, user_name};
+use crate::error::{Error, Result};
+use crate::{App, Config, DaemonRequest, Event, Frontend, LaunchRequest, OutputTo, Session};
+
+/// How long an ended group is kept that nobody has forgotten.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// How long ending everything may take: the daemons' grace, and some.
+const END: Duration = Duration::from_secs(30);
+
+/// The longest order: a message, and some.
+const MAX_ORDER_BYTES: u64 = 64 << 20;
+
+/// How long who starts an owner may take to say what for.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// Owns a group: reads from `asker` what it is to be, starts it, says so there, and stays until it is forgotten or `interrupted` is done, which ends it.
+/// Must be called within a tokio runtime.
+///
+/// # Errors
+/// There is no order. What fails otherwise is said to the asker.
+pub async fn own(asker: UnixStream, interrupted: impl Future<Output = ()>) -> Result<()> {
+    let failed = |e| Error::io("cannot hear what group to start", e);
+    asker.set_nonblocking(true).map_err(failed)?;
+    let (from, mut to) = tokio::net::UnixStream::from_std(asker).map_err(failed)?.into_split();
+    let mut line = String::new();
+    let mut from = BufReader::new(from.take(MAX_ORDER_BYTES));
+    let read = timeout(SILENT, from.read_line(&mut line)).await;
+    read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)?;
+    let order: Order = serde_json::from_str(&line).map_err(|e| Error::Protocol(e.to_string()))?;
+    tokio::pin!(interrupted);
+    let started = tokio::select! {
+        started = start(&order) => started,
+        () = &mut interrupted => return Ok(()),
+    };
+    let (answer, started) = match started {
+        Ok(started) => (Answer::Ok(started.pgid), Some(started)),
+        Err(error) => (Answer::Error(error.to_failure()), None),
+    };
+    let mut said = serde_json::to_vec(&answer).map_err(|e| Error::Protocol(e.to_string()))?;
+    said.push(b'\n');
+    let told = to.write_all(&said).await;
+    drop((from, to));
+    let Some(started) = started else { return Ok(()) };
+    if told.is_err() {
+        // Whoever asked has gone without knowing its number.
+        return started.app.close(END).await;
+    }
+    stay(started, interrupted).await
+}
+
+/// A group that runs.
+struct Started {
+    app: App,
+    pgid: u32,
+    submitter: String,
+    registry: Registry,
+    /// Its co-processes' storage, which lives as long as it does.
+    _session: Option<Session>,
+}
+
+async fn start(order: &Order) -> Result<Started> {
+    let Order { create, dir, runtime_dir, timeout_ms } = order;
+    let deadline = Duration::from_millis(*timeout_ms);
+    let registry = Registry::open(Some(runtime_dir), &Machine)?;
+    let submitter = create.submitter.clone().unwrap_or_else(|| user_name(registry.uid()));
+    let daemons = co_processes(create)?;
+    let request = LaunchRequest::of_mixed(plan(create, dir)?)
+        .cwd(dir)
+        .submitter(&submitter)
+        .output(open_output(create)?)
+        .hold(!daemons.is_empty());
+    let config =
+        Config { runtime_dir: Some(runtime_dir.clone()), wlm: create.wlm.clone(), ..Config::default() };
+    let app = Frontend::new(config).launch(request, deadline).await?;
+    let pgid = app.pgid().ok_or_else(|| Error::Protocol("the group has no number".to_owned()))?;
+    let session = match start_beside(&app, create, daemons, deadline).await {
+        Ok(session) => session,
+        Err(error) => {
+            drop(app.close(END).await);
+            return Err(error);
+        }
+    };
+    Ok(Started { app, pgid, submitter, registry, _session: session })
+}
+
+/// Which specification has which co-process.
+fn co_processes(create: &CreateGroup) -> Result<Vec<(usize, Vec<String>)>> {
+    let mut daemons = Vec::new();
+    for (at, spec) in create.specs.iter().enumerate() {
+        let Some(command) = &spec.co_process else { continue };
+        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        if words.is_empty() {
+            return Err(Error::invalid("a co-process without a program"));
+        }
+        daemons.push((at, words));
+    }
+    Ok(daemons)
+}
+
+/// Starts the co-processes beside ranks that are held, and then lets the ranks go.
+async fn start_beside(
+    app: &App,
+    create: &CreateGroup,
+    daemons: Vec<(usize, Vec<String>)>,
+    deadline: Duration,
+) -> Result<Option<Session>> {
+    if daemons.is_empty() {
+        return Ok(None);
+    }
+    let session = app.session(deadline).await?;
+    let mixed = plan(create, std::path::Path::new("/"))?;
+    let placement = app.placement();
+    for (at, words) in daemons {
+        let Some((program, args)) = words.split_first() else { continue };
+        let Some(part) = mixed.parts.get(at) else { continue };
+        let nodes: NodeSet = (0..placement.node_count())
+            .map(NodeId)
+            .filter(|node| !placement.ranks_on(*node).is_disjoint(&part.ranks))
+            .collect();
+        let request = DaemonRequest::new(program).args(args).nodes(nodes);
+        session.manifest().exec_daemon(request, deadline).await?;
+    }
+    app.release(deadline).await?;
+    Ok(Some(session))
+}
+
+/// Where the group's output goes: to a file, to which it is added.
+fn open_output(create: &CreateGroup) -> Result<OutputTo> {
+    let Some(path) = &create.output else { return Ok(OutputTo::Null) };
+    let open = || -> io::Result<File> { OpenOptions::new().create(true).append(true).open(path) };
+    let opened = || open().map_err(|e| Error::io(format!("cannot write to {path}"), e));
+    Ok(OutputTo::Fds { stdout: opened()?.into(), stderr: opened()?.into() })
+}
+
+/// Stays with the group, and then with what is known of it.
+async fn stay(started: Started, interrupted: impl Future<Output = ()>) -> Result<()> {
+    let Started { app, pgid, submitter, registry, _session } = started;
+    tokio::pin!(interrupted);
+    let mut events = app.events();
+    let ended = async {
+        while let Some(event) = events.next().await {
+            if matches!(event, Event::Exited(_)) {
+                return true;
+            }
+        }
+        false
+    };
+    let ended = tokio::select! {
+        ended = ended => ended,
+        () = &mut interrupted => false,
+    };
+    if !ended {
+        return app.close(END).await;
+    }
+    // Before the app is gone: there is no moment at which nobody knows of the group.
+    let kept = keep(app.info(), app.sessions(), (pgid, submitter), &registry);
+    drop(_session);
+    let closed = app.close(END).await;
+    let mut kept = kept?;
+    tokio::select! {
+        () = kept.ended() => {}
+        () = &mut interrupted => {}
+        () = tokio::time::sleep(KEPT) => {}
+    }
+    kept.close().await;
+    closed
+}
+
+/// Says to the asker that there is no order to follow.
+#[must_use]
+pub fn not_for_people() -> Error {
+    let failure = Failure::new(Kind::Invalid, format!("{} is not for people", super::create::OWNER_OPTION));
+    Error::Node { hosts: Vec::new(), failure: failure.with_hint("write the message to 'gantry pm'") }
+}
