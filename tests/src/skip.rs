@@ -31,7 +31,7 @@ fn skip_line(suite: &str, test: &str, reason: &str) -> String {
 }
 
 /// The test binary's name without cargo's hash.
-fn suite() -> String {
+pub(crate) fn suite() -> String {
     let exe = std::env::current_exe().unwrap_or_default();
     let stem = exe.file_stem().and_then(|stem| stem.to_str()).unwrap_or("?");
     stem.rsplit_once('-').map_or(stem, |(name, _hash)| name).to_owned()

@@ -23,6 +23,8 @@ pub struct Cluster {
     pub world: World,
     /// The bed.
     pub bed: Shared,
+    /// What programs on the login node find in their environment beside the world's.
+    pub variables: Vec<(&'static str, &'static str)>,
 }
 
 /// Runs a test on a bed of this configuration; at its end nothing may be left on any host, and no job. Counts a skip where no bed can be.
@@ -38,9 +40,9 @@ pub fn on_cluster(config: Config, body: impl FnOnce(&mut Cluster) + Send + 'stat
         let bed = shared(&config);
         // The test before may have had nodes killed, whose jobs complete for a while.
         bed.wait_idle(2 * SOON).expect("idle nodes");
-        let mut cluster = Cluster { world: World::new(), bed };
+        let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
         body(&mut cluster);
-        let Cluster { world, bed } = cluster;
+        let Cluster { world, bed, .. } = cluster;
         world.finish();
         bed.assert_nothing_left(SOON);
         let jobs = said(&bed, "squeue", ["--noheader", "--format=%A %j %T %R"]);
@@ -91,6 +93,7 @@ impl Cluster {
             .args(args)
             .env_remove("GANTRY_STAGE_DIR")
             .env_remove("TMPDIR")
+            .envs(self.variables.iter().copied())
             .envs(variables.iter().copied());
         self.world.spawn(command)
     }

@@ -7,12 +7,33 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 
 use crate::proc;
-use crate::slurm::Cluster;
+use crate::skip::suite;
+use crate::slurm::{Cluster, on_cluster};
 use crate::testbed::config::{HOME, UID};
-use crate::testbed::{Machine, Process};
+use crate::testbed::{Config, Machine, Process};
+use crate::{binaries, record_skip};
 
 /// The login shell's start file, whatever is in it.
 const BASHRC: &str = ".bashrc";
+
+/// The suites that reach hosts by libssh2; all others do by the OpenSSH client.
+const BY_LIBSSH2: &str = "ssh_libssh2";
+
+/// Runs a test on a bed whose hosts are reached by the client that the running suite is for. Counts a skip where that client was not built.
+///
+/// # Panics
+/// As [`on_cluster`].
+#[track_caller]
+pub fn on_hosts(config: Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    let client = if suite() == BY_LIBSSH2 { "libssh2" } else { "openssh" };
+    if client == "libssh2" && !binaries().dir.join("gantry-ssh").exists() {
+        return record_skip("gantry-ssh is not built: it needs libssl-dev and pkg-config");
+    }
+    on_cluster(config, move |cluster| {
+        cluster.variables = vec![("GANTRY_SSH", client)];
+        body(cluster);
+    });
+}
 
 /// Something that was done to a node.
 #[derive(Debug)]

@@ -1,10 +1,13 @@
 //! Apps on hosts that are reached by ssh, launched by an ordinary user: real sshd on every node. What makes hosts difficult is in `ssh_hosts`.
 
-use gantry_tests::slurm::{error_of, lines_of, on_cluster, text_of};
-use gantry_tests::ssh::{home_file, read_home, with_banner, with_login_shell};
+use gantry_tests::slurm::{error_of, lines_of, text_of};
+use gantry_tests::ssh::{home_file, on_hosts, read_home, with_banner, with_login_shell};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{SOON, binaries, eventually, proc, programs, require};
 use nix::sys::signal::Signal;
+
+/// What the command line of a connection's client has in it: one of ours, and the OpenSSH client's as we call it.
+const CLIENTS: [&str; 2] = ["gantry-ssh --", "BatchMode"];
 
 /// Two ranks on each of four nodes.
 const EIGHT: [&str; 3] = ["--", "--hosts", "n[001-004]:2"];
@@ -15,7 +18,7 @@ fn eight<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn ranks_are_held_on_the_hosts_that_are_named_and_their_code_is_passed_on() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let program = programs::get("exit_with").display().to_string();
         let (mut run, app) = cluster.held(&eight(&[&program, "7"]));
         cluster.assert_held("exit_with 7", 8);
@@ -29,7 +32,7 @@ fn ranks_are_held_on_the_hosts_that_are_named_and_their_code_is_passed_on() {
 
 #[test]
 fn ranks_know_their_numbers_and_read_and_write_here() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let script = "echo $GANTRY_RANK of $GANTRY_SIZE on $(hostname); [ $GANTRY_RANK != 0 ] || cat";
         let mut run = cluster.launch(&[
             "--",
@@ -61,7 +64,7 @@ fn ranks_know_their_numbers_and_read_and_write_here() {
 
 #[test]
 fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let file = cluster.world.work_dir().join("hosts");
         std::fs::write(&file, "# mine\nn002 slots=2\nn004:1\n").expect("a file");
         let file = file.display().to_string();
@@ -77,7 +80,7 @@ fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
 
 #[test]
 fn daemons_bring_libraries_that_no_host_has() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let daemon = cluster.make_daemon();
         let mut args = vec!["--daemon", &daemon, "--hold-for-daemons"];
         args.extend(eight(&["/bin/true"]));
@@ -95,7 +98,7 @@ fn hidden(nodes: u16) -> Config {
 
 #[test]
 fn an_agent_that_hosts_do_not_have_is_sent_and_removed() {
-    on_cluster(hidden(3), |cluster| {
+    on_hosts(hidden(3), |cluster| {
         let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-003]", "/bin/true"]);
         cluster.assert_held("/bin/true", 3);
         assert!(!cluster.bed.node(1).path(&binaries().agent).expect("a node").exists());
@@ -110,7 +113,7 @@ fn an_agent_that_hosts_do_not_have_is_sent_and_removed() {
 
 #[test]
 fn another_agent_at_the_same_path_is_not_taken_for_ours() {
-    on_cluster(hidden(1), |cluster| {
+    on_hosts(hidden(1), |cluster| {
         let agent = cluster.bed.node(1).path(&binaries().agent).expect("a node");
         std::fs::create_dir_all(agent.parent().expect("a folder")).expect("a folder on the node");
         std::fs::write(&agent, "#!/bin/sh\ntouch /tmp/wrong\nexec cat\n").expect("a file on the node");
@@ -128,7 +131,7 @@ fn another_agent_at_the_same_path_is_not_taken_for_ours() {
 fn login_shells_of_all_kinds_will_do() {
     let tcsh = require!(gantry_tests::tool("tcsh")).display().to_string();
     let fish = require!(gantry_tests::tool("fish")).display().to_string();
-    on_cluster(Config::with_nodes(3), move |cluster| {
+    on_hosts(Config::with_nodes(3), move |cluster| {
         let _tcsh = with_login_shell(cluster, 1, &tcsh);
         let _fish = with_login_shell(cluster, 2, &fish);
         let _banner = with_banner(cluster);
@@ -139,7 +142,7 @@ fn login_shells_of_all_kinds_will_do() {
 
 #[test]
 fn a_host_without_bash_will_do() {
-    on_cluster(Config::with_nodes(1), |cluster| {
+    on_hosts(Config::with_nodes(1), |cluster| {
         let _shell = with_login_shell(cluster, 1, "/bin/sh");
         let script = "mount --bind /dev/null /usr/bin/bash";
         let _none = gantry_tests::ssh::change(cluster, 1, script, "umount /usr/bin/bash");
@@ -150,7 +153,7 @@ fn a_host_without_bash_will_do() {
 
 #[test]
 fn a_new_hosts_key_is_accepted_when_asked_and_remembered() {
-    on_cluster(Config::with_nodes(1), |cluster| {
+    on_hosts(Config::with_nodes(1), |cluster| {
         let known = "Host *\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile ~/.ssh/known_mine\n";
         let _config = home_file(cluster, ".ssh/config", known);
         let _known = home_file(cluster, ".ssh/known_mine", "");
@@ -174,7 +177,7 @@ fn a_new_hosts_key_is_accepted_when_asked_and_remembered() {
 
 #[test]
 fn a_cut_connection_does_not_matter_once_agents_are_there() {
-    on_cluster(Config::with_nodes(2), |cluster| {
+    on_hosts(Config::with_nodes(2), |cluster| {
         let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-002]:2", "/bin/echo", "still here"]);
         let processes = cluster.bed.nodes().into_iter().flat_map(|node| node.user_processes());
         let sessions: Vec<_> = processes.filter(|process| process.line.starts_with("sshd: ")).collect();
@@ -182,7 +185,7 @@ fn a_cut_connection_does_not_matter_once_agents_are_there() {
         sessions.iter().for_each(|session| proc::send(session.pid, Signal::SIGKILL));
         eventually(SOON, "the connections are gone", || {
             let processes = cluster.bed.login().user_processes();
-            !processes.iter().any(|process| process.line.contains("BatchMode"))
+            !processes.iter().any(|process| CLIENTS.iter().any(|client| process.line.contains(client)))
         });
         cluster.assert_held("still here", 4);
         cluster.ask(&["release", &app]);
@@ -193,7 +196,7 @@ fn a_cut_connection_does_not_matter_once_agents_are_there() {
 
 #[test]
 fn a_killed_tool_leaves_nothing_on_any_host() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         for daemon in [false, true] {
             let mut args = if daemon { vec!["--daemon", "/bin/sleep 999"] } else { Vec::new() };
             args.extend(eight(&["/bin/sleep", "1000"]));
@@ -213,7 +216,7 @@ fn a_killed_tool_leaves_nothing_on_any_host() {
 
 #[test]
 fn a_killed_agent_is_told_and_nothing_is_left() {
-    on_cluster(Config::with_nodes(2), |cluster| {
+    on_hosts(Config::with_nodes(2), |cluster| {
         let (mut run, _) = cluster.held(&["--", "--hosts", "n[001-002]", "/bin/sleep", "1000"]);
         let agents = cluster.find("gantry-agent serve attached");
         assert_eq!(agents.len(), 2, "{agents:?}");
@@ -227,7 +230,7 @@ fn a_killed_agent_is_told_and_nothing_is_left() {
 
 #[test]
 fn sixteen_hosts() {
-    on_cluster(Config::with_nodes(16), |cluster| {
+    on_hosts(Config::with_nodes(16), |cluster| {
         let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-016]", "--window", "4", "/bin/true"]);
         cluster.assert_held("/bin/true", 16);
         cluster.ask(&["release", &app]);

@@ -1,7 +1,7 @@
 //! Hosts that cannot be had over ssh: each is named with its reason, in its time, and stops no other one; and those that can be had at the second try.
 
-use gantry_tests::slurm::{Cluster, error_of, on_cluster};
-use gantry_tests::ssh::{change, home_file, noexec, stop_sshd, with_login_shell, with_sshd_config};
+use gantry_tests::slurm::{Cluster, error_of};
+use gantry_tests::ssh::{change, home_file, noexec, on_hosts, stop_sshd, with_login_shell, with_sshd_config};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Finished, SOON, eventually, proc};
 use nix::sys::signal::Signal;
@@ -34,7 +34,7 @@ fn make_strangers(cluster: &Cluster) -> [gantry_tests::ssh::HomeFile; 2] {
 
 #[test]
 fn every_host_that_cannot_be_had_is_named_with_its_reason() {
-    on_cluster(Config::with_nodes(6), |cluster| {
+    on_hosts(Config::with_nodes(6), |cluster| {
         let _strangers = make_strangers(cluster);
         cluster.bed.node(5).power_off().expect("off");
         let stopped = stop_sshd(cluster, 6);
@@ -63,7 +63,7 @@ fn every_host_that_cannot_be_had_is_named_with_its_reason() {
 
 #[test]
 fn a_host_that_is_full_of_connections_is_tried_again() {
-    on_cluster(Config::with_nodes(2), |cluster| {
+    on_hosts(Config::with_nodes(2), |cluster| {
         let _few = with_sshd_config(cluster, 1, "s/^MaxStartups.*/MaxStartups 1/");
         let mut taken = cluster.bed.login().command("bash").expect("the login node");
         taken.args(["-c", "exec 3<>/dev/tcp/n001/22; read -r line <&3; echo $line; read -r line"]);
@@ -83,7 +83,7 @@ fn a_host_that_is_full_of_connections_is_tried_again() {
 
 #[test]
 fn a_host_whose_sshd_is_down_is_given_up_soon() {
-    on_cluster(Config::with_nodes(1), |cluster| {
+    on_hosts(Config::with_nodes(1), |cluster| {
         let _none = with_sshd_config(cluster, 1, "s/^Port.*/Port 23/");
         let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
         check_error(&done, &["n001: ssh: connect to host n001 port 22: Connection refused"]);
@@ -91,8 +91,17 @@ fn a_host_whose_sshd_is_down_is_given_up_soon() {
 }
 
 #[test]
+fn a_way_that_does_not_lead_there_is_told_in_its_own_words() {
+    on_hosts(Config::with_nodes(1), |cluster| {
+        let _config = home_file(cluster, ".ssh/config", "Host n001\n ProxyJump n999\n");
+        let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+        check_error(&done, &["n001: ssh: Could not resolve hostname n999"]);
+    });
+}
+
+#[test]
 fn a_login_shell_that_does_not_serve_is_quoted() {
-    on_cluster(Config::with_nodes(2), |cluster| {
+    on_hosts(Config::with_nodes(2), |cluster| {
         let script = "mkdir -p /run/shells; printf '#!/bin/sh\\necho No logins today; exit 3\\n' >/run/shells/no; chmod 755 /run/shells/no";
         let _shell = change(cluster, 1, script, "rm -r /run/shells");
         let _user = with_login_shell(cluster, 1, "/run/shells/no");
@@ -103,7 +112,7 @@ fn a_login_shell_that_does_not_serve_is_quoted() {
 
 #[test]
 fn a_tool_killed_while_hosts_are_reached_leaves_nothing() {
-    on_cluster(Config::with_nodes(2), |cluster| {
+    on_hosts(Config::with_nodes(2), |cluster| {
         let stopped = stop_sshd(cluster, 2);
         let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n[001-002]", "/bin/true"];
         let mut run = cluster.gantry(args);
@@ -125,7 +134,7 @@ fn hidden() -> Config {
 
 #[test]
 fn an_agent_goes_where_programs_may_be_executed_and_there_is_room() {
-    on_cluster(hidden(), |cluster| {
+    on_hosts(hidden(), |cluster| {
         let _noexec = noexec(cluster, 1, &["/tmp"]);
         let full = "mount -o remount,size=1m /tmp";
         let _full = change(cluster, 2, full, "mount -o remount,size=50% /tmp");
@@ -136,7 +145,7 @@ fn an_agent_goes_where_programs_may_be_executed_and_there_is_room() {
 
 #[test]
 fn a_host_without_a_place_for_the_agent_says_why_of_each() {
-    on_cluster(hidden(), |cluster| {
+    on_hosts(hidden(), |cluster| {
         let noexec = noexec(cluster, 1, &["/tmp", "/var/tmp", "/dev/shm", "/run"]);
         let done = cluster.launch(&["--", "--hosts", "n[001-002]", "/bin/true"]).wait(SOON);
         check_error(

@@ -1,7 +1,7 @@
 //! Hosts that cannot dial back: agents have their link to the tool over the connection that has brought them. Real firewalls before a real sshd.
 
-use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
-use gantry_tests::ssh::{Closed, closed_to_all_but_ssh};
+use gantry_tests::slurm::{Cluster, error_of, lines_of};
+use gantry_tests::ssh::{Closed, closed_to_all_but_ssh, on_hosts};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{SOON, proc, programs, require, tool};
 use nix::sys::signal::Signal;
@@ -18,7 +18,7 @@ fn close_all(cluster: &Cluster) -> Option<Closed<'_>> {
 #[test]
 fn agents_that_cannot_dial_have_their_link_over_ssh() {
     require!(tool("nft"));
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let Some(_closed) = close_all(cluster) else { return };
         let daemon = cluster.make_daemon();
         for transport in [&[][..], &["--transport", "ssh"]] {
@@ -35,7 +35,7 @@ fn agents_that_cannot_dial_have_their_link_over_ssh() {
 #[test]
 fn who_wants_tcp_alone_is_told_what_stands_in_its_way() {
     require!(tool("nft"));
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let Some(_closed) = close_all(cluster) else { return };
         let args = ["--timeout", "6", "--", "--hosts", "n001", "--transport", "tcp", "/bin/true"];
         let error = error_of(&cluster.launch(&args).wait(SOON)).to_string();
@@ -45,7 +45,7 @@ fn who_wants_tcp_alone_is_told_what_stands_in_its_way() {
 
 #[test]
 fn a_cut_connection_that_is_a_link_is_a_lost_node() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let args = ["--", "--hosts", HOSTS, "--transport", "ssh", "/bin/sleep", "1000"];
         let (mut run, app) = cluster.held(&args);
         cluster.assert_held("/bin/sleep 1000", 8);
@@ -61,7 +61,7 @@ fn a_cut_connection_that_is_a_link_is_a_lost_node() {
 
 #[test]
 fn a_killed_tool_leaves_nothing_on_hosts_that_it_had_by_ssh_alone() {
-    on_cluster(Config::with_nodes(4), |cluster| {
+    on_hosts(Config::with_nodes(4), |cluster| {
         let args = ["--daemon", "/bin/sleep 999", "--", "--hosts", HOSTS, "--transport", "ssh"];
         let (mut run, _) = cluster.held(&[&args[..], &["/bin/sleep", "1000"]].concat());
         (0..4).for_each(|_| drop(run.next_event("daemon_started", SOON)));

@@ -34,6 +34,7 @@ mod skip;
 use std::any::Any;
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 
 use async_trait::async_trait;
 use gantry_shared::error::{Failure, Kind};
@@ -70,6 +71,14 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// Where its nodes are: whether agents come from other machines.
     fn reach(&self) -> Reach {
         Reach::Network
+    }
+
+    /// By what it reaches nodes where the agent on this machine is `agent`, and why, for people. None: there is nothing to choose. Starts nothing.
+    ///
+    /// # Errors
+    /// What was asked for is not there.
+    fn means(&self, _agent: &Path, _host: &dyn Host) -> Result<Option<String>> {
+        Ok(None)
     }
 
     /// How `launch` will be carried out. Starts nothing.

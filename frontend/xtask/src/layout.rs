@@ -19,6 +19,9 @@ const HEADERS: [(&str, &[&str]); 3] = [
 const PROGRAMS: [(&str, &[&str]); 2] =
     [("bin", &["gantry"]), ("libexec/gantry", &["gantry-guard", "gantry-agent"])];
 
+/// A program that needs OpenSSL, and so is built only when it is asked for: beside the agent, where it is looked for.
+const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
+
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 
@@ -36,6 +39,10 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
         for name in names {
             put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
         }
+    }
+    let (folder, name) = ON_REQUEST;
+    if built.join(name).is_file() {
+        put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
     }
     let libraries = to.join(&asked.libdir);
     for library in LIBRARIES {

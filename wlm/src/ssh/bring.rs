@@ -1,7 +1,7 @@
 //! One host: a connection is made, the agent is there, and has its ticket.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::call::Call;
+use super::client::Client;
 use super::command::Reaching;
 use super::connection::Connection;
 use super::openssh::{Again, Missed, explain};
@@ -65,7 +67,7 @@ impl AgentFile {
 pub(super) struct Delivery<'a> {
     pub(super) host: &'a str,
     pub(super) mark: &'a str,
-    pub(super) client: Arc<Path>,
+    pub(super) client: Arc<Client>,
     pub(super) reaching: &'a Reaching,
     pub(super) agent: &'a AgentFile,
     pub(super) ticket: &'a [u8],
@@ -79,9 +81,10 @@ pub(super) struct Delivery<'a> {
 /// What stood in the way, and whether it is worth another try.
 pub(super) async fn bring(delivery: &Delivery<'_>) -> Result<Connection, Missed> {
     let never = |failure| Missed { failure, again: Again::Never };
-    let opened = Connection::open(Arc::clone(&delivery.client), delivery.host, delivery.reaching).await;
+    let call = Call::new(delivery.host, delivery.reaching);
+    let opened = Connection::open(Arc::clone(&delivery.client), &call).await;
     let opened = opened.map_err(|e| {
-        let message = format!("cannot run {}: {e}", delivery.client.display());
+        let message = format!("cannot run {}: {e}", delivery.client.program().display());
         never(Failure::new(Kind::NotFound, message).with_hint("install the OpenSSH client"))
     })?;
     let mut dialogue = Dialogue { connection: opened, said: Vec::new(), delivery };

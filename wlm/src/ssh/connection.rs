@@ -5,15 +5,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use super::command::Reaching;
-use super::openssh::{Words, build_args};
+use super::call::Call;
+use super::client::Client;
+use super::openssh::Words;
 use crate::host::{Orphan, spawn_orphan_with};
 
 /// Most bytes of a line that are looked at; a longer one is several.
@@ -25,16 +25,16 @@ pub(super) struct Connection {
     /// Its standard input and output. Shutting down the writing side ends its input.
     pub(super) stream: UnixStream,
     words: watch::Receiver<Words>,
-    client: Client,
+    client: Running,
 }
 
 /// Ends the client when it is dropped, if it still is held.
 #[derive(Debug)]
-struct Client {
+struct Running {
     orphan: Option<Orphan>,
 }
 
-impl Drop for Client {
+impl Drop for Running {
     fn drop(&mut self) {
         if let Some(orphan) = self.orphan.take()
             && let Err(error) = orphan.kill()
@@ -45,19 +45,19 @@ impl Drop for Client {
 }
 
 impl Connection {
-    /// Starts the client `program`. Returns when it is executed: that the host was reached is seen by what comes.
+    /// Starts the client. Returns when it is executed: that the host was reached is seen by what comes.
     ///
     /// # Errors
     /// It cannot be executed.
-    pub(super) async fn open(program: Arc<Path>, host: &str, reaching: &Reaching) -> io::Result<Self> {
-        let args = build_args(host, reaching);
+    pub(super) async fn open(client: Arc<Client>, call: &Call) -> io::Result<Self> {
+        let args = client.build_args(call);
         let spawned = tokio::task::spawn_blocking(move || {
             let (stream, theirs) = StdUnixStream::pair()?;
             let (errors, their_errors) = StdUnixStream::pair()?;
             let stdin = OwnedFd::from(theirs);
             let stdio = [stdin.try_clone()?, stdin, their_errors.into()];
-            let orphan = spawn_orphan_with(&program, &args, stdio)?;
-            let client = Client { orphan: Some(orphan) };
+            let orphan = spawn_orphan_with(client.program(), &args, stdio)?;
+            let client = Running { orphan: Some(orphan) };
             stream.set_nonblocking(true)?;
             errors.set_nonblocking(true)?;
             Ok::<_, io::Error>((stream, errors, client))
@@ -65,7 +65,7 @@ impl Connection {
         let (stream, errors, client) = spawned.await.map_err(io::Error::other)??;
         let stream = UnixStream::from_std(stream)?;
         let (sender, words) = watch::channel(Words::default());
-        tokio::spawn(listen(UnixStream::from_std(errors)?, sender));
+        tokio::spawn(listen(call.host.clone(), UnixStream::from_std(errors)?, sender));
         Ok(Self { stream, words, client })
     }
 
@@ -92,24 +92,28 @@ impl Connection {
 }
 
 /// Takes what is written on standard error until its end.
-async fn listen(mut errors: UnixStream, words: watch::Sender<Words>) {
+async fn listen(host: String, mut errors: UnixStream, words: watch::Sender<Words>) {
     let mut line = Vec::new();
     let mut bytes = vec![0; 4096];
     while let Ok(read @ 1..) = errors.read(&mut bytes).await {
         for byte in &bytes[..read] {
             match byte {
-                b'\n' => take(&mut line, &words),
+                b'\n' => take(&host, &mut line, &words),
                 byte => line.push(*byte),
             }
             if line.len() == MAX_LINE_BYTES {
-                take(&mut line, &words);
+                take(&host, &mut line, &words);
             }
         }
     }
-    take(&mut line, &words);
+    take(&host, &mut line, &words);
 }
 
-fn take(line: &mut Vec<u8>, words: &watch::Sender<Words>) {
+fn take(host: &str, line: &mut Vec<u8>, words: &watch::Sender<Words>) {
+    let known = words.borrow().instead.is_some();
     words.send_modify(|words| words.take(&String::from_utf8_lossy(line)));
+    if let (false, Some(reason)) = (known, &words.borrow().instead) {
+        tracing::info!(host, reason, "the OpenSSH client is used");
+    }
     line.clear();
 }

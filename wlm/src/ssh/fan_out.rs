@@ -1,7 +1,6 @@
 //! All hosts: so many connections at a time, each with its own time, and the whole list of those that did not work. One host does not stop another.
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::bring::{AgentFile, Delivery, bring};
+use super::client::Client;
 use super::command::Reaching;
 use super::connection::Connection;
 use super::openssh::{Again, Missed};
@@ -36,7 +36,7 @@ pub(super) struct FanOut {
     /// Begins every line that a host says to us.
     pub(super) mark: String,
     /// The client.
-    pub(super) client: Arc<Path>,
+    pub(super) client: Arc<Client>,
     /// How hosts are reached.
     pub(super) reaching: Reaching,
     /// The agent on this machine.

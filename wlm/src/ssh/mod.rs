@@ -5,7 +5,9 @@
 //! | `hosts`, `command` | lists and files of hosts, the options of a launch, which rank goes where; all pure |
 //! | `detect`, `wanted` | when a launch is meant for ssh; jobs that are described by what they need |
 //! | `script` | what is run on a host to have the agent there, and what it says; pure |
-//! | `openssh` | the client's arguments, and what its words mean; pure |
+//! | `call`, `client` | what a client of ssh is told; which one it is |
+//! | `openssh` | the OpenSSH client's arguments, and what its words mean; pure |
+//! | `libssh2` | no module: the program `gantry-ssh`, another client with the same words |
 //! | `connection` | a host that a command runs on, as a stream of bytes |
 //! | `bring`, `fan_out` | one host's agent; all of them |
 //! | `wlm` | [`Ssh`], which acts |
@@ -14,11 +16,15 @@ mod hosts;
 mod command;
 mod detect;
 mod script;
+mod call;
 mod wanted;
 mod openssh;
+mod client;
 mod connection;
 mod bring;
 mod fan_out;
 mod wlm;
 
+pub use call::Call;
+pub use openssh::{TAKEOVER, build_args as build_openssh_args};
 pub use wlm::Ssh;

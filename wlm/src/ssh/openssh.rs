@@ -4,12 +4,11 @@
 //! The client never asks anybody (BatchMode). It tells what it does on standard error (`LogLevel=DEBUG1`), which is where its words for errors and the keys of hosts
 //! are found. Its words are in English in every release. Source: ssh(1), ssh_config(5), and recordings of OpenSSH 9.2.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use gantry_shared::error::{Failure, Kind};
 
-use super::command::Reaching;
-use super::script::COMMAND;
+use super::call::Call;
 
 /// Most lines that are kept of what a host says beside our own words.
 const MAX_LINES: usize = 12;
@@ -17,9 +16,12 @@ const MAX_LINES: usize = 12;
 /// Most characters that are kept of one.
 const MAX_CHARS: usize = 400;
 
+/// Begins the line by which `gantry-ssh` says, after `debug1: `, why it leaves a host to this client.
+pub const TAKEOVER: &str = "gantry-ssh: the OpenSSH client takes over: ";
+
 /// The client's arguments, without its own name.
-pub(super) fn build_args(host: &str, reaching: &Reaching) -> Vec<OsString> {
-    let seconds = reaching.connect.as_secs().max(1);
+pub fn build_args(call: &Call) -> Vec<OsString> {
+    let seconds = call.connect.as_secs().max(1);
     let options = [
         "BatchMode=yes".to_owned(),
         "LogLevel=DEBUG1".to_owned(),
@@ -41,13 +43,13 @@ pub(super) fn build_args(host: &str, reaching: &Reaching) -> Vec<OsString> {
     for option in options {
         args.extend(["-o".into(), option.into()]);
     }
-    if reaching.accept_new {
+    if call.accept_new {
         args.extend(["-o".into(), "StrictHostKeyChecking=accept-new".into()]);
     }
-    if let Some(login) = &reaching.login {
+    if let Some(login) = &call.login {
         args.extend(["-l".into(), login.into()]);
     }
-    args.extend(["--".into(), host.into(), COMMAND.into()]);
+    args.extend(["--".into(), OsStr::new(&call.host).into(), call.command.clone()]);
     args
 }
 
@@ -58,6 +60,8 @@ pub(super) struct Words {
     pub(super) authenticated: bool,
     /// The host's key: type and fingerprint.
     host_key: Option<String>,
+    /// Why the OpenSSH client is used though another one was asked.
+    pub(super) instead: Option<String>,
     /// The ways of logging in that the host takes.
     methods: Option<String>,
     /// What is no word of the client's about itself: its errors, and what the host's programs write.
@@ -95,6 +99,8 @@ impl Words {
             self.begin();
         } else if let Some(key) = word.strip_prefix("Server host key: ") {
             self.host_key = Some(key.to_owned());
+        } else if let Some(reason) = word.strip_prefix(TAKEOVER) {
+            self.instead = Some(reason.to_owned());
         } else if let Some(methods) = word.strip_prefix("Authentications that can continue: ") {
             self.methods = Some(methods.to_owned());
         }
@@ -171,9 +177,11 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return never(Kind::NoAccess, format!("it does not let you in{takes}: {last}"), hint);
     }
     if has("Could not resolve hostname") {
+        // It may be the host in between whose name is wrong: then more is said after that.
+        let line = words.lines.iter().rev().find(|line| line.contains("Could not resolve hostname"));
         return never(
             Kind::NotFound,
-            last,
+            line.cloned().unwrap_or(last),
             "see that the name is right, or give it an address in ~/.ssh/config".to_owned(),
         );
     }
@@ -213,6 +221,7 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::Reaching;
     use super::*;
 
     fn read(text: &str) -> Words {
@@ -255,14 +264,14 @@ mod tests {
     #[test]
     fn nothing_in_the_arguments_is_of_an_app() {
         let reaching = Reaching { login: Some("me".into()), accept_new: true, ..Reaching::default() };
-        let args = build_args("n1", &reaching);
+        let args = build_args(&Call::new("n1", &reaching));
         let line = args.join(" ".as_ref()).into_string().unwrap();
         assert!(
             line.contains("BatchMode=yes") && line.contains("accept-new -l me -- n1 exec /bin/sh"),
             "{line}"
         );
         assert!(
-            !build_args("n1", &Reaching::default())
+            !build_args(&Call::new("n1", &Reaching::default()))
                 .iter()
                 .any(|arg| arg == "StrictHostKeyChecking=accept-new")
         );

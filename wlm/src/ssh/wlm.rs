@@ -9,6 +9,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::greeting::build_mark;
 
 use super::bring::AgentFile;
+use super::client::find_client;
 use super::command::{Reaching, parse_args};
 use super::detect::detect_wish;
 use super::fan_out::{FanOut, start_all};
@@ -45,6 +46,10 @@ impl Wlm for Ssh {
         wanted::build_args(wanted)
     }
 
+    fn means(&self, agent: &Path, host: &dyn Host) -> Result<Option<String>> {
+        find_client(host, agent).map(|client| Some(client.to_string()))
+    }
+
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         if launch.hold_method == HoldMethod::Mpir {
             let hint = "leave out --hold-method";
@@ -55,7 +60,7 @@ impl Wlm for Ssh {
         }
         let options = parse_args(&launch.args, host)?;
         let (hosts, layout) = options.place(host)?;
-        find_client(host)?;
+        find_client(host, &launch.agent)?;
         let told = options.reaching.to_words();
         Ok(Plan::Direct(Direct {
             hosts,
@@ -89,7 +94,8 @@ impl Wlm for Ssh {
         host: &dyn Host,
         _owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        let client = find_client(host)?;
+        let client = find_client(host, &agent.program)?;
+        tracing::info!("hosts are reached by {client}");
         let mut hosts = Vec::with_capacity(app.hosts.len());
         for host in &app.hosts {
             hosts.push((host.clone(), agent.ticket(host).map_err(Error::NotStarted)?));
@@ -98,7 +104,7 @@ impl Wlm for Ssh {
         let looked_at = tokio::task::spawn_blocking(move || look_at(program)).await;
         let common = FanOut {
             mark: build_mark(app.app),
-            client: Arc::from(client),
+            client: Arc::new(client),
             reaching: Reaching::from_words(&app.told),
             agent: looked_at
                 .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
@@ -108,13 +114,6 @@ impl Wlm for Ssh {
         };
         start_all(common, hosts).await
     }
-}
-
-fn find_client(host: &dyn Host) -> Result<PathBuf> {
-    host.find_in_path("ssh").ok_or_else(|| Error::NotFound {
-        message: "there is no ssh in PATH".to_owned(),
-        hint: Some("install the OpenSSH client, or add its folder to PATH".to_owned()),
-    })
 }
 
 /// What the agent on this machine is, in its own words.

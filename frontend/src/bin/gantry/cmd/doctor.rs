@@ -8,8 +8,8 @@ use gantry_frontend::helpers::{AGENT, GUARD, find_helper};
 use gantry_frontend::info::AppState;
 use gantry_frontend::{Config, Error, Frontend, LaunchRequest};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
-use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, run as run_program};
+use gantry_wlm::{Host, WLMS};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::mkdtemp;
 use serde::Serialize;
@@ -46,7 +46,7 @@ enum Verdict {
 }
 
 pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
-    let checks = [
+    let mut checks = vec![
         check_kernel(&read("/proc/sys/kernel/osrelease")),
         check_ptrace(&read("/proc/sys/kernel/yama/ptrace_scope"), Machine.uid()),
         check_seccomp(&read("/proc/self/status")),
@@ -58,6 +58,7 @@ pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
         check_hold_method(),
         check_hold(args.stage_dir.clone()).await,
     ];
+    checks.extend(check_means());
     let text = match json {
         true => json::line(&checks),
         false => checks.iter().map(for_people).collect(),
@@ -226,6 +227,17 @@ fn check_wlm() -> Check {
         ),
         Err(error) => from_error("workload manager", &error),
     }
+}
+
+/// By what hosts would be reached that are named by the user.
+fn check_means() -> Vec<Check> {
+    const NAME: &str = "hosts that are named";
+    let Ok(agent) = find_helper(AGENT, &Machine) else { return Vec::new() };
+    let checks = WLMS.iter().filter_map(|wlm| match wlm.means(&agent, &Machine) {
+        Ok(means) => means.map(|means| verdict(NAME, Verdict::Ok, means, None)),
+        Err(error) => Some(verdict(NAME, Verdict::Warn, error.to_string(), error.hint().as_deref())),
+    });
+    checks.collect()
 }
 
 /// By which method ranks would be held, and why by that one.

@@ -1,0 +1,119 @@
+//! A command that is to run on a host: what every client of ssh is told, in words of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use super::command::Reaching;
+use super::script::COMMAND;
+use crate::{Error, Result};
+
+/// What `gantry-ssh` is told.
+const USAGE: &str = "gantry-ssh [--login NAME] [--accept-new] [--connect-timeout SECONDS] -- HOST COMMAND";
+
+/// A command that is to run on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The host, as users name it for ssh.
+    pub host: String,
+    /// The user's name there, where ssh's configuration is not to say it.
+    pub login: Option<String>,
+    /// Accept the key of a host that is not known, and remember it.
+    pub accept_new: bool,
+    /// Within this time the host must have let us in.
+    pub connect: Duration,
+    /// What the login shell there is given.
+    pub command: OsString,
+}
+
+impl Call {
+    /// The call that has an agent brought to `host`.
+    pub(super) fn new(host: &str, reaching: &Reaching) -> Self {
+        Self {
+            host: host.to_owned(),
+            login: reaching.login.clone(),
+            accept_new: reaching.accept_new,
+            connect: reaching.connect,
+            command: COMMAND.into(),
+        }
+    }
+
+    /// As arguments of `gantry-ssh`, without its own name.
+    pub fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = Vec::new();
+        if let Some(login) = &self.login {
+            args.extend(["--login".into(), login.into()]);
+        }
+        if self.accept_new {
+            args.push("--accept-new".into());
+        }
+        args.extend(["--connect-timeout".into(), self.connect.as_secs_f64().to_string().into()]);
+        args.extend(["--".into(), OsStr::new(&self.host).into(), self.command.clone()]);
+        args
+    }
+
+    /// What [`Call::to_args`] has said.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self> {
+        let unfit = || Error::invalid_with("these are no arguments of gantry-ssh", USAGE);
+        let mut args = args.into_iter();
+        let mut next = || args.next().ok_or_else(unfit);
+        let mut call = Self::new("", &Reaching::default());
+        loop {
+            match next()?.to_str() {
+                Some("--login") => call.login = Some(next()?.into_string().map_err(|_| unfit())?),
+                Some("--accept-new") => call.accept_new = true,
+                Some("--connect-timeout") => {
+                    let seconds = next()?.to_str().and_then(|text| text.parse().ok()).ok_or_else(unfit)?;
+                    call.connect = Duration::try_from_secs_f64(seconds).map_err(|_| unfit())?;
+                }
+                Some("--") => break,
+                _ => return Err(unfit()),
+            }
+        }
+        call.host = next()?.into_string().map_err(|_| unfit())?;
+        call.command = next()?;
+        // What begins with a dash would be an option to every program that is asked about the host.
+        match args.next().is_none() && !call.host.is_empty() && !call.host.starts_with('-') {
+            true => Ok(call),
+            false => Err(unfit()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let check = |reaching: &Reaching| {
+            let call = Call::new("n1", reaching);
+            assert_eq!(Call::parse_args(call.to_args()).unwrap(), call);
+        };
+        check(&Reaching::default());
+        let connect = Duration::from_millis(2500);
+        check(&Reaching { login: Some("-me".into()), accept_new: true, connect, ..Reaching::default() });
+    }
+
+    #[test]
+    fn what_is_not_said_is_refused() {
+        let check = |line: &str| {
+            let error = Call::parse_args(line.split_whitespace().map(OsString::from)).unwrap_err();
+            assert_eq!(error.to_string(), "these are no arguments of gantry-ssh", "{line}");
+        };
+        for line in [
+            "",
+            "n1 true",
+            "-- n1",
+            "-- -n1 true",
+            "-- n1 true more",
+            "--login",
+            "--connect-timeout x -- n1 true",
+        ] {
+            check(line);
+        }
+        check("--connect-timeout -1 -- n1 true");
+    }
+}

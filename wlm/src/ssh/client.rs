@@ -1,0 +1,129 @@
+//! Which client of ssh reaches hosts: the user's OpenSSH client, or `gantry-ssh`, our program on libssh2, where it is installed beside the agent.
+//!
+//! Both are programs: neither libssh2 nor the OpenSSL that it needs is ever in a tool's own process. They are told the same and answer in the same words (`openssh`).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::call::Call;
+use super::openssh;
+use crate::host::Host;
+use crate::{Error, Result};
+
+/// The variable that chooses the client.
+const GANTRY_SSH: &str = "GANTRY_SSH";
+
+/// File name of the client on libssh2.
+const OWN: &str = "gantry-ssh";
+
+/// A client that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Client {
+    kind: Kind,
+    program: Arc<Path>,
+    why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    OpenSsh,
+    Libssh2,
+}
+
+impl Client {
+    /// Its executable.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// What it is told, without its own name.
+    pub(super) fn build_args(&self, call: &Call) -> Vec<OsString> {
+        match self.kind {
+            Kind::OpenSsh => openssh::build_args(call),
+            Kind::Libssh2 => call.to_args(),
+        }
+    }
+}
+
+/// For people: which client, and why.
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.kind {
+            Kind::OpenSsh => "the OpenSSH client",
+            Kind::Libssh2 => "libssh2",
+        };
+        write!(f, "{name} ({}), because {}", self.program.display(), self.why)
+    }
+}
+
+/// The client that is used where the agent on this machine is `agent`.
+///
+/// # Errors
+/// There is no OpenSSH client, which both ways need; the variable names another client; the client that it names is not installed.
+pub(super) fn find_client(host: &dyn Host, agent: &Path) -> Result<Client> {
+    let openssh = host.find_in_path("ssh").ok_or_else(|| Error::NotFound {
+        message: "there is no ssh in PATH".to_owned(),
+        hint: Some("install the OpenSSH client, or add its folder to PATH".to_owned()),
+    })?;
+    let own = agent.with_file_name(OWN);
+    let is_there = host.is_executable(&own);
+    let client = |kind, program: PathBuf, why: String| Client { kind, program: program.into(), why };
+    let asked = host.env(GANTRY_SSH);
+    match asked.as_ref().map(|name| name.to_string_lossy()).as_deref() {
+        None if is_there => Ok(client(Kind::Libssh2, own, format!("{OWN} is installed"))),
+        None => Ok(client(Kind::OpenSsh, openssh, format!("there is no {}", own.display()))),
+        Some("openssh") => Ok(client(Kind::OpenSsh, openssh, format!("{GANTRY_SSH} says so"))),
+        Some("libssh2") if is_there => Ok(client(Kind::Libssh2, own, format!("{GANTRY_SSH} says so"))),
+        Some("libssh2") => Err(Error::NotFound {
+            message: format!("{GANTRY_SSH} asks for libssh2, and there is no {}", own.display()),
+            hint: Some(
+                "build it with: cargo build --release --features gantry-wlm/libssh2 (needs libssl-dev and pkg-config)"
+                    .to_owned(),
+            ),
+        }),
+        Some(other) => Err(Error::invalid_with(
+            format!("{GANTRY_SSH} is '{other}', which is no client of ssh"),
+            "it may be 'openssh' or 'libssh2', or unset",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn find(asked: &str, own: bool) -> std::result::Result<String, String> {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/ssh", "");
+        let host = if asked.is_empty() { host } else { host.with_env(GANTRY_SSH, asked) };
+        let host = if own { host.with_file("/g/gantry-ssh", "") } else { host };
+        find_client(&host, Path::new("/g/gantry-agent"))
+            .map(|client| client.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_variable_decides_and_else_what_is_installed() {
+        let check = |asked, own, expected: &str| {
+            let found = find(asked, own).unwrap_or_else(|error| format!("error: {error}"));
+            assert_eq!(found, expected, "{asked} {own}");
+        };
+        check("", false, "the OpenSSH client (/bin/ssh), because there is no /g/gantry-ssh");
+        check("", true, "libssh2 (/g/gantry-ssh), because gantry-ssh is installed");
+        check("openssh", true, "the OpenSSH client (/bin/ssh), because GANTRY_SSH says so");
+        check("libssh2", true, "libssh2 (/g/gantry-ssh), because GANTRY_SSH says so");
+        check("libssh2", false, "error: GANTRY_SSH asks for libssh2, and there is no /g/gantry-ssh");
+        check("putty", true, "error: GANTRY_SSH is 'putty', which is no client of ssh");
+    }
+
+    #[test]
+    fn each_is_told_in_its_own_words() {
+        let call = Call::new("n1", &super::super::command::Reaching::default());
+        let of =
+            |kind| Client { kind, program: Path::new("/x").into(), why: String::new() }.build_args(&call);
+        assert_eq!(Call::parse_args(of(Kind::Libssh2)).unwrap(), call);
+        assert_eq!(of(Kind::OpenSsh)[0], "-T");
+    }
+}

@@ -1,0 +1,193 @@
+//! `gantry-ssh`: runs a command on a host as the OpenSSH client does for us, by libssh2. Its standard input and output are the command's; what it does, and why it failed, is
+//! on standard error in the OpenSSH client's words, so that one reader understands both.
+//!
+//! It is a program of its own because libssh2 needs OpenSSL, and neither may be loaded into a tool's process. How a host is reached is what the user's own ssh says (`ssh -G`);
+//! whatever libssh2 cannot do, that ssh does in this process's place.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | `config`, `tokens` | what `ssh -G` says; pure |
+//! | `known_hosts`, `keys` | what is known of a host's key, what a key's bytes say; pure |
+//! | `words` | the OpenSSH client's words for what happens; pure |
+//! | `watch` | the time in which the host must have let us in |
+//! | `reach`, `host_key`, `login` | the stream of bytes to the host; whether it is the host; who we are |
+//! | `relay` | the command's input and output |
+
+mod config;
+mod tokens;
+mod known_hosts;
+mod keys;
+mod words;
+mod watch;
+mod reach;
+mod host_key;
+mod login;
+mod relay;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use gantry_wlm::Host;
+use gantry_wlm::host::{Machine, close_inherited_descriptors, run};
+use gantry_wlm::ssh::{Call, TAKEOVER, build_openssh_args};
+use ssh2::{Channel, MethodType, Session};
+
+use config::Config;
+use watch::{Phase, Watch};
+
+/// What the OpenSSH client ends with when it is not the command that has ended.
+const FAILED: u8 = 255;
+
+/// How long a host that has let us in may take to start the command.
+const START: Duration = Duration::from_secs(30);
+
+/// What ends the way to the command.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The host cannot be had; these are the OpenSSH client's words for it.
+    Failed(Vec<String>),
+    /// The OpenSSH client may do better, and this is why.
+    Openssh(String),
+}
+
+/// What a step on the way gives.
+pub(crate) type Way<T> = Result<T, End>;
+
+fn main() -> ExitCode {
+    // On a kernel that has no such call they stay open.
+    drop(close_inherited_descriptors());
+    let call = match Call::parse_args(std::env::args_os().skip(1)) {
+        Ok(call) => call,
+        Err(error) => {
+            say(&format!("gantry-ssh: {error}: {}", error.hint().unwrap_or_default()));
+            return ExitCode::from(FAILED);
+        }
+    };
+    let began = Instant::now();
+    match serve(&call) {
+        Ok(code) => ExitCode::from(code),
+        Err(End::Failed(words)) => {
+            words.iter().for_each(|line| say(line));
+            ExitCode::from(FAILED)
+        }
+        Err(End::Openssh(reason)) => {
+            let connect = call.connect.saturating_sub(began.elapsed());
+            hand_over(&Call { connect, ..call }, &reason)
+        }
+    }
+}
+
+/// Writes a line on standard error.
+pub(crate) fn say(line: &str) {
+    // That nobody reads it is no reason to end.
+    drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
+}
+
+fn serve(call: &Call) -> Way<u8> {
+    let watch = Watch::start(call);
+    let config = ask_config(call, &watch)?;
+    if let Some(reason) = config.lacks() {
+        return Err(End::Openssh(reason));
+    }
+    let known = host_key::find_known(&config)?;
+    let mut session = Session::new().map_err(|error| End::Openssh(error.to_string()))?;
+    prefer(&session, &config, &known)?;
+    let reached = reach::reach(&config, &watch)?;
+    let peer = reached.peer.clone();
+    let stream = reached.descriptor.try_clone().map_err(|error| End::Openssh(error.to_string()))?;
+    session.set_tcp_stream(stream);
+    session.handshake().map_err(|error| words::explain_handshake(&error, &peer))?;
+    host_key::check(&session, &config, &known)?;
+    watch.enter(Phase::Login(peer.clone()));
+    let method = login::log_in(&session, &config, &peer)?;
+    watch.end();
+    say(&format!("Authenticated to {} ({peer}) using \"{method}\".", call.host));
+    session.set_timeout(u32::try_from(START.as_millis()).unwrap_or(u32::MAX));
+    let channel =
+        start(&session, &config, &call.command).map_err(|error| words::explain_lost(&error, &call.host))?;
+    let ended = relay::relay(&session, channel, reached.descriptor.as_fd(), &call.host);
+    reached.close();
+    ended
+}
+
+/// The user's configuration for this host, as ssh resolves it.
+fn ask_config(call: &Call, watch: &Watch) -> Way<Config> {
+    let mut args = vec!["-G".to_owned()];
+    args.extend(call.login.iter().flat_map(|login| ["-l".to_owned(), login.clone()]));
+    args.extend(["--".to_owned(), call.host.clone()]);
+    let (status, said) = run_found("ssh", &args, call.connect)?;
+    if !status {
+        return Err(End::Openssh("the configuration cannot be read".to_owned()));
+    }
+    let mut config =
+        Config::parse(&call.host, &String::from_utf8_lossy(&said), &Machine).map_err(End::Openssh)?;
+    config.accept_new |= call.accept_new;
+    watch.enter(Phase::Resolve(config.hostname.clone()));
+    Ok(config)
+}
+
+/// Whether a program in PATH ends well, and what it prints.
+pub(crate) fn run_found<A: AsRef<OsStr>>(name: &str, args: &[A], deadline: Duration) -> Way<(bool, Vec<u8>)> {
+    let no = |why: String| End::Openssh(format!("{name} cannot be asked: {why}"));
+    let program = Machine.find_in_path(name).ok_or_else(|| no("it is not in PATH".to_owned()))?;
+    let (status, said) = run(&program, args, deadline).map_err(|error| no(error.to_string()))?;
+    Ok((status.success(), said))
+}
+
+/// Has libssh2 use what the configuration allows, and first what tells most of the host's key.
+fn prefer(session: &Session, config: &Config, known: &known_hosts::Known) -> Way<()> {
+    let host_keys = known.order(&config.host_key_algorithms);
+    let wishes = [
+        (MethodType::Kex, &config.kex),
+        (MethodType::HostKey, &host_keys),
+        (MethodType::CryptCs, &config.ciphers),
+        (MethodType::CryptSc, &config.ciphers),
+        (MethodType::MacCs, &config.macs),
+        (MethodType::MacSc, &config.macs),
+    ];
+    let failed = |error: ssh2::Error| End::Openssh(format!("libssh2: {error}"));
+    for (kind, wanted) in wishes {
+        // What the configuration does not say is libssh2's own choice.
+        if wanted.is_empty() {
+            continue;
+        }
+        let supported = session.supported_algs(kind).map_err(failed)?;
+        let both: Vec<&str> =
+            wanted.iter().map(String::as_str).filter(|name| supported.contains(name)).collect();
+        if both.is_empty() {
+            return Err(End::Openssh(
+                "libssh2 has none of the algorithms that the configuration allows".to_owned(),
+            ));
+        }
+        session.method_pref(kind, &both.join(",")).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Has the host start the command.
+fn start(session: &Session, config: &Config, command: &OsStr) -> Result<Channel, ssh2::Error> {
+    let mut channel = session.channel_session()?;
+    for (name, value) in config.variables(&Machine) {
+        // sshd takes those that its AcceptEnv names, and the OpenSSH client does not ask which.
+        drop(channel.setenv(&name, &value));
+    }
+    channel.exec(&command.to_string_lossy())?;
+    Ok(channel)
+}
+
+/// Becomes the user's OpenSSH client, after a line that says why.
+fn hand_over(call: &Call, reason: &str) -> ExitCode {
+    say(&format!("debug1: {TAKEOVER}{reason}"));
+    let Some(program) = Machine.find_in_path("ssh") else {
+        say("gantry-ssh: there is no ssh in PATH");
+        return ExitCode::from(FAILED);
+    };
+    #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and no library is near")]
+    let error = std::process::Command::new(program).args(build_openssh_args(call)).exec();
+    say(&format!("gantry-ssh: cannot run ssh: {error}"));
+    ExitCode::from(FAILED)
+}

@@ -1,0 +1,96 @@
+//! The time in which the host must have let us in: names are looked up and libssh2 speaks in calls that know no deadline, so a thread of its own ends the process when it is up,
+//! and says what was under way.
+
+use std::process::exit;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use gantry_wlm::ssh::Call;
+
+use crate::words::{Peer, not_connected, not_resolved};
+use crate::{FAILED, say};
+
+/// What is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// ssh is asked how this host is reached.
+    Ask(String),
+    /// The address of this host is looked up.
+    Resolve(String),
+    /// This host is connected to, at this port.
+    Connect(String, u16),
+    /// Who is there has not said anything yet.
+    Banner(Peer),
+    /// Keys are agreed on, and we say who we are.
+    Login(Peer),
+}
+
+impl Phase {
+    /// What is said when the time is up.
+    fn words(&self) -> Vec<String> {
+        match self {
+            Self::Ask(host) => vec![format!("ssh -G {host} timed out")],
+            Self::Resolve(hostname) => not_resolved(hostname, "timed out"),
+            Self::Connect(hostname, port) => not_connected(hostname, *port, "Connection timed out"),
+            Self::Banner(peer) => {
+                vec!["Connection timed out during banner exchange".to_owned(), peer.timed_out()]
+            }
+            Self::Login(peer) => vec![peer.timed_out()],
+        }
+    }
+}
+
+/// Watches over the time; drop it, or end it, and nothing happens any more.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    phase: Arc<Mutex<Phase>>,
+    _over: SyncSender<()>,
+}
+
+impl Watch {
+    /// From now on the time runs.
+    pub(crate) fn start(call: &Call) -> Self {
+        let phase = Arc::new(Mutex::new(Phase::Ask(call.host.clone())));
+        let (sender, over) = sync_channel(0);
+        let (seen, time) = (Arc::clone(&phase), call.connect);
+        thread::spawn(move || {
+            if over.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                let phase = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                phase.words().iter().for_each(|line| say(line));
+                // The main thread may hang where nobody can interrupt it.
+                exit(i32::from(FAILED));
+            }
+        });
+        Self { phase, _over: sender }
+    }
+
+    /// Something else is under way.
+    pub(crate) fn enter(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// The host has let us in.
+    pub(crate) fn end(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_has_words_that_tell_a_slow_host() {
+        let peer = Peer { address: "10.0.0.1".to_owned(), port: 22 };
+        let phases = [
+            Phase::Ask("n1".to_owned()),
+            Phase::Connect("n1".to_owned(), 22),
+            Phase::Banner(peer.clone()),
+            Phase::Login(peer),
+        ];
+        for phase in phases {
+            assert!(phase.words().concat().contains("timed out"), "{phase:?}");
+        }
+        let words = Phase::Resolve("n1".to_owned()).words();
+        assert_eq!(words, ["ssh: Could not resolve hostname n1: timed out"]);
+    }
+}
