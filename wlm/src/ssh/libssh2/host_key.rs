@@ -56,6 +56,10 @@ pub(crate) fn check(session: &Session, config: &Config, known: &Known) -> Way<()
         Verdict::Unknown if config.accepts_new() => {
             Err(End::Openssh("the host's key is new, and is to be remembered".to_owned()))
         }
+        // The OpenSSH client may have keys of a type that libssh2 has not.
+        Verdict::Unknown if known.has_plain() => {
+            Err(End::Openssh("keys of other types are known of the host".to_owned()))
+        }
         Verdict::Unknown => Err(End::Failed(words::unknown(config, key_type))),
     }
 }

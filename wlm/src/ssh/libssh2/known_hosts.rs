@@ -80,6 +80,11 @@ impl Known {
         self.0.iter().filter(|entry| entry.mark == Mark::Plain)
     }
 
+    /// Some key of the host is known.
+    pub(crate) fn has_plain(&self) -> bool {
+        self.plain().next().is_some()
+    }
+
     /// Somebody signs certificates for this host.
     pub(crate) fn has_authority(&self) -> bool {
         self.0.iter().any(|entry| entry.mark == Mark::Authority)
