@@ -218,7 +218,7 @@ fn a_killed_tool_leaves_nothing_on_any_host() {
 fn a_killed_agent_is_told_and_nothing_is_left() {
     on_hosts(Config::with_nodes(2), |cluster| {
         let (mut run, _) = cluster.held(&["--", "--hosts", "n[001-002]", "/bin/sleep", "1000"]);
-        let agents = cluster.find("gantry-agent serve attached auto");
+        let agents = cluster.find("gantry-agent serve attached either");
         assert_eq!(agents.len(), 2, "{agents:?}");
         proc::send(agents[0].1.pid, Signal::SIGKILL);
         let lost = run.next_event("nodes_lost", SOON);
