@@ -99,10 +99,25 @@ impl Ranks {
     ) -> Result<Vec<RankReport>, Failure> {
         let mut reports = self.adopt(wanted)?;
         for (report, proof) in reports.iter_mut().zip(proofs) {
-            report.held = Some(HeldProof { pc: proof.counter, state: proof.state });
-            if let Some(known) = self.known.get_mut(&report.rank) {
-                known.state = RankState::Starting.next(RankEvent::Held).unwrap_or(RankState::Running);
-            }
+            self.mark_held(report, proof);
+        }
+        Ok(reports)
+    }
+
+    fn mark_held(&mut self, report: &mut RankReport, proof: &process::HeldProof) {
+        report.held = Some(HeldProof { pc: proof.counter, state: proof.state });
+        if let Some(known) = self.known.get_mut(&report.rank) {
+            known.state = RankState::Starting.next(RankEvent::Held).unwrap_or(RankState::Running);
+        }
+    }
+
+    /// Takes over ranks that wait for their launcher, and stops them where they are: all of `wanted` or none.
+    pub(crate) fn found_waiting(&mut self, wanted: &[(Rank, Pid)]) -> Result<Vec<RankReport>, Failure> {
+        let mut reports = self.adopt(wanted)?;
+        self.signal(None, Signal::STOP)?;
+        for report in &mut reports {
+            let proof = process::prove_stopping(report.pid.get()).map_err(|e| to_failure(&e))?;
+            self.mark_held(report, &proof);
         }
         Ok(reports)
     }

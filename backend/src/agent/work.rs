@@ -148,9 +148,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
     let nofile = crate::process::spawn::raise_open_files().ok();
     let (thread, brought, socket) = match beginning {
-        Beginning::Empty => {
-            (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind_for_node(ticket.app))
-        }
+        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind_own(ticket.app)),
         Beginning::Brought { ranks, size, hold, thread, desk, socket } => {
             (thread, Some((ranks, size, hold, desk)), socket)
         }

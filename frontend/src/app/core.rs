@@ -298,6 +298,11 @@ impl Core {
         self.guard.remember_socket(socket).await
     }
 
+    /// Lets a launcher go on that stands at its breakpoint.
+    pub(crate) async fn let_launcher_go(&self) -> Result<()> {
+        self.guard.let_launcher_go().await
+    }
+
     /// Asks the listening task to end the app and clean up. Returns at once.
     pub(crate) fn end(&self) {
         self.wish_for(Wish::End);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::AppId;
+use gantry_shared::placement::Placement;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_node_service_name, build_variables};
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Driven, Host, JobRef, Wlm};
+use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm};
 use nix::unistd::geteuid;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -68,12 +69,18 @@ impl Frontend {
         guard.start_launcher(start).await?;
         let waiting = wait_held(wlm, &mut guard_events, &command, &mut words);
         let held = timeout_at(deadline + SLACK, waiting).await.map_err(|_| late())??;
-        let HeldRanks { placement, job, step } = held;
+        let HeldRanks { placement, job, step, stopped } = held;
+        check_hosts(wlm, &placement, &command)?;
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let job_name = job.as_ref().map(|job: &JobRef| job.0.clone());
         let hosts = placement.hosts().map(str::to_owned).collect();
         let called = Called { hosts, job, told: Vec::new(), seat };
-        let found = if request.hold { Found::Held } else { Found::HeldToRun };
+        let found = match (stopped, request.hold) {
+            (true, true) => Found::Held,
+            (true, false) => Found::HeldToRun,
+            (false, true) => Found::Waiting,
+            (false, false) => Found::WaitingToRun,
+        };
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
         let named = job_name.filter(|_| wlm.names_jobs());
         let agents = self.start_agents_by((guard, guard_events), wlm, app, called, deadline).await?;
@@ -94,6 +101,8 @@ impl Frontend {
         {
             return Err(close_after(owner, error).await);
         }
+        // Its ranks are stopped by now, or are to run.
+        core.let_launcher_go().await?;
         serve_control(owner, registry, request.submitter).await
     }
 }
@@ -106,6 +115,26 @@ fn build_env(changes: &[(OsString, OsString)], app: AppId, seat: Option<&Seat>) 
     let variables = build_variables(&service, seat.map(Seat::subjob));
     env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     env
+}
+
+/// Agents can be had where the WLM has nodes: on this machine there is one.
+fn check_hosts(wlm: &dyn Wlm, placement: &Placement, command: &[String]) -> Result<()> {
+    let here = Machine.hostname();
+    let short = here.split('.').next().unwrap_or(&here);
+    let is_here = |host: &str| host == here || host.split('.').next() == Some(short) || host == "localhost";
+    match placement.hosts().find(|host| !is_here(host)) {
+        Some(host) if wlm.reach() == Reach::ThisMachine => Err(Error::Invalid {
+            message: format!(
+                "{} has started ranks on {host}, where {} has no agents",
+                command.join(" "),
+                wlm.name()
+            ),
+            hint: Some(
+                "leave out --hold-method, so that the launcher brings agents with the ranks".to_owned(),
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// How much longer than its own deadline the guard may take to say that a launcher is late, in the launcher's words.

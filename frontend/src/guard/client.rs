@@ -161,6 +161,11 @@ impl Guard {
         self.say(&ToGuard::RanksThere).await
     }
 
+    /// Lets the launcher go on from its breakpoint, if it stands there.
+    pub(crate) async fn let_launcher_go(&self) -> Result<()> {
+        self.say(&ToGuard::LetLauncherGo).await
+    }
+
     /// Has the guard run a command should this process go; none: no longer.
     pub(crate) async fn at_loss(&self, command: Option<Vec<OsString>>) -> Result<()> {
         self.say(&ToGuard::AtLoss(command)).await

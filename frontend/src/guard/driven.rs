@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
-use gantry_wlm::mpir::{self, AtBreakpoint, Breakpoints, Driver, LauncherCommand, MpirError};
+use gantry_wlm::mpir::{self, AtBreakpoint, Breakpoints, Driver, LauncherCommand, MpirError, Order};
 
 use super::policy::Event;
 use super::protocol::{FromGuard, HeldRanks, ProcessId, StartLauncher};
@@ -20,6 +20,8 @@ pub(super) struct Driven {
     driver: Driver,
     /// Once it runs.
     pid: Option<Pid>,
+    /// It stands at its breakpoint, and its ranks wait for it.
+    stands: bool,
     ended: bool,
 }
 
@@ -54,19 +56,33 @@ impl Driven {
             stdin,
             stdout,
             stderr,
-            at_breakpoint: AtBreakpoint::LeaveAtOnce,
+            at_breakpoint: AtBreakpoint::AsItHolds,
             breakpoints: Breakpoints::default(),
             deadline: order.driven.unwrap_or(Duration::ZERO),
         });
         let driver = driver.map_err(|error| {
             Failure::new(Kind::LauncherFailed, format!("cannot drive a launcher: {error}"))
         })?;
-        Ok((Self { id: order.id, driver, pid: None, ended: false }, pipes))
+        Ok((Self { id: order.id, driver, pid: None, stands: false, ended: false }, pipes))
     }
 
     /// Readable when there is news; none when there will be no more.
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         (!self.ended).then(|| self.driver.as_fd())
+    }
+
+    /// Lets it go on from its breakpoint, if it stands there.
+    pub(super) fn let_go(&mut self) {
+        if std::mem::take(&mut self.stands) {
+            self.driver.order(Order::Release);
+        }
+    }
+
+    /// Ends it if it stands at its breakpoint: there it would not hear that it is asked to go.
+    pub(super) fn end_standing(&mut self) {
+        if std::mem::take(&mut self.stands) {
+            self.driver.order(Order::Kill);
+        }
     }
 
     /// The next news, if there is some.
@@ -76,8 +92,10 @@ impl Driven {
                 self.pid = Some(pid);
                 News::Event(Event::Started(self.id, pid))
             }
-            mpir::Event::Held(mpir::Table { placement, job, step, .. }) => {
-                News::Message(FromGuard::Held(Box::new(HeldRanks { placement, job, step })))
+            mpir::Event::Held(mpir::Table { placement, job, step, stops_before_main }) => {
+                self.stands = !stops_before_main;
+                let held = HeldRanks { placement, job, step, stopped: stops_before_main };
+                News::Message(FromGuard::Held(Box::new(held)))
             }
             mpir::Event::Failed(error) => match self.pid {
                 Some(_) => News::Message(FromGuard::NotHeld(to_failure(&error))),

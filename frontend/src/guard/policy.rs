@@ -46,6 +46,8 @@ pub enum Response {
     StartStep(StartStep),
     /// Start a launcher, with the descriptors that came with the order; its fate comes back as an event.
     StartLauncher(StartLauncher),
+    /// Let a driven launcher go on.
+    LetLauncherGo,
     /// Tell the tool which job this launcher has made; none: there is no launcher.
     TellJob(Option<Pid>),
     /// Run a command and wait for its end, but not for long.
@@ -161,6 +163,7 @@ impl Policy {
                 let launcher = self.wards.iter().find(|(_, ward)| ward.what == What::Launcher);
                 todo.push(Response::TellJob(launcher.map(|(pid, _)| *pid)));
             }
+            Event::Said(ToGuard::LetLauncherGo) => todo.push(Response::LetLauncherGo),
             Event::Said(ToGuard::AtLoss(command)) => self.at_loss = command,
             Event::Said(ToGuard::AgentsThere) => self.agents_there = true,
             Event::Said(ToGuard::RanksThere) => self.ranks_there = true,

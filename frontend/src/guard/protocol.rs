@@ -27,6 +27,8 @@ pub enum ToGuard {
     StartStep(StartStep),
     /// The launcher's ranks are there, with agents that end them should the tool be killed.
     RanksThere,
+    /// Let the launcher go on from its breakpoint, if it stands there.
+    LetLauncherGo,
     /// Say which job of the WLM the launcher has made, if it can tell.
     TellJob,
     /// Run this command, by its path and its arguments, when the tool is gone; none: no longer.
@@ -76,6 +78,8 @@ pub struct HeldRanks {
     pub job: Option<String>,
     /// The step of that job.
     pub step: Option<String>,
+    /// They are stopped before their first instruction. Else they wait somewhere for the launcher, which stands at its breakpoint until it is let go.
+    pub stopped: bool,
 }
 
 /// A command that runs as long as the agents that it starts elsewhere. It gets a process group of its own. It outlives the guard: were it to die

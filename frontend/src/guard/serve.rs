@@ -240,7 +240,17 @@ impl Guard {
                 Response::Run(command) => run(&command),
                 Response::Drain => self.drains = true,
                 Response::Tell(message) => self.tell(&message),
-                Response::AskToGo(pids) => pids.into_iter().for_each(ask_to_go),
+                Response::LetLauncherGo => {
+                    if let Some(driven) = &mut self.driven {
+                        driven.let_go();
+                    }
+                }
+                Response::AskToGo(pids) => {
+                    if let Some(driven) = &mut self.driven {
+                        driven.end_standing();
+                    }
+                    pids.into_iter().for_each(ask_to_go);
+                }
                 Response::Kill(pids) => pids.into_iter().for_each(kill_group),
                 Response::KillLaunchers(pids) => pids.into_iter().for_each(kill_alone),
                 Response::KillOrphans => self.kill_orphans(),

@@ -304,6 +304,10 @@ pub enum Found {
     Held,
     /// As [`Found::Held`]; let go as soon as the agent knows them.
     HeldToRun,
+    /// They were launched for us and wait for their launcher somewhere after their first instruction: the agent stops them there, so that the launcher can go on.
+    Waiting,
+    /// As [`Found::Waiting`], but not stopped.
+    WaitingToRun,
 }
 
 /// Processes to find and to look after, where only their nodes are known.

@@ -7,7 +7,7 @@ use gantry_shared::wire::hold::GANTRY_TICKET;
 
 use super::{Dialect, Launcher, Part, locate, replace_file, rewrite, rewrite_file};
 use crate::host::Host;
-use crate::{Brought, Error, Launch, Result};
+use crate::{Brought, Driven, Error, Launch, Plan, Result};
 
 /// Links from a launcher's name to its file that are followed: `mpiexec` is one of several by way of two in Debian.
 const MAX_LINKS: usize = 16;
@@ -74,6 +74,16 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     let mut argv = vec![path.into_os_string()];
     argv.extend(rewrite(dialect, &args, &parts, |_| Vec::new(), &shim));
     Ok(Brought { argv, env: Vec::new(), files })
+}
+
+/// A launch by a launcher that says where its ranks are, as it stands.
+///
+/// # Errors
+/// There is no such launcher.
+pub(crate) fn plan_driven(name: &OsStr, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    let mut argv = vec![find_program(name, host)?.into_os_string()];
+    argv.extend(launch.args.iter().cloned());
+    Ok(Plan::Driven(Driven { argv }))
 }
 
 /// Names files of our own in the place of files that hold programs, and gives their paths and contents.

@@ -23,7 +23,9 @@ use std::str::FromStr;
 pub use facts::{LocalFacts, NoRank, RankFacts, dies_with_step, find_node_name, parse_rank_facts};
 pub(crate) use files::escape_multi_prog;
 pub use files::{MAX_FILE_BYTES, rewrite_file};
-pub(crate) use held::{build_shim, find_dialect, find_launcher, find_program, move_files, plan_launcher};
+pub(crate) use held::{
+    build_shim, find_dialect, find_launcher, find_program, move_files, plan_driven, plan_launcher,
+};
 pub use options::{Given, Part, ProgramFile, Takes, locate};
 pub use rewrite::{replace_file, rewrite};
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use gantry_shared::rank_set::RankSet;
 
 use crate::host::Host;
-use crate::launcher::plan_launcher;
+use crate::launcher::{find_dialect, find_program, plan_driven, plan_launcher};
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
     ProcessOwner, Reach, Result, Wanted, Wlm,
@@ -39,14 +39,19 @@ impl Wlm for Localhost {
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        if launch.hold_method == HoldMethod::Mpir {
-            return Err(Error::invalid_with(
-                "on this machine no launcher holds ranks for a debugger",
-                "leave out --hold-method",
-            ));
-        }
-        if let Some(launcher) = &launch.launcher {
-            return plan_launcher(launcher, launch, host).map(Plan::Brought);
+        match (&launch.launcher, launch.hold_method) {
+            (Some(launcher), HoldMethod::Mpir) => return plan_driven(launcher, launch, host),
+            (Some(launcher), HoldMethod::Detect)
+                if find_dialect(&find_program(launcher, host)?, host).is_none() =>
+            {
+                return plan_driven(launcher, launch, host);
+            }
+            (Some(launcher), _) => return plan_launcher(launcher, launch, host).map(Plan::Brought),
+            (None, HoldMethod::Mpir) => {
+                let hint = "name it with --launcher, or leave out --hold-method";
+                return Err(Error::invalid_with("no launcher is named that could hold its ranks", hint));
+            }
+            (None, _) => {}
         }
         let options = command::parse_args(&launch.args)?;
         Ok(Plan::Direct(Direct {

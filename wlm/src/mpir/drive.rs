@@ -37,6 +37,9 @@ pub enum AtBreakpoint {
     LeaveAtOnce,
     /// The launcher's first thread stands there until [`Order::Release`].
     Stay,
+    /// [`AtBreakpoint::LeaveAtOnce`] where the launcher says that it stops its ranks before their first instruction, else [`AtBreakpoint::Stay`]: ranks that
+    /// only wait for the launcher somewhere go on with it.
+    AsItHolds,
 }
 
 /// How a launcher is stopped at a place in its code.

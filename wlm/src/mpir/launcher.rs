@@ -90,7 +90,12 @@ impl<'a> Launcher<'a> {
     pub(super) fn hold(&mut self, then: AtBreakpoint) -> Result<Table, Trouble> {
         loop {
             if let Some(table) = self.run_program()? {
-                if then == AtBreakpoint::LeaveAtOnce {
+                let leaves = match then {
+                    AtBreakpoint::LeaveAtOnce => true,
+                    AtBreakpoint::Stay => false,
+                    AtBreakpoint::AsItHolds => table.stops_before_main,
+                };
+                if leaves {
                     breakpoint::leave_function(&self.tracee)?;
                     self.release()?;
                 }

@@ -67,6 +67,9 @@ fn a_script_in_front_of_the_launcher_makes_it_mpir() {
     let refused = "/bin/my-run is no launcher whose arguments are understood";
     check("slurm", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
     check("slurm", Some("my-run"), HoldMethod::Exec, Err(refused));
-    check("localhost", Some("my-run"), HoldMethod::Detect, Err(refused));
+    check("localhost", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
+    check("localhost", Some("my-run"), HoldMethod::Exec, Err(refused));
+    check("localhost", Some("mpiexec.hydra"), HoldMethod::Mpir, Ok(("mpir", "it was asked for")));
+    check("localhost", None, HoldMethod::Mpir, Err("no launcher is named that could hold its ranks"));
     check("slurm", Some("no-run"), HoldMethod::Detect, Err("launcher 'no-run' was not found"));
 }

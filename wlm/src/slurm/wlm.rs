@@ -1,7 +1,7 @@
 //! Slurm at the seam: what acts.
 
 use std::any::Any;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -17,12 +17,12 @@ use super::{
 };
 use crate::host::Host;
 use crate::launcher::{
-    Launcher, Part, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_launcher,
-    rewrite_file,
+    Launcher, Part, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_driven,
+    plan_launcher, rewrite_file,
 };
 use crate::{
-    Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, Error, Evidence, HoldMethod, JobRef, Launch,
-    Mixed, Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, EndCause, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
+    ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -46,7 +46,7 @@ impl Wlm for Slurm {
         let method = choose_method(launch, known, &path, host);
         check_linger(launch, method, known, &path, host)?;
         let planned = match (method, known) {
-            (HoldMethod::Mpir, _) => return plan_driven(path, known, launch),
+            (HoldMethod::Mpir, _) => return plan_as_it_is(&name, known, launch, host),
             (_, Some(Launcher::Hydra | Launcher::OpenMpi)) => plan_launcher(&name, launch, host),
             // Says what is wrong with one that is not known.
             (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
@@ -166,25 +166,17 @@ fn check_linger(
     Ok(())
 }
 
-/// The user's own srun, which holds the ranks as for a debugger, or a script that may run it. Other launchers may run under Slurm and tell where
-/// ranks are, but none of those tried stops them before their first instruction.
-fn plan_driven(path: PathBuf, known: Option<Launcher>, launch: &Launch) -> Result<Plan> {
-    if known.is_some_and(|known| known != Launcher::Srun) {
-        return Err(Error::Invalid {
-            message: format!("{} does not hold ranks for a debugger", path.display()),
-            hint: Some("leave out --hold-method".to_owned()),
-        });
-    }
-    if has_parts(launch) {
+/// The user's own launcher, which says where its ranks are: srun, which stops them as for a debugger, a script that may run it, or another one, whose ranks wait
+/// for it somewhere.
+fn plan_as_it_is(name: &OsStr, known: Option<Launcher>, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    if has_parts(launch) && known.is_none_or(|known| known == Launcher::Srun) {
         // Threads of srun of their own start the parts, and let the ranks go where nobody stops them: seen with version 22.05.
         return Err(Error::Invalid {
             message: "srun does not hold the ranks of several parts (':') for a debugger".to_owned(),
             hint: Some("leave out --hold-method, and name srun itself as the launcher".to_owned()),
         });
     }
-    let mut argv = vec![path.into_os_string()];
-    argv.extend(launch.args.iter().cloned());
-    Ok(Plan::Driven(Driven { argv }))
+    plan_driven(name, launch, host)
 }
 
 /// The user's srun, with the agent in every program's place.
@@ -225,7 +217,10 @@ fn bring(
 /// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of
 /// the app, as of several programs only one would be given the ticket.
 fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Vec<StepStart>> {
-    let job = app.job.as_ref().ok_or_else(|| Error::invalid("agents need a job of Slurm to run in"))?;
+    // Launchers that are not Slurm's own do not name the job that they run in.
+    let own = || host.env("SLURM_JOB_ID").map(|job| JobRef(job.to_string_lossy().into_owned()));
+    let job = app.job.clone().or_else(own);
+    let job = job.ok_or_else(|| Error::invalid("agents need a job of Slurm to run in"))?;
     let name = job.0.parse::<Target>()?.job;
     let jobs = match (ask_jobs(name, host), name) {
         // A job's number says enough where it has no components.
@@ -299,6 +294,7 @@ fn build_groups(name: JobName, jobs: &[Job], hosts: &[String], host: &dyn Host) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Driven;
     use crate::host::fake::FakeHost;
 
     fn plan(host: &FakeHost, launcher: Option<&str>, args: &[&str]) -> Brought {
@@ -441,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn mpir_leaves_the_command_line_alone_and_is_for_srun() {
+    fn mpir_leaves_the_command_line_alone() {
         let plan = |launcher: &str| {
             let args = ["-N2", "./app"].map(OsString::from).to_vec();
             let (launcher, hold_method) = (Some(launcher.into()), HoldMethod::Mpir);
@@ -449,10 +445,8 @@ mod tests {
         };
         let argv = ["/bin/srun", "-N2", "./app"].map(OsString::from).to_vec();
         assert_eq!(plan("srun").unwrap(), Plan::Driven(Driven { argv }));
-        assert_eq!(
-            plan("mpiexec.hydra").unwrap_err().to_string(),
-            "/bin/mpiexec.hydra does not hold ranks for a debugger"
-        );
+        let argv = ["/bin/mpiexec.hydra", "-N2", "./app"].map(OsString::from).to_vec();
+        assert_eq!(plan("mpiexec.hydra").unwrap(), Plan::Driven(Driven { argv }));
         let args = ["./a", ":", "./b"].map(OsString::from).to_vec();
         let parts = Slurm.plan(&Launch { args, hold_method: HoldMethod::Mpir, ..Launch::default() }, &host());
         let refused = "srun does not hold the ranks of several parts (':') for a debugger";

@@ -91,6 +91,20 @@ pub(crate) fn prove_held(pid: i32) -> Result<HeldProof, StartError> {
     prove_stopped(pid, (counter, None)).map_err(|failure| explain(failure, pid))
 }
 
+/// As [`prove_held`], of a process that was sent SIGSTOP wherever it is: its counter is known when it stands.
+///
+/// # Errors
+/// As [`prove_held`].
+pub(crate) fn prove_stopping(pid: i32) -> Result<HeldProof, StartError> {
+    let until = Instant::now() + STOPS_WITHIN;
+    loop {
+        match prove_held(pid) {
+            Err(StartError::NotAtEntry { .. }) if Instant::now() < until => std::thread::yield_now(),
+            proven => return proven,
+        }
+    }
+}
+
 pub(super) fn refused(pid: i32, program: PathBuf, source: io::Error) -> StartError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EIO) => {

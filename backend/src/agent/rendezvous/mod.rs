@@ -14,9 +14,9 @@ pub(crate) use service::Socket;
 use gantry_shared::id::AppId;
 
 /// Binds the socket of an agent whose ranks may have been started without it. None: ranks go without.
-pub(crate) fn bind_for_node(app: AppId) -> Option<Socket> {
+pub(crate) fn bind_own(app: AppId) -> Option<Socket> {
     // On a machine that plays several nodes the first agent has it, and all tell their ranks their own names.
-    Socket::bind_for_node(app).ok().or_else(|| bind(app))
+    Socket::bind_own(app).ok().or_else(|| bind(app))
 }
 
 /// Binds this agent's socket. None: ranks go without.

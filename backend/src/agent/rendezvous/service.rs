@@ -68,7 +68,7 @@ impl Socket {
     ///
     /// # Errors
     /// As the system says.
-    pub(crate) fn bind_for_node(app: AppId) -> io::Result<Self> {
+    pub(crate) fn bind_own(app: AppId) -> io::Result<Self> {
         Self::bind_name(build_node_service_name(app, geteuid().as_raw()))
     }
 

@@ -115,7 +115,11 @@ impl Agent {
         }
         self.claim_app(Claim::Launched, order.size)?;
         self.started_here = true;
-        let mut reports = self.ranks.found_held(mine)?;
+        let mut reports = match order.found {
+            Found::Waiting => self.ranks.found_waiting(mine)?,
+            Found::WaitingToRun => self.ranks.adopt(mine)?,
+            Found::Held | Found::HeldToRun | Found::Running => self.ranks.found_held(mine)?,
+        };
         self.watch_adopted();
         if order.found == Found::HeldToRun {
             reports.iter_mut().for_each(|report| report.held = None);
