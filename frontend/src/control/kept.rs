@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use gantry_shared::id::DaemonId;
 use gantry_shared::rank_set::RankSet;
 use gantry_shared::signal::Signal;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::protocol::DaemonOrder;
 use super::registry::{Registry, Shelf};
@@ -90,6 +90,7 @@ impl Target for Kept {
     async fn start_daemon(
         &self,
         _order: DaemonOrder,
+        _news: mpsc::Sender<Event>,
         _deadline: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
         self.gone()

@@ -72,11 +72,11 @@ impl Wlm for Ssh {
         }))
     }
 
-    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
+    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let (hosts, layout) = mixed.layout().ok_or_else(|| {
             Error::invalid_with("over ssh nobody chooses hosts", "name the hosts of all processes")
         })?;
-        find_client(host)?;
+        find_client(host, &launch.agent)?;
         Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Reaching::default().to_words())))
     }
 
