@@ -21,8 +21,8 @@ use crate::launcher::{
     plan_launcher, rewrite_file,
 };
 use crate::{
-    Adoption, AgentCommand, AppRef, Brought, EndCause, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
-    ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, EndCause, Error, Evidence, HoldMethod, JobRef, Launch, Mixed,
+    Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Slurm.
