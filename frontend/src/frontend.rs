@@ -128,7 +128,21 @@ impl Frontend {
     /// # Errors
     /// Nothing is left running when it fails: see [`Error`](crate::Error) for what can go wrong.
     pub async fn launch(&self, request: LaunchRequest, deadline: Duration) -> Result<App> {
-        self.launch_until(request, Instant::now() + deadline).await
+        self.launch_until(request, None, Instant::now() + deadline).await
+    }
+
+    /// As [`Frontend::launch`]. Where the launch has to be a job that waits for nodes, `news` hears the job's name and what it waits for, in the words of the
+    /// workload manager, each time it is asked.
+    ///
+    /// # Errors
+    /// As [`Frontend::launch`]; the job is cancelled then.
+    pub async fn launch_with_news(
+        &self,
+        request: LaunchRequest,
+        mut news: impl FnMut(&str, &str) + Send,
+        deadline: Duration,
+    ) -> Result<App> {
+        self.launch_until(request, Some(&mut news), Instant::now() + deadline).await
     }
 
     /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.

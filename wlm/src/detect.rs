@@ -23,7 +23,8 @@ pub struct Choice {
     pub why: Evidence,
 }
 
-/// Chooses the WLM: `asked` by the caller, else named by a variable of [`WLM_VARIABLES`], also in the reference's words, else the first of [`WLMS`] that is detected.
+/// Chooses the WLM: `asked` by the caller, else named by a variable of [`WLM_VARIABLES`], also in the reference's words, else the
+/// one whose job this process is in, else the first of [`WLMS`] that is detected.
 ///
 /// # Errors
 /// [`Error::UnknownWlm`] with the names there are.
@@ -40,9 +41,14 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
             });
         }
     }
-    detected(host)
+    let found: Vec<Choice> = detected(host)
         .into_iter()
-        .find_map(|(wlm, evidence)| evidence.map(|why| Choice { wlm, why }))
+        .filter_map(|(wlm, evidence)| Some(Choice { wlm, why: evidence? }))
+        .collect();
+    let inside = found.iter().find(|choice| choice.wlm.is_in_job(host));
+    inside
+        .or(found.first())
+        .cloned()
         .ok_or_else(|| Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() })
 }
 

@@ -39,7 +39,7 @@ pub fn choose_hold(
     };
     let program = |argv: &[OsString]| argv.first().map(|it| it.display().to_string()).unwrap_or_default();
     Ok(match wlm.plan(&launch, host)? {
-        Plan::Direct(_) => HoldChoice {
+        Plan::Direct(_) | Plan::Queued(_) => HoldChoice {
             method: "direct",
             why: "no launcher was named: gantry's agents start the ranks, already held".to_owned(),
         },

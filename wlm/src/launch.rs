@@ -11,7 +11,7 @@ use gantry_shared::rank_set::RankSet;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::{MixedPart, Result};
+use crate::{JobRef, MixedPart, Result};
 
 /// What a tool asks to be launched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,6 +64,9 @@ pub enum Plan {
     Direct(Direct),
     /// A launcher starts the ranks, and brings the agents with them.
     Brought(Brought),
+    /// The WLM has yet to give the nodes: a job is submitted in which agents are started, and these start the ranks. The WLM is a
+    /// [`Queue`](crate::Queue).
+    Queued(Queued),
     /// A launcher starts and stops the ranks, and says where they are: [`HoldMethod::Mpir`]. Agents come by [`Wlm::start_agents`](crate::Wlm).
     Driven(Driven),
 }
@@ -77,6 +80,13 @@ pub struct Brought {
     pub env: Vec<(OsString, Option<OsString>)>,
     /// Files to be written before the launcher starts, readable for this user only, and removed when the ranks are there.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// A launch without a launcher on nodes that are given to a job of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued {
+    /// What the WLM wants to be told again when the job is submitted and when it has its nodes: the launch's arguments.
+    pub args: Vec<OsString>,
 }
 
 /// A launch by a launcher that is run up to where it has stopped its ranks, and then goes on without having let them go.
@@ -95,6 +105,8 @@ pub struct Direct {
     pub layout: Vec<RankSet>,
     /// What the WLM wants to be told again when it starts the agents, in words of its own.
     pub told: Vec<String>,
+    /// The job that the nodes belong to, where the WLM has jobs.
+    pub job: Option<JobRef>,
     /// The program: a path, or a name to look up in PATH.
     pub program: OsString,
     /// Its arguments.

@@ -10,7 +10,9 @@
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
 //! | [`hold`] | how ranks would be held, for people who ask before they launch |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
+//! | [`queue`] | WLMs that give nodes to jobs only |
 //! | [`wanted`] | jobs that are described by what they need |
+//! | `slots` | hosts that take so many ranks each, and which rank goes where |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
 //! | a folder each | the WLMs: detection, commands, what they print, and what acts; [`localhost`] is no workload manager: ranks on this machine |
 //! | [`mpir`] | launchers that say where their ranks are |
@@ -25,9 +27,11 @@ pub mod launcher;
 pub mod localhost;
 pub mod mpir;
 pub mod pbs;
+pub mod queue;
 pub mod slurm;
 pub mod ssh;
 pub mod wanted;
+mod slots;
 #[cfg(test)]
 mod skip;
 
@@ -47,12 +51,13 @@ pub use host::Host;
 pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef, Submission};
 pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
-    StepStart,
+    Queued, StepStart,
 };
+pub use queue::{JobStarter, Queue};
 pub use wanted::{JobType, Mixed, MixedPart, Wanted};
 
 /// Every workload manager, in order of detection. The only list there is.
-pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &ssh::Ssh, &localhost::Localhost];
+pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &pbs::Pbs, &ssh::Ssh, &localhost::Localhost];
 
 /// What gantry needs of a workload manager. Stateless: everything it works on is passed in.
 #[async_trait]
@@ -62,6 +67,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
 
     /// Whether this machine is ruled by this WLM, and what says so. Runs no program.
     fn detect(&self, host: &dyn Host) -> Option<Evidence>;
+
+    /// Whether this process is in a job of this WLM. That says more than what else is on the machine.
+    fn is_in_job(&self, _host: &dyn Host) -> bool {
+        false
+    }
 
     /// Whether a launch with these arguments and without a launcher's name is meant for this WLM, wherever it is asked for, and what says so.
     fn is_meant(&self, _args: &[OsString]) -> Option<Evidence> {
@@ -79,6 +89,12 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// What was asked for is not there.
     fn means(&self, _agent: &Path, _host: &dyn Host) -> Result<Option<String>> {
         Ok(None)
+    }
+
+    /// Beginnings of names of variables that tell a process its own place: what an agent finds in its own environment is for the ranks and daemons of its
+    /// node, whatever the tool's environment says.
+    fn node_variables(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// How `launch` will be carried out. Starts nothing.
@@ -142,6 +158,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// [`Error::NotYet`] while the job ends; the WLM's own words.
     async fn find_cause(&self, _job: &JobRef, _host: &dyn Host) -> Result<Option<EndCause>> {
         Ok(None)
+    }
+
+    /// What it can do if it gives nodes to jobs only, and launches from elsewhere have to be jobs: [`Plan::Queued`].
+    fn queue(&self) -> Option<&'static dyn Queue> {
+        None
     }
 
     /// Submits a batch job. May take as long as a program of the WLM does, and hold up its thread meanwhile.

@@ -54,7 +54,7 @@ use std::time::Duration;
 use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket};
+use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex};
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::find_node_name;
@@ -65,6 +65,7 @@ const USAGE: &str = "gantry-agent is started by gantry, not by hand
 usage: gantry-agent serve [attached [dial|here|either]]
                                    serve an app; what it needs to know comes on standard input, which an attached starter keeps open;
                                    dial the frontend (that is so without a word), or have the link on standard input and output
+       gantry-agent serve told     serve an app, where the starter has nothing but variables to tell by
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
@@ -89,8 +90,11 @@ fn main() -> ExitCode {
         // Some launchers take a program to run after each rank, but no arguments for it.
         [] if let Some(ticket) = ticket => epilog::run_epilog(&ticket.to_string_lossy()),
         ["enter"] => enter(),
-        ["serve"] => serve(false),
-        ["serve", "attached"] | ["serve", "attached", "dial"] => serve(true),
+        ["serve"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
+        ["serve", "told"] => begin(read_told_ticket).and_then(|ticket| serve(ticket, false)),
+        ["serve", "attached"] | ["serve", "attached", "dial"] => {
+            begin(read_ticket).and_then(|ticket| serve(ticket, true))
+        }
         ["serve", "attached", "here"] => serve_over(false),
         ["serve", "attached", "either"] => serve_over(true),
         ["sweep"] => sweep(None),
@@ -115,12 +119,12 @@ fn say(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|e| failure::from_io("write to standard output", &e))
 }
 
-/// Gets ready to serve, and reads what for.
-fn begin() -> Result<Ticket, Failure> {
+/// Gets ready to serve, and takes what for from `read`.
+fn begin(read: fn() -> Result<Ticket, Failure>) -> Result<Ticket, Failure> {
     // Whoever started us may have blocked signals, and we would inherit that: without SIGCHLD no child's end would ever be seen.
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     remove_sent_agent();
-    let mut ticket = read_ticket()?;
+    let mut ticket = read()?;
     if ticket.host.is_empty() {
         // One ticket serves all nodes.
         ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
@@ -128,8 +132,7 @@ fn begin() -> Result<Ticket, Failure> {
     Ok(ticket)
 }
 
-fn serve(attached: bool) -> Result<(), Failure> {
-    let ticket = begin()?;
+fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
     block_on(async move {
         let joined = tokio::select! {
             joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,
@@ -141,7 +144,7 @@ fn serve(attached: bool) -> Result<(), Failure> {
 
 /// As [`serve`], with the link on standard input and output: at once, or where the frontend cannot be dialled.
 fn serve_over(dial_first: bool) -> Result<(), Failure> {
-    let ticket = begin()?;
+    let ticket = begin(read_ticket)?;
     block_on(async move {
         let connection = connection::Connection::take_stdio();
         let connection = connection.map_err(|e| failure::from_io("use standard input and output", &e))?;
@@ -237,8 +240,19 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 
 /// What the agent is told, once, on its standard input.
 fn read_ticket() -> Result<Ticket, Failure> {
+    read_ticket_from(&mut io::stdin().lock())
+}
+
+/// As [`read_ticket`], in the environment.
+fn read_told_ticket() -> Result<Ticket, Failure> {
+    let text = Machine.env(GANTRY_TICKET).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
+    let bytes = from_hex(&text.to_string_lossy()).map_err(|e| Failure::new(Kind::Protocol, e.to_string()))?;
+    read_ticket_from(&mut bytes.as_slice())
+}
+
+fn read_ticket_from(reader: &mut impl io::Read) -> Result<Ticket, Failure> {
     let malformed = |why: String| Failure::new(Kind::Protocol, format!("read the ticket: {why}"));
-    let body = frame::read_frame(&mut io::stdin().lock()).map_err(|e| malformed(e.to_string()))?;
+    let body = frame::read_frame(reader).map_err(|e| malformed(e.to_string()))?;
     let body = body.ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
     let ticket: Ticket = frame::decode(&body).map_err(|e| malformed(e.to_string()))?;
     check_release(&ticket)?;

@@ -50,7 +50,7 @@ impl Frontend {
         let seat = request.take_seat()?;
         let subjob = seat.as_ref().map(Seat::subjob);
         let base = self.config.stage_base.clone();
-        let agent = build_ticket(wlm.name(), app, secret, listener.addresses(), base, "", subjob);
+        let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", subjob);
         let ticket = HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;

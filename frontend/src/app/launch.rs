@@ -36,16 +36,28 @@ use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 /// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// The same while it has not been waited for long: what is short is not to be missed.
-const ASK_SOON: Duration = Duration::from_millis(300);
+pub(super) const ASK_SOON: Duration = Duration::from_millis(300);
 
 /// How long a wait counts as not long.
-const SHORT_WAIT: Duration = Duration::from_secs(10);
+pub(super) const SHORT_WAIT: Duration = Duration::from_secs(10);
 
 /// Who waits for a job that has no ranks yet hears by this what it waits for; none: nobody waits.
 pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
+
+/// As [`News`], of the job of a launch: its name, and what it waits for.
+pub(crate) type JobNews<'a> = Option<&'a mut (dyn FnMut(&str, &str) + Send)>;
+
+/// What a launch without a launcher has before its agents are there.
+pub(super) struct Prepared {
+    registry: Option<Registry>,
+    /// Where ranks start.
+    pub(super) cwd: PathBuf,
+    /// What rank 0 reads.
+    input: Option<std::fs::File>,
+}
 
 /// An app's agents, connected, before there are ranks.
 pub(super) struct Agents {
@@ -73,14 +85,21 @@ pub(super) struct Called {
 struct Whose {
     /// For people.
     command: Vec<String>,
-    /// What it was attached to, by its name if it has one; none: it was launched.
-    job: Option<Option<JobRef>>,
+    /// It was not launched.
+    attached: bool,
+    /// The WLM's name for it, if it has one.
+    job: Option<JobRef>,
     /// As [`LaunchRequest::linger`] has it.
     linger: bool,
 }
 
 impl Frontend {
-    pub(crate) async fn launch_until(&self, request: LaunchRequest, deadline: Instant) -> Result<App> {
+    pub(crate) async fn launch_until(
+        &self,
+        request: LaunchRequest,
+        news: JobNews<'_>,
+        deadline: Instant,
+    ) -> Result<App> {
         let choice = self.choice_for(&request)?;
         // Before anything else, and in the order in which they are needed: an installation lacks both or none.
         helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -102,6 +121,7 @@ impl Frontend {
         };
         match plan {
             Plan::Direct(plan) => self.launch_direct(choice.wlm, request, plan, deadline).await,
+            Plan::Queued(plan) => self.launch_queued(choice.wlm, app, request, plan, news, deadline).await,
             Plan::Driven(plan) => self.launch_driven(choice.wlm, request, plan, deadline).await,
             Plan::Brought(plan) => self.launch_brought(choice.wlm, app, request, plan, deadline).await,
             _ => Err(Error::invalid(format!(
@@ -118,6 +138,17 @@ impl Frontend {
         plan: Direct,
         deadline: Instant,
     ) -> Result<App> {
+        let mut request = request;
+        let prepared = self.prepare_direct(&mut request)?;
+        let (hosts, told) = (plan.hosts.clone(), plan.told.clone());
+        let called = Called { hosts, job: None, told, seat: request.take_seat()? };
+        build_placement(&plan)?;
+        let agents = self.start_agents(wlm, called, deadline).await?;
+        self.begin_direct(agents, wlm, request, plan, prepared, deadline).await
+    }
+
+    /// What a launch without a launcher needs before anything is started, as a bad one must not cost a launch.
+    pub(super) fn prepare_direct(&self, request: &mut LaunchRequest) -> Result<Prepared> {
         if request.hold_at.is_some() {
             return Err(Error::Invalid {
                 message: "without a launcher the program itself is held, not one behind it".to_owned(),
@@ -125,12 +156,22 @@ impl Frontend {
             });
         }
         let registry = self.open_registry()?;
-        let programs = build_programs(&request, &plan)?;
-        let (hosts, told) = (plan.hosts.clone(), plan.told.clone());
-        let called = Called { hosts, job: None, told, seat: request.take_seat()? };
-        let input = open_input(request.stdin)?;
+        let cwd = find_cwd(request.cwd.clone())?;
+        Ok(Prepared { registry, cwd, input: open_input(std::mem::take(&mut request.stdin))? })
+    }
+
+    /// Starts the ranks by agents that are there.
+    pub(super) async fn begin_direct(
+        &self,
+        agents: Agents,
+        wlm: &'static dyn Wlm,
+        request: LaunchRequest,
+        plan: Direct,
+        Prepared { registry, cwd, input }: Prepared,
+        deadline: Instant,
+    ) -> Result<App> {
         let placement = build_placement(&plan)?;
-        let agents = self.start_agents(wlm, called, deadline).await?;
+        let programs = build_programs(&request, &plan, &cwd);
         let size = placement.rank_count();
         let order = StartRanks {
             programs,
@@ -140,7 +181,12 @@ impl Frontend {
             stdin: input.as_ref().map(|_| Rank(0)),
             output: !matches!(request.output, OutputTo::Null),
         };
-        let whose = Whose { command: show_args(&request.args), job: None, linger: request.linger };
+        let whose = Whose {
+            command: show_args(&request.args),
+            attached: false,
+            job: plan.job,
+            linger: request.linger,
+        };
         let core = self.take_over(agents, wlm, whose, placement)?;
         // From here on dropping the app ends everything, whatever fails.
         let app = App::new(Arc::clone(&core));
@@ -176,7 +222,7 @@ impl Frontend {
         let registry = self.open_registry()?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
         let named = wlm.names_jobs().then(|| adopted.clone());
-        let whose = Whose { command: vec![job.0.clone()], job: Some(named), linger: false };
+        let whose = Whose { command: vec![job.0.clone()], attached: true, job: named, linger: false };
         let hosts = placement.hosts().map(str::to_owned).collect();
         let called = Called { hosts, job: Some(adopted), told: Vec::new(), seat: None };
         let agents = self.start_agents(wlm, called, deadline).await?;
@@ -220,8 +266,7 @@ impl Frontend {
         let listener = self.listen(wlm, app, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
         let subjob = seat.as_ref().map(Seat::subjob);
-        let agent =
-            self.build_agent_command(agent_program.clone(), wlm.name(), (app, subjob), secret, &listener);
+        let agent = self.build_agent_command(agent_program.clone(), wlm, (app, subjob), secret, &listener);
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
         let reference = AppRef { app, hosts: hosts.clone(), job, told };
@@ -250,7 +295,7 @@ impl Frontend {
     fn build_agent_command(
         &self,
         program: PathBuf,
-        wlm: &'static str,
+        wlm: &'static dyn Wlm,
         (app, subjob): (AppId, Option<Subjob>),
         secret: Secret,
         listener: &Listener,
@@ -279,10 +324,10 @@ impl Frontend {
         let identity = Identity {
             app: agents.app,
             wlm: wlm.name(),
-            attached: whose.job.is_some(),
+            attached: whose.attached,
             owner: own_pid()?,
             command: whose.command,
-            job: whose.job.flatten().map(|job| job.0),
+            job: whose.job.map(|job| job.0),
         };
         let parts = Parts {
             app: agents.app,
@@ -417,8 +462,7 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
 }
 
 /// What each rank runs.
-fn build_programs(request: &LaunchRequest, plan: &Direct) -> Result<Vec<(RankSet, Program)>> {
-    let common = find_cwd(request.cwd.clone())?;
+fn build_programs(request: &LaunchRequest, plan: &Direct, common: &Path) -> Vec<(RankSet, Program)> {
     let env = merge_env(Machine.environment(), &request.env);
     let build = |program: &OsString, args: &[OsString], env: Vec<(OsString, OsString)>, cwd: &Path| Program {
         program: program.clone(),
@@ -428,14 +472,14 @@ fn build_programs(request: &LaunchRequest, plan: &Direct) -> Result<Vec<(RankSet
     };
     if plan.mixed.is_empty() {
         let all = plan.layout.iter().fold(RankSet::new(), |all, ranks| all.union(ranks));
-        return Ok(vec![(all, build(&plan.program, &plan.args, env, &common))]);
+        return vec![(all, build(&plan.program, &plan.args, env, common))];
     }
     let parts = plan.mixed.iter().map(|part| {
         let env = merge_env(env.clone(), &part.env);
-        let cwd = part.cwd.as_deref().unwrap_or(&common);
+        let cwd = part.cwd.as_deref().unwrap_or(common);
         (part.ranks.clone(), build(&part.program, &part.args, env, cwd))
     });
-    Ok(parts.collect())
+    parts.collect()
 }
 
 /// The placement before any process is known.
@@ -498,6 +542,7 @@ mod tests {
             hosts: vec!["b".into(), "a".into()],
             layout: vec![set("0,2"), set("1,3")],
             told: Vec::new(),
+            job: None,
             program: "x".into(),
             args: Vec::new(),
             mixed: Vec::new(),

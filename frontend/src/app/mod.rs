@@ -4,6 +4,7 @@ pub(crate) mod core;
 mod events;
 mod prepare;
 mod launch;
+mod queued;
 mod brought;
 mod driven;
 pub(crate) mod state;

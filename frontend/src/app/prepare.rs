@@ -11,8 +11,8 @@ use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::storage::{CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT, GANTRY_LAUNCHER};
 use gantry_shared::wire::message::Ticket;
-use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
+use gantry_wlm::{Host, Wlm};
 
 use crate::error::{Error, Result};
 use crate::request::Input;
@@ -27,7 +27,7 @@ pub(crate) fn find_launcher() -> Option<OsString> {
 
 /// What an agent is told.
 pub(super) fn build_ticket(
-    wlm: &str,
+    wlm: &dyn Wlm,
     app: AppId,
     secret: Secret,
     frontend: Vec<SocketAddr>,
@@ -41,8 +41,9 @@ pub(super) fn build_ticket(
         secret,
         frontend,
         host: host.to_owned(),
-        wlm: wlm.to_owned(),
+        wlm: wlm.name().to_owned(),
         stage_base: stage_base.map(PathBuf::into_os_string),
+        node_variables: wlm.node_variables().iter().map(|it| (*it).to_owned()).collect(),
         patience: AGENT_PATIENCE,
         subjob,
     }

@@ -160,7 +160,7 @@ pub(super) async fn run(
     let report = |told| drop(reports.send((id, told)));
     let held = planned.start != StartType::NoBarrier;
     let launched = tokio::select! {
-        launched = planned.frontend.launch_until(planned.request, deadline) => Some(launched),
+        launched = planned.frontend.launch_until(planned.request, None, deadline) => Some(launched),
         () = told_to_end(&mut orders) => None,
     };
     match launched {

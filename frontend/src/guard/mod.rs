@@ -6,6 +6,7 @@
 //! - [`protocol`]: what tool and guard say to each other.
 //! - [`policy`]: what the guard decides, as a pure state machine.
 //! - [`serve`]: the guard's process.
+//! - [`starter`]: the same executable inside of a job that brings agents.
 //! - `launcher`, `driven`: the app's launcher, started plainly or as a debugger does it.
 //! - `client`: the tool's end.
 
@@ -15,4 +16,5 @@ pub mod protocol;
 mod driven;
 mod launcher;
 pub mod serve;
+pub mod starter;
 mod sys;

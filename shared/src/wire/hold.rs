@@ -58,13 +58,7 @@ impl HoldTicket {
     /// It is too large to be a frame.
     pub fn to_text(&self) -> Result<Zeroizing<String>, FrameError> {
         let bytes = Zeroizing::new(frame::encode_body(self)?);
-        let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 2));
-        for byte in bytes.iter() {
-            for digit in [byte >> 4, byte & 15] {
-                text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-            }
-        }
-        Ok(text)
+        Ok(to_hex(&bytes))
     }
 
     /// The ticket that [`HoldTicket::to_text`] wrote.
@@ -72,13 +66,32 @@ impl HoldTicket {
     /// # Errors
     /// [`TicketError`].
     pub fn from_text(text: &str) -> Result<Self, TicketError> {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(TicketError::NotHex) };
-        let bytes: Option<Vec<u8>> =
-            pairs.iter().map(|[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
-        let bytes = Zeroizing::new(bytes.ok_or(TicketError::NotHex)?);
-        Ok(frame::decode(&bytes)?)
+        Ok(frame::decode(&from_hex(text)?)?)
     }
+}
+
+/// Bytes as hexadecimal digits, for a variable. Wiped when dropped.
+#[must_use]
+pub fn to_hex(bytes: &[u8]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 2));
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+        }
+    }
+    text
+}
+
+/// The bytes that [`to_hex`] wrote. Wiped when dropped.
+///
+/// # Errors
+/// [`TicketError::NotHex`].
+pub fn from_hex(text: &str) -> Result<Zeroizing<Vec<u8>>, TicketError> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(TicketError::NotHex) };
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
+    bytes.map(Zeroizing::new).ok_or(TicketError::NotHex)
 }
 
 /// The name of the socket at which an app's ranks of a node check in, in the abstract name space. The user is part of it, so that a stranger who
@@ -160,6 +173,7 @@ mod tests {
             host: String::new(),
             wlm: "none".to_owned(),
             stage_base: None,
+            node_variables: Vec::new(),
             patience: Duration::from_secs(1),
             subjob: None,
         };

@@ -45,6 +45,8 @@ pub struct Ticket {
     pub wlm: String,
     /// Where session storage goes when the user asked for a place.
     pub stage_base: Option<OsString>,
+    /// Beginnings of names of variables that the agent's own environment says for all processes of its node, over what the frontend's says.
+    pub node_variables: Vec<String>,
     /// How long to try to reach the frontend, or a parent, before giving up.
     pub patience: Duration,
     /// The app's place in a multijob.

@@ -8,12 +8,24 @@ use crate::becomes_true;
 use crate::testbed::Testbed;
 use crate::testbed::config::HOME;
 
+/// Three hosts with two places each.
+pub(super) const SELECT: &str = "select=3:ncpus=2:mpiprocs=2";
+
 /// Begins a job whose script is this; what it says is found with [`said`]. The job's id.
 ///
 /// # Panics
 /// When PBS does not take it, or it does not end.
 #[track_caller]
 pub fn submit(bed: &Testbed, script: &str) -> String {
+    submit_as(bed, SELECT, script)
+}
+
+/// As [`submit`], on the hosts that `select` asks for.
+///
+/// # Panics
+/// As [`submit`].
+#[track_caller]
+pub(super) fn submit_as(bed: &Testbed, select: &str, script: &str) -> String {
     let path = bed.login().path(Path::new(HOME).join("job.sh")).expect("the login node");
     std::fs::write(&path, format!("({script}) > $HOME/said 2>&1; echo ended $? >> $HOME/said\n"))
         .expect("a script");
@@ -21,18 +33,7 @@ pub fn submit(bed: &Testbed, script: &str) -> String {
     drop(std::fs::remove_file(left));
     // -f: without it a process stays that makes the next one quicker.
     let mut qsub = bed.login().command("qsub").expect("the login node");
-    qsub.args([
-        "-f",
-        "-l",
-        "select=3:ncpus=2:mpiprocs=2",
-        "-l",
-        "place=scatter",
-        "-j",
-        "oe",
-        "-o",
-        "/dev/null",
-        "job.sh",
-    ]);
+    qsub.args(["-f", "-l", select, "-l", "place=scatter", "-j", "oe", "-o", "/dev/null", "job.sh"]);
     let output = qsub.stdin(Stdio::null()).output().expect("qsub");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()

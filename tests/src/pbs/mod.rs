@@ -2,10 +2,12 @@
 //! [stand-in](mom) for it, which runs everywhere, and the real one on a [bed](crate::testbed).
 
 pub mod cases;
+mod cluster;
 mod job;
 pub mod mom;
 mod stand_in;
 pub mod task;
 
+pub use cluster::{STARTS, Script, ask_there, jobs, on_pbs, on_pbs_with, said_by};
 pub use job::{said, submit};
 pub use stand_in::{Job, StandIn};

@@ -62,7 +62,13 @@ impl Host for FakeHost {
         self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn ask_in(&self, _dir: &Path, command: &[OsString], _deadline: Duration) -> io::Result<Asked> {
+    fn ask_with(
+        &self,
+        _dir: &Path,
+        command: &[OsString],
+        _input: &[u8],
+        _deadline: Duration,
+    ) -> io::Result<Asked> {
         let line = command.join(OsStr::new(" ")).into_string().expect("text");
         self.answers.get(&line).cloned().ok_or_else(|| io::Error::other(format!("nobody answers '{line}'")))
     }

@@ -41,8 +41,14 @@ impl Host for Machine {
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     }
 
-    fn ask_in(&self, dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-        super::orphan::ask_in(dir, command, deadline)
+    fn ask_with(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        input: &[u8],
+        deadline: Duration,
+    ) -> io::Result<Asked> {
+        super::orphan::ask_with(dir, command, input, deadline)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

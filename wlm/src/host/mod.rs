@@ -79,7 +79,21 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// As [`Host::ask`].
-    fn ask_in(&self, dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked>;
+    fn ask_in(&self, dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+        self.ask_with(dir, command, &[], deadline)
+    }
+
+    /// As [`Host::ask_in`], of a program that has this to read on its standard input. It is little: a script.
+    ///
+    /// # Errors
+    /// As [`Host::ask`].
+    fn ask_with(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        input: &[u8],
+        deadline: Duration,
+    ) -> io::Result<Asked>;
 
     /// The file that a program's name leads to, by the PATH of this process.
     fn find_in_path(&self, name: &str) -> Option<PathBuf> {

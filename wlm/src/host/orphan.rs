@@ -4,7 +4,7 @@
 //! its child would show up there. So the helper is started as a grandchild, and the child between ends before this function returns.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -98,22 +98,40 @@ pub struct Asked {
 /// # Errors
 /// It cannot be executed, or goes on (`TimedOut`).
 pub fn ask(command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-    ask_in(Path::new("/"), command, deadline)
+    ask_with(Path::new("/"), command, &[], deadline)
 }
 
-/// As [`ask`], in the directory `dir`.
+/// Most bytes that a pipe takes for sure before anybody reads.
+const MOST_INPUT_BYTES: usize = 60 << 10;
+
+/// As [`ask`], in the directory `dir`, of a program that has `input` to read.
 ///
 /// # Errors
-/// As [`ask`].
-pub(super) fn ask_in(dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
+/// As [`ask`]; the input is more than a pipe takes at once (`InvalidInput`).
+pub(super) fn ask_with(
+    dir: &Path,
+    command: &[OsString],
+    input: &[u8],
+    deadline: Duration,
+) -> io::Result<Asked> {
+    if input.len() > MOST_INPUT_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too much for its standard input"));
+    }
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let until = Instant::now() + deadline;
     let (out, to_out) = io::pipe()?;
     let (err, to_err) = io::pipe()?;
+    let stdin = if input.is_empty() {
+        Stdio::null()
+    } else {
+        let (stdin, mut to_stdin) = io::pipe()?;
+        to_stdin.write_all(input)?;
+        Stdio::from(stdin)
+    };
     tracing::debug!(?command, "asking");
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(to_out).stderr(to_err).current_dir(dir);
+    command.args(args).stdin(stdin).stdout(to_out).stderr(to_err).current_dir(dir);
     sys::fork_once_more(&mut command, None);
     reap(command.spawn()?)?;
     // It has our ends of the pipes, which would keep them open.
@@ -186,6 +204,17 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let error = super::ask(&["/no/such".into()], Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_program_reads_what_it_is_given_and_its_end() {
+        let cat = ["/bin/cat".into()];
+        let input = vec![b'x'; MOST_INPUT_BYTES];
+        let said = ask_with(Path::new("/"), &cat, &input, Duration::from_secs(10)).unwrap();
+        assert_eq!(said.stdout.len(), input.len());
+        let more = vec![b'x'; MOST_INPUT_BYTES + 1];
+        let error = ask_with(Path::new("/"), &cat, &more, Duration::from_secs(10)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

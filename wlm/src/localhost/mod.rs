@@ -58,6 +58,7 @@ impl Wlm for Localhost {
             hosts: command::build_hosts(&host.hostname(), options.nodes),
             layout: command::build_layout(options.ranks, options.nodes),
             told: Vec::new(),
+            job: None,
             program: options.program,
             args: options.args,
             mixed: Vec::new(),

@@ -1,7 +1,27 @@
-//! PBS. There is [`tm`], a client of its task management: a job's processes are started, signalled and waited for on all hosts of the job.
-//! It needs neither a library nor a command of PBS.
+//! PBS: jobs in which agents start the ranks. Agents are tasks of the job, started by [`tm`], a client of PBS's task management that needs neither
+//! a library nor a command of PBS.
 //!
-//! Facts were measured with OpenPBS, its master branch after version 23.06.06; what the tests read are recordings of it. PBS is not among the WLMs
-//! that gantry chooses from.
+//! | module | what is there |
+//! | --- | --- |
+//! | `detect` | whether this is inside of a job, or where jobs can be submitted from |
+//! | `command` | the options of a launch; pure |
+//! | `place` | the hosts of the job that this process is in, and how many ranks each takes |
+//! | `ask`, `qstat`, `submit` | PBS's commands; what the server knows of a job; the job of a launch from outside |
+//! | `agents` | agents as tasks of a job |
+//! | `wlm` | [`Pbs`], which acts |
+//! | [`tm`] | task management |
+//!
+//! Facts were measured with OpenPBS, its master branch after version 23.06.06; what the tests read are recordings of it.
 
+mod detect;
+mod command;
+mod place;
+mod ask;
+mod qstat;
+mod submit;
+mod agents;
+mod wlm;
 pub mod tm;
+
+pub use qstat::{Job, Phase};
+pub use wlm::Pbs;

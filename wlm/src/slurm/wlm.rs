@@ -39,6 +39,10 @@ impl Wlm for Slurm {
         detect(host)
     }
 
+    fn is_in_job(&self, host: &dyn Host) -> bool {
+        host.env("SLURM_JOB_ID").is_some()
+    }
+
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let path = find_program(&name, host)?;

@@ -4,15 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::id::Rank;
 use gantry_shared::rank_set::RankSet;
 
-use super::hosts::{HostSlots, Hosts, parse_host_file, parse_hosts};
+use super::hosts::{Hosts, parse_host_file, parse_hosts};
 use crate::host::Host;
+use crate::slots::{HostSlots, MAX_RANKS, MapBy, parse_map_by, place};
 use crate::{Error, Result};
-
-/// Most ranks of a launch.
-const MAX_RANKS: u32 = 1_000_000;
 
 /// Most connections that are being made at a time.
 const MAX_WINDOW: u32 = 512;
@@ -28,16 +25,6 @@ const HOST_FILE: [&str; 6] =
 
 /// The variable with the file of the hosts that PBS has given.
 const PBS_NODEFILE: &str = "PBS_NODEFILE";
-
-/// In which order hosts are filled.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum MapBy {
-    /// One host after the other.
-    #[default]
-    Slot,
-    /// A rank on each host in turn.
-    Node,
-}
 
 /// By which way agents have their link to the frontend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -250,15 +237,7 @@ impl Options {
                 self.first_hosts = Some(parse_count(name, &value("a number of hosts")?, MAX_RANKS)?);
             }
             "--map-by" | "-map-by" | "--rank-by" => {
-                let text = value("'slot' or 'node'")?;
-                self.map_by = match &*text.to_string_lossy() {
-                    "slot" | "core" | "block" => MapBy::Slot,
-                    "node" | "cyclic" => MapBy::Node,
-                    other => {
-                        let what = format!("'{name} {other}': ranks are mapped by slot or by node here");
-                        return Err(Error::invalid_with(what, ACCEPTED));
-                    }
-                };
+                self.map_by = parse_map_by(name, &value("'slot' or 'node'")?, ACCEPTED)?;
             }
             "--login" | "-l" => self.reaching.login = Some(parse_login(&value("a name")?)?),
             "--window" => {
@@ -307,82 +286,9 @@ impl Options {
             }
             hosts.truncate(first);
         }
-        let counts = build_counts(&hosts, self.ranks, self.per_host, self.map_by)?;
-        let layout = build_layout(&counts, self.map_by);
-        let used = hosts.into_iter().zip(layout).filter(|(_, ranks)| !ranks.is_empty());
-        Ok(used.map(|(host, ranks)| (host.name, ranks)).unzip())
+        let hint = "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8";
+        place(hosts, self.ranks, self.per_host, self.map_by, hint)
     }
-}
-
-/// How many ranks each host gets.
-fn build_counts(
-    hosts: &[HostSlots],
-    ranks: Option<u32>,
-    per_host: Option<u32>,
-    map_by: MapBy,
-) -> Result<Vec<u32>> {
-    let slots: Vec<u32> = hosts.iter().map(|host| per_host.unwrap_or(host.slots)).collect();
-    let room: u64 = slots.iter().copied().map(u64::from).sum();
-    let ranks = match ranks {
-        Some(ranks) => u64::from(ranks),
-        None => room,
-    };
-    if ranks > u64::from(MAX_RANKS) {
-        return Err(Error::invalid(format!("at most {MAX_RANKS} ranks fit here")));
-    }
-    let number = hosts.len() as u64;
-    let stated = per_host.is_some() || hosts.iter().any(|host| host.stated);
-    if ranks > room && stated {
-        let what = format!("{ranks} ranks for {room} places on {number} hosts");
-        return Err(Error::invalid_with(
-            what,
-            "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8",
-        ));
-    }
-    let mut counts = vec![0_u32; slots.len()];
-    let mut left = ranks;
-    if ranks > room {
-        // Nobody said how many fit: even blocks, the first ones one more.
-        for (count, index) in counts.iter_mut().zip(0..) {
-            *count = u32::try_from(ranks / number + u64::from(index < ranks % number)).unwrap_or(u32::MAX);
-        }
-        return Ok(counts);
-    }
-    while left > 0 {
-        for (count, slots) in counts.iter_mut().zip(&slots) {
-            let room = slots - *count;
-            let taken = match map_by {
-                MapBy::Slot => u32::try_from(left).unwrap_or(u32::MAX).min(room),
-                MapBy::Node => u32::from(left > 0 && room > 0),
-            };
-            *count += taken;
-            left -= u64::from(taken);
-        }
-    }
-    Ok(counts)
-}
-
-/// Which ranks these are.
-fn build_layout(counts: &[u32], map_by: MapBy) -> Vec<RankSet> {
-    let mut layout = vec![RankSet::new(); counts.len()];
-    let mut next = 0;
-    match map_by {
-        MapBy::Slot => {
-            for (ranks, count) in layout.iter_mut().zip(counts).filter(|(_, count)| **count > 0) {
-                ranks.insert_range(Rank(next)..=Rank(next + count - 1));
-                next += count;
-            }
-        }
-        MapBy::Node => {
-            for turn in 0..counts.iter().copied().max().unwrap_or(0) {
-                for (ranks, _) in layout.iter_mut().zip(counts).filter(|(_, count)| **count > turn) {
-                    ranks.insert(Rank(next));
-                    next += 1;
-                }
-            }
-        }
-    }
-    layout
 }
 
 fn read_host_file(file: &OsStr, host: &dyn Host) -> Result<Vec<HostSlots>> {

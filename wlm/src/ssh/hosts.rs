@@ -6,21 +6,11 @@ use std::collections::HashMap;
 
 use gantry_shared::host_set::parse_host_list;
 
+use crate::slots::HostSlots;
 use crate::{Error, Result};
 
 /// Most hosts of a launch: each is a connection of this machine's.
 const MAX_HOSTS: usize = 10_000;
-
-/// A host, and how many ranks it is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HostSlots {
-    /// As ssh is to be asked for it.
-    pub(super) name: String,
-    /// Ranks that fit.
-    pub(super) slots: u32,
-    /// Whether somebody said so, by a number or by naming the host again.
-    pub(super) stated: bool,
-}
 
 /// Reads `n[1-4]:2,m1`: names with brackets, each with a number of slots if one likes. A host that is named again has that many more.
 ///

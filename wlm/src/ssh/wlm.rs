@@ -66,6 +66,7 @@ impl Wlm for Ssh {
             hosts,
             layout,
             told,
+            job: None,
             program: options.program,
             args: options.args,
             mixed: Vec::new(),

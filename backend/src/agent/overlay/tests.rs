@@ -58,6 +58,7 @@ impl Front {
             host: host.to_owned(),
             wlm: "test".to_owned(),
             stage_base: None,
+            node_variables: Vec::new(),
             patience: SOON,
         }
     }

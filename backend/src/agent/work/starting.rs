@@ -1,9 +1,12 @@
 //! How ranks and daemons come to this node's agent: started by it, brought by a launcher, found running.
 
+use std::ffi::OsString;
+
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Rank, RequestId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Found, RankReport, Source, Ticket};
+use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::dies_with_step;
 use tokio::net::UnixListener;
 use tokio::time::Instant;
@@ -38,6 +41,18 @@ impl Agent {
         }));
     }
 
+    /// Puts what this node's processes have to be told of their place over what the frontend's environment says.
+    fn set_node_variables(&self, env: &mut Vec<(OsString, OsString)>) {
+        let begins = |name: &OsString| {
+            let name = name.as_encoded_bytes();
+            self.ticket.node_variables.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
+        };
+        let mut own = Machine.environment();
+        own.retain(|(name, _)| begins(name));
+        env.retain(|(name, _)| own.iter().all(|(ours, _)| ours != name));
+        env.append(&mut own);
+    }
+
     /// What every rank is told of where it is.
     fn place(&self) -> ranks::Place<'_> {
         let Ticket { app, subjob, .. } = self.ticket;
@@ -47,8 +62,11 @@ impl Agent {
     pub(super) fn start_ranks(
         &mut self,
         request: Option<RequestId>,
-        order: gantry_shared::wire::message::StartRanks,
+        mut order: gantry_shared::wire::message::StartRanks,
     ) -> Result<(), Failure> {
+        for (_, program) in &mut order.programs {
+            self.set_node_variables(&mut program.env);
+        }
         let request =
             request.ok_or_else(|| Failure::new(Kind::Protocol, "ranks are to be started and nobody asks"))?;
         self.claim_app(Claim::Launched, order.size)?;
@@ -173,9 +191,10 @@ impl Agent {
     pub(super) fn start_daemon(
         &mut self,
         request: Option<RequestId>,
-        order: gantry_shared::wire::message::StartDaemon,
+        mut order: gantry_shared::wire::message::StartDaemon,
     ) -> Result<(), Failure> {
         self.refuse_while_ending()?;
+        self.set_node_variables(&mut order.program.env);
         let dirs = self.storage.dirs(order.session)?;
         let loader = self.storage.loader(order.session);
         let site = crate::daemons::site::Site {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use gantry_frontend::{Config, Frontend, HoldMethod, Input, LaunchRequest, OutputTo};
+use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo};
 
 use super::input::{self, Enter};
 use super::interrupts::Interrupts;
@@ -79,11 +79,28 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     };
     let frontend = Frontend::new(config);
     tracing::debug!(hold, "launching");
+    let news = tell_job(Arc::clone(&around.screen), frontend.choice_for(&request)?.wlm.name());
     let app = tokio::select! {
-        app = frontend.launch(request, args.stay.timeout) => app?,
+        app = frontend.launch_with_news(request, news, args.stay.timeout) => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
     stay(app, plan, around.screen, &mut interrupts).await
+}
+
+/// Tells of the job of a launch that waits for nodes.
+fn tell_job(screen: Arc<Screen>, wlm: &'static str) -> impl FnMut(&str, &str) + Send {
+    let mut last: Option<String> = None;
+    move |job, message| {
+        if last.is_none() {
+            screen.event(&Event::Submitted { job: job.to_owned(), wlm: wlm.to_owned() });
+            screen.note(&format!("submitted job {job}"));
+        }
+        if last.as_deref() != Some(message) {
+            last = Some(message.to_owned());
+            screen.event(&Event::Waiting { job: job.to_owned(), message: message.to_owned() });
+            screen.note(message);
+        }
+    }
 }
 
 pub(super) fn frontend(wlm: Option<String>, stay: &Stay) -> Frontend {

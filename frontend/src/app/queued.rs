@@ -1,0 +1,147 @@
+//! A launch on nodes that the WLM gives to jobs only: a job is submitted whose script starts the agents, and when it has nodes they start the ranks.
+//!
+//! Until the agents are there the job is cancelled when the launch ends for whatever reason, by the guard if need be. From then on it lasts as long as
+//! the agents, which end with the app.
+
+use gantry_shared::id::AppId;
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::hold::to_hex;
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Direct, JobRef, JobStarter, Queue, Queued, Wlm};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::App;
+use super::launch::{ASK_EVERY, ASK_SOON, Agents, JobNews, SHORT_WAIT};
+use super::prepare::build_ticket;
+use crate::error::{Error, Result};
+use crate::frontend::Frontend;
+use crate::guard::client::{Guard, GuardEvent};
+use crate::helpers;
+use crate::rendezvous::Seat;
+use crate::request::LaunchRequest;
+
+/// The job of a launch, while it has an owner: dropping it cancels the job.
+struct Owned {
+    job: JobRef,
+    guard: Guard,
+    guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+}
+
+impl Frontend {
+    pub(super) async fn launch_queued(
+        &self,
+        wlm: &'static dyn Wlm,
+        app: AppId,
+        mut request: LaunchRequest,
+        plan: Queued,
+        mut news: JobNews<'_>,
+        deadline: Instant,
+    ) -> Result<App> {
+        let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
+        let prepared = self.prepare_direct(&mut request)?;
+        let seat = request.take_seat()?;
+        let secret =
+            Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
+        let listener = self.listen(wlm, app, &secret).await?;
+        let subjob = seat.as_ref().map(Seat::subjob);
+        let base = self.config.stage_base.clone();
+        let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", subjob);
+        let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
+        let program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let argv = vec![program.clone().into_os_string(), "start".into(), wlm.name().into()];
+        let starter = JobStarter { argv, input: to_hex(&input), cwd: prepared.cwd.clone() };
+        let guarded = Guard::start(&program, self.config.stage_base.clone()).await?;
+        let submitting = tokio::spawn(submit(wlm, queue, plan.clone(), starter, guarded));
+        let owned = timeout_at(deadline, submitting).await.map_err(|_| late("submitting a job"))?;
+        let Owned { job, guard, mut guard_events } = owned.map_err(|e| Error::Protocol(e.to_string()))??;
+        let direct = wait_for_nodes(queue, &plan, &job, &mut news, deadline).await?;
+        let assembled = tokio::select! {
+            assembled = listener.assemble(&direct.hosts, deadline) => assembled,
+            ended = wait_for_end(queue, &plan, &job) => Err(ended),
+            event = guard_events.recv() => Err(guard_gone(event.as_ref())),
+        };
+        let (overlay, overlay_events) = assembled?;
+        // From here on agents see by themselves that nobody needs them.
+        guard.at_loss(None).await?;
+        let agents = Agents { app, overlay, overlay_events, guard, guard_events, seat };
+        self.begin_direct(agents, wlm, request, direct, prepared, deadline).await
+    }
+}
+
+/// Submits the job. A task of its own does it: a job that was accepted has to have its owner, even if nobody waits for it any more.
+async fn submit(
+    wlm: &'static dyn Wlm,
+    queue: &'static dyn Queue,
+    plan: Queued,
+    starter: JobStarter,
+    (guard, guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
+) -> Result<Owned> {
+    let runtime = tokio::runtime::Handle::current();
+    let asking = tokio::task::spawn_blocking(move || {
+        runtime.block_on(queue.submit_starter(&plan, &starter, &Machine))
+    });
+    let job = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
+    guard.at_loss(Some(wlm.plan_cancel(&job, &Machine)?)).await?;
+    Ok(Owned { job, guard, guard_events })
+}
+
+/// Asks until the job has nodes, and passes on what it waits for.
+async fn wait_for_nodes(
+    queue: &'static dyn Queue,
+    plan: &Queued,
+    job: &JobRef,
+    news: &mut JobNews<'_>,
+    deadline: Instant,
+) -> Result<Direct> {
+    let started = Instant::now();
+    loop {
+        let asked = timeout_at(deadline, find_nodes(queue, plan, job)).await;
+        match asked.map_err(|_| late("waiting for a job's nodes"))? {
+            Err(Error::Wlm(gantry_wlm::Error::NotYet { message, hint })) => {
+                let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
+                if let Some(tell) = news {
+                    tell(&job.0, &message);
+                }
+                if Instant::now() + every >= deadline {
+                    return Err(gantry_wlm::Error::NotYet { message, hint }.into());
+                }
+                tokio::time::sleep(every).await;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// Waits until the job has ended, or cannot be asked about.
+async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Error {
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        match find_nodes(queue, plan, job).await {
+            Ok(_) | Err(Error::Wlm(gantry_wlm::Error::NotYet { .. })) => {}
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Result<Direct> {
+    let (plan, job, runtime) = (plan.clone(), job.clone(), tokio::runtime::Handle::current());
+    let asking =
+        tokio::task::spawn_blocking(move || runtime.block_on(queue.find_nodes(&plan, &job, &Machine)));
+    Ok(asking.await.map_err(|e| Error::Protocol(e.to_string()))??)
+}
+
+fn late(phase: &'static str) -> Error {
+    Error::Lost {
+        what: vec!["the workload manager".to_owned()],
+        reason: format!("it was late while {phase}"),
+    }
+}
+
+fn guard_gone(_event: Option<&GuardEvent>) -> Error {
+    Error::Lost {
+        what: vec!["the guard".to_owned()],
+        reason: "it ended before the agents had reported".to_owned(),
+    }
+}

@@ -1,0 +1,167 @@
+//! The command line under test in jobs of a real PBS, as the bed's ordinary user.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::job::{SELECT, submit_as};
+use crate::slurm::Cluster;
+use crate::testbed::config::HOME;
+use crate::testbed::pbs::installation;
+use crate::testbed::{Config, Testbed, shared, usable};
+use crate::{SOON, World, becomes_true, binaries, record_skip, within};
+
+/// For a whole test, a new bed included.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Where frontends of jobs have their sockets: in /tmp an empty folder would be left.
+const RUNTIME: &str = "GANTRY_RUNTIME_DIR=/run/home/tester/gantry-runtime";
+
+/// How long a job may take from its submission to its first words: the scheduler has its cycles.
+pub const STARTS: Duration = Duration::from_secs(90);
+
+/// Runs a test on a bed of three nodes that a real PBS manages; at its end nothing may be left on any host, and no job. Counts a skip where PBS is not
+/// installed.
+///
+/// # Panics
+/// As `body` does; and when something is left.
+#[track_caller]
+pub fn on_pbs(body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    on_pbs_with(|config| config, body);
+}
+
+/// As [`on_pbs`], on a bed of another configuration.
+///
+/// # Panics
+/// As [`on_pbs`].
+#[track_caller]
+pub fn on_pbs_with(change: impl FnOnce(Config) -> Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    let config = installation().map(|installed| change(Config::with_nodes(3).managed_by_pbs(installed)));
+    let config = match config.and_then(|config| usable(&config).map(|()| config)) {
+        Ok(config) => config,
+        Err(why) => return record_skip(&why),
+    };
+    within(LIMIT, move || {
+        let bed = shared(&config);
+        bed.wait_idle(2 * SOON).expect("idle nodes");
+        let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
+        body(&mut cluster);
+        let Cluster { world, bed, .. } = cluster;
+        world.finish();
+        let ended = becomes_true(2 * SOON, || jobs(&bed).is_empty());
+        assert!(ended, "jobs are left: {}", jobs(&bed));
+        bed.assert_nothing_left(SOON);
+    });
+}
+
+/// What PBS lists of jobs that have not ended.
+#[must_use]
+pub fn jobs(bed: &Testbed) -> String {
+    said_by(bed, &["qstat"])
+}
+
+/// What a command of the ordinary user on the login node writes to stdout and stderr.
+///
+/// # Panics
+/// When it cannot be started.
+#[must_use]
+#[track_caller]
+pub fn said_by(bed: &Testbed, words: &[&str]) -> String {
+    let mut command = bed.login().command("timeout").expect("the login node");
+    let output = command.args(["--kill-after=5", "40"]).args(words).stdin(Stdio::null()).output();
+    let output = output.expect("nsenter");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// A job whose script was submitted, by what it has written so far.
+#[derive(Debug)]
+pub struct Script {
+    /// As PBS calls it.
+    pub id: String,
+    said: PathBuf,
+}
+
+impl Script {
+    /// Submits a script for the hosts that `select` asks for. In it `gantry` is the command line under test.
+    ///
+    /// # Panics
+    /// When PBS does not take it.
+    #[track_caller]
+    pub fn submit_on(bed: &Testbed, select: &str, script: &str) -> Self {
+        let gantry = binaries().gantry.display();
+        let id = submit_as(
+            bed,
+            select,
+            &format!("cd /; export {RUNTIME}; gantry() {{ {gantry} \"$@\"; }}; {script}"),
+        );
+        let said = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+        Self { id, said }
+    }
+
+    /// As [`submit_on`](Script::submit_on), for three hosts with two places each.
+    ///
+    /// # Panics
+    /// When PBS does not take it.
+    #[track_caller]
+    pub fn submit(bed: &Testbed, script: &str) -> Self {
+        Self::submit_on(bed, SELECT, script)
+    }
+
+    /// All that it has written.
+    #[must_use]
+    pub fn text(&self) -> String {
+        fs::read(&self.said).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The events that the command line has told.
+    #[must_use]
+    pub fn events(&self) -> Vec<Value> {
+        self.text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits for an event of that name.
+    ///
+    /// # Panics
+    /// When it does not come, with all that the script has written.
+    #[track_caller]
+    pub fn event(&self, name: &str) -> Value {
+        let find = || self.events().into_iter().find(|event| event["event"] == name);
+        // A script that has ended tells nothing more.
+        let _told = becomes_true(STARTS, || find().is_some() || self.code().is_some());
+        find().unwrap_or_else(|| panic!("no {name}:\n{}", self.text()))
+    }
+
+    /// The script's exit code, when it has ended.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        self.text().lines().find_map(|line| line.strip_prefix("ended ")?.trim().parse().ok())
+    }
+
+    /// Waits for the script's end: its exit code and all that it has written.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[track_caller]
+    pub fn wait(&self) -> (i32, String) {
+        assert!(becomes_true(STARTS, || self.code().is_some()), "it has not ended:\n{}", self.text());
+        (self.code().unwrap_or_default(), self.text())
+    }
+}
+
+/// Runs a command of gantry's on the first node, where a job's script is.
+///
+/// # Panics
+/// When it fails.
+#[track_caller]
+pub fn ask_there<A: AsRef<OsStr>>(bed: &Testbed, args: impl IntoIterator<Item = A>) -> String {
+    let mut command = bed.node(1).command("env").expect("a node");
+    command.arg(RUNTIME).arg(&binaries().gantry);
+    let output = command.args(args).stdin(Stdio::null()).output().expect("nsenter");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}

@@ -1,0 +1,171 @@
+//! Apps in jobs of a real PBS, launched by the job's script as an ordinary user: agents are tasks of the job, and start the ranks.
+
+use gantry_tests::pbs::{Script, ask_there, on_pbs, said_by};
+use gantry_tests::slurm::Cluster;
+use gantry_tests::testbed::Process;
+use gantry_tests::{SOON, becomes_true, eventually, proc, programs, tool};
+use nix::sys::signal::Signal;
+
+/// The node and process of every rank of that line, by node. The tool and launchers, whose lines end so too, are none.
+fn ranks_of(cluster: &Cluster, line: &str) -> Vec<(String, Process)> {
+    let mut ranks = cluster.find(line);
+    ranks.retain(|(_, process)| process.line.starts_with('/') && process.line.split(' ').count() == 2);
+    ranks.sort_by(|one, other| one.0.cmp(&other.0));
+    ranks
+}
+
+/// Fails unless ranks of that line are on these nodes, and all are held as `/proc` has it.
+#[track_caller]
+fn assert_held(cluster: &Cluster, line: &str, nodes: &[&str]) {
+    let found = ranks_of(cluster, line);
+    let there: Vec<&str> = found.iter().map(|(node, _)| node.as_str()).collect();
+    assert_eq!(there, nodes, "{line}: {found:?}");
+    for (node, process) in found {
+        assert_eq!(proc::why_not_held(process.pid), None, "{node}: {process:?}");
+    }
+}
+
+/// Two ranks on each node.
+const ALL: [&str; 6] = ["n001", "n001", "n002", "n002", "n003", "n003"];
+
+/// Begins a job that holds ranks of a program that ends with 7; its script, and the app.
+#[track_caller]
+fn held(cluster: &Cluster, options: &str) -> (Script, String) {
+    let program = programs::get("exit_with").display().to_string();
+    let script = format!("gantry launch --json --hold -- {options} {program} 7");
+    let script = Script::submit(&cluster.bed, &script);
+    let event = script.event("held");
+    let app = event["app"].as_str().expect("an id").to_owned();
+    (script, app)
+}
+
+#[test]
+fn ranks_are_held_on_the_hosts_of_the_job_and_their_code_is_passed_on() {
+    on_pbs(|cluster| {
+        let (script, app) = held(cluster, "-n 5");
+        assert_held(cluster, "exit_with 7", &ALL[..5]);
+        let listed = ask_there(&cluster.bed, ["ps", "--json"]);
+        assert!(listed.contains("\"wlm\":\"pbs\""), "{listed}");
+        ask_there(&cluster.bed, ["release", &app]);
+        assert_eq!(script.wait().0, 7);
+    });
+}
+
+#[test]
+fn every_rank_has_the_place_in_the_job_of_its_own_host() {
+    on_pbs(|cluster| {
+        let say = "echo rank $GANTRY_RANK of $GANTRY_SIZE on $(hostname) host $PBS_NODENUM of job $PBS_JOBID";
+        let foreign = "echo at $GANTRY_RANK: $PBS_TASKNUM; [ -z \"$GANTRY_TICKET\" ] || echo secret";
+        let script = format!(
+            "gantry launch -- --map-by node -n 4 sh -c '{say}; {foreign}'; echo own $PBS_TASKNUM; \
+             gantry launch -- --ppn 1 --nodes 2 sh -c 'echo two on $(hostname)'"
+        );
+        let script = Script::submit(&cluster.bed, &script);
+        let (code, text) = script.wait();
+        assert_eq!(code, 0, "{text}");
+        for (rank, host, index) in [(0, "n001", 0), (1, "n002", 1), (2, "n003", 2), (3, "n001", 0)] {
+            let line = format!("rank {rank} of 4 on {host} host {index} of job {}", script.id);
+            assert!(text.lines().any(|it| it == line), "no '{line}':\n{text}");
+        }
+        let task = |of: &str| text.lines().find_map(|line| line.strip_prefix(of)).map(str::to_owned);
+        let tasks = ["at 0: ", "at 1: ", "at 2: ", "own "].map(|of| task(of).expect(of));
+        assert_eq!(task("at 3: "), Some(tasks[0].clone()), "of one agent: {text}");
+        let distinct: std::collections::BTreeSet<_> = tasks.iter().collect();
+        assert_eq!(distinct.len(), 4, "{text}");
+        assert!(!text.contains("secret"), "{text}");
+        let two: Vec<&str> = text.lines().filter(|line| line.starts_with("two on ")).collect();
+        assert!(two.len() == 2 && two.contains(&"two on n001") && two.contains(&"two on n002"), "{text}");
+    });
+}
+
+#[test]
+fn daemons_bring_libraries_that_no_host_has() {
+    on_pbs(|cluster| {
+        let daemon = cluster.make_daemon();
+        let shared = cluster.bed.login().path(gantry_tests::testbed::config::HOME).expect("a home");
+        for name in ["asks", "libanswer.so"] {
+            let from = cluster.world.work_dir().join(name);
+            std::fs::copy(&from, shared.join(name)).unwrap_or_else(|why| panic!("{daemon}: {why}"));
+        }
+        // Of all hosts only the first one has them where the daemon looks.
+        let script = "mkdir /tmp/only; mv $HOME/asks $HOME/libanswer.so /tmp/only; \
+             gantry launch --daemon /tmp/only/asks --hold-for-daemons -- --ppn 1 true; code=$?; rm -r /tmp/only; exit $code";
+        let (code, text) = Script::submit(&cluster.bed, script).wait();
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(text.lines().filter(|line| line.ends_with("answer 42")).count(), 3, "{text}");
+    });
+}
+
+#[test]
+fn a_job_that_is_deleted_while_ranks_are_held_leaves_nothing_on_any_host() {
+    on_pbs(|cluster| {
+        let (script, _) = held(cluster, "");
+        assert_held(cluster, "exit_with 7", &ALL);
+        let said = said_by(&cluster.bed, &["qdel", &script.id]);
+        assert_eq!(said, "");
+        eventually(2 * SOON, "no rank is left", || ranks_of(cluster, "exit_with 7").is_empty());
+    });
+}
+
+#[test]
+fn a_tool_that_is_killed_takes_held_ranks_with_it() {
+    on_pbs(|cluster| {
+        let (script, _) = held(cluster, "");
+        assert_held(cluster, "exit_with 7", &ALL);
+        let line = "gantry launch --json --hold --";
+        let node = cluster.bed.node(1);
+        let tool = node.user_processes().into_iter().find(|process| process.line.contains(line));
+        let tool = tool.unwrap_or_else(|| panic!("no tool: {:?}", node.user_processes()));
+        proc::send(tool.pid, Signal::SIGKILL);
+        eventually(2 * SOON, "no rank is left", || ranks_of(cluster, "exit_with 7").is_empty());
+        assert_eq!(script.wait().0, 128 + 9);
+    });
+}
+
+#[test]
+fn what_goes_wrong_in_a_job_has_its_own_words() {
+    on_pbs(|cluster| {
+        let script = "\
+            PBS_JOBCOOKIE=0123456789ABCDEF0123456789ABCDEF gantry launch --json --wlm pbs -- true; \
+            PBS_JOBID=999.login gantry launch --json --wlm pbs -- true; \
+            PBS_MOMPORT=9 gantry launch --json --wlm pbs -- true; \
+            gantry launch --json -- -n 7 true; \
+            gantry launch --json -- no-such-program; \
+            gantry launch --json -- -l select=1 true; \
+            (unset PBS_NODEFILE; gantry launch --json --wlm pbs -- true); \
+            exit 0";
+        let script = Script::submit(&cluster.bed, script);
+        let (_, text) = script.wait();
+        let errors: Vec<_> = script.events().into_iter().filter(|event| event["event"] == "error").collect();
+        let expected = [
+            ("no-access", "the mom hung up without an answer: the cookie is not that of the job"),
+            ("no-access", "the job is not known on this host"),
+            ("lost", "connect to the mom at 127.0.0.1:9"),
+            ("invalid", "7 ranks for 6 places on 3 hosts"),
+            ("not-found", "no-such-program"),
+            ("invalid", "'-l' is for qsub, and in a job nothing is submitted"),
+            ("invalid", "PBS_NODEFILE is not set"),
+        ];
+        assert_eq!(errors.len(), expected.len(), "{text}");
+        for (error, (kind, words)) in errors.iter().zip(expected) {
+            assert_eq!(error["kind"], kind, "{error}");
+            assert!(error["message"].as_str().is_some_and(|it| it.contains(words)), "{error}");
+        }
+    });
+}
+
+#[test]
+fn an_mpi_launcher_brings_agents_to_the_hosts_of_the_job() {
+    on_pbs(|cluster| {
+        if let Err(why) = tool("mpiexec.hydra") {
+            return gantry_tests::record_skip(&why);
+        }
+        let program = programs::get("exit_with").display().to_string();
+        let script = format!("gantry launch --json --hold --launcher mpiexec.hydra -- -n 6 {program} 5");
+        let script = Script::submit(&cluster.bed, &script);
+        let app = script.event("held")["app"].as_str().expect("an id").to_owned();
+        assert_held(cluster, "exit_with 5", &ALL);
+        ask_there(&cluster.bed, ["release", &app]);
+        assert!(becomes_true(SOON, || script.code() == Some(5)), "{}", script.text());
+    });
+}

@@ -1,0 +1,187 @@
+//! Apps that are launched on the login node of a real PBS: a job is submitted that brings the agents.
+
+use std::fs;
+
+use gantry_tests::pbs::{STARTS, jobs, on_pbs, on_pbs_with, said_by};
+use gantry_tests::slurm::{Cluster, error_of, lines_of};
+use gantry_tests::testbed::program;
+use gantry_tests::{Run, SOON, eventually, proc, programs};
+use nix::sys::signal::Signal;
+
+/// Two places on each of two hosts.
+const FOUR: [&str; 5] = ["--", "-l", "select=2:ncpus=2:mpiprocs=2", "-l", "place=scatter"];
+
+/// Begins a launch through PBS.
+fn launch(cluster: &Cluster, options: &[&str], args: &[&str]) -> Run {
+    cluster.launch(&[&["--wlm", "pbs"], options, args].concat())
+}
+
+fn four<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    FOUR.iter().copied().chain(words.iter().copied()).collect()
+}
+
+#[test]
+fn a_job_brings_agents_that_hold_its_ranks_and_ends_with_the_app() {
+    on_pbs(|cluster| {
+        let program = programs::get("exit_with").display().to_string();
+        let mut run = launch(cluster, &["--hold"], &four(&[&program, "7"]));
+        let held = run.next_event("held", STARTS);
+        cluster.assert_held("exit_with 7", 4);
+        let mut nodes: Vec<String> = cluster.find("exit_with 7").into_iter().map(|(node, _)| node).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, ["n001", "n001", "n002", "n002"]);
+        let app = held["app"].as_str().expect("an id");
+        let listed = cluster.ask(&["ps", "--json"]).stdout.concat();
+        let job = listed.split("\"job\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a job");
+        assert!(jobs(&cluster.bed).contains(job.split('.').next().expect("a number")), "{listed}");
+        cluster.ask(&["release", app]);
+        assert_eq!(run.wait(SOON).code(), 7);
+        eventually(SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
+    });
+}
+
+#[test]
+fn ranks_read_and_write_here_and_know_their_own_host() {
+    on_pbs(|cluster| {
+        let script = "echo $GANTRY_RANK on $(hostname) host $PBS_NODENUM; [ $GANTRY_RANK != 0 ] || cat";
+        let mut run = launch(cluster, &[], &four(&["-n", "3", "--map-by", "node", "sh", "-c", script]));
+        run.next_event("started", STARTS);
+        run.write(b"to the first\n");
+        run.close_stdin();
+        let done = run.wait(SOON);
+        let expected = ["0 on n001 host 0", "1 on n002 host 1", "2 on n001 host 0", "to the first"];
+        assert_eq!((done.code(), lines_of(&done)), (0, expected.map(str::to_owned).to_vec()), "{done:?}");
+    });
+}
+
+/// The ticket stands in the agents' environment, which only their user may read.
+#[test]
+fn the_secret_is_in_no_argument_list_and_in_nothing_that_pbs_shows() {
+    on_pbs(|cluster| {
+        let mut run = launch(cluster, &["--hold"], &four(&["/bin/true"]));
+        let held = run.next_event("held", STARTS);
+        let all = cluster.bed.hosts();
+        let mut tickets = Vec::new();
+        for host in &all {
+            for process in host.user_processes() {
+                let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+                let text = String::from_utf8_lossy(&environ).into_owned();
+                tickets.extend(
+                    text.split('\0').filter_map(|it| it.strip_prefix("GANTRY_TICKET=")).map(str::to_owned),
+                );
+            }
+        }
+        assert_eq!(tickets.len(), 2, "an agent on each host");
+        // Of 32 bytes of secret, in the middle of it, any four.
+        let pieces: Vec<&str> = tickets
+            .iter()
+            .flat_map(|it| it.as_bytes().chunks(16))
+            .map(|it| std::str::from_utf8(it).expect("digits"))
+            .collect();
+        let mut shown = said_by(&cluster.bed, &["qstat", "-f", "-x"]);
+        for host in &all {
+            shown.extend(host.processes().into_iter().map(|process| process.line));
+        }
+        assert!(shown.contains("gantry-agent serve told") && shown.contains("Variable_List"), "{shown}");
+        for piece in
+            pieces.iter().filter(|piece| piece.len() == 16 && piece.chars().any(|digit| digit != '0'))
+        {
+            assert!(!shown.contains(piece), "{piece} in {shown}");
+        }
+        cluster.ask(&["release", held["app"].as_str().expect("an id")]);
+        assert_eq!(run.wait(SOON).code(), 0);
+    });
+}
+
+/// A launch that waits for more than there is, when the tool has said so.
+#[track_caller]
+fn waiting(cluster: &Cluster, options: &[&str]) -> Run {
+    let mut run = launch(cluster, options, &["--", "-h", "/bin/true"]);
+    let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
+    let news = run.next_event("waiting", SOON);
+    assert!(news["message"].as_str().is_some_and(|it| it.contains("is held by a user")), "{news}");
+    assert!(jobs(&cluster.bed).contains(job.split('.').next().expect("a number")));
+    run
+}
+
+#[test]
+fn a_launch_that_is_interrupted_killed_or_late_before_it_has_nodes_cancels_its_job() {
+    on_pbs(|cluster| {
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+            let mut run = waiting(cluster, &[]);
+            proc::send(program(run.pid()).expect("the tool"), signal);
+            run.exited(SOON);
+            eventually(SOON, "the job is cancelled", || jobs(&cluster.bed).is_empty());
+        }
+        let mut run = waiting(cluster, &["--timeout", "4"]);
+        let done = run.wait(SOON);
+        assert!(error_of(&done).to_string().contains("is held by a user"), "{done:?}");
+        eventually(SOON, "the job is cancelled", || jobs(&cluster.bed).is_empty());
+    });
+}
+
+#[test]
+fn a_tool_that_is_killed_or_a_job_that_is_deleted_leaves_nothing() {
+    on_pbs(|cluster| {
+        let mut run = launch(cluster, &["--hold"], &four(&["/bin/sleep", "800"]));
+        run.next_event("held", STARTS);
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL);
+        run.exited(SOON);
+        eventually(2 * SOON, "no rank is left", || cluster.find("/bin/sleep 800").is_empty());
+        eventually(SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
+        let mut run = launch(cluster, &["--hold"], &four(&["/bin/sleep", "801"]));
+        let job = run.next_event("held", STARTS);
+        let job = cluster.ask(&["ps", "--json"]).stdout.concat().split("\"job\":\"").nth(1).map_or_else(
+            || panic!("no job in {job}"),
+            |rest| rest.split('"').next().unwrap_or_default().to_owned(),
+        );
+        assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");
+        let done = run.wait(2 * SOON);
+        assert_ne!(done.code(), 0, "{done:?}");
+        eventually(SOON, "no rank is left", || cluster.find("/bin/sleep 801").is_empty());
+    });
+}
+
+#[test]
+fn what_is_refused_is_told_in_the_words_of_who_refuses() {
+    on_pbs(|cluster| {
+        let check = |args: &[&str], kind: &str, words: &[&str]| {
+            let done = launch(cluster, &[], args).wait(STARTS);
+            let error = error_of(&done);
+            let text = error.to_string();
+            assert!(error["kind"] == kind && words.iter().all(|it| text.contains(it)), "{text}");
+        };
+        check(
+            &["--", "-l", "bogus=1", "true"],
+            "launcher-failed",
+            &["qsub: Unknown resource Resource_List.bogus", "(command: ", "/qsub -f -S /bin/sh -N gantry"],
+        );
+        check(&["--", "-q", "nowhere", "true"], "not-found", &["qsub: Unknown queue"]);
+        check(&["--", "-I", "true"], "invalid", &["an interactive job has no script"]);
+        check(
+            &["--", "-l", "select=1:mpiprocs=2:ncpus=2", "-n", "3", "true"],
+            "invalid",
+            &["3 ranks for 2 places on 1 hosts"],
+        );
+        check(&four(&["no-such-program"]), "not-found", &["no-such-program"]);
+        eventually(SOON, "no job is left", || jobs(&cluster.bed).is_empty());
+    });
+}
+
+#[test]
+fn a_job_whose_nodes_have_no_gantry_says_how_it_ended() {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let repository = tests.parent().expect("the repository").to_owned();
+    on_pbs_with(
+        move |config| config.hiding(&repository),
+        |cluster| {
+            let done = launch(cluster, &[], &["--", "/bin/true"]).wait(STARTS);
+            let error = error_of(&done).to_string();
+            assert!(
+                error.contains("is ended with 127") && error.contains("its agents were not there"),
+                "{error}"
+            );
+            assert!(error.contains("-o FILE"), "{error}");
+        },
+    );
+}

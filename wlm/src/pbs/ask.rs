@@ -1,0 +1,71 @@
+//! Asks PBS's commands, and says what they have said where that is no answer.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+
+use crate::host::{Asked, Host};
+use crate::{Error, Result};
+
+/// How long a command of PBS may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where PBS's commands are that are not in PATH. Sources: pbs.conf(8B).
+const CONFIGURATION: &str = "/etc/pbs.conf";
+
+/// What the command `words` says, with the command as it was run; its first word is looked for.
+///
+/// # Errors
+/// It is not there, or has not answered in time.
+pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<(Vec<OsString>, Asked)> {
+    let Some((program, args)) = words.split_first() else { return Err(Error::invalid("no command")) };
+    let command: Vec<OsString> =
+        std::iter::once(find_command(program, host)?).chain(args.iter().cloned()).collect();
+    let said = host.ask(&command, PATIENCE).map_err(|error| not_run(&command, &error))?;
+    Ok((command, said))
+}
+
+/// Where the command of that name is: in PATH, or where PBS's configuration says.
+///
+/// # Errors
+/// It is in neither.
+pub(super) fn find_command(name: &OsStr, host: &dyn Host) -> Result<OsString> {
+    let found = host.find_in_path(&name.to_string_lossy()).or_else(|| {
+        let path = host.env("PBS_CONF_FILE").map_or_else(|| PathBuf::from(CONFIGURATION), PathBuf::from);
+        let text = String::from_utf8_lossy(&host.read(&path).ok()?).into_owned();
+        let prefix = text.lines().find_map(|line| line.trim().strip_prefix("PBS_EXEC="))?;
+        let there = Path::new(prefix.trim()).join("bin").join(name);
+        host.is_executable(&there).then_some(there)
+    });
+    found.map(PathBuf::into_os_string).ok_or_else(|| Error::NotFound {
+        message: format!("there is no {} in PATH", name.to_string_lossy()),
+        hint: Some("install PBS's commands, or add their folder to PATH".to_owned()),
+    })
+}
+
+/// A command that did not run, or not to its end.
+pub(super) fn not_run(command: &[OsString], error: &io::Error) -> Error {
+    let kind = if error.kind() == io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
+    Error::Refused(Failure::new(kind, format!("cannot run {}: {error}", show(command))))
+}
+
+/// What a command has said instead of an answer.
+pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
+    let words = said.stderr.trim();
+    let words = if words.is_empty() { "it said nothing" } else { words };
+    // Sources: the messages of OpenPBS's PBSE_ numbers.
+    let kind = match words {
+        it if it.contains("Unauthorized") || it.contains("not allowed") => Kind::NoAccess,
+        it if it.contains("Unknown Job") || it.contains("Unknown queue") => Kind::NotFound,
+        it if it.contains("cannot connect to server") => Kind::Lost,
+        _ => Kind::LauncherFailed,
+    };
+    Error::Refused(Failure::new(kind, format!("{words} (command: {})", show(command))))
+}
+
+fn show(command: &[OsString]) -> String {
+    command.join(OsStr::new(" ")).to_string_lossy().into_owned()
+}

@@ -1,0 +1,254 @@
+//! What the server knows of jobs: `qstat -f -F json`. Source: qstat(1B), pbs_job_attributes(7B).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use gantry_shared::error::{Failure, Kind};
+use serde::Deserialize;
+
+use super::ask::{ask, refused};
+use crate::host::Host;
+use crate::slots::HostSlots;
+use crate::{Error, JobRef, Result};
+
+/// What qstat prints.
+#[derive(Debug, Deserialize)]
+struct Printed {
+    #[serde(rename = "Jobs", default)]
+    jobs: BTreeMap<String, Job>,
+}
+
+/// A job, as far as anybody here needs to know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Job {
+    /// Its full name, with the server's.
+    #[serde(skip)]
+    pub id: String,
+    /// A letter, by which PBS shows its state.
+    pub job_state: String,
+    /// Who has submitted it: `user@host`.
+    #[serde(rename = "Job_Owner", default)]
+    pub owner: String,
+    /// What the scheduler or the server says of it last.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// Its hosts, a piece of each for every chunk: `n001/0*2+n002/0*2`.
+    #[serde(default)]
+    pub exec_host: Option<String>,
+    /// How it ended: an exit code, 256 and a signal's number, or less than zero where it never began.
+    #[serde(rename = "Exit_status", default)]
+    pub exit_status: Option<i64>,
+    /// The session of its script, on its first host.
+    #[serde(default)]
+    pub session_id: Option<i32>,
+    /// What it has asked for.
+    #[serde(rename = "Resource_List", default)]
+    resources: Resources,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Resources {
+    #[serde(default)]
+    select: Option<String>,
+}
+
+/// What a state means for whoever waits for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It has no nodes yet, or none at the moment.
+    Waiting,
+    /// It has nodes.
+    Running,
+    /// It is being ended.
+    Ending,
+    /// It has ended.
+    Ended,
+}
+
+impl Job {
+    /// What its state means.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self.job_state.as_str() {
+            "R" | "B" | "U" => Phase::Running,
+            "E" => Phase::Ending,
+            "F" | "X" | "M" => Phase::Ended,
+            _ => Phase::Waiting,
+        }
+    }
+
+    /// Its state in a word, and what PBS says of it.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let state = match self.job_state.as_str() {
+            "Q" => "queued",
+            "H" => "held by a user or the server",
+            "W" => "waiting for its time",
+            "T" => "on its way to another server",
+            "S" => "suspended",
+            "R" | "B" => "running",
+            "E" => "being ended",
+            "F" | "X" => "ended",
+            "M" => "at another server",
+            "U" => "running on a machine that is in use",
+            other => other,
+        };
+        let code = self.exit_status.map(|code| format!(" with {code}")).unwrap_or_default();
+        let comment = self.comment.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+        format!("job {} is {state}{code}{comment}", self.id)
+    }
+
+    /// Its hosts in order, short names, with as many ranks for each as it was to have processes of MPI. None: it has no hosts.
+    #[must_use]
+    pub(super) fn slots(&self) -> Vec<HostSlots> {
+        let pieces: Vec<&str> = self.exec_host.iter().flat_map(|text| text.split('+')).map(host_of).collect();
+        let wanted = self.resources.select.as_deref().map(parse_select).unwrap_or_default();
+        // Where chunks and pieces cannot be told apart each piece is for one.
+        let fits = wanted.len() == pieces.len();
+        let mut slots: Vec<HostSlots> = Vec::new();
+        for (index, name) in pieces.into_iter().enumerate() {
+            let (count, stated) = wanted.get(index).copied().filter(|_| fits).unwrap_or((1, false));
+            match slots.iter_mut().find(|known| known.name == name) {
+                Some(known) => (known.slots, known.stated) = (known.slots.saturating_add(count), true),
+                None => slots.push(HostSlots { name: name.to_owned(), slots: count, stated }),
+            }
+        }
+        // Where there is no process of MPI, task management does not reach.
+        slots.retain(|host| host.slots > 0);
+        slots
+    }
+
+    /// Its first host, where its script runs.
+    #[must_use]
+    pub fn first_host(&self) -> Option<&str> {
+        self.exec_host.as_deref()?.split('+').next().map(|piece| piece.split('/').next().unwrap_or(piece))
+    }
+}
+
+/// The name without its domain, which PBS shows or not as hosts are set up.
+pub(super) fn short_name(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// `n001.site/0*2`: n001.
+fn host_of(piece: &str) -> &str {
+    short_name(piece.split('/').next().unwrap_or(piece))
+}
+
+/// Most chunks of a job.
+const MAX_CHUNKS: usize = 100_000;
+
+/// For every chunk of `2:ncpus=2:mpiprocs=2+1` how many processes of MPI it is for, and whether that was said. Source: pbs_resources(7B), "mpiprocs".
+fn parse_select(text: &str) -> Vec<(u32, bool)> {
+    let mut chunks = Vec::new();
+    for part in text.split('+') {
+        let mut words = part.split(':');
+        let first = words.next().unwrap_or_default();
+        let (count, own) = match first.parse::<usize>() {
+            Ok(count) => (count, None),
+            Err(_) => (1, Some(first)),
+        };
+        let mut processes = None;
+        let mut cpus = 1;
+        for word in own.into_iter().chain(words) {
+            match word.split_once('=') {
+                Some(("mpiprocs", number)) => processes = number.parse().ok(),
+                Some(("ncpus", number)) => cpus = number.parse().unwrap_or(1),
+                _ => {}
+            }
+        }
+        let each = (processes.unwrap_or_else(|| u32::from(cpus > 0)), processes.is_some());
+        chunks.extend(std::iter::repeat_n(each, count.min(MAX_CHUNKS)));
+        chunks.truncate(MAX_CHUNKS);
+    }
+    chunks
+}
+
+/// What the server knows of a job, also of one that has ended, if it remembers those.
+///
+/// # Errors
+/// It knows none of that name; qstat does not answer: its words.
+pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
+    let command: Vec<OsString> =
+        ["qstat", "-x", "-f", "-F", "json", &job.0].into_iter().map(OsString::from).collect();
+    let (command, said) = ask(&command, host)?;
+    if let Some(found) = parse_jobs(&said.stdout)?.pop() {
+        return Ok(found);
+    }
+    let words = said.stderr.trim();
+    if words.contains("Unknown Job") || words.is_empty() || words.contains("illegally formed") {
+        let words = if words.is_empty() { "qstat says nothing" } else { words };
+        return Err(Error::NotFound {
+            message: format!("PBS knows no job {}: {words}", job.0),
+            hint: Some("'qstat -u USER' lists the jobs of a user".to_owned()),
+        });
+    }
+    Err(refused(&command, &said))
+}
+
+/// The jobs that `qstat -f -F json` prints.
+///
+/// # Errors
+/// It is not that.
+fn parse_jobs(text: &str) -> Result<Vec<Job>> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let printed: Printed = serde_json::from_str(text).map_err(|error| {
+        let message = format!("what qstat prints cannot be read: {error}");
+        Error::Refused(Failure::new(Kind::Protocol, message).with_hint("try: qstat -f -F json"))
+    })?;
+    Ok(printed.jobs.into_iter().map(|(id, job)| Job { id, ..job }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_slots(exec_host: &str, select: &str, expected: &str) {
+        let resources = Resources { select: Some(select.to_owned()) };
+        let job = Job { exec_host: Some(exec_host.to_owned()), resources, ..Job::default() };
+        let shown: Vec<_> = job
+            .slots()
+            .iter()
+            .map(|it| format!("{}:{}{}", it.name, it.slots, if it.stated { "!" } else { "" }))
+            .collect();
+        assert_eq!(shown.join(" "), expected, "{exec_host} {select}");
+    }
+
+    #[test]
+    fn hosts_take_as_many_ranks_as_their_chunks_have_processes() {
+        check_slots("n1/0*2+n2/0*2", "2:ncpus=2:mpiprocs=2", "n1:2! n2:2!");
+        check_slots("n1/0*2+n1/1*2+n2/0", "2:ncpus=2+ncpus=1", "n1:2! n2:1");
+        check_slots("n1.site/0*2+n2.site/0", "1:ncpus=2:mpiprocs=2+1:ncpus=1:mpiprocs=1", "n1:2! n2:1!");
+        check_slots("n1/0+n2/0*0", "1:ncpus=1+1:ncpus=0", "n1:1");
+        check_slots("n1/0+n2/0", "1:ncpus=8", "n1:1 n2:1");
+        check_slots("n1/0", "mpiprocs=3", "n1:3!");
+    }
+
+    #[test]
+    fn recorded_jobs() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/pbs-qstat/23.06.06");
+        let read = |name: &str| {
+            let text = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
+            parse_jobs(&text).unwrap().pop()
+        };
+        let running = read("running").unwrap();
+        assert_eq!((running.id.as_str(), running.phase()), ("2.login", Phase::Running));
+        assert_eq!((running.session_id, running.first_host()), (Some(170), Some("n001")));
+        let slots: Vec<_> = running.slots().iter().map(|it| (it.name.clone(), it.slots)).collect();
+        assert_eq!(slots, [("n001".to_owned(), 2), ("n002".to_owned(), 2), ("n003".to_owned(), 2)]);
+        let deleted = read("deleted").unwrap();
+        assert_eq!((deleted.phase(), deleted.exit_status), (Phase::Ended, Some(271)));
+        assert!(deleted.describe().contains("ended with 271: Job run at"), "{}", deleted.describe());
+        let queued = read("queued").unwrap();
+        assert_eq!((queued.phase(), queued.slots().len()), (Phase::Waiting, 0));
+        assert!(queued.describe().contains("is queued: Can Never Run"), "{}", queued.describe());
+        let never = read("never").unwrap();
+        assert_eq!((never.phase(), never.exit_status), (Phase::Ended, None));
+        assert_eq!(read("unknown"), None);
+        assert!(parse_jobs("{").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! Jobs of launches from outside: a script that starts the agents, given to qsub on its standard input.
+//!
+//! The script holds the app's secret. PBS keeps scripts for root and the job's owner alone, and shows them to nobody; what it does show to everybody, the
+//! arguments of qsub and the job's variables, has nothing of it. It is in no file that we make.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use gantry_shared::error::{Failure, Kind};
+use zeroize::Zeroizing;
+
+use super::ask::{PATIENCE, find_command, not_run, refused};
+use crate::host::Host;
+use crate::{Error, JobRef, JobStarter, Result};
+
+/// Ends the script's text for the starter.
+const END: &str = "GANTRY_END";
+
+/// qsub's options with which there is no job of one script that begins by itself, and why.
+const REFUSED: [(&str, &str); 7] = [
+    ("-I", "an interactive job has no script"),
+    ("-X", "an interactive job has no script"),
+    ("-J", "an array is many jobs"),
+    ("-z", "the job's name has to be known"),
+    ("-S", "the job's script is gantry's own"),
+    ("-C", "the job's script is gantry's own"),
+    ("-G", "an interactive job has no script"),
+];
+
+/// Submits the job.
+///
+/// # Errors
+/// An option that makes no sense here; there is no qsub, or it refuses.
+pub(super) fn submit_starter(options: &[OsString], starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
+    let mut command = vec![find_command(OsStr::new("qsub"), host)?];
+    command.extend(build_options(options)?);
+    let script = build_script(starter)?;
+    let said = host.ask_with(&starter.cwd, &command, script.as_bytes(), PATIENCE);
+    let said = said.map_err(|error| not_run(&command, &error))?;
+    match parse_submitted(&said.stdout) {
+        Some(job) => Ok(JobRef(job.to_owned())),
+        None => Err(refused(&command, &said)),
+    }
+}
+
+/// The command that deletes a job.
+///
+/// # Errors
+/// There is no qdel.
+pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+    Ok(vec![find_command(OsStr::new("qdel"), host)?, job.0.clone().into()])
+}
+
+/// qsub's arguments: the user's, with what the user does not say.
+fn build_options(options: &[OsString]) -> Result<Vec<OsString>> {
+    for (option, why) in REFUSED {
+        if options.iter().any(|it| it == option) {
+            let message = format!("qsub's option '{option}' does not fit: {why}");
+            return Err(Error::invalid_with(message, "leave it out, or launch inside of such a job"));
+        }
+    }
+    let blocks = |pair: &[OsString]| pair[0] == "-W" && pair[1].to_string_lossy().contains("block=");
+    if options.windows(2).any(blocks) {
+        let hint = "leave it out: gantry waits for the job's ranks by itself";
+        return Err(Error::invalid_with("qsub's option '-W block' does not fit", hint));
+    }
+    let says = |letters: &[&str]| options.iter().any(|it| letters.iter().any(|letter| it == letter));
+    // -f: without it a process stays that makes the next one quicker.
+    let mut all: Vec<OsString> = ["-f", "-S", "/bin/sh"].map(OsString::from).to_vec();
+    if !says(&["-N"]) {
+        all.extend(["-N", "gantry"].map(OsString::from));
+    }
+    if !says(&["-o", "-e", "-j", "-k", "-R"]) {
+        all.extend(["-j", "oe", "-o", "/dev/null"].map(OsString::from));
+    }
+    all.extend(options.iter().cloned());
+    Ok(all)
+}
+
+/// A script for any `sh`.
+fn build_script(starter: &JobStarter) -> Result<Zeroizing<String>> {
+    let mut script = Zeroizing::new(String::with_capacity(starter.input.len() + 1024));
+    script.push_str("#!/bin/sh\nexec");
+    for word in &starter.argv {
+        let text = std::str::from_utf8(word.as_bytes()).ok().filter(|text| !text.contains('\n'));
+        let text = text.ok_or_else(|| {
+            let message = format!("{} cannot stand in a job's script", word.to_string_lossy());
+            Error::invalid_with(message, "install gantry in a folder with a plain name")
+        })?;
+        script.push_str(" '");
+        script.push_str(&text.replace('\'', "'\\''"));
+        script.push('\'');
+    }
+    script.push_str(" <<'");
+    script.push_str(END);
+    script.push_str("'\n");
+    script.push_str(&starter.input);
+    script.push('\n');
+    script.push_str(END);
+    script.push('\n');
+    Ok(script)
+}
+
+/// The job's name, which is all that qsub prints: `7.head`.
+fn parse_submitted(stdout: &str) -> Option<&str> {
+    let line = stdout.lines().last()?.trim();
+    let number = line.split('.').next()?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(line)
+}
+
+/// A job that has ended before its agents were there.
+pub(super) fn ended_early(described: &str) -> Error {
+    let failure = Failure::new(Kind::Gone, format!("{described}, and its agents were not there"));
+    Error::Refused(
+        failure.with_hint("give the job an output file, as by '-o FILE': what its script says is there"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn starter(program: &str) -> JobStarter {
+        let argv = [program, "start", "pbs"].map(OsString::from).to_vec();
+        JobStarter { argv, input: Zeroizing::new("c0ffee".to_owned()), cwd: "/w".into() }
+    }
+
+    #[track_caller]
+    fn check(options: &str, stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
+        let line = format!("/bin/qsub -f -S /bin/sh -N gantry -j oe -o /dev/null {options}");
+        let host = host.with_answer(&line, stdout, stderr);
+        let options: Vec<OsString> = options.split(' ').map(OsString::from).collect();
+        match (submit_starter(&options, &starter("/opt/g"), &host), expected) {
+            (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_or_qsubs_own_words() {
+        check("-l select=2", "7.head\n", "", Ok("7.head"));
+        let words = "qsub: Unknown resource Resource_List.bogus";
+        check("-l bogus=1", "", words, Err(words));
+        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N gantry"));
+        check("-I", "", "", Err("'-I' does not fit: an interactive job has no script"));
+        check("-W block=true", "", "", Err("'-W block' does not fit"));
+    }
+
+    #[test]
+    fn what_the_user_says_stands() {
+        let options: Vec<OsString> = ["-o", "out", "-N", "mine"].map(OsString::from).to_vec();
+        let all = build_options(&options).unwrap();
+        assert_eq!(all, ["-f", "-S", "/bin/sh", "-o", "out", "-N", "mine"]);
+    }
+
+    #[test]
+    fn the_script_has_the_secret_and_the_arguments_do_not() {
+        let script = build_script(&starter("/it's/g")).unwrap();
+        let expected = "#!/bin/sh\nexec '/it'\\''s/g' 'start' 'pbs' <<'GANTRY_END'\nc0ffee\nGANTRY_END\n";
+        assert_eq!(*script, expected);
+        assert!(!format!("{:?}", starter("/g")).contains("c0ffee"));
+        assert!(build_script(&starter("/a\nb")).is_err());
+    }
+}

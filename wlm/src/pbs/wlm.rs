@@ -1,0 +1,214 @@
+//! PBS at the seam: what acts.
+
+use std::ffi::OsString;
+
+use async_trait::async_trait;
+
+use super::ask::find_command;
+use super::command::{Options, parse_args};
+use super::detect::{detect, job};
+use super::place::{build_slots, read_environment};
+use super::qstat::{Phase, ask_job};
+use super::{agents, submit};
+use crate::host::Host;
+use crate::launcher::plan_launcher;
+use crate::queue::{JobStarter, Queue, Stop};
+use crate::slots::{HostSlots, place};
+use crate::{
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
+    Queued, Result, Wlm,
+};
+
+/// What to do about too few places.
+const MORE_PLACES: &str =
+    "ask for fewer ranks, say --ppn RANKS, or have more places in the job: -l select=2:ncpus=8:mpiprocs=8";
+
+/// PBS.
+#[derive(Debug, Clone, Copy)]
+pub struct Pbs;
+
+#[async_trait]
+impl Wlm for Pbs {
+    fn name(&self) -> &'static str {
+        "pbs"
+    }
+
+    fn detect(&self, host: &dyn Host) -> Option<Evidence> {
+        detect(host)
+    }
+
+    fn is_in_job(&self, host: &dyn Host) -> bool {
+        job(host).is_some()
+    }
+
+    fn node_variables(&self) -> &'static [&'static str] {
+        // Who had another task's could not speak to its mom.
+        &["PBS_"]
+    }
+
+    fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        if launch.hold_method == HoldMethod::Mpir {
+            let hint = "leave out --hold-method";
+            return Err(Error::invalid_with("under PBS no launcher holds ranks for a debugger", hint));
+        }
+        if let Some(launcher) = &launch.launcher {
+            return plan_launcher(launcher, launch, host).map(Plan::Brought);
+        }
+        let options = parse_args(&launch.args)?;
+        if job(host).is_some() {
+            return plan_inside(options, host).map(Plan::Direct);
+        }
+        find_command("qsub".as_ref(), host)?;
+        Ok(Plan::Queued(Queued { args: launch.args.clone() }))
+    }
+
+    async fn adopt(&self, job: &JobRef, _host: &dyn Host) -> Result<Adoption> {
+        Err(Error::invalid_with(
+            format!("'{}': jobs of PBS cannot be attached to", job.0),
+            "launch the program by gantry in the job",
+        ))
+    }
+
+    async fn start_agents(
+        &self,
+        app: &AppRef,
+        agent: &AgentCommand,
+        host: &dyn Host,
+        _owner: &dyn ProcessOwner,
+    ) -> Result<()> {
+        agents::start_agents(app, agent, host).await
+    }
+
+    fn queue(&self) -> Option<&'static dyn Queue> {
+        Some(&Self)
+    }
+
+    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+        submit::plan_cancel(job, host)
+    }
+}
+
+#[async_trait]
+impl Queue for Pbs {
+    async fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
+        submit::submit_starter(&parse_args(&queued.args)?.qsub, starter, host)
+    }
+
+    async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
+        let found = ask_job(job, host)?;
+        match found.phase() {
+            Phase::Running if !found.slots().is_empty() => {
+                plan_ranks(parse_args(&queued.args)?, found.slots(), Some(job.clone()))
+            }
+            Phase::Running | Phase::Waiting => {
+                let hint = "'qstat -s' says what it waits for";
+                Err(Error::NotYet { message: found.describe(), hint: Some(hint.to_owned()) })
+            }
+            Phase::Ending | Phase::Ended => Err(submit::ended_early(&found.describe())),
+        }
+    }
+
+    async fn run_agents(&self, agent: &AgentCommand, stop: Stop<'_>, host: &dyn Host) -> Result<()> {
+        agents::run_agents(agent, stop, host).await
+    }
+}
+
+/// Ranks on the hosts of the job that this process is in.
+fn plan_inside(options: Options, host: &dyn Host) -> Result<Direct> {
+    if let Some(option) = options.qsub.first() {
+        let what = format!("'{}' is for qsub, and in a job nothing is submitted", option.to_string_lossy());
+        return Err(Error::invalid_with(
+            what,
+            "leave out qsub's options; --nodes says how many hosts get ranks",
+        ));
+    }
+    let hosts = build_slots(&read_environment(host)?)?;
+    plan_ranks(options, hosts, job(host).map(|job| JobRef(job.to_string_lossy().into_owned())))
+}
+
+/// Ranks on the hosts of a job.
+fn plan_ranks(options: Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) -> Result<Direct> {
+    if let Some(first) = options.first_hosts {
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        if first > hosts.len() {
+            return Err(Error::invalid(format!(
+                "{first} hosts are asked for, and the job has {}",
+                hosts.len()
+            )));
+        }
+        hosts.truncate(first);
+    }
+    let (hosts, layout) = place(hosts, options.ranks, options.per_host, options.map_by, MORE_PLACES)?;
+    Ok(Direct {
+        hosts,
+        layout,
+        told: Vec::new(),
+        job,
+        program: options.program,
+        args: options.args,
+        mixed: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn inside() -> FakeHost {
+        let variables = [
+            ("PBS_JOBID", "7.head"),
+            ("PBS_JOBCOOKIE", "AB"),
+            ("PBS_NODENUM", "0"),
+            ("PBS_TASKNUM", "00000001"),
+            ("PBS_MOMPORT", "15003"),
+            ("PBS_NODEFILE", "/aux/7"),
+        ];
+        let host =
+            variables.iter().fold(FakeHost::default(), |host, (name, value)| host.with_env(name, value));
+        host.with_file("/aux/7", "n1\nn1\nn2\nn2\n")
+    }
+
+    #[track_caller]
+    fn check(args: &str, host: &FakeHost, expected: &str) {
+        let args = args.split(' ').map(OsString::from).collect();
+        let shown = match Pbs.plan(&Launch { args, ..Launch::default() }, host) {
+            Ok(Plan::Direct(it)) => {
+                let ranks: Vec<_> =
+                    it.hosts.iter().zip(&it.layout).map(|(host, ranks)| format!("{host}:{ranks}")).collect();
+                ranks.join(" ")
+            }
+            Ok(other) => format!("{other:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn ranks_fill_the_jobs_places() {
+        check("./app", &inside(), "n1:0-1 n2:2-3");
+        check("-n 3 ./app", &inside(), "n1:0-1 n2:2");
+        check("-n 3 --map-by node ./app", &inside(), "n1:0,2 n2:1");
+        check("--ppn 1 ./app", &inside(), "n1:0 n2:1");
+        check("--nodes 1 ./app", &inside(), "n1:0-1");
+        check("-n 5 ./app", &inside(), "5 ranks for 4 places on 2 hosts");
+        check("--nodes 3 ./app", &inside(), "3 hosts are asked for, and the job has 2");
+    }
+
+    #[test]
+    fn whose_job_this_is_says_more_than_what_is_installed() {
+        let listens = "  sl\n   0: 00000000:3A9B 00000000:0000 0A\n";
+        let both = inside().with_file("/proc/net/tcp", listens).with_env("PATH", "/bin");
+        let both = both.with_file("/bin/srun", "").with_file("/etc/slurm/slurm.conf", "");
+        assert_eq!(crate::choose(None, &both).unwrap().wlm.name(), "pbs");
+        assert_eq!(crate::detect::detected(&both).iter().filter(|(_, found)| found.is_some()).count(), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_planned() {
+        check("-l select=1 ./app", &inside(), "'-l' is for qsub, and in a job nothing is submitted");
+        check("./app", &FakeHost::default(), "there is no qsub in PATH");
+        let login = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
+        check("-l select=2 ./app", &login, r#"Queued(Queued { args: ["-l", "select=2", "./app"] })"#);
+    }
+}

@@ -1,0 +1,55 @@
+//! WLMs that give nodes to jobs only: a launch from elsewhere is a job that brings the agents.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use zeroize::Zeroizing;
+
+use crate::host::Host;
+use crate::launch::{AgentCommand, Direct, Queued};
+use crate::{JobRef, Result};
+
+/// What is to run in a job for its agents to start: a command that stays as long as they do, and what it reads on its standard input.
+#[derive(Clone)]
+pub struct JobStarter {
+    /// The executable's path and its arguments, which everybody may see.
+    pub argv: Vec<OsString>,
+    /// A line that it reads. It holds the app's secret.
+    pub input: Zeroizing<String>,
+    /// The directory in which the job is to be submitted.
+    pub cwd: PathBuf,
+}
+
+impl fmt::Debug for JobStarter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobStarter").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
+    }
+}
+
+/// When it is over, agents are asked to end.
+pub type Stop<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A WLM that gives nodes to jobs. What asks may take as long as a program of the WLM does, and hold up its thread meanwhile.
+#[async_trait]
+pub trait Queue: Send + Sync + fmt::Debug {
+    /// Submits the job of a launch, in which `starter` is run on the first node.
+    ///
+    /// # Errors
+    /// The WLM's own words.
+    async fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef>;
+
+    /// Where the ranks of a launch go, when its job has nodes.
+    ///
+    /// # Errors
+    /// [`Error::NotYet`](crate::Error): it waits for them, and for what; it has ended; there are fewer places than ranks.
+    async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct>;
+
+    /// In the job: starts an agent on each of its nodes, and stays until all of them have ended. What they say goes where the WLM puts a job's output.
+    ///
+    /// # Errors
+    /// Some could not be started, or have ended in an error; none is left then.
+    async fn run_agents(&self, agent: &AgentCommand, stop: Stop<'_>, host: &dyn Host) -> Result<()>;
+}
