@@ -138,6 +138,11 @@ fn a_tool_that_is_killed_or_a_job_that_is_deleted_leaves_nothing() {
         assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");
         let done = run.wait(2 * SOON);
         assert_ne!(done.code(), 0, "{done:?}");
+        let events = done.events();
+        let cause = events.iter().find(|event| event["event"] == "ended_by");
+        let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
+        assert_eq!(cause["cause"], "cancelled", "{cause}");
+        assert!(cause["message"].as_str().is_some_and(|it| it.contains("and terminated by")), "{cause}");
         eventually(SOON, "no rank is left", || cluster.find("/bin/sleep 801").is_empty());
     });
 }

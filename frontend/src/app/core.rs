@@ -433,11 +433,11 @@ const CAUSE_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked meanwhile.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// Asks the WLM why something that was attached to has ended. No launcher of ours has said so.
+/// Asks the WLM why something has ended that has no launcher of ours, which would have said so.
 async fn tell_cause(core: &Core) {
     let job = {
         let state = core.state();
-        state.job().filter(|_| state.is_attached()).map(|job| JobRef(job.to_owned()))
+        state.job().filter(|_| state.needs_cause()).map(|job| JobRef(job.to_owned()))
     };
     let Some(job) = job else { return };
     let until = Instant::now() + CAUSE_PATIENCE;

@@ -7,6 +7,7 @@
 //! | `command` | the options of a launch; pure |
 //! | `place` | the hosts of the job that this process is in, and how many ranks each takes |
 //! | `ask`, `qstat`, `submit` | PBS's commands; what the server knows of a job; the job of a launch from outside |
+//! | `cause`, `extras` | why PBS ended a job; what makes sense with PBS only |
 //! | `agents` | agents as tasks of a job |
 //! | `wlm` | [`Pbs`], which acts |
 //! | [`tm`] | task management |
@@ -19,9 +20,12 @@ mod place;
 mod ask;
 mod qstat;
 mod submit;
+mod cause;
+mod extras;
 mod agents;
 mod wlm;
 pub mod tm;
 
+pub use extras::PbsExtras;
 pub use qstat::{Job, Phase};
 pub use wlm::Pbs;

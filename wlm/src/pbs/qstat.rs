@@ -44,11 +44,11 @@ pub struct Job {
     pub session_id: Option<i32>,
     /// What it has asked for.
     #[serde(rename = "Resource_List", default)]
-    resources: Resources,
+    pub(super) resources: Resources,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct Resources {
+pub(super) struct Resources {
     #[serde(default)]
     select: Option<String>,
 }

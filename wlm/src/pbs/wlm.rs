@@ -1,12 +1,15 @@
 //! PBS at the seam: what acts.
 
+use std::any::Any;
 use std::ffi::OsString;
 
 use async_trait::async_trait;
 
 use super::ask::find_command;
+use super::cause::cause_of_job;
 use super::command::{Options, parse_args};
 use super::detect::{detect, job};
+use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::{Phase, ask_job};
 use super::{agents, submit};
@@ -15,8 +18,8 @@ use crate::launcher::plan_launcher;
 use crate::queue::{JobStarter, Queue, Stop};
 use crate::slots::{HostSlots, place};
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Plan, ProcessOwner,
-    Queued, Result, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, EndCause, Error, Evidence, HoldMethod, JobRef, Launch, Plan,
+    ProcessOwner, Queued, Result, Wlm,
 };
 
 /// What to do about too few places.
@@ -77,6 +80,18 @@ impl Wlm for Pbs {
         _owner: &dyn ProcessOwner,
     ) -> Result<()> {
         agents::start_agents(app, agent, host).await
+    }
+
+    async fn find_cause(&self, job: &JobRef, host: &dyn Host) -> Result<Option<EndCause>> {
+        let found = ask_job(job, host)?;
+        match (cause_of_job(&found), found.phase()) {
+            (None, Phase::Ending) => Err(Error::NotYet { message: found.describe(), hint: None }),
+            (cause, _) => Ok(cause),
+        }
+    }
+
+    fn extras(&self) -> Option<&'static dyn Any> {
+        Some(&PbsExtras)
     }
 
     fn queue(&self) -> Option<&'static dyn Queue> {

@@ -2,7 +2,7 @@
 
 use gantry_wlm::EndCause;
 
-use super::State;
+use super::{Launcher, State};
 use crate::event::Event;
 
 impl State {
@@ -13,6 +13,12 @@ impl State {
         }
         self.cause = Some(cause.clone());
         events.push(Event::EndedBy { app: self.identity.app, cause: cause.kind, message: cause.message });
+    }
+
+    /// Whether only the WLM knows why the app has ended: it was attached to, or has ended badly and had no launcher.
+    pub(crate) fn needs_cause(&self) -> bool {
+        let badly = self.exit.as_ref().is_some_and(|exit| exit.code != 0);
+        self.identity.attached || (badly && self.launcher == Launcher::None)
     }
 
     /// The WLM's name for what runs, where it has one.
