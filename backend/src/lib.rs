@@ -24,7 +24,7 @@
 //! Calls block, with a deadline. The library starts no threads, installs no signal handlers, and reads its process's environment in
 //! [`Backend::connect`] only. A [`Backend`] may be used from several threads; their questions are asked one after the other.
 //!
-//! [`channel()`] opens the way to the tool itself: see [`Channel`].
+//! [`channel()`] opens the way to the tool itself: see [`Channel`]. What ranks have is in [`rendezvous`] and [`runtime`].
 //!
 //! # Coming from CTI
 //!
@@ -58,6 +58,7 @@ mod error;
 mod link;
 
 pub mod rendezvous;
+pub mod runtime;
 pub mod channel;
 
 #[doc(hidden)]

@@ -194,6 +194,15 @@ impl Rendezvous {
         (0..count).map(status).collect()
     }
 
+    /// A link to the job's frontend, for the runtime.
+    pub(crate) fn open_link(&self, deadline: Duration) -> Result<UnixStream, Error> {
+        let mut asked = self.ask(AskWhat::Link, "connect to the job", deadline)?;
+        match asked.hear()? {
+            Tell::Done => Ok(asked.stream),
+            _ => Err(unfit()),
+        }
+    }
+
     fn ask(&self, what: AskWhat, phase: &'static str, deadline: Duration) -> Result<Asked, Error> {
         let until = Instant::now() + deadline;
         let socket = || format!("@{}", self.handle.service).into();

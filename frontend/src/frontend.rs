@@ -85,6 +85,11 @@ impl Frontend {
         Self { config }
     }
 
+    /// The choices.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The workload manager that will be used, and why.
     ///
     /// # Errors

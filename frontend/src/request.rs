@@ -8,6 +8,7 @@ use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::DaemonOutput;
 pub use gantry_wlm::{HoldMethod, Mixed, MixedPart};
 
+use crate::coallocation::Member;
 use crate::error::{Error, Result};
 use crate::rendezvous::{Multijob, Seat};
 
@@ -32,6 +33,7 @@ pub struct LaunchRequest {
     pub(crate) subjob: Option<(Multijob, u32)>,
     pub(crate) submitter: Option<String>,
     pub(crate) mixed: Option<Mixed>,
+    pub(crate) member: Option<Member>,
 }
 
 impl LaunchRequest {
@@ -123,6 +125,12 @@ impl LaunchRequest {
     /// Who submits it, as the process group that it is. Default: the user.
     pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
         self.submitter = Some(submitter.into());
+        self
+    }
+
+    /// Makes the app part of a co-allocated job.
+    pub(crate) fn member(mut self, member: Member) -> Self {
+        self.member = Some(member);
         self
     }
 

@@ -206,7 +206,10 @@ fn nothing_is_started_when_one_part_cannot_be_honoured() {
         &format!("+{good}(&(resourceManagerContact=localhost)(executable=$(NOBODY)))"),
         &["$(NOBODY) has no meaning here", "^"],
     );
-    check(&format!("+{good}{}", waiting("b", &ran, "(barrierPoint=runtime)")), &["barrierPoint=runtime"]);
+    check(
+        &format!("+{good}{}", waiting("b", &ran, "(barrierPoint=somewhere)")),
+        &["'barrierPoint' is one of exec, runtime"],
+    );
     assert!(!ran.exists());
     world.finish();
 }

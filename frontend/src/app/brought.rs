@@ -47,7 +47,7 @@ impl Frontend {
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
         let listener = self.listen(wlm, app, &secret).await?;
-        let seat = request.take_seat()?;
+        let (seat, member) = (request.take_seat()?, request.member.clone());
         let subjob = seat.as_ref().map(Seat::subjob);
         let base = self.config.stage_base.clone();
         let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", subjob);
@@ -80,8 +80,17 @@ impl Frontend {
         let (wlm_name, owner) = (wlm.name(), own_pid()?);
         let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job };
         let state = State::new(identity, build_placement(&nodes)?).with_launcher();
-        let parts =
-            Parts { app, wlm, overlay, guard, state, words: Some(words), seat, linger: request.linger };
+        let parts = Parts {
+            app,
+            wlm,
+            overlay,
+            guard,
+            state,
+            words: Some(words),
+            seat,
+            member,
+            linger: request.linger,
+        };
         let core = Core::start(parts, events, guard_events);
         // From here on dropping the app ends everything, whatever fails.
         let owner = App::new(Arc::clone(&core));

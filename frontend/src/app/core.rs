@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_shared::id::{AppId, DaemonId, NodeId, Rank, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
+use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Wlm};
 use tokio::sync::{Notify, mpsc, watch};
@@ -19,6 +20,7 @@ use super::state::{Happening, State};
 use super::stdio::launcher::Words;
 use super::stdio::{InputFeed, OutputStream, Outputs};
 use crate::channel::hub::Channels;
+use crate::coallocation::Member;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::client::{Guard, GuardEvent};
@@ -75,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) contents: Arc<Contents>,
     /// Data that ranks exchange.
     pub(crate) rendezvous: Service,
+    /// The job that its ranks are part of.
+    member: Member,
     rank_output: Mutex<Option<OutputStream>>,
     /// What the launcher says, if there is one.
     words: Mutex<Option<Words>>,
@@ -103,6 +107,8 @@ pub(crate) struct Parts {
     pub(crate) words: Option<Words>,
     /// The app's place in a multijob.
     pub(crate) seat: Option<Seat>,
+    /// Its place in a co-allocated job.
+    pub(crate) member: Option<Member>,
     /// The end of the ranks is not that of daemons and sessions.
     pub(crate) linger: bool,
 }
@@ -115,6 +121,8 @@ impl Core {
         guard_events: mpsc::UnboundedReceiver<GuardEvent>,
     ) -> Arc<Self> {
         let placement = parts.state.placement().clone();
+        let member = parts.member.unwrap_or_else(Member::alone);
+        member.start(parts.overlay.clone(), &placement);
         let core = Arc::new(Self {
             app: parts.app,
             wlm: parts.wlm,
@@ -125,6 +133,7 @@ impl Core {
             feed: InputFeed::default(),
             contents: Arc::default(),
             rendezvous: Service::new(parts.app, placement, parts.overlay.clone(), parts.seat),
+            member,
             overlay: parts.overlay,
             guard: parts.guard,
             state: Mutex::new(parts.state),
@@ -149,8 +158,16 @@ impl Core {
     /// Tells the state of something and the subscribers of what follows from it.
     pub(crate) fn happened(&self, happening: Happening) {
         match &happening {
-            Happening::RankExited(rank, status) => self.rendezvous.rank_ended(*rank, *status),
-            Happening::NodesLost(nodes, _) => self.rendezvous.nodes_lost(nodes),
+            Happening::RankExited(rank, status) => {
+                self.rendezvous.rank_ended(*rank, *status);
+                self.member.rank_ended(*rank);
+            }
+            Happening::NodesLost(nodes, _) => {
+                self.rendezvous.nodes_lost(nodes);
+                let placement = self.state().placement().clone();
+                let ranks = nodes.iter().flat_map(|node| placement.ranks_on(node).iter().collect::<Vec<_>>());
+                ranks.for_each(|rank| self.member.rank_ended(rank));
+            }
             _ => {}
         }
         // Events leave under the state's lock, so that every subscriber sees them in the order in which they came to be.
@@ -354,9 +371,24 @@ impl Core {
         });
     }
 
-    fn take_notice(&self, node: NodeId, notice: Notice) {
+    /// The end of a rank is told when all has come that it had written to others of its job.
+    fn rank_exited(self: &Arc<Self>, rank: Rank, status: ExitStatus) {
+        let happening = Happening::RankExited(rank, status);
+        match self.member.last_words(rank) {
+            None => self.happened(happening),
+            Some(through) => {
+                let core = Arc::clone(self);
+                tokio::spawn(async move {
+                    through.await;
+                    core.happened(happening);
+                });
+            }
+        }
+    }
+
+    fn take_notice(self: &Arc<Self>, node: NodeId, notice: Notice) {
         match notice {
-            Notice::RankExited { rank, status } => self.happened(Happening::RankExited(rank, status)),
+            Notice::RankExited { rank, status } => self.rank_exited(rank, status),
             Notice::DaemonExited { daemon, status } => {
                 self.happened(Happening::DaemonExited(node, daemon, status));
             }
@@ -366,6 +398,17 @@ impl Core {
                 self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
+            Notice::Rendezvous(RendezvousNotice::Link { link, word }) => {
+                let stranger = match &word {
+                    LinkWord::Open(rank) => {
+                        self.state().placement().get(*rank).is_none_or(|it| it.node != node)
+                    }
+                    _ => false,
+                };
+                if !stranger {
+                    self.member.take(node, link, word);
+                }
+            }
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
             // The overlay's own.
@@ -464,6 +507,7 @@ impl Drop for Over {
         let core = &self.0;
         core.guard.abandon();
         core.rendezvous.close();
+        core.member.close();
         core.outputs.close();
         core.channels.close(None);
         core.feed.close();
@@ -510,7 +554,7 @@ async fn lose_unless_over(core: Arc<Core>, nodes: NodeSet, reason: String) {
 }
 
 /// Has every agent end what it started, and listens on meanwhile, so that no last word is lost.
-async fn clean_up(core: &Core, overlay_events: &mut mpsc::UnboundedReceiver<OverlayEvent>) {
+async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver<OverlayEvent>) {
     let patience = if *core.stage.borrow() == Stage::Exited { DAEMON_PATIENCE } else { Duration::ZERO };
     let order = Order::Leave { patience, grace: DAEMON_GRACE };
     let deadline = Instant::now() + patience + DAEMON_GRACE + LEAVE_SLACK;
@@ -549,7 +593,7 @@ async fn clean_up(core: &Core, overlay_events: &mut mpsc::UnboundedReceiver<Over
 }
 
 /// Agents that were told to leave close their links: that is no loss.
-fn take_last_event(core: &Core, event: OverlayEvent) {
+fn take_last_event(core: &Arc<Core>, event: OverlayEvent) {
     match event {
         OverlayEvent::Lost { .. } | OverlayEvent::Notice(_, Notice::NodesLost { .. }) => {}
         OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),

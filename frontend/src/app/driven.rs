@@ -74,7 +74,7 @@ impl Frontend {
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let job_name = job.as_ref().map(|job: &JobRef| job.0.clone());
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job, told: Vec::new(), seat };
+        let called = Called { hosts, job, told: Vec::new(), seat, member: request.member.clone() };
         let found = match (stopped, request.hold) {
             (true, true) => Found::Held,
             (true, false) => Found::HeldToRun,
@@ -84,13 +84,22 @@ impl Frontend {
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
         let named = job_name.filter(|_| wlm.names_jobs());
         let agents = self.start_agents_by((guard, guard_events), wlm, app, called, deadline).await?;
-        let Agents { app, overlay, overlay_events, guard, guard_events, seat } = agents;
+        let Agents { app, overlay, overlay_events, guard, guard_events, seat, member } = agents;
         guard.ranks_there().await?;
         let (wlm_name, owner) = (wlm.name(), own_pid()?);
         let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job: named };
         let state = State::new(identity, placement).with_launcher();
-        let parts =
-            Parts { app, wlm, overlay, guard, state, words: Some(words), seat, linger: request.linger };
+        let parts = Parts {
+            app,
+            wlm,
+            overlay,
+            guard,
+            state,
+            words: Some(words),
+            seat,
+            member,
+            linger: request.linger,
+        };
         let core = Core::start(parts, overlay_events, guard_events);
         // From here on dropping the app ends everything, whatever fails.
         let owner = App::new(Arc::clone(&core));

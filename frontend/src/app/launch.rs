@@ -26,6 +26,7 @@ use super::core::{Core, Parts};
 use super::prepare::{build_ticket, choose_scratch, find_cwd, find_launcher, open_input, own_pid};
 use super::state::{Happening, Identity, State};
 use super::stdio::OpenStreams;
+use crate::coallocation::Member;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
@@ -67,6 +68,7 @@ pub(super) struct Agents {
     pub(super) guard: Guard,
     pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
     pub(super) seat: Option<Seat>,
+    pub(super) member: Option<Member>,
 }
 
 /// Where agents are to be.
@@ -79,6 +81,8 @@ pub(super) struct Called {
     pub(super) told: Vec<String>,
     /// The app's place in a multijob.
     pub(super) seat: Option<Seat>,
+    /// Its place in a co-allocated job.
+    pub(super) member: Option<Member>,
 }
 
 /// What an app was made from.
@@ -141,7 +145,8 @@ impl Frontend {
         let mut request = request;
         let prepared = self.prepare_direct(&mut request)?;
         let (hosts, told) = (plan.hosts.clone(), plan.told.clone());
-        let called = Called { hosts, job: None, told, seat: request.take_seat()? };
+        let (seat, member) = (request.take_seat()?, request.member.clone());
+        let called = Called { hosts, job: None, told, seat, member };
         build_placement(&plan)?;
         let agents = self.start_agents(wlm, called, deadline).await?;
         self.begin_direct(agents, wlm, request, plan, prepared, deadline).await
@@ -224,7 +229,7 @@ impl Frontend {
         let named = wlm.names_jobs().then(|| adopted.clone());
         let whose = Whose { command: vec![job.0.clone()], attached: true, job: named, linger: false };
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: Some(adopted), told: Vec::new(), seat: None };
+        let called = Called { hosts, job: Some(adopted), told: Vec::new(), seat: None, member: None };
         let agents = self.start_agents(wlm, called, deadline).await?;
         let order = match marks {
             Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
@@ -257,7 +262,7 @@ impl Frontend {
         (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
         wlm: &'static dyn Wlm,
         app: AppId,
-        Called { hosts, job, told, seat }: Called,
+        Called { hosts, job, told, seat, member }: Called,
         deadline: Instant,
     ) -> Result<Agents> {
         let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
@@ -279,7 +284,7 @@ impl Frontend {
         };
         let (overlay, overlay_events) = assembled?;
         guard.agents_there().await?;
-        Ok(Agents { app, overlay, overlay_events, guard, guard_events, seat })
+        Ok(Agents { app, overlay, overlay_events, guard, guard_events, seat, member })
     }
 
     pub(super) async fn listen(
@@ -337,6 +342,7 @@ impl Frontend {
             state: State::new(identity, placement),
             words: None,
             seat: agents.seat,
+            member: agents.member,
             linger: whose.linger,
         };
         Ok(Core::start(parts, agents.overlay_events, agents.guard_events))

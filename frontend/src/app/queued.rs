@@ -41,7 +41,7 @@ impl Frontend {
     ) -> Result<App> {
         let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
         let prepared = self.prepare_direct(&mut request)?;
-        let seat = request.take_seat()?;
+        let (seat, member) = (request.take_seat()?, request.member.clone());
         let secret =
             Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
         let listener = self.listen(wlm, app, &secret).await?;
@@ -65,7 +65,7 @@ impl Frontend {
         let (overlay, overlay_events) = assembled?;
         // From here on agents see by themselves that nobody needs them.
         guard.at_loss(None).await?;
-        let agents = Agents { app, overlay, overlay_events, guard, guard_events, seat };
+        let agents = Agents { app, overlay, overlay_events, guard, guard_events, seat, member };
         self.begin_direct(agents, wlm, request, direct, prepared, deadline).await
     }
 }

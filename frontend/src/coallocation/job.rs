@@ -1,126 +1,24 @@
 //! A co-allocated job: its owner's calls, and the task that owns its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_wlm::Host;
-use gantry_wlm::host::Machine;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::contact::Contacts;
-use super::request::{Subrequest, parse_request, parse_subrequest};
-use super::state::{Act, JobState, News, Refusal, State, SubjobId, SubjobState, Wish};
-use super::subjob::{self, Planned, SubjobOutput, Tell, Told};
+use super::coallocator::Coallocator;
+use super::exchange::Exchange;
+use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
+use super::subjob::{self, Inputs, Planned, Tell, Told};
 use crate::app::AppHandle;
 use crate::error::{Error, Result};
 use crate::event::Exit;
-use crate::frontend::Config;
 use crate::lock::lock;
 
-/// Names that a specification may refer to without defining them, from this process's environment.
-const GIVEN: [&str; 3] = ["HOME", "LOGNAME", "USER"];
-
-/// Asks workload managers for the parts of jobs.
-///
-/// ```no_run
-/// use std::time::Duration;
-/// use gantry_frontend::coallocation::{Coallocator, SubjobOutput};
-/// use gantry_frontend::Config;
-///
-/// # async fn tool() -> gantry_frontend::Result<()> {
-/// let minute = Duration::from_secs(60);
-/// let coallocator = Coallocator::new(Config::default(), SubjobOutput::Null)?;
-/// let job = coallocator.request(
-///     "+(&(resourceManagerContact=localhost)(label=a)(count=2)(executable=./left))
-///       (&(resourceManagerContact=localhost)(label=b)(count=2)(executable=./right))",
-///     minute,
-/// )?;
-/// job.release(true, minute).await?;
-/// let exit = job.wait().await;
-/// assert_eq!(exit.code, 0);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct Coallocator {
-    config: Config,
-    contacts: Contacts,
-    given: BTreeMap<String, String>,
-    output: Arc<SubjobOutput>,
-}
-
-impl Coallocator {
-    /// With these choices for every subjob's app; output that a subjob sends nowhere goes to `output`. Reads the file of contacts.
-    ///
-    /// # Errors
-    /// A file of contacts that cannot be understood.
-    pub fn new(config: Config, output: SubjobOutput) -> Result<Self> {
-        let given = GIVEN.iter().filter_map(|name| {
-            let value = Machine.env(name)?.into_string().ok()?;
-            Some(((*name).to_owned(), value))
-        });
-        Ok(Self {
-            config,
-            contacts: Contacts::load(&Machine)?,
-            given: given.collect(),
-            output: Arc::new(output),
-        })
-    }
-
-    /// Asks for a job. All its subjobs are looked at first: if one cannot be honoured, none is started. Then all are launched at once, each
-    /// within `deadline`; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] with all that is wrong with the request.
-    pub fn request(&self, description: &str, deadline: Duration) -> Result<Job> {
-        let subrequests = parse_request(description, &self.given).map_err(|error| invalid(&error))?;
-        let mut planned = Vec::with_capacity(subrequests.len());
-        let mut wrong = Vec::new();
-        for (subrequest, number) in subrequests.into_iter().zip(0..) {
-            let name = name_of(subrequest.label.as_deref(), SubjobId(number));
-            match self.plan(subrequest) {
-                Ok(plan) => planned.push(plan),
-                Err(error) => wrong.push((name, error)),
-            }
-        }
-        if !wrong.is_empty() {
-            return Err(Refused::build(wrong));
-        }
-        let labels: Vec<&str> = planned.iter().filter_map(|plan| plan.label.as_deref()).collect();
-        if let Some(label) =
-            labels.iter().enumerate().find_map(|(n, label)| labels[..n].contains(label).then_some(label))
-        {
-            return Err(Error::invalid(format!("two subjobs have the label '{label}'")));
-        }
-        Ok(Job::start(planned, deadline, self))
-    }
-
-    fn plan(&self, subrequest: Subrequest) -> Result<Planned> {
-        Planned::new(subrequest, &self.contacts, &self.config, &self.output)
-    }
-}
-
-fn invalid(error: &super::rsl::RslError) -> Error {
-    Error::Invalid { message: error.to_string(), hint: Some(format!("look here:\n{}", error.picture())) }
-}
-
-/// Subjobs that cannot be started as they were asked for.
-struct Refused;
-
-impl Refused {
-    fn build(wrong: Vec<(String, Error)>) -> Error {
-        let hint = wrong.iter().find_map(|(_, error)| error.hint());
-        let wrong: Vec<String> =
-            wrong.iter().map(|(name, error)| format!("subjob {name}: {error}")).collect();
-        Error::Invalid { message: wrong.join("; "), hint }
-    }
-}
-
 /// What a subjob is called by people: its label, else its number.
-fn name_of(label: Option<&str>, id: SubjobId) -> String {
+pub(super) fn name_of(label: Option<&str>, id: SubjobId) -> String {
     label.map_or_else(|| id.0.to_string(), str::to_owned)
 }
 
@@ -172,10 +70,7 @@ pub enum JobEvent {
 pub struct Job {
     wishes: mpsc::UnboundedSender<(Asked, oneshot::Sender<Result<()>>)>,
     board: Arc<Board>,
-    contacts: Contacts,
-    config: Config,
-    given: BTreeMap<String, String>,
-    output: Arc<SubjobOutput>,
+    coallocator: Coallocator,
 }
 
 /// What the job's task is asked for.
@@ -191,6 +86,8 @@ enum Asked {
 struct Board {
     seen: Mutex<Seen>,
     job: watch::Sender<JobState>,
+    /// All that were let go have heard it.
+    let_go: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -201,23 +98,20 @@ struct Seen {
 }
 
 impl Job {
-    fn start(planned: Vec<Planned>, deadline: Duration, coallocator: &Coallocator) -> Self {
+    pub(super) fn start(planned: Vec<Planned>, deadline: Duration, coallocator: Coallocator) -> Self {
         let (wishes, asked) = mpsc::unbounded_channel();
-        let board = Arc::new(Board { seen: Mutex::default(), job: watch::Sender::new(JobState::Open) });
+        let board = Arc::new(Board {
+            seen: Mutex::default(),
+            job: watch::Sender::new(JobState::Open),
+            let_go: watch::Sender::new(false),
+        });
         let mut keeper = Keeper::new(Arc::clone(&board), deadline);
         for plan in planned {
             // The job is open: nothing is refused.
             drop(keeper.add(plan));
         }
         tokio::spawn(keeper.keep(asked));
-        Self {
-            wishes,
-            board,
-            contacts: coallocator.contacts.clone(),
-            config: coallocator.config.clone(),
-            given: coallocator.given.clone(),
-            output: Arc::clone(&coallocator.output),
-        }
+        Self { wishes, board, coallocator }
     }
 
     /// Where the job stands.
@@ -245,13 +139,24 @@ impl Job {
         receiver
     }
 
+    /// How the job and its subjobs stand, as if it happened now, and what happens from here on: nothing is missed between the two.
+    pub fn follow(&self) -> (Vec<JobEvent>, mpsc::UnboundedReceiver<JobEvent>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut seen = lock(&self.board.seen);
+        let state = self.state();
+        if state != JobState::Over {
+            seen.subscribers.push(sender);
+        }
+        let subjobs = seen.subjobs.values().map(|(info, _)| JobEvent::Subjob(info.clone()));
+        (subjobs.chain([JobEvent::Job { state }]).collect(), receiver)
+    }
+
     /// Adds a subjob to a job that was not released.
     ///
     /// # Errors
     /// What is wrong with it; a label that is taken; too late.
     pub async fn add(&self, description: &str) -> Result<()> {
-        let subrequest = parse_subrequest(description, &self.given).map_err(|error| invalid(&error))?;
-        let planned = Planned::new(subrequest, &self.contacts, &self.config, &self.output)?;
+        let planned = self.coallocator.plan_one(description)?;
         self.ask(Asked::Add(Box::new(planned))).await
     }
 
@@ -264,15 +169,23 @@ impl Job {
     }
 
     /// Lets all subjobs go together: with `wait` as soon as the last one has checked in; else now, and a job with a subjob that has not checked in
-    /// is cancelled. Waits until they have been let go.
+    /// is cancelled. Waits until they have been let go and every one of them has heard it: nothing of it is lost if this process ends then.
     ///
     /// # Errors
     /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
     /// in; they still may.
     pub async fn release(&self, wait: bool, deadline: Duration) -> Result<()> {
         self.ask(Asked::Release { wait }).await?;
-        let mut states = self.board.job.subscribe();
-        let settled = states.wait_for(|state| !matches!(state, JobState::Open | JobState::Releasing));
+        let (mut states, mut let_go) = (self.board.job.subscribe(), self.board.let_go.subscribe());
+        let settled = async {
+            let settled = |state: &JobState| !matches!(state, JobState::Open | JobState::Releasing);
+            // The senders live in the board: waiting cannot fail.
+            drop(states.wait_for(settled).await);
+            tokio::select! {
+                _ = let_go.wait_for(|heard| *heard) => {}
+                _ = states.wait_for(|state| *state != JobState::Released) => {}
+            }
+        };
         if timeout_at(Instant::now() + deadline, settled).await.is_err() {
             let missing =
                 |info: &SubjobInfo| matches!(info.state, SubjobState::Pending | SubjobState::Active);
@@ -328,6 +241,9 @@ struct Keeper {
     board: Arc<Board>,
     orders: BTreeMap<SubjobId, mpsc::UnboundedSender<Tell>>,
     plans: BTreeMap<SubjobId, Planned>,
+    exchange: Exchange,
+    /// They were let go, and have not heard it yet.
+    unheard: BTreeSet<SubjobId>,
     reports: subjob::Reports,
     told: mpsc::UnboundedReceiver<(SubjobId, Told)>,
     next: u32,
@@ -338,7 +254,9 @@ impl Keeper {
     fn new(board: Arc<Board>, deadline: Duration) -> Self {
         let (reports, told) = mpsc::unbounded_channel();
         let (orders, plans) = (BTreeMap::new(), BTreeMap::new());
-        Self { state: State::new(), board, orders, plans, reports, told, next: 0, deadline }
+        let (exchange, unheard) = (Exchange::default(), BTreeSet::new());
+        let state = State::new();
+        Self { state, board, orders, plans, exchange, unheard, reports, told, next: 0, deadline }
     }
 
     /// Until the job is over. When its owner is gone, it is cancelled.
@@ -420,6 +338,9 @@ impl Keeper {
             Told::News(news) => {
                 let before = self.state.job();
                 let acts = self.state.take(id, news);
+                if news == News::Ended {
+                    self.unheard.remove(&id);
+                }
                 if news == News::Ended && self.state.job() == JobState::Ending && before != JobState::Ending {
                     let seen = lock(&self.board.seen);
                     let failed = seen.subjobs.get(&id).map(|(info, _)| describe_failure(info));
@@ -428,6 +349,7 @@ impl Keeper {
                 }
                 self.carry_out(acts);
             }
+            Told::LetGo => self.heard(id),
             Told::App(app) => self.know(id, |(_, known)| *known = Some(app)),
             Told::Exit(Exit { code, .. }) => self.know(id, |(info, _)| info.code = Some(code)),
             Told::Why(error) => {
@@ -453,8 +375,15 @@ impl Keeper {
         for act in acts {
             match act {
                 Act::Start(id) => self.start(id),
-                Act::Release(id) => self.tell(id, Tell::Release),
-                Act::End(id) => self.tell(id, Tell::End),
+                Act::Release(id) => {
+                    self.unheard.insert(id);
+                    self.tell(id, Tell::Release);
+                }
+                Act::End(id) => {
+                    let why = lock(&self.board.seen).why.clone();
+                    self.exchange.abort(id, why.as_deref().unwrap_or("its subjob was deleted"));
+                    self.tell(id, Tell::End);
+                }
                 Act::Tell(id, state) => {
                     let mut told = None;
                     self.know(id, |(info, _)| {
@@ -466,10 +395,28 @@ impl Keeper {
                     }
                 }
                 Act::TellJob(state) => {
-                    self.publish(&JobEvent::Job { state });
+                    if state == JobState::Released {
+                        let members = lock(&self.board.seen).subjobs.keys().copied().collect();
+                        self.exchange.release(members);
+                    }
+                    // In this order, so that who begins to follow in between hears it twice rather than never.
                     self.board.job.send_replace(state);
+                    self.publish(&JobEvent::Job { state });
                 }
             }
+        }
+        self.check_heard();
+    }
+
+    /// A subjob that was let go has heard it, or has ended.
+    fn heard(&mut self, id: SubjobId) {
+        self.unheard.remove(&id);
+        self.check_heard();
+    }
+
+    fn check_heard(&self) {
+        if self.state.job() == JobState::Released && self.unheard.is_empty() {
+            self.board.let_go.send_replace(true);
         }
     }
 
@@ -478,7 +425,10 @@ impl Keeper {
         let (sender, orders) = mpsc::unbounded_channel();
         self.orders.insert(id, sender);
         let deadline = Instant::now() + self.deadline;
-        tokio::spawn(subjob::run(id, planned, deadline, orders, self.reports.clone()));
+        let barrier = planned.start != StartType::NoBarrier;
+        let (member, arrivals) = self.exchange.add(id, planned.comms, barrier);
+        let inputs = Inputs { orders, member, arrivals };
+        tokio::spawn(subjob::run(id, planned, deadline, inputs, self.reports.clone()));
     }
 
     fn tell(&self, id: SubjobId, tell: Tell) {

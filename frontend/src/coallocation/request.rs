@@ -20,8 +20,8 @@ pub struct Subrequest {
     pub start: StartType,
     /// Whether it takes part in the messages between subjobs.
     pub comms: CommsType,
-    /// Where its processes wait.
-    pub barrier: BarrierPoint,
+    /// Where its processes wait; none: where its program calls the barrier, if it needs the library that has it, else before its first instruction.
+    pub barrier: Option<BarrierPoint>,
     /// What its manager is asked for. The place is the contact's.
     pub wanted: Wanted,
     /// In which directory its processes start; none: in this process's own.
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
             contact,
             start: self.choice("subjobStartType", &STARTS)?,
             comms: self.choice("subjobCommsType", &COMMS)?,
-            barrier: self.choice("barrierPoint", &BARRIERS)?,
+            barrier: self.barrier()?,
             wanted,
             directory: self.text("directory")?.map(PathBuf::from),
             environment: self.pairs("environment")?,
@@ -261,6 +261,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn barrier(&mut self) -> Result<Option<BarrierPoint>, RslError> {
+        let given = self.left.iter().any(|relation| relation.attribute.is("barrierPoint"));
+        let point = self.choice("barrierPoint", &BARRIERS)?;
+        Ok(given.then_some(point))
+    }
+
     /// One of some words, in any case; the first if there is none.
     fn choice<T: Copy + Default>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, RslError> {
         let relation = self.left.iter().find(|relation| relation.attribute.is(name)).copied();
@@ -325,7 +331,7 @@ mod tests {
             contact: "here".into(),
             start: StartType::LooseBarrier,
             comms: CommsType::Independent,
-            barrier: BarrierPoint::Runtime,
+            barrier: Some(BarrierPoint::Runtime),
             wanted,
             directory: Some("/data".into()),
             environment: vec![("LEVEL".into(), "3".into()), ("EMPTY".into(), "".into())],

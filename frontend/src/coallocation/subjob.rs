@@ -1,22 +1,29 @@
-//! One subjob at work: an app of one workload manager, launched held, released or ended when it is told to be, and cleaned up.
+//! One subjob at work: an app of one workload manager, held before its first instruction or waiting where it calls the barrier, released or ended when
+//! it is told to be, and cleaned up.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_shared::id::Rank;
 use gantry_wlm::Wanted;
+use gantry_wlm::host::Machine;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::contact::Contacts;
-use super::request::{BarrierPoint, Subrequest};
+use super::exchange::{Arrival, Member};
+use super::request::{BarrierPoint, CommsType, Subrequest};
 use super::state::{News, StartType, SubjobId};
 use crate::app::{App, AppHandle};
 use crate::error::{Error, Result};
 use crate::event::Exit;
 use crate::frontend::{Config, Frontend};
 use crate::request::{Input, LaunchRequest, OutputTo};
+use crate::staging::{Resolver, ResolverConfig};
 
 /// How long an app may take to clean up after its end: its daemons' grace and some.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -26,6 +33,8 @@ const CLEAN_UP: Duration = Duration::from_secs(30);
 pub(super) struct Planned {
     pub(super) label: Option<String>,
     pub(super) start: StartType,
+    pub(super) comms: CommsType,
+    barrier: BarrierPoint,
     pub(super) wlm: &'static str,
     frontend: Frontend,
     request: LaunchRequest,
@@ -57,20 +66,14 @@ impl Planned {
         config: &Config,
         output: &SubjobOutput,
     ) -> Result<Self> {
-        if subrequest.barrier == BarrierPoint::Runtime {
-            return Err(Error::Invalid {
-                message:
-                    "barrierPoint=runtime: there is no runtime library yet in which a program could wait"
-                        .to_owned(),
-                hint: Some("barrierPoint=exec holds any program before its first instruction".to_owned()),
-            });
-        }
         let contact = contacts.resolve(&subrequest.contact)?;
         let wanted = Wanted { place: contact.place, ..subrequest.wanted };
         let args = contact.wlm.build_args(&wanted)?;
-        let mut request = LaunchRequest::new(args).hold(subrequest.start != StartType::NoBarrier);
         let folder = subrequest.directory.clone().unwrap_or_default();
         let inside = |path: &Path| folder.join(path);
+        let barrier = subrequest.barrier.unwrap_or_else(|| find_barrier(&wanted.program, &folder));
+        let held = subrequest.start != StartType::NoBarrier && barrier == BarrierPoint::Exec;
+        let mut request = LaunchRequest::new(args).hold(held);
         for (name, value) in subrequest.environment {
             request = request.env(name, value);
         }
@@ -88,6 +91,8 @@ impl Planned {
         Ok(Self {
             label: subrequest.label,
             start: subrequest.start,
+            comms: subrequest.comms,
+            barrier,
             wlm,
             frontend: Frontend::new(config),
             request,
@@ -139,6 +144,8 @@ pub(super) enum Told {
     App(AppHandle),
     /// It stands elsewhere now.
     News(News),
+    /// Its processes have been let go, and every node has heard it.
+    LetGo,
     /// Its processes have ended.
     Exit(Exit),
     /// Why it failed.
@@ -148,20 +155,34 @@ pub(super) enum Told {
 /// Reports of all subjobs of a job.
 pub(super) type Reports = mpsc::UnboundedSender<(SubjobId, Told)>;
 
+/// What comes for a subjob.
+pub(super) struct Inputs {
+    /// What its job tells it.
+    pub(super) orders: mpsc::UnboundedReceiver<Tell>,
+    /// Its place in the job.
+    pub(super) member: Member,
+    /// What its processes say that call the barrier.
+    pub(super) arrivals: mpsc::UnboundedReceiver<Arrival>,
+}
+
 /// Runs a subjob to its end. The last report is [`News::Ended`]; everything of it is gone then.
 pub(super) async fn run(
     id: SubjobId,
     planned: Planned,
     deadline: Instant,
-    mut orders: mpsc::UnboundedReceiver<Tell>,
+    mut inputs: Inputs,
     reports: Reports,
 ) {
     // Nobody listens any more when the job was dropped; then orders end, and so does this.
     let report = |told| drop(reports.send((id, told)));
-    let held = planned.start != StartType::NoBarrier;
+    let point = match planned.start {
+        StartType::NoBarrier => None,
+        StartType::StrictBarrier | StartType::LooseBarrier => Some(planned.barrier),
+    };
+    let request = planned.request.member(inputs.member.clone());
     let launched = tokio::select! {
-        launched = planned.frontend.launch_until(planned.request, None, deadline) => Some(launched),
-        () = told_to_end(&mut orders) => None,
+        launched = planned.frontend.launch_until(request, None, deadline) => Some(launched),
+        () = told_to_end(&mut inputs.orders) => None,
     };
     match launched {
         // Dropped in the middle, a launch cleans up behind itself.
@@ -170,12 +191,15 @@ pub(super) async fn run(
         Some(Ok(app)) => {
             report(Told::App((*app).clone()));
             report(Told::News(News::Active));
-            report(Told::News(News::CheckedIn));
-            if let Err(error) = attend(app, held, &mut orders, &report).await {
+            if point != Some(BarrierPoint::Runtime) {
+                report(Told::News(News::CheckedIn));
+            }
+            if let Err(error) = attend(app, point, &mut inputs, &report).await {
                 report(Told::Why(error));
             }
         }
     }
+    inputs.member.close();
     report(Told::News(News::Ended));
 }
 
@@ -187,22 +211,37 @@ async fn told_to_end(orders: &mut mpsc::UnboundedReceiver<Tell>) {
 /// Carries out orders until the app is over or is to be.
 async fn attend(
     app: App,
-    held: bool,
-    orders: &mut mpsc::UnboundedReceiver<Tell>,
+    point: Option<BarrierPoint>,
+    inputs: &mut Inputs,
     report: &impl Fn(Told),
 ) -> Result<()> {
-    let mut released = !held;
+    let mut released = point.is_none();
     let outcome = loop {
         tokio::select! {
+            // A rank's end is known here before the app's is: then it is known which rank, and why the subjob has failed.
+            biased;
+            arrival = inputs.arrivals.recv() => match arrival {
+                Some(Arrival::CheckedIn) => report(Told::News(News::CheckedIn)),
+                Some(Arrival::Passed) if point == Some(BarrierPoint::Runtime) => report(Told::LetGo),
+                Some(Arrival::EndedBefore(rank)) if point == Some(BarrierPoint::Runtime) && !released => {
+                    break Err(end_early(&app, rank, report).await);
+                }
+                Some(_) => {}
+                // The app is over, or about to be.
+                None => break app.wait().await.map(|exit| report(Told::Exit(exit))),
+            },
             exit = app.wait() => {
                 report(Told::Exit(exit?));
                 break Ok(());
             }
-            order = orders.recv() => match order {
+            order = inputs.orders.recv() => match order {
                 Some(Tell::Release) if !released => {
                     released = true;
-                    if let Err(error) = app.release(CLEAN_UP).await {
-                        break Err(error);
+                    if point == Some(BarrierPoint::Exec) {
+                        if let Err(error) = app.release(CLEAN_UP).await {
+                            break Err(error);
+                        }
+                        report(Told::LetGo);
                     }
                 }
                 Some(Tell::Release) => {}
@@ -212,4 +251,34 @@ async fn attend(
     };
     // Ranks that still are there end with it.
     app.close(CLEAN_UP).await.and(outcome)
+}
+
+/// A rank has ended before the barrier was released: the subjob would never be whole.
+async fn end_early(app: &App, rank: Rank, report: &impl Fn(Told)) -> Error {
+    if let Ok(exit) = app.kill(CLEAN_UP).await {
+        report(Told::Exit(exit));
+    }
+    let reason = "it ended before the release".to_owned();
+    Error::Lost { what: vec![format!("rank {rank}")], reason }
+}
+
+/// The library in which programs find the barrier.
+const RUNTIME_LIBRARY: &[u8] = b"libcommontools_be.so";
+
+/// Where a program waits of which nobody has said it: where it calls the barrier, if it needs the library that has it. One that is not here, or is no program that
+/// can be read, is held.
+fn find_barrier(program: &OsStr, folder: &Path) -> BarrierPoint {
+    let resolver = Resolver::new(ResolverConfig::of_host(&Machine));
+    let path = resolver.find_program(Path::new(program));
+    let closure = resolver.closure(&folder.join(path));
+    let is_ours = |name: &OsString| name.as_bytes().starts_with(RUNTIME_LIBRARY);
+    match closure {
+        Ok(closure)
+            if closure.needed.iter().any(|it| is_ours(&it.name))
+                || closure.missing.iter().any(|it| is_ours(&it.name)) =>
+        {
+            BarrierPoint::Runtime
+        }
+        _ => BarrierPoint::Exec,
+    }
 }

@@ -94,6 +94,8 @@ impl Service {
                 };
                 self.tell(node, RendezvousOrder::Stands { of, outcome });
             }
+            // The exchange's own.
+            RendezvousNotice::Link { .. } => return,
         }
         self.tell_above();
         self.changed.send_modify(|count| *count += 1);

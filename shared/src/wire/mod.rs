@@ -4,7 +4,8 @@
 //! seals data once for all nodes, [`handshake`] and [`link`] make an authenticated link of any byte stream, and [`tree`]
 //! says who is linked to whom. [`credit`] and [`queue`] decide when something is written, [`greeting`] who comes in, [`stream`] is about
 //! bulk data's own tree. What is said is in [`message`] (frontend and agents), [`staging`] (the files it is about) and [`hold`] (an agent and the ranks that a launcher
-//! brings), [`backend`] (an agent and its node's daemons), [`channel`] (a tool's frontend and its daemons), [`rendezvous`] (data that ranks exchange).
+//! brings), [`backend`] (an agent and its node's daemons), [`channel`] (a tool's frontend and its daemons), [`rendezvous`] (data that ranks exchange),
+//! [`runtime`] (the ranks of a co-allocated job and its frontend).
 
 pub mod limits;
 pub mod frame;
@@ -24,6 +25,7 @@ pub mod message;
 pub mod hold;
 pub mod backend;
 pub mod rendezvous;
+pub mod runtime;
 pub mod channel;
 
 pub use error::{LinkError, Phase};

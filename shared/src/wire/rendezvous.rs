@@ -16,7 +16,7 @@ pub use crate::rendezvous::gathering::{Broken, Standing};
 pub use crate::rendezvous::handle::Resource;
 
 /// Version of the dialogue of a process and its agent.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The most bytes of a process's question, and of an answer's frame without the data that follows.
 pub const MAX_ASK_BYTES: u32 = 4096;
@@ -66,6 +66,8 @@ pub enum AskWhat {
     Status,
     /// How all that there are stand. Answered by [`Tell::List`].
     List,
+    /// A link to the job's frontend. Answered by [`Tell::Done`]; from then on both sides say what [`runtime`](super::runtime) has.
+    Link,
 }
 
 /// What somebody waits for.
@@ -162,6 +164,26 @@ pub enum RendezvousNotice {
     Get(Key),
     /// Somebody asks how it stands; without a rendezvous: how all do. Answered by [`RendezvousOrder::Stands`].
     Status(Option<Gate>),
+    /// Of a rank's link to the frontend.
+    Link {
+        /// Which, by the agent's count.
+        link: u32,
+        /// What.
+        word: LinkWord,
+    },
+}
+
+/// What agent and frontend say to each other of a rank's link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinkWord {
+    /// It is there, and whose it is. Answered by credit, or by [`LinkWord::Close`]. Up only.
+    Open(Rank),
+    /// The next bytes. They count against the link's credit.
+    Bytes(Blob),
+    /// That many bytes more may come. Downwards the first credit is [`LINK_WINDOW_BYTES`](super::runtime::LINK_WINDOW_BYTES) without a word, upwards none.
+    Credit(u32),
+    /// The end of it. Nobody says anything after it.
+    Close,
 }
 
 /// What the frontend tells agents. No order but [`RendezvousOrder::Stream`] is answered.
@@ -203,5 +225,12 @@ pub enum RendezvousOrder {
         of: Option<Gate>,
         /// The answer.
         outcome: Result<Vec<Status>, Refusal>,
+    },
+    /// Of a rank's link.
+    Link {
+        /// Which, by the agent's count.
+        link: u32,
+        /// What.
+        word: LinkWord,
     },
 }

@@ -7,9 +7,10 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Rank, RequestId};
 use gantry_shared::wire::message::{Answer, Blob};
 use gantry_shared::wire::rendezvous::{
-    Gate, ITEM_WINDOW_BYTES, Key, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Status, Want,
+    Gate, ITEM_WINDOW_BYTES, Key, LinkWord, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Status,
+    Want,
 };
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::overlay::Piece;
 
@@ -46,6 +47,22 @@ pub(crate) enum Request {
         /// Gets the answer.
         told: Told<Vec<Status>>,
     },
+    /// A rank has a link.
+    Open {
+        /// Its number.
+        link: u32,
+        /// Whose it is.
+        rank: Rank,
+        /// Gets what the frontend says.
+        down: mpsc::UnboundedSender<LinkWord>,
+    },
+    /// Of a rank's link.
+    Link {
+        /// Which.
+        link: u32,
+        /// What.
+        word: LinkWord,
+    },
 }
 
 /// An item on its way up.
@@ -79,6 +96,7 @@ pub(crate) struct Desk {
     /// Aggregates that somebody here has waited for: the next one has them at once.
     kept: Vec<(Key, Arc<Vec<u8>>)>,
     streams: Vec<(u64, Coming)>,
+    links: Vec<(u32, mpsc::UnboundedSender<LinkWord>)>,
     notices: Vec<RendezvousNotice>,
     /// There is no frontend.
     alone: bool,
@@ -94,6 +112,7 @@ impl Default for Desk {
             asks: Vec::new(),
             kept: Vec::new(),
             streams: Vec::new(),
+            links: Vec::new(),
             notices: Vec::new(),
             alone: false,
         }
@@ -118,6 +137,18 @@ impl Desk {
                 self.asks.push((of.clone(), told));
                 // The answer to an earlier question may be older than this one.
                 self.notices.push(RendezvousNotice::Status(of));
+            }
+            // Dropping its sender ends it.
+            Request::Open { .. } if self.alone => {}
+            Request::Open { link, rank, down } => {
+                self.links.push((link, down));
+                self.notices.push(RendezvousNotice::Link { link, word: LinkWord::Open(rank) });
+            }
+            Request::Link { link, word } => {
+                if word == LinkWord::Close {
+                    self.links.retain(|(known, _)| *known != link);
+                }
+                self.notices.push(RendezvousNotice::Link { link, word });
             }
         }
     }
@@ -189,6 +220,12 @@ impl Desk {
                 let coming = Coming { key, bytes, request, data: Vec::new() };
                 self.streams.push((stream, coming));
             }
+            RendezvousOrder::Link { link, word } => {
+                if let Some((_, down)) = self.links.iter().find(|(known, _)| *known == link) {
+                    // It has ended meanwhile, and is about to say so.
+                    drop(down.send(word));
+                }
+            }
             RendezvousOrder::Stands { of, outcome } => {
                 for (_, told) in self.asks.extract_if(.., |(asked, _)| *asked == of) {
                     drop(told.send(outcome.clone()));
@@ -245,6 +282,7 @@ impl Desk {
         self.alone = true;
         self.outgoing.clear();
         self.streams.clear();
+        self.links.clear();
         for (.., told) in self.puts.drain(..) {
             drop(told.send(Err(alone())));
         }

@@ -1,11 +1,13 @@
 //! Rendezvous on a node: where ranks register data and wait for others'.
 //!
 //! [`service`] has the socket and one task for each process that asks; [`caller`] finds out which rank that is. [`desk`] is what the agent's loop knows of
-//! it: who waits for what, what is on its way up, which aggregates are here. The gathering itself is the frontend's.
+//! it: who waits for what, what is on its way up, which aggregates are here. The gathering itself is the frontend's. [`link`] carries what a rank of a co-allocated job and its
+//! frontend say to each other.
 
 pub(crate) mod caller;
 pub(crate) mod command;
 pub(crate) mod desk;
+pub(crate) mod link;
 pub(crate) mod service;
 
 pub(crate) use desk::{Desk, Request};

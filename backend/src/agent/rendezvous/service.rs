@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use super::caller::find_rank;
 use super::desk::Request;
+use super::link;
 use crate::service::View;
 
 /// How much the service takes upon itself.
@@ -213,6 +214,12 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
             for status in all {
                 client.tell(&Tell::Status(status)).await?;
             }
+            Ok(())
+        }
+        AskWhat::Link => {
+            let rank = house.find_caller(client, ask.rank).await?;
+            client.tell(&Tell::Done).await?;
+            link::carry(&mut client.stream, rank, &*house.ask).await;
             Ok(())
         }
     }

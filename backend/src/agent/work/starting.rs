@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Rank, RequestId};
 use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{Answer, Found, RankReport, Source, Ticket};
+use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
+use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::dies_with_step;
 use tokio::net::UnixListener;
@@ -16,7 +17,7 @@ use crate::desk;
 use crate::ending::Scope;
 use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::ranks::{self, OurEnds, Ranks};
-use crate::rendezvous::Socket;
+use crate::rendezvous::{Request, Socket};
 use crate::stdio::{self, Input};
 
 impl Agent {
@@ -24,7 +25,14 @@ impl Agent {
     pub(super) fn serve_ranks(&self, socket: Socket) {
         let events = self.events.clone();
         // Nobody listens any more when the agent has left.
-        let ask = move |request| drop(events.send(Event::Rendezvous(request)));
+        let up = self.up.clone();
+        let ask = move |request| match request {
+            // These are many, and change nothing here.
+            Request::Link { link, word } if word != LinkWord::Close => {
+                up.notice(Notice::Rendezvous(RendezvousNotice::Link { link, word }));
+            }
+            request => drop(events.send(Event::Rendezvous(request))),
+        };
         tokio::spawn(socket.serve(self.view.subscribe(), ask));
     }
 

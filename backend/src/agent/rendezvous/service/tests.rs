@@ -10,7 +10,7 @@ use gantry_backend::rendezvous::{Handle, Rendezvous};
 use gantry_shared::id::NodeId;
 use gantry_shared::status::RankState;
 use gantry_shared::wire::backend::LocalRank;
-use gantry_shared::wire::rendezvous::{Resource, Want};
+use gantry_shared::wire::rendezvous::{LinkWord, Resource, Want};
 
 use super::*;
 use crate::service::AppFacts;
@@ -42,6 +42,7 @@ impl Fixture {
         let (view, receiver) = watch::channel(a_view(&[4]));
         let (stop, stopped) = oneshot::channel::<()>();
         let last = std::sync::Mutex::new(Vec::new());
+        let linked = std::sync::Mutex::new(None);
         let agent = move |request| match request {
             Request::Put { item, told, rank, .. } => {
                 assert_eq!(rank, Rank(4));
@@ -50,6 +51,23 @@ impl Fixture {
             }
             Request::Get { told, .. } => drop(told.send(Ok(Arc::new(last.lock().unwrap().clone())))),
             Request::Status { told, .. } => drop(told.send(Ok(Vec::new()))),
+            // What comes on a link goes back, four bytes at a time; and who is linked is not looked at again before it has gone.
+            Request::Open { rank, down, .. } => {
+                assert_eq!(rank, Rank(4));
+                down.send(LinkWord::Credit(4)).unwrap();
+                let before = linked.lock().unwrap().replace(down);
+                assert!(before.is_none(), "a link was not closed");
+            }
+            Request::Link { word: LinkWord::Bytes(bytes), .. } => {
+                assert!(bytes.0.len() <= 4, "{} bytes have come on a credit of 4", bytes.0.len());
+                let given = u32::try_from(bytes.0.len()).unwrap();
+                let linked = linked.lock().unwrap();
+                let down = linked.as_ref().unwrap();
+                down.send(LinkWord::Bytes(bytes)).unwrap();
+                down.send(LinkWord::Credit(given)).unwrap();
+            }
+            Request::Link { word: LinkWord::Close, .. } => drop(linked.lock().unwrap().take()),
+            Request::Link { word, .. } => panic!("{word:?}"),
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -156,4 +174,28 @@ fn who_makes_no_sense_or_says_nothing_is_cut_off_and_others_are_served() {
     for stream in &mut silent {
         assert!(!answer_to(stream, b"").is_empty());
     }
+}
+
+#[test]
+fn a_link_carries_bytes_both_ways_as_far_as_there_is_credit() {
+    let fixture = Fixture::new("link", LIMITS);
+    let of = gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None };
+    let ask = frame::encode(&Ask { version: VERSION, rank: None, of, what: AskWhat::Link }).unwrap();
+    let done = frame::encode(&Tell::Done).unwrap();
+    for _ in 0..2 {
+        let mut stream = fixture.knock();
+        stream.write_all(&ask).unwrap();
+        stream.write_all(b"ten bytes.").unwrap();
+        let mut answer = vec![0; done.len() + 10];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [&done[..], b"ten bytes."].concat());
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(answer_to(&mut stream, b""), b"");
+    }
+    let mut stranger = a_view(&[4]);
+    stranger.ranks[0].pid = Pid::new(i32::MAX).unwrap();
+    fixture.view.send_replace(stranger);
+    let answer = answer_to(&mut fixture.knock(), &ask);
+    let tell: Tell = frame::decode(answer.get(4..).unwrap_or_default()).unwrap();
+    assert!(matches!(tell, Tell::Refused(_)), "{tell:?}");
 }

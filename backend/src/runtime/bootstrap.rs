@@ -1,0 +1,158 @@
+//! How processes of a job find each other: what programs need first, made of messages.
+//!
+//! All of these are for all ranks of all subjobs that exchange messages: everyone calls them, in the same order. A start point is whatever a process wants others
+//! to know of it, such as an address and a port; nothing here looks into it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gantry_shared::error::Kind;
+use gantry_shared::id::Rank;
+
+use super::{Message, Runtime, refused};
+use crate::Error;
+
+impl Runtime {
+    /// Gives every process what rank 0 of each subjob says, by the subjob's number. What other ranks say is not looked at.
+    ///
+    /// # Errors
+    /// As [`Runtime::receive_from_subjobs`].
+    pub fn exchange(&self, said: &[u8], deadline: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        let structure = self.structure(deadline)?;
+        let tag = self.tag("exchange")?;
+        if self.rank() != Rank(0) {
+            return unpack(&self.receive_from_ranks(&tag, deadline)?.bytes);
+        }
+        let count = structure.sizes.len();
+        let others = (0..).take(count).filter(|subjob| *subjob != structure.index);
+        for subjob in others {
+            self.send_to_subjob(subjob, &tag, said, deadline)?;
+        }
+        let mut all = BTreeMap::from([(structure.index, said.to_vec())]);
+        while all.len() < count {
+            let Message { from, bytes } = self.receive_from_subjobs(&tag, deadline)?;
+            all.insert(from.subjob, bytes);
+        }
+        let all: Vec<Vec<u8>> = all.into_values().collect();
+        let packed = pack(&all);
+        for rank in 1..self.size() {
+            self.send_to_rank(Rank(rank), &tag, &packed, deadline)?;
+        }
+        Ok(all)
+    }
+
+    /// Gives the job's first process the start points of all: subjob after subjob, rank after rank. All others get none.
+    ///
+    /// # Errors
+    /// As [`Runtime::receive_from_subjobs`].
+    pub fn master_vector(&self, start: &[u8], deadline: Duration) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let structure = self.structure(deadline)?;
+        let order: Vec<u32> = (0..).take(structure.sizes.len()).collect();
+        self.gather_in_order(start, &order, deadline)
+    }
+
+    /// As [`Runtime::master_vector`], where each subjob says at which place it wants to be: numbers from 0, each taken by one. The master is rank 0 of the one at place 0.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in all processes: places that are no order of the subjobs; as [`Runtime::receive_from_subjobs`].
+    pub fn ordered_master_vector(
+        &self,
+        start: &[u8],
+        place: u32,
+        deadline: Duration,
+    ) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let said = self.exchange(&place.to_be_bytes(), deadline)?;
+        let places = said.iter().map(|place| place.as_slice().try_into().map(u32::from_be_bytes));
+        let places: Result<Vec<u32>, _> = places.collect();
+        let places = places.map_err(|_| refused(Kind::Protocol, "read the places of subjobs".to_owned()))?;
+        let mut order: Vec<(u32, u32)> = places.iter().copied().zip(0..).collect();
+        order.sort_unstable();
+        if order.iter().zip(0..).any(|((place, _), expected)| *place != expected) {
+            let why = format!("put subjobs into the order {places:?}: each place from 0 is taken by one");
+            return Err(refused(Kind::Invalid, why));
+        }
+        let order: Vec<u32> = order.into_iter().map(|(_, subjob)| subjob).collect();
+        self.gather_in_order(start, &order, deadline)
+    }
+
+    fn gather_in_order(
+        &self,
+        start: &[u8],
+        order: &[u32],
+        deadline: Duration,
+    ) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let structure = self.structure(deadline)?;
+        let tag = self.tag("vector")?;
+        if self.rank() != Rank(0) {
+            self.send_to_rank(Rank(0), &tag, start, deadline)?;
+            return Ok(None);
+        }
+        let mut own = BTreeMap::from([(Rank(0), start.to_vec())]);
+        while own.len() < usize::try_from(self.size()).unwrap_or(usize::MAX) {
+            let Message { from, bytes } = self.receive_from_ranks(&tag, deadline)?;
+            own.insert(from.rank, bytes);
+        }
+        let own: Vec<Vec<u8>> = own.into_values().collect();
+        let master = order.first().copied().unwrap_or_default();
+        if structure.index != master {
+            self.send_to_subjob(master, &tag, &pack(&own), deadline)?;
+            return Ok(None);
+        }
+        let mut all = BTreeMap::from([(structure.index, own)]);
+        while all.len() < order.len() {
+            let Message { from, bytes } = self.receive_from_subjobs(&tag, deadline)?;
+            all.insert(from.subjob, unpack(&bytes)?);
+        }
+        Ok(Some(order.iter().flat_map(|subjob| all.remove(subjob).unwrap_or_default()).collect()))
+    }
+
+    /// A tag of its own for every time: who is late must not be taken for who is early.
+    fn tag(&self, what: &'static str) -> Result<String, Error> {
+        let time = self.wire.look(|state| {
+            let times = state.gathered.entry(what).or_default();
+            *times += 1;
+            *times
+        })?;
+        Ok(format!("gantry/{what}/{time}"))
+    }
+}
+
+/// Each with its length before it.
+fn pack(items: &[Vec<u8>]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    for item in items {
+        packed.extend((item.len() as u64).to_be_bytes());
+        packed.extend(item);
+    }
+    packed
+}
+
+fn unpack(mut packed: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    let wrong = || refused(Kind::Protocol, "read what subjobs have said".to_owned());
+    let mut items = Vec::new();
+    while !packed.is_empty() {
+        let (length, rest) = packed.split_first_chunk().ok_or_else(wrong)?;
+        let length = usize::try_from(u64::from_be_bytes(*length)).map_err(|_| wrong())?;
+        let (item, rest) = rest.split_at_checked(length).ok_or_else(wrong)?;
+        items.push(item.to_vec());
+        packed = rest;
+    }
+    Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked_and_nothing_else() {
+        let check = |items: Vec<Vec<u8>>| assert_eq!(unpack(&pack(&items)).unwrap(), items);
+        check(vec![]);
+        check(vec![vec![]]);
+        check(vec![b"one".to_vec(), vec![], vec![7; 300]]);
+        let packed = pack(&[b"one".to_vec()]);
+        assert!(unpack(&packed[..packed.len() - 1]).is_err());
+        assert!(unpack(&packed[..5]).is_err());
+        assert!(unpack(&u64::MAX.to_be_bytes()).is_err());
+    }
+}

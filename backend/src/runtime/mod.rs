@@ -1,0 +1,257 @@
+//! For ranks of a co-allocated job: the barrier at its start, who takes part in it, and messages among its processes.
+//!
+//! A job has subjobs, each of a workload manager of its own. A program calls [`Runtime::barrier`] before it does anything that could not be undone: it returns when all subjobs have
+//! started and the job was released. Then its processes may exchange messages: between subjobs, which is how they find each other, and within one.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use gantry_backend::runtime::Runtime;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let hour = Duration::from_secs(3600);
+//! let runtime = Runtime::connect(hour)?;
+//! runtime.barrier(hour)?; // all parts are there, or this is an error
+//! if runtime.rank().0 == 0 {
+//!     let job = runtime.structure(hour)?;
+//!     let next = (job.index + 1) % u32::try_from(job.sizes.len())?;
+//!     runtime.send_to_subjob(next, "token", b"42", hour)?;
+//!     let token = runtime.receive_from_subjobs("token", hour)?;
+//!     println!("subjob {} has sent {:?}", token.from.subjob, token.bytes);
+//! }
+//! let everybody = runtime.exchange(b"where my master listens", hour)?; // one text of every subjob
+//! # drop(everybody);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Calls block, with a deadline. The library starts no thread: while a call waits it takes what comes and keeps it by tag, for whichever thread asks for it. So messages may
+//! be asked for in any order and from any number of threads; and who does not call stops those that send to it, once so much is on its way as frontend and agent keep. A message
+//! that was sent is delivered, also when its sender ends at once.
+//!
+//! A program that is not part of such a job, and was started by gantry all the same, is a job by itself.
+
+mod wire;
+mod bootstrap;
+
+use std::time::{Duration, Instant};
+
+use gantry_shared::error::{Failure, Kind};
+pub use gantry_shared::id::Rank;
+pub use gantry_shared::wire::runtime::{Address, MAX_TAG_BYTES, Structure};
+use gantry_shared::wire::runtime::{MESSAGE_PIECE_BYTES, Piece, Say, Scope, Then};
+
+use self::wire::{State, Wire};
+use crate::Error;
+use crate::rendezvous::Rendezvous;
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who has sent it.
+    pub from: Address,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+/// This process's way to its job. It may be used from many threads; a forked child has none.
+#[derive(Debug)]
+pub struct Runtime {
+    wire: Wire,
+    rank: Rank,
+    size: u32,
+}
+
+impl Runtime {
+    /// Connects to this node's agent. A rank has one connection at a time.
+    ///
+    /// # Errors
+    /// [`Error::NotStartedByGantry`]; [`Error::Refused`]: another process of this rank is connected; [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
+    pub fn connect(deadline: Duration) -> Result<Self, Error> {
+        let until = after(deadline);
+        let wire = Wire::new(Rendezvous::of_job()?.open_link(deadline)?)?;
+        let (rank, size) =
+            wire.until("connect to the job", until, deadline, |state| match state.welcome {
+                Some(welcome) => Some(Ok(welcome)),
+                None => state.aborted().map(Err),
+            })?;
+        Ok(Self { wire, rank, size })
+    }
+
+    /// This process's rank in its subjob.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// How many ranks its subjob has.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Waits until all processes of all subjobs are at their barrier and the job is released. Later it returns at once, and so it does in a subjob that takes no part in the barrier.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the job was killed, or this subjob taken out of it: what was to begin does not, so leave. [`Error::TimedOut`]: call it again.
+    /// [`Error::Lost`].
+    pub fn barrier(&self, deadline: Duration) -> Result<(), Error> {
+        let until = after(deadline);
+        if self.wire.look(|state| !std::mem::replace(&mut state.checked_in, true))? {
+            self.wire.say(&Say::CheckIn, "pass the barrier", until, deadline)?;
+        }
+        self.wire.until("pass the barrier", until, deadline, |state| match state.released {
+            true => Some(Ok(())),
+            false => state.aborted().map(Err),
+        })?;
+        if self.wire.look(|state| !std::mem::replace(&mut state.passed, true))? {
+            self.wire.say(&Say::Passed, "pass the barrier", until, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Which subjobs exchange messages, and which of them this is. Waits until the job is released and all of them are there.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: this subjob takes no part in that (`subjobCommsType=independent`), or there is no job any more; as [`Runtime::barrier`].
+    pub fn structure(&self, deadline: Duration) -> Result<Structure, Error> {
+        self.wire.until("wait for all subjobs", after(deadline), deadline, |state| match &state.structure {
+            Some(Ok(structure)) => Some(Ok(structure.clone())),
+            Some(Err(why)) => {
+                let why = format!("exchange messages with other subjobs: {why}");
+                Some(Err(Error::Refused(Failure::new(Kind::Unsupported, why))))
+            }
+            None => state.aborted().map(Err),
+        })
+    }
+
+    /// Sends a message to rank 0 of a subjob. Waits until it is on its way, which it stays.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: no such subjob, it has ended, or a tag of more than [`MAX_TAG_BYTES`]; [`Error::TimedOut`]: it may still arrive, whole; as [`Runtime::structure`].
+    pub fn send_to_subjob(
+        &self,
+        subjob: u32,
+        tag: &str,
+        bytes: &[u8],
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        self.send_to(Address { subjob, rank: Rank(0) }, tag, bytes, deadline)
+    }
+
+    /// As [`Runtime::send_to_subjob`], to any process of the job.
+    ///
+    /// # Errors
+    /// As [`Runtime::send_to_subjob`].
+    pub fn send_to(&self, to: Address, tag: &str, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
+        let structure = self.structure(deadline)?;
+        let size = usize::try_from(to.subjob).ok().and_then(|number| structure.sizes.get(number));
+        if size.is_none_or(|size| to.rank.0 >= *size) {
+            return Err(refused(
+                Kind::Invalid,
+                format!("send a message to rank {} of subjob {}: there is none", to.rank, to.subjob),
+            ));
+        }
+        if self.wire.look(|state| state.ended.contains(&to.subjob))? {
+            return Err(refused(Kind::Gone, format!("send a message to subjob {}: it has ended", to.subjob)));
+        }
+        self.send(Scope::Job, to, tag, bytes, deadline)
+    }
+
+    /// Takes the next message with this tag that another subjob has sent to this rank, or its own. Waits until there is one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: all other subjobs have ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
+    pub fn receive_from_subjobs(&self, tag: &str, deadline: Duration) -> Result<Message, Error> {
+        let structure = self.structure(deadline)?;
+        self.receive(Scope::Job, tag, deadline, |state| {
+            let others = structure.sizes.len().saturating_sub(1);
+            others > 0 && state.ended.len() >= others
+        })
+    }
+
+    /// Sends a message to a rank of this subjob. Waits until it is on its way, which it stays.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: no such rank, or a tag of more than [`MAX_TAG_BYTES`]; [`Error::TimedOut`], [`Error::Lost`].
+    pub fn send_to_rank(&self, rank: Rank, tag: &str, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
+        if rank.0 >= self.size {
+            return Err(refused(
+                Kind::Invalid,
+                format!("send a message to rank {rank}: there are {}", self.size),
+            ));
+        }
+        self.send(Scope::Subjob, Address { subjob: 0, rank }, tag, bytes, deadline)
+    }
+
+    /// Takes the next message with this tag that a rank of this subjob has sent to this one. Waits until there is one.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], [`Error::Lost`].
+    pub fn receive_from_ranks(&self, tag: &str, deadline: Duration) -> Result<Message, Error> {
+        self.receive(Scope::Subjob, tag, deadline, |_| false)
+    }
+
+    fn send(
+        &self,
+        scope: Scope,
+        peer: Address,
+        tag: &str,
+        bytes: &[u8],
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        if tag.len() > MAX_TAG_BYTES {
+            return Err(refused(
+                Kind::Invalid,
+                format!("send a message: a tag has at most {MAX_TAG_BYTES} bytes"),
+            ));
+        }
+        let (until, phase) = (after(deadline), "send a message");
+        let message = self.wire.look(|state| state.next_message())?;
+        let piece = |then, bytes: &[u8]| {
+            let bytes = gantry_shared::wire::message::Blob(bytes.to_vec());
+            Say::Piece(Piece { scope, peer, message, tag: tag.to_owned(), then, bytes })
+        };
+        let mut rest = bytes;
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(MESSAGE_PIECE_BYTES));
+            let then = if later.is_empty() { Then::Complete } else { Then::More };
+            if let Err(error) = self.wire.say(&piece(then, now), phase, until, deadline) {
+                if rest.len() < bytes.len() {
+                    // What has come of it is not kept for ever.
+                    self.wire.say_later(&piece(Then::GivenUp, &[]));
+                }
+                return Err(error);
+            }
+            rest = later;
+            if rest.is_empty() {
+                return self.wire.flush(phase, until, deadline);
+            }
+        }
+    }
+
+    fn receive(
+        &self,
+        scope: Scope,
+        tag: &str,
+        deadline: Duration,
+        hopeless: impl Fn(&State) -> bool,
+    ) -> Result<Message, Error> {
+        self.wire.until("receive a message", after(deadline), deadline, |state| {
+            if let Some(message) = state.take_message(scope, tag) {
+                return Some(Ok(message));
+            }
+            let why = || format!("receive a message '{tag}': all other subjobs have ended");
+            hopeless(state).then(|| Err(refused(Kind::Gone, why())))
+        })
+    }
+}
+
+fn refused(kind: Kind, why: String) -> Error {
+    Error::Refused(Failure::new(kind, why))
+}
+
+/// The time by which something is to be done; some far day where the clock has none.
+fn after(deadline: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(deadline).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600))
+}

@@ -1,0 +1,155 @@
+//! Where jobs are asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+
+use super::contact::Contacts;
+use super::job::{Job, name_of};
+use super::request::{Subrequest, parse_request, parse_subrequest};
+use super::rsl::RslError;
+use super::state::SubjobId;
+use super::subjob::{Planned, SubjobOutput};
+use crate::error::{Error, Result};
+use crate::frontend::Config;
+
+/// Names that a specification may refer to without defining them, from this process's environment.
+const GIVEN: [&str; 3] = ["HOME", "LOGNAME", "USER"];
+
+/// Asks workload managers for the parts of jobs.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use gantry_frontend::coallocation::{Coallocator, SubjobOutput};
+/// use gantry_frontend::Config;
+///
+/// # async fn tool() -> gantry_frontend::Result<()> {
+/// let minute = Duration::from_secs(60);
+/// let coallocator = Coallocator::new(Config::default(), SubjobOutput::Null)?;
+/// let job = coallocator.request(
+///     "+(&(resourceManagerContact=localhost)(label=a)(count=2)(executable=./left))
+///       (&(resourceManagerContact=localhost)(label=b)(count=2)(executable=./right))",
+///     minute,
+/// )?;
+/// job.release(true, minute).await?;
+/// let exit = job.wait().await;
+/// assert_eq!(exit.code, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Coallocator {
+    config: Config,
+    contacts: Contacts,
+    given: BTreeMap<String, String>,
+    output: Arc<SubjobOutput>,
+}
+
+impl Coallocator {
+    /// With these choices for every subjob's app; output that a subjob sends nowhere goes to `output`. Reads the file of contacts.
+    ///
+    /// # Errors
+    /// A file of contacts that cannot be understood.
+    pub fn new(config: Config, output: SubjobOutput) -> Result<Self> {
+        let given = GIVEN.iter().filter_map(|name| {
+            let value = Machine.env(name)?.into_string().ok()?;
+            Some(((*name).to_owned(), value))
+        });
+        Ok(Self {
+            config,
+            contacts: Contacts::load(&Machine)?,
+            given: given.collect(),
+            output: Arc::new(output),
+        })
+    }
+
+    /// Asks for a job. All its subjobs are looked at first: if one cannot be honoured, none is started. Then all are launched at once, each
+    /// within `deadline`; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with all that is wrong with the request.
+    pub fn request(&self, description: &str, deadline: Duration) -> Result<Job> {
+        self.request_each(description, deadline)?.into_job()
+    }
+
+    /// As [`Coallocator::request`], with a result for every subrequest. There is a job if none of them is an error.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it is no request, or two of its subjobs have one label.
+    pub fn request_each(&self, description: &str, deadline: Duration) -> Result<Requested> {
+        let subrequests = parse_request(description, &self.given).map_err(|error| invalid(&error))?;
+        let mut planned = Vec::with_capacity(subrequests.len());
+        let mut results = Vec::with_capacity(subrequests.len());
+        for (subrequest, number) in subrequests.into_iter().zip(0..) {
+            let label = name_of(subrequest.label.as_deref(), SubjobId(number));
+            let outcome = self.plan(subrequest).map(|plan| planned.push(plan));
+            results.push(SubrequestResult { label, outcome });
+        }
+        if results.iter().any(|result| result.outcome.is_err()) {
+            return Ok(Requested { job: None, results });
+        }
+        let labels: Vec<&str> = planned.iter().filter_map(|plan| plan.label.as_deref()).collect();
+        if let Some(label) =
+            labels.iter().enumerate().find_map(|(n, label)| labels[..n].contains(label).then_some(label))
+        {
+            return Err(Error::invalid(format!("two subjobs have the label '{label}'")));
+        }
+        let job = Some(Job::start(planned, deadline, self.clone()));
+        Ok(Requested { job, results })
+    }
+
+    /// What one subjob that joins a job comes to.
+    pub(super) fn plan_one(&self, description: &str) -> Result<Planned> {
+        self.plan(parse_subrequest(description, &self.given).map_err(|error| invalid(&error))?)
+    }
+
+    fn plan(&self, subrequest: Subrequest) -> Result<Planned> {
+        Planned::new(subrequest, &self.contacts, &self.config, &self.output)
+    }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+#[must_use = "the job is cancelled when it is dropped"]
+pub struct Requested {
+    /// The job; none: it cannot be had as it was asked for, and nothing of it was started.
+    pub job: Option<Job>,
+    /// Of every subrequest, in their order.
+    pub results: Vec<SubrequestResult>,
+}
+
+impl Requested {
+    /// The job.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with all that is wrong, where there is none.
+    pub fn into_job(self) -> Result<Job> {
+        let Self { job, results } = self;
+        job.ok_or_else(|| build_refusal(results))
+    }
+}
+
+/// What became of a subrequest.
+#[derive(Debug)]
+pub struct SubrequestResult {
+    /// The subjob's label, else its number.
+    pub label: String,
+    /// Whether its manager can have it as it was asked for.
+    pub outcome: Result<()>,
+}
+
+fn invalid(error: &RslError) -> Error {
+    Error::Invalid { message: error.to_string(), hint: Some(format!("look here:\n{}", error.picture())) }
+}
+
+/// Subjobs that cannot be started as they were asked for.
+fn build_refusal(results: Vec<SubrequestResult>) -> Error {
+    let wrong = results.into_iter().filter_map(|result| Some((result.label, result.outcome.err()?)));
+    let wrong: Vec<(String, Error)> = wrong.collect();
+    let hint = wrong.iter().find_map(|(_, error)| error.hint());
+    let wrong: Vec<String> = wrong.iter().map(|(label, error)| format!("subjob {label}: {error}")).collect();
+    Error::Invalid { message: wrong.join("; "), hint }
+}

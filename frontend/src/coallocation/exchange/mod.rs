@@ -1,0 +1,168 @@
+//! The frontend's end of what ranks of a co-allocated job do together: their barrier, and the messages that it passes on between them.
+//!
+//! [`switchboard`] decides; here is who tells it what happens, and who carries out what it says. An [`Exchange`] is of one job, a [`Member`] of one app in it. An app that is
+//! part of no job is one by itself, so that a program that calls the barrier runs alone as well.
+
+mod switchboard;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_shared::id::{NodeId, Rank};
+use gantry_shared::placement::Placement;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::message::{Order, To};
+use gantry_shared::wire::rendezvous::{LinkWord, RendezvousOrder};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+pub(super) use self::switchboard::Arrival;
+use self::switchboard::{Effect, Switchboard};
+use super::request::CommsType;
+use super::state::SubjobId;
+use crate::lock::lock;
+use crate::overlay::Overlay;
+
+/// How long the end of a rank is not told while something of what it has written is still to come: somebody else may hold its connection open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the subjobs of one job exchange. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Exchange {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    inner: Mutex<Inner>,
+    /// Links have closed.
+    closed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    board: Switchboard,
+    overlays: BTreeMap<SubjobId, Overlay>,
+    tasks: BTreeMap<SubjobId, mpsc::UnboundedSender<Arrival>>,
+}
+
+impl Exchange {
+    /// A subjob is asked for. Who looks after it hears how far its processes are.
+    pub(super) fn add(
+        &self,
+        id: SubjobId,
+        comms: CommsType,
+        barrier: bool,
+    ) -> (Member, mpsc::UnboundedReceiver<Arrival>) {
+        let (task, arrivals) = mpsc::unbounded_channel();
+        self.act(|inner| {
+            inner.board.add(id, comms, barrier);
+            inner.tasks.insert(id, task);
+        });
+        (Member { exchange: self.clone(), id }, arrivals)
+    }
+
+    /// The job is released, with these subjobs.
+    pub(super) fn release(&self, members: Vec<SubjobId>) {
+        self.act(|inner| inner.board.release(members));
+    }
+
+    /// The subjob is to end: its processes at the barrier, and those that come to it, are told so.
+    pub(super) fn abort(&self, id: SubjobId, why: &str) {
+        self.act(|inner| inner.board.abort(id, why));
+    }
+
+    fn act<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = lock(&self.shared.inner);
+        let done = act(&mut inner);
+        // Under the lock, so that what is said of a link is said in order. None of it waits.
+        for effect in inner.board.take_effects() {
+            match effect {
+                Effect::Say(id, (node, link), word) => {
+                    if let Some(overlay) = inner.overlays.get(&id) {
+                        let order = Order::Rendezvous(RendezvousOrder::Link { link, word });
+                        overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
+                    }
+                }
+                Effect::Tell(id, arrival) => {
+                    if let Some(task) = inner.tasks.get(&id) {
+                        // It is about to end.
+                        drop(task.send(arrival));
+                    }
+                }
+            }
+        }
+        done
+    }
+}
+
+/// An app's place in its job.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    exchange: Exchange,
+    id: SubjobId,
+}
+
+impl Member {
+    /// Of an app that is a job by itself: its ranks pass their barrier at once.
+    pub(crate) fn alone() -> Self {
+        let exchange = Exchange::default();
+        let (member, _nobody_listens) = exchange.add(SubjobId(0), CommsType::BlockingJoin, false);
+        exchange.release(vec![SubjobId(0)]);
+        member
+    }
+
+    /// The app is there.
+    pub(crate) fn start(&self, overlay: Overlay, placement: &Placement) {
+        self.act(|inner, id| {
+            inner.overlays.insert(id, overlay);
+            inner.board.started(id, placement.rank_count());
+        });
+    }
+
+    /// An agent says something of a rank's link.
+    pub(crate) fn take(&self, node: NodeId, link: u32, word: LinkWord) {
+        let closed = word == LinkWord::Close;
+        self.act(|inner, id| inner.board.take(id, (node, link), word));
+        if closed {
+            self.exchange.shared.closed.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Takes what a rank that has ended had written. None: all of it is here; else what waits until it is.
+    pub(crate) fn last_words(&self, rank: Rank) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let mut closed = self.exchange.shared.closed.subscribe();
+        if !self.act(|inner, id| inner.board.drain(id, rank)) {
+            return None;
+        }
+        let member = self.clone();
+        Some(async move {
+            let all = async {
+                while member.act(|inner, id| inner.board.is_linked(id, rank))
+                    && closed.changed().await.is_ok()
+                {}
+            };
+            drop(timeout(LAST_WORDS, all).await);
+        })
+    }
+
+    /// A rank has ended.
+    pub(crate) fn rank_ended(&self, rank: Rank) {
+        self.act(|inner, id| inner.board.rank_ended(id, rank));
+    }
+
+    /// The app is over.
+    pub(crate) fn close(&self) {
+        self.act(|inner, id| {
+            inner.board.end(id);
+            inner.overlays.remove(&id);
+            inner.tasks.remove(&id);
+        });
+        self.exchange.shared.closed.send_modify(|count| *count += 1);
+    }
+
+    fn act<T>(&self, act: impl FnOnce(&mut Inner, SubjobId) -> T) -> T {
+        self.exchange.act(|inner| act(inner, self.id))
+    }
+}

@@ -1,0 +1,452 @@
+//! Who is linked, who has come to the barrier, and what goes where. Nothing in here waits or knows of processes: it is told what happens and says what is to
+//! be done.
+//!
+//! Every rank has a *mailbox*, whether it has a link yet or not. What a rank sends goes into mailboxes at once; the credit for it is given back when the mailbox has room. So who
+//! does not take what is for it stops those that send to it, and a mailbox holds no more than [`ROOM_BYTES`] and what senders may have on their way.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use gantry_shared::id::{NodeId, Rank};
+use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
+use gantry_shared::wire::message::Blob;
+use gantry_shared::wire::rendezvous::LinkWord;
+use gantry_shared::wire::runtime::{
+    Address, Hear, LINK_WINDOW_BYTES, MAX_TAG_BYTES, Piece, Say, Scope, Structure,
+};
+
+use crate::coallocation::request::CommsType;
+use crate::coallocation::state::SubjobId;
+
+/// What a mailbox takes before its senders are held back.
+pub(super) const ROOM_BYTES: usize = 1024 * 1024;
+
+/// The most bytes for a rank in one order.
+const ORDER_BYTES: usize = 128 * 1024;
+
+/// A link, by its agent's count.
+pub(super) type LinkId = (NodeId, u32);
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Say this of a link to the node's agent.
+    Say(SubjobId, LinkId, LinkWord),
+    /// Tell who looks after the subjob.
+    Tell(SubjobId, Arrival),
+}
+
+/// How far a subjob's processes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::coallocation) enum Arrival {
+    /// All have come to the barrier.
+    CheckedIn,
+    /// All have passed it that have not ended.
+    Passed,
+    /// One has ended that had not passed the barrier: the others can never do so together.
+    EndedBefore(Rank),
+}
+
+/// How a job begins for one subjob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Gate {
+    /// Its ranks wait at the barrier.
+    Shut,
+    /// They pass.
+    Open,
+    /// They are told that there is no job, and why.
+    Aborted(String),
+}
+
+/// A rank's place.
+#[derive(Debug, Default)]
+struct Mailbox {
+    link: Option<LinkId>,
+    /// How much more the link takes.
+    window: u32,
+    queue: VecDeque<u8>,
+    /// Senders that get so much credit when there is room.
+    owed: Vec<(SubjobId, LinkId, u32)>,
+}
+
+/// Something of a rank's link.
+#[derive(Debug)]
+struct Link {
+    rank: Rank,
+    buffer: FrameBuffer,
+}
+
+/// What is known of a subjob.
+#[derive(Debug)]
+struct Part {
+    comms: CommsType,
+    gate: Gate,
+    /// How many ranks it has, once it is there.
+    size: Option<u32>,
+    over: bool,
+    links: HashMap<LinkId, Link>,
+    mail: BTreeMap<Rank, Mailbox>,
+    checked_in: BTreeSet<Rank>,
+    passed: BTreeSet<Rank>,
+    ended: BTreeSet<Rank>,
+}
+
+/// All of a job.
+#[derive(Debug, Default)]
+pub(super) struct Switchboard {
+    parts: BTreeMap<SubjobId, Part>,
+    /// Those that exchange messages, in their order, once the job is released.
+    members: Option<Vec<SubjobId>>,
+    /// All of them are there.
+    joined: bool,
+    effects: Vec<Effect>,
+}
+
+impl Switchboard {
+    /// What is to be done, in this order.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A subjob is asked for. One without a barrier has it open.
+    pub(super) fn add(&mut self, id: SubjobId, comms: CommsType, barrier: bool) {
+        let part = Part {
+            comms,
+            gate: if barrier { Gate::Shut } else { Gate::Open },
+            size: None,
+            over: false,
+            links: HashMap::new(),
+            mail: BTreeMap::new(),
+            checked_in: BTreeSet::new(),
+            passed: BTreeSet::new(),
+            ended: BTreeSet::new(),
+        };
+        self.parts.insert(id, part);
+    }
+
+    /// Its app is there, with so many ranks.
+    pub(super) fn started(&mut self, id: SubjobId, size: u32) {
+        if let Some(part) = self.parts.get_mut(&id) {
+            part.size = Some(size);
+        }
+        self.join();
+    }
+
+    /// The job is released: whoever takes part in it now is known, and all may run.
+    pub(super) fn release(&mut self, members: Vec<SubjobId>) {
+        let takes_part = |id: &SubjobId| {
+            let part = self.parts.get(id);
+            part.is_some_and(|part| part.comms == CommsType::BlockingJoin && !part.over)
+        };
+        self.members = Some(members.into_iter().filter(takes_part).collect());
+        let ids: Vec<SubjobId> = self.parts.keys().copied().collect();
+        for id in ids {
+            self.open_gate(id);
+        }
+        self.join();
+    }
+
+    /// The subjob has no job any more.
+    pub(super) fn abort(&mut self, id: SubjobId, why: &str) {
+        let Some(part) = self.parts.get_mut(&id) else { return };
+        if part.gate == Gate::Shut {
+            part.gate = Gate::Aborted(why.to_owned());
+            self.tell_linked(id, &Hear::Aborted(why.to_owned()));
+        }
+    }
+
+    /// The subjob's app is over: nothing comes from it any more.
+    pub(super) fn end(&mut self, id: SubjobId) {
+        let Some(part) = self.parts.get_mut(&id).filter(|part| !part.over) else { return };
+        part.over = true;
+        part.links.clear();
+        let owed: Vec<_> = std::mem::take(&mut part.mail).into_values().flat_map(|mail| mail.owed).collect();
+        self.give(owed);
+        if let (Some(members), true) = (self.members.clone(), self.joined) {
+            if let Some(subjob) = position(&members, id) {
+                members
+                    .iter()
+                    .filter(|other| **other != id)
+                    .for_each(|other| self.tell_linked(*other, &Hear::Ended { subjob }));
+            }
+        } else {
+            self.join();
+        }
+    }
+
+    /// A rank has ended, and what it has written has come.
+    pub(super) fn rank_ended(&mut self, id: SubjobId, rank: Rank) {
+        let Some(part) = self.parts.get_mut(&id) else { return };
+        part.ended.insert(rank);
+        if part.gate == Gate::Shut {
+            self.effects.push(Effect::Tell(id, Arrival::EndedBefore(rank)));
+        }
+        // Nobody takes what is for it.
+        let owed = part.mail.remove(&rank).map(|mail| mail.owed).unwrap_or_default();
+        part.links.retain(|_, link| link.rank != rank);
+        self.give(owed);
+        self.check_passed(id);
+    }
+
+    /// Takes all that a rank has written, whether there is room or not: it has ended, so that is little. True: it has a link.
+    pub(super) fn drain(&mut self, id: SubjobId, rank: Rank) -> bool {
+        let Some(link) = self.find_link(id, rank) else { return false };
+        self.effects.push(Effect::Say(id, link, LinkWord::Credit(u32::MAX)));
+        true
+    }
+
+    /// Whether a rank has a link.
+    pub(super) fn is_linked(&self, id: SubjobId, rank: Rank) -> bool {
+        self.find_link(id, rank).is_some()
+    }
+
+    /// The link that a rank has.
+    fn find_link(&self, id: SubjobId, rank: Rank) -> Option<LinkId> {
+        self.parts.get(&id)?.mail.get(&rank)?.link
+    }
+
+    /// An agent says something of a link.
+    pub(super) fn take(&mut self, id: SubjobId, link: LinkId, word: LinkWord) {
+        match word {
+            LinkWord::Open(rank) => self.open(id, link, rank),
+            LinkWord::Bytes(Blob(bytes)) => self.take_bytes(id, link, &bytes),
+            LinkWord::Credit(more) => {
+                let Some(rank) = self.rank_of(id, link) else { return };
+                if let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) {
+                    mail.window = mail.window.saturating_add(more);
+                }
+                self.deliver(id, rank);
+            }
+            LinkWord::Close => self.close(id, link),
+        }
+    }
+
+    fn open(&mut self, id: SubjobId, link: LinkId, rank: Rank) {
+        let Some(part) = self.parts.get_mut(&id).filter(|part| !part.over) else {
+            return self.effects.push(Effect::Say(id, link, LinkWord::Close));
+        };
+        let size = part.size.unwrap_or_default();
+        let mail = part.mail.entry(rank).or_default();
+        if mail.link.is_some() || rank.0 >= size {
+            let why = format!("rank {rank} has a link to its job already, in another process");
+            return self.refuse(id, link, &Hear::Aborted(why));
+        }
+        (mail.link, mail.window) = (Some(link), LINK_WINDOW_BYTES);
+        // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
+        part.links.insert(link, Link { rank, buffer: FrameBuffer::new() });
+        let waiting = std::mem::take(&mut mail.queue);
+        let gate = part.gate.clone();
+        self.effects.push(Effect::Say(id, link, LinkWord::Credit(LINK_WINDOW_BYTES)));
+        self.tell(id, rank, &Hear::Welcome { rank, size });
+        match gate {
+            Gate::Shut => {}
+            Gate::Open => self.tell(id, rank, &Hear::Released),
+            Gate::Aborted(why) => self.tell(id, rank, &Hear::Aborted(why)),
+        }
+        self.tell_structure(id, rank);
+        if let Some(mail) = self.mailbox(id, rank) {
+            mail.queue.extend(waiting);
+        }
+        self.deliver(id, rank);
+    }
+
+    fn refuse(&mut self, id: SubjobId, link: LinkId, why: &Hear) {
+        let mut bytes = Vec::new();
+        if encode_onto(why, &mut bytes).is_ok() {
+            self.effects.push(Effect::Say(id, link, LinkWord::Bytes(Blob(bytes))));
+        }
+        self.effects.push(Effect::Say(id, link, LinkWord::Close));
+    }
+
+    fn close(&mut self, id: SubjobId, link: LinkId) {
+        let Some(part) = self.parts.get_mut(&id) else { return };
+        let Some(Link { rank, .. }) = part.links.remove(&link) else { return };
+        let Some(mail) = part.mail.get_mut(&rank).filter(|mail| mail.link == Some(link)) else { return };
+        (mail.link, mail.window) = (None, 0);
+        // Half a frame may have gone to who has closed. What comes for a later process is whole.
+        mail.queue.clear();
+        let owed = std::mem::take(&mut mail.owed);
+        self.give(owed);
+    }
+
+    fn take_bytes(&mut self, id: SubjobId, link: LinkId, bytes: &[u8]) {
+        let Some(known) = self.parts.get_mut(&id).and_then(|part| part.links.get_mut(&link)) else { return };
+        let rank = known.rank;
+        let mut full: Option<(SubjobId, Rank)> = None;
+        let mut broken = known.buffer.push(bytes).is_err();
+        while !broken {
+            let known = self.parts.get_mut(&id).and_then(|part| part.links.get_mut(&link));
+            let Some(known) = known else { return };
+            match known.buffer.next_message::<Say>() {
+                Ok(Some(said)) => full = self.hear(id, rank, said).or(full),
+                Ok(None) => break,
+                Err(_) => broken = true,
+            }
+        }
+        if broken {
+            self.close(id, link);
+            let why = "its connection to the job is out of step: are library and tool of one release?";
+            return self.refuse(id, link, &Hear::Aborted(why.to_owned()));
+        }
+        let credit = (id, link, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        match full.and_then(|(to, rank)| self.mailbox(to, rank)) {
+            Some(mail) => mail.owed.push(credit),
+            None => self.give(vec![credit]),
+        }
+    }
+
+    /// Returns whose mailbox is full by what was said.
+    fn hear(&mut self, id: SubjobId, rank: Rank, said: Say) -> Option<(SubjobId, Rank)> {
+        let part = self.parts.get_mut(&id)?;
+        match said {
+            Say::CheckIn => {
+                let all = part.size.and_then(|size| usize::try_from(size).ok());
+                if part.checked_in.insert(rank) && Some(part.checked_in.len()) == all {
+                    self.effects.push(Effect::Tell(id, Arrival::CheckedIn));
+                }
+                None
+            }
+            Say::Passed => {
+                if part.passed.insert(rank) {
+                    self.check_passed(id);
+                }
+                None
+            }
+            Say::Piece(piece) => self.pass_on(id, rank, piece),
+        }
+    }
+
+    fn check_passed(&mut self, id: SubjobId) {
+        let Some(part) = self.parts.get(&id).filter(|part| part.gate == Gate::Open) else { return };
+        let through = part.passed.union(&part.ended).count();
+        if part.size.and_then(|size| usize::try_from(size).ok()) == Some(through) {
+            self.effects.push(Effect::Tell(id, Arrival::Passed));
+        }
+    }
+
+    fn pass_on(&mut self, id: SubjobId, rank: Rank, piece: Piece) -> Option<(SubjobId, Rank)> {
+        if piece.tag.len() > MAX_TAG_BYTES {
+            return None;
+        }
+        let to_rank = piece.peer.rank;
+        let (to, own) = match piece.scope {
+            Scope::Subjob => (id, 0),
+            // Libraries send nothing before all have joined.
+            Scope::Job => {
+                let members = self.members.as_ref().filter(|_| self.joined)?;
+                let to = usize::try_from(piece.peer.subjob).ok().and_then(|number| members.get(number))?;
+                (*to, position(members, id)?)
+            }
+        };
+        let there = self.parts.get(&to).filter(|part| !part.over && !part.ended.contains(&to_rank))?;
+        if there.size.is_none_or(|size| to_rank.0 >= size) {
+            return None;
+        }
+        let heard = Hear::Piece(Piece { peer: Address { subjob: own, rank }, ..piece });
+        self.tell(to, to_rank, &heard);
+        let mail = self.mailbox(to, to_rank)?;
+        (mail.queue.len() >= ROOM_BYTES).then_some((to, to_rank))
+    }
+
+    fn open_gate(&mut self, id: SubjobId) {
+        let Some(part) = self.parts.get_mut(&id).filter(|part| part.gate == Gate::Shut) else { return };
+        part.gate = Gate::Open;
+        self.tell_linked(id, &Hear::Released);
+        self.check_passed(id);
+    }
+
+    /// Once all that exchange messages are there or have ended, they are told of each other.
+    fn join(&mut self) {
+        let Some(members) = &mut self.members else { return };
+        let parts = &self.parts;
+        let is = |id: &SubjobId, what: fn(&Part) -> bool| parts.get(id).is_some_and(what);
+        if self.joined {
+            return;
+        }
+        members.retain(|id| is(id, |part| !part.over || part.size.is_some()));
+        self.joined = members.iter().all(|id| is(id, |part| part.size.is_some()));
+        if self.joined {
+            let links: Vec<(SubjobId, Rank)> = self
+                .parts
+                .iter()
+                .flat_map(|(id, part)| part.links.values().map(|it| (*id, it.rank)))
+                .collect();
+            links.into_iter().for_each(|(id, rank)| self.tell_structure(id, rank));
+        }
+    }
+
+    fn tell_structure(&mut self, id: SubjobId, rank: Rank) {
+        let Some(members) = self.members.clone() else { return };
+        match position(&members, id) {
+            Some(_) if !self.joined => {}
+            Some(index) => {
+                let size = |id| self.parts.get(id).and_then(|part| part.size).unwrap_or_default();
+                let sizes = members.iter().map(size).collect();
+                self.tell(id, rank, &Hear::Joined(Structure { index, sizes }));
+                let over = |id: &SubjobId| self.parts.get(id).is_some_and(|part| part.over);
+                let ended: Vec<u32> =
+                    members.iter().filter(|id| over(id)).filter_map(|id| position(&members, *id)).collect();
+                ended.into_iter().for_each(|subjob| self.tell(id, rank, &Hear::Ended { subjob }));
+            }
+            None => {
+                let why = "this subjob exchanges no messages with others (subjobCommsType=independent)";
+                self.tell(id, rank, &Hear::Alone(why.to_owned()));
+            }
+        }
+    }
+
+    fn tell_linked(&mut self, id: SubjobId, what: &Hear) {
+        let Some(part) = self.parts.get(&id) else { return };
+        let ranks: Vec<Rank> = part.links.values().map(|link| link.rank).collect();
+        ranks.into_iter().for_each(|rank| self.tell(id, rank, what));
+    }
+
+    /// Puts it into the rank's mailbox, and sends what may be sent.
+    fn tell(&mut self, id: SubjobId, rank: Rank, what: &Hear) {
+        let Some(part) = self.parts.get_mut(&id) else { return };
+        let mut frame = Vec::new();
+        match encode_onto(what, &mut frame) {
+            Ok(()) => part.mail.entry(rank).or_default().queue.extend(frame),
+            Err(error) => tracing::warn!(%error, "something was not said to a rank"),
+        }
+        self.deliver(id, rank);
+    }
+
+    fn deliver(&mut self, id: SubjobId, rank: Rank) {
+        let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) else { return };
+        while let Some(link) = mail.link
+            && mail.window > 0
+            && !mail.queue.is_empty()
+        {
+            let window = usize::try_from(mail.window).unwrap_or(ORDER_BYTES);
+            let bytes: Vec<u8> = mail.queue.drain(..mail.queue.len().min(window).min(ORDER_BYTES)).collect();
+            mail.window -= u32::try_from(bytes.len()).unwrap_or(mail.window);
+            self.effects.push(Effect::Say(id, link, LinkWord::Bytes(Blob(bytes))));
+        }
+        if mail.queue.len() < ROOM_BYTES && !mail.owed.is_empty() {
+            let owed = std::mem::take(&mut mail.owed);
+            self.give(owed);
+        }
+    }
+
+    fn give(&mut self, owed: Vec<(SubjobId, LinkId, u32)>) {
+        let credits =
+            owed.into_iter().map(|(id, link, bytes)| Effect::Say(id, link, LinkWord::Credit(bytes)));
+        self.effects.extend(credits);
+    }
+
+    fn mailbox(&mut self, id: SubjobId, rank: Rank) -> Option<&mut Mailbox> {
+        self.parts.get_mut(&id)?.mail.get_mut(&rank)
+    }
+
+    fn rank_of(&self, id: SubjobId, link: LinkId) -> Option<Rank> {
+        Some(self.parts.get(&id)?.links.get(&link)?.rank)
+    }
+}
+
+fn position(members: &[SubjobId], id: SubjobId) -> Option<u32> {
+    members.iter().position(|member| *member == id).and_then(|at| u32::try_from(at).ok())
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

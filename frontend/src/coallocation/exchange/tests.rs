@@ -1,0 +1,217 @@
+//! The switchboard, with no process and no network at all.
+
+use super::*;
+
+const A: SubjobId = SubjobId(0);
+const B: SubjobId = SubjobId(1);
+
+/// A job of two subjobs with one rank each on a node each, all of them linked.
+fn two() -> Switchboard {
+    let mut board = Switchboard::default();
+    for id in [A, B] {
+        board.add(id, CommsType::BlockingJoin, true);
+        board.started(id, 1);
+        board.take(id, link(id), LinkWord::Open(Rank(0)));
+    }
+    board.take_effects();
+    board
+}
+
+fn link(id: SubjobId) -> LinkId {
+    (NodeId(id.0), 5)
+}
+
+fn say(board: &mut Switchboard, id: SubjobId, what: &Say) {
+    let mut bytes = Vec::new();
+    encode_onto(what, &mut bytes).unwrap();
+    board.take(id, link(id), LinkWord::Bytes(Blob(bytes)));
+}
+
+fn piece(to: u32, bytes: Vec<u8>) -> Say {
+    let peer = Address { subjob: to, rank: Rank(0) };
+    let then = gantry_shared::wire::runtime::Then::Complete;
+    Say::Piece(Piece { scope: Scope::Job, peer, message: 1, tag: "t".to_owned(), then, bytes: Blob(bytes) })
+}
+
+/// What a rank has been told since the last time, and the credit that it got.
+fn heard(board: &mut Switchboard, whom: SubjobId) -> (Vec<Hear>, u32) {
+    let (mut buffer, mut heard, mut credit) = (FrameBuffer::new(), Vec::new(), 0);
+    for effect in board.take_effects() {
+        match effect {
+            Effect::Say(id, _, LinkWord::Bytes(Blob(bytes))) if id == whom => {
+                buffer.push(&bytes).unwrap();
+                while let Some(frame) = buffer.next_message().unwrap() {
+                    heard.push(frame);
+                }
+            }
+            Effect::Say(id, _, LinkWord::Credit(bytes)) if id == whom => credit += bytes,
+            _ => {}
+        }
+    }
+    (heard, credit)
+}
+
+fn arrivals(board: &mut Switchboard) -> Vec<(SubjobId, Arrival)> {
+    let told = board.take_effects().into_iter().filter_map(|effect| match effect {
+        Effect::Tell(id, arrival) => Some((id, arrival)),
+        Effect::Say(..) => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_subjob_has_checked_in_when_all_its_ranks_have_each_once() {
+    let mut board = Switchboard::default();
+    board.add(A, CommsType::BlockingJoin, true);
+    board.started(A, 2);
+    for (rank, number) in [(Rank(0), 5), (Rank(1), 6)] {
+        board.take(A, (NodeId(0), number), LinkWord::Open(rank));
+    }
+    say(&mut board, A, &Say::CheckIn);
+    say(&mut board, A, &Say::CheckIn);
+    assert_eq!(arrivals(&mut board), []);
+    let mut bytes = Vec::new();
+    encode_onto(&Say::CheckIn, &mut bytes).unwrap();
+    // However the bytes are cut.
+    for byte in bytes {
+        assert_eq!(arrivals(&mut board), []);
+        board.take(A, (NodeId(0), 6), LinkWord::Bytes(Blob(vec![byte])));
+    }
+    assert_eq!(arrivals(&mut board), [(A, Arrival::CheckedIn)]);
+    board.release(vec![A]);
+    say(&mut board, A, &Say::Passed);
+    assert_eq!(arrivals(&mut board), []);
+    // Who has ended will not say that it has passed.
+    board.rank_ended(A, Rank(1));
+    assert_eq!(arrivals(&mut board), [(A, Arrival::Passed)]);
+}
+
+#[test]
+fn who_comes_late_hears_what_the_others_have_heard() {
+    let mut board = two();
+    board.release(vec![A, B]);
+    let expected = vec![
+        Hear::Welcome { rank: Rank(0), size: 1 },
+        Hear::Released,
+        Hear::Joined(Structure { index: 1, sizes: vec![1, 1] }),
+    ];
+    assert_eq!(heard(&mut board, B).0, expected[1..]);
+    board.take(B, link(B), LinkWord::Close);
+    board.take(B, (NodeId(1), 9), LinkWord::Open(Rank(0)));
+    assert_eq!(heard(&mut board, B), (expected, LINK_WINDOW_BYTES));
+}
+
+#[test]
+fn nobody_joins_before_the_last_one_is_there_or_has_failed() {
+    let check = |last: fn(&mut Switchboard), sizes: Vec<u32>| {
+        let mut board = two();
+        let late = SubjobId(2);
+        board.add(late, CommsType::BlockingJoin, false);
+        board.release(vec![A, B, late]);
+        assert_eq!(heard(&mut board, A).0, [Hear::Released]);
+        last(&mut board);
+        assert_eq!(heard(&mut board, A).0, [Hear::Joined(Structure { index: 0, sizes })]);
+    };
+    check(|board| board.started(SubjobId(2), 7), vec![1, 1, 7]);
+    check(|board| board.end(SubjobId(2)), vec![1, 1]);
+}
+
+#[test]
+fn the_numbers_are_those_of_who_takes_part() {
+    let mut board = two();
+    let own = SubjobId(2);
+    board.add(own, CommsType::Independent, true);
+    board.started(own, 1);
+    board.take(own, (NodeId(2), 5), LinkWord::Open(Rank(0)));
+    board.take_effects();
+    // The first one was deleted.
+    board.abort(A, "its subjob was deleted");
+    board.release(vec![B, own]);
+    let all = board.take_effects();
+    board.effects = all;
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for effect in board.take_effects() {
+        if let Effect::Say(id, _, LinkWord::Bytes(Blob(bytes))) = effect {
+            let mut buffer = FrameBuffer::new();
+            buffer.push(&bytes).unwrap();
+            while let Some(frame) = buffer.next_message::<Hear>().unwrap() {
+                if id == A { a.push(frame) } else { b.push((id, frame)) }
+            }
+        }
+    }
+    assert_eq!(a.first(), Some(&Hear::Aborted("its subjob was deleted".to_owned())));
+    assert!(!a.contains(&Hear::Released), "it passes though it was deleted");
+    assert!(b.contains(&(B, Hear::Joined(Structure { index: 0, sizes: vec![1] }))), "{b:?}");
+    assert!(b.iter().any(|(id, frame)| *id == own && matches!(frame, Hear::Alone(_))), "{b:?}");
+}
+
+#[test]
+fn a_mailbox_that_is_full_holds_back_its_senders_and_nobody_else() {
+    let mut board = two();
+    board.release(vec![A, B]);
+    board.take_effects();
+    let (mut sent, mut credit) = (0, 0);
+    // Senders do not stop by themselves here: what counts is which credit they get.
+    while credit == sent {
+        say(&mut board, A, &piece(1, vec![1; 60_000]));
+        sent += 60_000;
+        credit += heard(&mut board, A).1.min(60_000);
+    }
+    let room = u32::try_from(ROOM_BYTES).unwrap() + LINK_WINDOW_BYTES;
+    assert!((room..room + 200_000).contains(&sent), "{sent}");
+    // The other direction is free.
+    say(&mut board, B, &piece(0, vec![2; 1000]));
+    assert!(heard(&mut board, B).1 > 1000);
+    board.take(B, link(B), LinkWord::Credit(300_000));
+    assert!(heard(&mut board, A).1 >= 60_000, "there is room again, and no credit for it");
+}
+
+#[test]
+fn a_full_mailbox_of_one_who_ends_holds_back_nobody() {
+    for ends in [
+        (|board: &mut Switchboard| board.end(B)) as fn(&mut Switchboard),
+        |board| board.rank_ended(B, Rank(0)),
+        |board| board.take(B, link(B), LinkWord::Close),
+    ] {
+        let mut board = two();
+        board.release(vec![A, B]);
+        for _ in 0..30 {
+            say(&mut board, A, &piece(1, vec![1; 60_000]));
+        }
+        board.take_effects();
+        ends(&mut board);
+        assert!(heard(&mut board, A).1 > 60_000);
+    }
+}
+
+#[test]
+fn what_is_no_word_of_ours_ends_the_link_with_a_reason() {
+    let mut board = two();
+    board.take(A, link(A), LinkWord::Bytes(Blob(vec![0xff; 8])));
+    let effects = board.take_effects();
+    assert!(matches!(effects.last(), Some(Effect::Say(A, _, LinkWord::Close))), "{effects:?}");
+    // What comes on it later is nobody's.
+    say(&mut board, A, &Say::CheckIn);
+    assert_eq!(board.take_effects(), []);
+}
+
+#[test]
+fn messages_to_nobody_and_of_nobody_go_nowhere() {
+    let mut board = two();
+    say(&mut board, A, &piece(1, vec![1]));
+    assert_eq!(heard(&mut board, B).0, [], "before all have joined");
+    board.release(vec![A, B]);
+    board.take_effects();
+    for to in [2, u32::MAX] {
+        say(&mut board, A, &piece(to, vec![1]));
+        assert_eq!(heard(&mut board, B).0, []);
+    }
+    board.take(SubjobId(9), link(A), LinkWord::Bytes(Blob(vec![1])));
+    board.take(A, (NodeId(7), 7), LinkWord::Bytes(Blob(vec![1])));
+    assert_eq!(board.take_effects(), []);
+    // A second link of the same rank, and one of a rank that is none.
+    for rank in [0, 1] {
+        board.take(A, (NodeId(0), 6), LinkWord::Open(Rank(rank)));
+        assert!(matches!(board.take_effects().last(), Some(Effect::Say(A, (_, 6), LinkWord::Close))));
+    }
+}

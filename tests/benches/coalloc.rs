@@ -1,0 +1,227 @@
+//! What a co-allocated job costs: on a bed with Slurm and ssh the time from the request until all parts wait, beside each part's own launch, and from the release until the
+//! last process has passed; on this machine messages between parts, beside plain TCP through one relay.
+//!
+//! Prints a table, the median of the runs of each.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::testbed::Config;
+use gantry_tests::{World, binaries};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const RUNS: usize = 7;
+const TIMES: u32 = 20_000;
+
+fn main() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        held(cluster);
+        released(cluster);
+    });
+    messages();
+}
+
+fn line(text: &str) {
+    drop(writeln!(std::io::stdout().lock(), "{text}"));
+}
+
+fn median<T: Copy + PartialOrd>(mut all: Vec<T>) -> T {
+    all.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    all[all.len() / 2]
+}
+
+fn probe() -> String {
+    binaries().dir.join("job_probe").display().to_string()
+}
+
+fn part(label: &str, contact: &str, point: &str, steps: &str, count: u32) -> String {
+    let (program, hosts) =
+        (probe(), if contact == "localhost" { String::new() } else { format!("(hostCount={count})") });
+    format!(
+        "(&(resourceManagerContact=\"{contact}\")(label={label})(barrierPoint={point})(directory=/)(count={count}){hosts}(executable=\"{program}\")(arguments={steps}))"
+    )
+}
+
+fn parts(point: &str, steps: &str) -> [String; 3] {
+    [
+        part("slurm", "slurm", point, steps, 2),
+        part("ssh", "ssh://n003,n004", point, steps, 2),
+        part("here", "localhost", point, steps, 1),
+    ]
+}
+
+/// From the start of the command until these have checked in.
+fn time_held(cluster: &Cluster, parts: &[String], labels: &[&str]) -> Duration {
+    let begun = Instant::now();
+    let mut run = cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())]);
+    for label in labels {
+        let wlm = if *label == "here" { "localhost" } else { label };
+        run.stderr_line(&format!("{label} on {wlm}: checked in"), DEADLINE);
+    }
+    let took = begun.elapsed();
+    run.write(b"K\n");
+    run.wait(DEADLINE);
+    took
+}
+
+fn held(cluster: &Cluster) {
+    for point in ["exec", "runtime"] {
+        let all = parts(point, "barrier wait");
+        let (mut whole, mut alone) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+        // Side by side, so that a busy moment is in all of them.
+        for _ in 0..RUNS {
+            whole.push(time_held(cluster, &all, &["slurm", "ssh", "here"]));
+            for (label, (times, part)) in ["slurm", "ssh", "here"].iter().zip(alone.iter_mut().zip(&all)) {
+                times.push(time_held(cluster, std::slice::from_ref(part), &[label]));
+            }
+        }
+        let alone = alone.map(median);
+        let (whole, slowest) = (median(whole), alone.iter().max().copied().unwrap_or_default());
+        line(&format!(
+            "{point}: request to all held {whole:.0?}; slurm, ssh, here alone {alone:.0?}: {:.2} of the slowest",
+            whole.as_secs_f64() / slowest.as_secs_f64()
+        ));
+    }
+}
+
+fn released(cluster: &Cluster) {
+    let folder = binaries().dir.join(format!("coalloc-bench-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("a folder for all");
+    let stamps = |label: &str| folder.join(label).display().to_string();
+    let times = (0..RUNS).map(|_| {
+        let all: Vec<String> =
+            [("slurm", "slurm", 2), ("ssh", "ssh://n003,n004", 2), ("here", "localhost", 1)]
+                .iter()
+                .map(|(label, contact, count)| {
+                    part(label, contact, "runtime", &format!("barrier \"stamp:{}\"", stamps(label)), *count)
+                })
+                .collect();
+        let mut run = cluster.gantry(["coalloc", "-i", &format!("+{}", all.concat())]);
+        for state in ["slurm on slurm: checked in", "ssh on ssh: checked in", "here on localhost: checked in"]
+        {
+            run.stderr_line(state, DEADLINE);
+        }
+        let begun = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+        run.write(b"C\n");
+        run.wait(DEADLINE);
+        let last = [("slurm", 2), ("ssh", 2), ("here", 1)]
+            .iter()
+            .flat_map(|(label, count)| {
+                (0..*count).map(|rank| read_stamp(Path::new(&format!("{}.{rank}", stamps(label)))))
+            })
+            .max();
+        last.expect("stamps").saturating_sub(begun)
+    });
+    let took = median(times.collect());
+    drop(std::fs::remove_dir_all(&folder));
+    line(&format!(
+        "release, from the word to the command until the last of 5 processes has passed: {took:.2?}"
+    ));
+}
+
+fn read_stamp(path: &Path) -> Duration {
+    let text = std::fs::read_to_string(path).expect("a stamp");
+    Duration::from_nanos(text.parse().expect("a time"))
+}
+
+fn messages() {
+    for (name, steps, plain) in [
+        ("to and fro, 8 bytes", format!("pingpong:{}", TIMES / 4), tcp_pingpong as fn() -> f64),
+        ("one way, 8 bytes", format!("stream:{TIMES}"), tcp_stream),
+    ] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            ours.push(per_second(&steps));
+            theirs.push(plain());
+        }
+        let (ours, theirs) = (median(ours), median(theirs));
+        line(&format!(
+            "{name}: {ours:.0} messages/s; TCP through a relay {theirs:.0}: {:.2} of it",
+            ours / theirs
+        ));
+    }
+}
+
+fn per_second(steps: &str) -> f64 {
+    let world = World::new();
+    let steps = format!("barrier {steps}");
+    let spec = format!(
+        "+{}{}",
+        part("a", "localhost", "runtime", &steps, 1),
+        part("b", "localhost", "runtime", &steps, 1)
+    );
+    let done = world.gantry(["coalloc", "-s", &spec]).wait(DEADLINE);
+    assert_eq!(done.code(), 0, "{done:?}");
+    world.finish();
+    done.stdout.first().and_then(|said| said.parse().ok()).expect("a number")
+}
+
+/// Two ends with a relay between them, which passes on what it reads.
+fn relayed() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let connect = || {
+        let ours = TcpStream::connect(address).expect("a connection");
+        let theirs = listener.accept().expect("a connection").0;
+        ours.set_nodelay(true).expect("a socket");
+        theirs.set_nodelay(true).expect("a socket");
+        (ours, theirs)
+    };
+    let ((a, at_a), (b, at_b)) = (connect(), connect());
+    let pass = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            let mut chunk = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = from.read(&mut chunk) {
+                if to.write_all(&chunk[..count]).is_err() {
+                    break;
+                }
+            }
+        });
+    };
+    pass(at_a.try_clone().expect("a socket"), at_b.try_clone().expect("a socket"));
+    pass(at_b, at_a);
+    (a, b)
+}
+
+fn tcp_pingpong() -> f64 {
+    let (mut a, mut b) = relayed();
+    let times = TIMES / 4;
+    let other = std::thread::spawn(move || {
+        let mut bytes = [0; 8];
+        for _ in 0..times {
+            b.read_exact(&mut bytes).expect("bytes");
+            b.write_all(&bytes).expect("bytes");
+        }
+    });
+    let begun = Instant::now();
+    let mut bytes = [7; 8];
+    for _ in 0..times {
+        a.write_all(&bytes).expect("bytes");
+        a.read_exact(&mut bytes).expect("bytes");
+    }
+    let rate = f64::from(2 * times) / begun.elapsed().as_secs_f64();
+    other.join().expect("the other end");
+    rate
+}
+
+fn tcp_stream() -> f64 {
+    let (mut a, mut b) = relayed();
+    let sender = std::thread::spawn(move || {
+        for _ in 0..TIMES {
+            a.write_all(&[7; 8]).expect("bytes");
+        }
+    });
+    let begun = Instant::now();
+    let mut bytes = [0; 8];
+    for _ in 0..TIMES {
+        b.read_exact(&mut bytes).expect("bytes");
+    }
+    let rate = f64::from(TIMES) / begun.elapsed().as_secs_f64();
+    sender.join().expect("the sender");
+    rate
+}

@@ -1,0 +1,193 @@
+//! Co-allocated jobs over three managers at once: Slurm, hosts over ssh, and the login node, on a bed of real ones.
+
+use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::testbed::Config;
+use gantry_tests::{Run, SOON, becomes_true, binaries};
+
+/// A subjob of programs that call the barrier.
+fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
+    let program = binaries().dir.join("job_probe").display().to_string();
+    format!(
+        "(&(resourceManagerContact=\"{contact}\")(label={label})(barrierPoint=runtime)(directory=/)(executable=\"{program}\")(arguments={steps}){more})"
+    )
+}
+
+/// The same on each of three managers: two ranks on two nodes of Slurm's, two on two hosts over ssh, one here.
+fn three(steps: &str) -> [String; 3] {
+    [
+        part("slurm", "slurm", steps, "(count=2)(hostCount=2)"),
+        part("ssh", "ssh://n003,n004", steps, "(count=2)(hostCount=2)"),
+        part("here", "localhost", steps, ""),
+    ]
+}
+
+fn begin(cluster: &Cluster, parts: &[String]) -> Run {
+    cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())])
+}
+
+/// Waits until these subjobs have come to stand there, in whatever order.
+#[track_caller]
+fn reach(run: &mut Run, states: &[&str]) {
+    for state in states {
+        run.stderr_line(state, SOON);
+    }
+}
+
+const CHECKED_IN: [&str; 3] =
+    ["slurm on slurm: checked in", "ssh on ssh: checked in", "here on localhost: checked in"];
+
+const RELEASED: [&str; 3] =
+    ["slurm on slurm: released", "ssh on ssh: released", "here on localhost: released"];
+
+#[test]
+fn three_managers_are_held_at_one_barrier_and_their_processes_find_each_other() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        let mut run = begin(cluster, &three("barrier bootstrap ring:5 big:300000 order"));
+        reach(&mut run, &CHECKED_IN);
+        assert_eq!(cluster.find("barrier bootstrap ring:5 big:300000 order").len(), 4, "one on each node");
+        run.write(b"C\n");
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn one_of_three_managers_fails_under_each_start_type() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        for (start, ends_all) in [("strict-barrier", true), ("loose-barrier", false), ("no-barrier", false)] {
+            let mut parts = three("barrier ring:1");
+            let more =
+                format!("(count=2)(hostCount=2)(subjobStartType={start})(subjobCommsType=independent)");
+            parts[0] = part("slurm", "slurm", "exit-of-rank:1 barrier", &more);
+            let done = cluster.gantry(["coalloc", &format!("+{}", parts.concat())]).wait(SOON);
+            let said = done.stderr.join("\n");
+            match ends_all {
+                true => {
+                    assert_eq!(done.code(), 68, "{start}: {said}");
+                    assert!(said.contains("the job was killed: subjob slurm failed"), "{said}");
+                    assert!(!said.contains("subjob here on localhost: released"), "{said}");
+                }
+                false => {
+                    assert!(said.contains("subjob here on localhost: done"), "{start}: {said}");
+                    assert!(said.contains("subjob ssh on ssh: done"), "{start}: {said}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn one_manager_is_taken_out_and_another_comes_before_the_release() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        let steps = "barrier bootstrap ring:3";
+        let mut run = begin(cluster, &three(steps));
+        reach(&mut run, &CHECKED_IN);
+        let added = part("more", "ssh://n001,n003", steps, "(count=2)(hostCount=2)");
+        run.write(format!("Dssh\nA{}\n", &added[1..added.len() - 1]).as_bytes());
+        reach(&mut run, &["more on ssh: checked in"]);
+        run.write(b"C\n");
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn a_job_is_cancelled_in_each_state() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        // Held up before the barrier; at it; past it.
+        for (steps, states) in [
+            ("wait barrier", ["slurm on slurm: active", "ssh on ssh: active", "here on localhost: active"]),
+            ("barrier wait", CHECKED_IN),
+            ("barrier wait", RELEASED),
+        ] {
+            let mut run = begin(cluster, &three(steps));
+            if states[0].ends_with("released") {
+                reach(&mut run, &CHECKED_IN);
+                run.write(b"C\n");
+            }
+            reach(&mut run, &states);
+            run.write(b"K\n");
+            assert_eq!(run.wait(SOON).code(), 68, "{states:?}");
+            let gone = becomes_true(SOON, || cluster.find(steps).is_empty());
+            assert!(gone, "{states:?}: {:?}", cluster.find(steps));
+        }
+    });
+}
+
+#[test]
+fn a_manager_that_never_starts_its_part_stops_nobody_for_ever() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        // Slurm takes the job, and gives it nothing.
+        let set = |state: &str| {
+            let mut scontrol = cluster.bed.login().root_command("scontrol").expect("the login node");
+            scontrol.args(["update", "nodename=n001,n002", "reason=test", &format!("state={state}")]);
+            assert!(cluster.world.spawn(scontrol).wait(SOON).status.success());
+        };
+        set("drain");
+        let parts = [
+            part("never", "slurm", "barrier wait", "(count=2)(hostCount=2)"),
+            part("here", "localhost", "barrier wait", ""),
+        ];
+        let mut run = begin(cluster, &parts);
+        reach(&mut run, &["here on localhost: checked in"]);
+        run.write(b"K\n");
+        assert_eq!(run.wait(SOON).code(), 68);
+        // As the deadline does.
+        let mut command = vec!["coalloc".to_owned(), "--timeout".to_owned(), "3".to_owned()];
+        command.push(format!("+{}", parts.concat()));
+        let done = cluster.gantry(command).wait(SOON);
+        set("resume");
+        assert_ne!(done.code(), 0, "{done:?}");
+        let said = done.stderr.join("\n");
+        assert!(!said.contains("subjob never on slurm: active"), "{said}");
+        assert!(said.contains("subjob never on slurm: failed: no answer within"), "{said}");
+    });
+}
+
+#[test]
+fn when_the_control_side_is_killed_everything_ends_everywhere() {
+    on_cluster(Config::with_nodes(4), |cluster| {
+        for released in [false, true] {
+            let mut run = begin(cluster, &three("barrier wait"));
+            reach(&mut run, &CHECKED_IN);
+            if released {
+                run.write(b"C\n");
+                reach(&mut run, &RELEASED);
+            }
+            assert_eq!(cluster.find("barrier wait").len(), 4, "one on each node");
+            run.kill();
+            let gone = becomes_true(2 * SOON, || cluster.find("barrier wait").is_empty());
+            assert!(gone, "{:?}", cluster.find("barrier wait"));
+        }
+    });
+}
+
+#[test]
+fn the_example_of_the_document_runs_with_real_programs() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let folder = cluster.world.work_dir().to_owned();
+        let contacts = folder.join("contacts");
+        std::fs::write(&contacts, "RM1 slurm\nRM2 localhost\n").expect("contacts");
+        // The programs of the document, where every node has them; without arguments they pass the barrier and find each other.
+        let probe = binaries().dir.join("job_probe");
+        let names = ["myprog.sparc", "myprog.rs6000"].map(|name| probe.with_file_name(name));
+        for name in &names {
+            drop(std::fs::remove_file(name));
+            std::os::unix::fs::symlink(&probe, name).expect("a link");
+        }
+        let spec = "+(&(resourceManagerContact=RM1)(count=3)(executable=myprog.sparc))\n(&(resourceManagerContact=RM2)(count=2)(executable=myprog.rs6000))";
+        let spec = names.iter().fold(spec.to_owned(), |spec, path| {
+            let name = path.file_name().and_then(std::ffi::OsStr::to_str).expect("a name");
+            spec.replace(
+                &format!("executable={name}"),
+                &format!("directory=/)(executable=\"{}\"", path.display()),
+            )
+        });
+        let contacts = contacts.display().to_string();
+        let done = cluster
+            .run(&binaries().gantry, ["coalloc", "-s", &spec], &[("GANTRY_CONTACTS", &contacts)])
+            .wait(SOON);
+        names.iter().for_each(|name| drop(std::fs::remove_file(name)));
+        assert_eq!((done.code(), done.stderr.as_slice()), (0, [].as_slice()), "{done:?}");
+    });
+}
