@@ -26,8 +26,9 @@ fn run(suite: &'static str, test: &'static str, flags: &'static [&str], more: &'
         let world = World::new();
         let view = program("view", "be", &[]);
         let (peer, meets) = (program("peer", "be", &["-pthread"]), program("meets", "be", &[]));
-        let mut variables =
-            vec![("VIEW", view.as_os_str()), ("PEER", peer.as_os_str()), ("MEETS", meets.as_os_str())];
+        let rank = program("rank", "be", &["-pthread"]);
+        let mut variables = vec![("VIEW", view.as_os_str()), ("PEER", peer.as_os_str())];
+        variables.extend([("MEETS", meets.as_os_str()), ("RANK", rank.as_os_str())]);
         variables.extend(more.iter().map(|(name, value)| (*name, OsStr::new(value))));
         let done = start(&world, &program(suite, "fe", flags), test, &variables).wait(LIMIT);
         assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
@@ -54,6 +55,7 @@ suite!(session: sessions manifests dependencies_are_an_attribute daemons two_dae
 suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own_filter puts_applications_together says_who_has_died);
 suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks
     ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself finds_symbols);
+suite!(job: releases refuses changes releases_at_once several leaves_after_release leaves_after_cancel);
 
 #[test]
 fn a_launcher_s_two_programs_are_told_apart() {

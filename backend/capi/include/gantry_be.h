@@ -1,11 +1,12 @@
 /*
- * What gantry has for tool daemons beyond the Common Tools Interface. Library: libcommontools_be.
- * Sections: errors; where am I; deadlines; the channel to the tool; rendezvous.
+ * What gantry has for tool daemons, and for the ranks of co-allocated jobs, beyond the Common Tools Interface. Library: libcommontools_be.
+ * Sections: errors; where am I; deadlines; the channel to the tool; rendezvous; co-allocated jobs.
  */
 #ifndef GANTRY_BE_H
 #define GANTRY_BE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common_tools_be.h"
 #include "gantry_shared.h"
@@ -141,6 +142,45 @@ void gantry_be_destroyRendezvousList(gantry_rendezvousList_t *list);
 /* Finds an item in what gantry_be_getAll has given, without a copy: of one application the way is the rank; of a multijob the application's number and the rank;
  * so there are as many steps as levels. 0; 1 on error. */
 int gantry_be_findItem(const void *bytes, size_t size, const uint32_t *way, int steps, const unsigned char **item, size_t *itemSize);
+
+/* ---- co-allocated jobs ---- */
+
+/* For ranks, not for tool daemons: one job over several workload managers (gantry_requestJob in gantry.h, `gantry coalloc`). Calls may be made by any thread at any time. While one waits
+ * it takes what comes and keeps it by tag; the library starts no thread. A deadline that was set holds; without
+ * one they wait as long as it takes. A rank that gantry has started without such a job is a job by itself. */
+
+/* To be called before anything that could not be undone. Returns 0 when all processes of all subjobs are there and the job was released; 1 on error: if the job was killed, leave. A program
+ * that takes this call from the library waits here; others are held before their first instruction (attribute barrierPoint). */
+int gantry_be_barrier(void);
+
+/* This process's rank in its subjob, and how many ranks that has. -1 on error. */
+int gantry_be_getRank(void);
+int gantry_be_getSize(void);
+
+/* The subjobs that exchange messages: this one's number, how many there are, and how many ranks each has, an array for free(). Any of the three may be NULL. Waits until all of them are
+ * there. 0; 1 on error, also in a subjob that takes no part (subjobCommsType=independent). */
+int gantry_be_getSubjobs(int *index, int *count, int **sizes);
+
+/* Sends a message of any size to rank 0 of a subjob, or to a rank of this one, and waits until it is on its way; it arrives also if this process ends then. Tags have at most 255
+ * bytes; those of subjobs are others than those of ranks. 0; 1 on error. */
+int gantry_be_sendToSubjob(int subjob, const char *tag, const void *message, size_t size);
+int gantry_be_sendToRank(int rank, const char *tag, const void *message, size_t size);
+
+/* Takes the next message with that tag that another subjob, or a rank of this one, has sent to this rank, and waits until there is one. Sets `*message` for free() (a zero byte follows
+ * it), `*size`, and who has sent it; each of them may be NULL. 0; 1 on error: the deadline has passed, or all other subjobs have ended. */
+int gantry_be_receiveFromSubjobs(const char *tag, void **message, size_t *size, int *subjob);
+int gantry_be_receiveFromRanks(const char *tag, void **message, size_t *size, int *rank);
+
+/* How processes find each other. These are for all ranks of all subjobs that exchange messages, in the same order. Lists end with NULL; they and each string of them are for free(). Places
+ * for results may be NULL. 0; 1 on error. */
+
+/* Gives every process what rank 0 of each subjob says, by the subjob's number; what other ranks say is not looked at. */
+int gantry_be_exchange(const char *said, int *index, int *count, char ***all);
+
+/* Gives the job's first process all start points (whatever a process wants others to know of it), subjob after subjob, rank after rank; all others get 0 and NULL. In the second
+ * form each subjob chooses its place in the order, from 0, each taken by one; the master is rank 0 of the first. */
+int gantry_be_masterVector(const char *start, int *count, char ***all);
+int gantry_be_orderedMasterVector(const char *start, int place, int *count, char ***all);
 
 #ifdef __cplusplus
 }

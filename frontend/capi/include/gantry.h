@@ -1,6 +1,6 @@
 /*
  * What gantry has for tools beyond the Common Tools Interface. Library: libcommontools_fe.
- * Sections: errors; deadlines; applications; events; sessions; the channel to daemons; rendezvous; the end.
+ * Sections: errors; deadlines; applications; events; sessions; the channel to daemons; rendezvous; co-allocation; the end.
  */
 #ifndef GANTRY_H
 #define GANTRY_H
@@ -193,6 +193,50 @@ gantry_rendezvousList_t *gantry_getMultijob(gantry_multijob_id_t multijob);
 
 /* Forgets a multijob; it goes when the last application of it does. 0; 1 on error. */
 int gantry_destroyMultijob(gantry_multijob_id_t multijob);
+
+/* ---- co-allocation ---- */
+
+/* One job over several workload managers, whose parts are started all or not at all and released together: see `gantry coalloc --help` for how it is
+ * described. Any number of jobs may be under way. What its processes call is in gantry_be.h. */
+typedef int64_t gantry_job_id_t;
+
+typedef enum {
+    GANTRY_SUBJOB_PENDING = 0,    /* its workload manager was asked */
+    GANTRY_SUBJOB_ACTIVE = 1,     /* its processes are there, and not all at the barrier */
+    GANTRY_SUBJOB_CHECKED_IN = 2, /* all of them wait at the barrier */
+    GANTRY_SUBJOB_RELEASED = 3,   /* they run */
+    GANTRY_SUBJOB_DONE = 4,       /* it was released and has ended */
+    GANTRY_SUBJOB_FAILED = 5      /* it has ended without having been released */
+} gantry_subjob_state_t;
+
+/* Asks for a job, and waits for none of its parts. All subrequests are looked at first: if one cannot be had, nothing is started. Sets `*count` to their number and `*results` to an
+ * array with 0 or the error's kind (gantry_error_kind_t) for each, for free(); either may be NULL. 0 on error: then too they are set, as far as the description could be read. */
+gantry_job_id_t gantry_requestJob(const char *description, int *count, int **results);
+
+/* Adds a subjob to a job that was not released, or takes out the one of that label (or number) and ends it. 0; 1 on error. */
+int gantry_addSubjob(gantry_job_id_t job_id, const char *description);
+int gantry_deleteSubjob(gantry_job_id_t job_id, const char *label);
+
+/* Releases the barrier: if `wait_for_subjobs` is not 0 as soon as all have checked in; else now, and a job of which not all have is cancelled. Waits until every
+ * process has been let go, until the thread's deadline, else as long as it takes. 0; 1 on error, also when the job was killed instead. */
+int gantry_releaseJob(gantry_job_id_t job_id, int wait_for_subjobs);
+
+/* Ends all subjobs, wherever they stand, and does not wait for their end. 0; 1 on error. */
+int gantry_cancelJob(gantry_job_id_t job_id);
+
+/* How the subjobs stand that were not deleted: `*states` is an array of gantry_subjob_state_t, `*labels` one of strings; each array and string for free(). Any of the three may be
+ * NULL. 0; 1 on error. */
+int gantry_getSubjobStates(gantry_job_id_t job_id, int *count, int **states, char ***labels);
+
+/* A descriptor as gantry_openEvents gives it, of a job: first how it stands, then what happens, a line of JSON each as `gantry coalloc --json` prints them. -1 on error. */
+int gantry_openJobEvents(gantry_job_id_t job_id);
+
+/* Waits until all subjobs have ended and nothing of them is left, and sets `*exit_code` (if it is not NULL) to the first code that is not 0. A deadline that was set holds. 0; 1 on
+ * error. */
+int gantry_waitJob(gantry_job_id_t job_id, int *exit_code);
+
+/* Ends what is still there of a job, waits until nothing is left, and forgets its id. gantry_finalize does it too. 0; 1 on error. */
+int gantry_closeJob(gantry_job_id_t job_id);
 
 /* ---- the end ---- */
 

@@ -9,7 +9,7 @@ use gantry_shared::error::Kind;
 use gantry_shared::signal::Signal;
 use gantry_shared_capi::{Fault, enter};
 
-use crate::gantry::deadline;
+use crate::gantry::{deadline, job};
 use crate::process::{Process, fault, process};
 use crate::table::lock;
 
@@ -67,15 +67,21 @@ impl Process {
     pub(crate) fn close_all(&self) -> Result<(), Fault> {
         let ends = self.apps.take_all(|_| true).into_iter().filter_map(|(_, app)| lock(&app.owner).take());
         let ends: Vec<library::App> = ends.collect();
+        let jobs = self.jobs.take_all(|_| true);
         let sessions = self.sessions.take_all(|_| true);
         let manifests = self.manifests.take_all(|_| true);
         drop((self.inboxes.take_all(|_| true), self.multijobs.take_all(|_| true)));
-        if ends.is_empty() && sessions.is_empty() {
+        if ends.is_empty() && sessions.is_empty() && jobs.is_empty() {
             return Ok(());
         }
         let deadline = deadline::of_calls();
         self.try_wait(async move {
             let closing: Vec<_> = ends.into_iter().map(|app| tokio::spawn(app.close(deadline))).collect();
+            let jobs: Vec<_> =
+                jobs.into_iter().map(|(_, job)| tokio::spawn(job::close(Arc::clone(&job)))).collect();
+            for closed in jobs {
+                closed.await.map_err(|e| library::Error::Protocol(e.to_string()))?;
+            }
             let mut ended = Ok(());
             for closed in closing {
                 let closed = closed.await.unwrap_or_else(|e| Err(library::Error::Protocol(e.to_string())));

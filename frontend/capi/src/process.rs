@@ -21,6 +21,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::app::App;
 use crate::attributes::Attributes;
 use crate::gantry::inbox::Inbox;
+use crate::gantry::job::Owned;
 use crate::log;
 use crate::manifest::Manifest;
 use crate::session::Session;
@@ -43,6 +44,7 @@ pub(crate) struct Process {
     pub(crate) manifests: Table<Manifest>,
     pub(crate) inboxes: Table<Inbox>,
     pub(crate) multijobs: Table<Multijob>,
+    pub(crate) jobs: Table<Owned>,
     pub(crate) attributes: Attributes,
 }
 
@@ -81,6 +83,7 @@ impl Process {
             manifests: Table::new("manifest"),
             inboxes: Table::new("inbox"),
             multijobs: Table::new("multijob"),
+            jobs: Table::new("job"),
             attributes: Attributes::new(),
         }
     }

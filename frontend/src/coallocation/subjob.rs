@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::event::Exit;
 use crate::frontend::{Config, Frontend};
 use crate::request::{Input, LaunchRequest, OutputTo};
-use crate::staging::{Resolver, ResolverConfig};
+use crate::staging::{Resolver, ResolverConfig, symbols};
 
 /// How long an app may take to clean up after its end: its daemons' grace and some.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -262,23 +262,23 @@ async fn end_early(app: &App, rank: Rank, report: &impl Fn(Told)) -> Error {
     Error::Lost { what: vec![format!("rank {rank}")], reason }
 }
 
-/// The library in which programs find the barrier.
+/// The library in which programs find the barrier, and the call itself: the library has more than that for ranks.
 const RUNTIME_LIBRARY: &[u8] = b"libcommontools_be.so";
+const BARRIER: &[u8] = b"gantry_be_barrier";
 
-/// Where a program waits of which nobody has said it: where it calls the barrier, if it needs the library that has it. One that is not here, or is no program that
-/// can be read, is held.
+/// Where a program waits of which nobody has said it: where it calls the barrier, if it, or a library of it, takes that from the library that has it. One that is not
+/// here, or is no program that can be read, is held.
 fn find_barrier(program: &OsStr, folder: &Path) -> BarrierPoint {
     let resolver = Resolver::new(ResolverConfig::of_host(&Machine));
-    let path = resolver.find_program(Path::new(program));
-    let closure = resolver.closure(&folder.join(path));
+    let path = folder.join(resolver.find_program(Path::new(program)));
+    let Ok(closure) = resolver.closure(&path) else { return BarrierPoint::Exec };
     let is_ours = |name: &OsString| name.as_bytes().starts_with(RUNTIME_LIBRARY);
-    match closure {
-        Ok(closure)
-            if closure.needed.iter().any(|it| is_ours(&it.name))
-                || closure.missing.iter().any(|it| is_ours(&it.name)) =>
-        {
-            BarrierPoint::Runtime
-        }
-        _ => BarrierPoint::Exec,
+    let needs_ours = closure.needed.iter().any(|it| is_ours(&it.name))
+        || closure.missing.iter().any(|it| is_ours(&it.name));
+    let others = closure.needed.iter().filter(|it| !it.is_glibc).map(|it| it.file.as_path());
+    let calls = |file: &Path| symbols::takes(file, BARRIER).unwrap_or(false);
+    match needs_ours && std::iter::once(path.as_path()).chain(others).any(calls) {
+        true => BarrierPoint::Runtime,
+        false => BarrierPoint::Exec,
     }
 }

@@ -24,6 +24,19 @@ pub fn defines_any<S: AsRef<[u8]>>(program: &Path, names: &[S]) -> Result<bool> 
     Ok(find_defined(program, names)?.into_iter().any(|found| found))
 }
 
+/// Whether the executable or library at `path` takes `name` from a library that it is loaded with.
+///
+/// # Errors
+/// It cannot be read, or is no ELF file.
+pub(crate) fn takes(path: &Path, name: &[u8]) -> Result<bool> {
+    let failed = |e| Error::io(format!("cannot read {}", path.display()), e);
+    let cache = ReadCache::new(File::open(path).map_err(failed)?);
+    let file = object::File::parse(&cache).map_err(|why| {
+        Error::invalid(format!("{} has no symbols that can be read: {why}", path.display()))
+    })?;
+    Ok(file.dynamic_symbols().any(|symbol| symbol.is_undefined() && symbol.name_bytes() == Ok(name)))
+}
+
 fn find_defined<S: AsRef<[u8]>>(program: &Path, names: &[S]) -> Result<Vec<bool>> {
     let path = executable_file(program)?;
     let failed = |e| Error::io(format!("cannot read {}", path.display()), e);
@@ -54,6 +67,7 @@ mod tests {
         assert!(defines_any(&own, &["main", "no_such_symbol"]).unwrap());
         // Used by every program and defined in the C library.
         assert!(!defines_any(&own, &["malloc"]).unwrap());
+        assert!(takes(&own, b"malloc").unwrap() && !takes(&own, b"main").unwrap());
         assert!(defines_all::<&str>(&own, &[]).unwrap());
         assert!(defines_any(Path::new("/etc/passwd"), &["main"]).is_err());
         let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,17 @@ thread_local! {
 
 /// How long a call of this thread may wait.
 pub(crate) fn of_calls() -> Duration {
-    SET.try_with(Cell::get).ok().flatten().unwrap_or(CALL)
+    set().unwrap_or(CALL)
+}
+
+/// The same for what may take any time: the start of a job may stand in a queue.
+pub(crate) fn of_jobs() -> Duration {
+    set().unwrap_or(LONGEST)
+}
+
+/// What this thread has set.
+fn set() -> Option<Duration> {
+    SET.try_with(Cell::get).ok().flatten()
 }
 
 /// Sets it.
@@ -38,6 +48,5 @@ pub extern "C" fn gantry_be_setDeadline(milliseconds: i64) -> c_int {
 /// What this thread has set.
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_be_getDeadline() -> i64 {
-    let set = SET.try_with(Cell::get).ok().flatten();
-    set.map_or(-1, |deadline| i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX))
+    set().map_or(-1, |deadline| i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX))
 }

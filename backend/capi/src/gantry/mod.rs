@@ -6,3 +6,4 @@ pub mod deadline;
 pub mod error;
 pub mod place;
 pub mod rendezvous;
+pub mod runtime;

@@ -7,6 +7,7 @@ pub mod end;
 pub mod error;
 pub mod events;
 pub mod inbox;
+pub mod job;
 pub mod outcome;
 pub mod rendezvous;
 pub mod session;

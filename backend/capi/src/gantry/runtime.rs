@@ -1,0 +1,294 @@
+//! Section "co-allocated jobs": the barrier and the messages of a job's processes.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gantry_backend::runtime::{Message, Rank, Runtime};
+use gantry_shared_capi::{Fault, enter, memory, text};
+
+use super::deadline;
+use crate::connection::fault;
+use crate::node::to_int;
+
+/// The connection, and the process that made it.
+static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
+
+/// The connection of this process.
+fn runtime() -> Result<Arc<Runtime>, Fault> {
+    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = std::process::id();
+    if let Some((process, runtime)) = known.as_ref()
+        && *process == own
+    {
+        return Ok(Arc::clone(runtime));
+    }
+    let runtime = Arc::new(Runtime::connect(deadline::of_jobs()).map_err(|error| fault(&error))?);
+    *known = Some((own, Arc::clone(&runtime)));
+    Ok(runtime)
+}
+
+fn ask<T>(question: impl FnOnce(&Runtime, Duration) -> Result<T, gantry_backend::Error>) -> Result<T, Fault> {
+    question(&*runtime()?, deadline::of_jobs()).map_err(|error| fault(&error))
+}
+
+/// The barrier.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_barrier() -> c_int {
+    enter("gantry_be_barrier", 1, || ask(Runtime::barrier).map(|()| 0))
+}
+
+/// This process's rank.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_getRank() -> c_int {
+    enter("gantry_be_getRank", -1, || to_int(runtime()?.rank().0))
+}
+
+/// How many ranks there are.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_be_getSize() -> c_int {
+    enter("gantry_be_getSize", -1, || to_int(runtime()?.size()))
+}
+
+/// Who takes part.
+///
+/// # Safety
+/// All are null or lead to what may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_getSubjobs(
+    index: *mut c_int,
+    count: *mut c_int,
+    sizes: *mut *mut c_int,
+) -> c_int {
+    enter("gantry_be_getSubjobs", 1, || {
+        let structure = ask(Runtime::structure)?;
+        let all: Vec<c_int> = structure.sizes.iter().map(|size| to_int(*size)).collect::<Result<_, _>>()?;
+        let (own, number) = (to_int(structure.index)?, to_int(all.len())?);
+        if !sizes.is_null() {
+            let given = memory::array(&all, 0)?;
+            // SAFETY: our caller's word.
+            unsafe { set(sizes, given) };
+        }
+        // SAFETY: our caller's word.
+        unsafe { set(index, own) };
+        // SAFETY: our caller's word.
+        unsafe { set(count, number) };
+        Ok(0)
+    })
+}
+
+/// Sends to rank 0 of a subjob.
+///
+/// # Safety
+/// `tag` is null or a string; `message` leads to `size` bytes, or `size` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_sendToSubjob(
+    subjob: c_int,
+    tag: *const c_char,
+    message: *const c_void,
+    size: usize,
+) -> c_int {
+    enter("gantry_be_sendToSubjob", 1, || {
+        // SAFETY: our caller's word.
+        let tag = unsafe { text::required_name(tag, "the tag") }?;
+        // SAFETY: our caller's word.
+        let bytes = unsafe { bytes_at(message, size) }?;
+        let subjob = number(subjob, "subjob")?;
+        ask(|runtime, deadline| runtime.send_to_subjob(subjob, tag, bytes, deadline)).map(|()| 0)
+    })
+}
+
+/// Takes what a subjob has sent.
+///
+/// # Safety
+/// `tag` is null or a string; the others are null or lead to what may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_receiveFromSubjobs(
+    tag: *const c_char,
+    message: *mut *mut c_void,
+    size: *mut usize,
+    subjob: *mut c_int,
+) -> c_int {
+    enter("gantry_be_receiveFromSubjobs", 1, || {
+        // SAFETY: our caller's word.
+        let tag = unsafe { text::required_name(tag, "the tag") }?;
+        let Message { from, bytes } = ask(|runtime, deadline| runtime.receive_from_subjobs(tag, deadline))?;
+        // SAFETY: our caller's word.
+        unsafe { give(&bytes, message, size) }?;
+        // SAFETY: our caller's word.
+        unsafe { set(subjob, to_int(from.subjob)?) };
+        Ok(0)
+    })
+}
+
+/// Sends to a rank of this subjob.
+///
+/// # Safety
+/// As [`gantry_be_sendToSubjob`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_sendToRank(
+    rank: c_int,
+    tag: *const c_char,
+    message: *const c_void,
+    size: usize,
+) -> c_int {
+    enter("gantry_be_sendToRank", 1, || {
+        // SAFETY: our caller's word.
+        let tag = unsafe { text::required_name(tag, "the tag") }?;
+        // SAFETY: our caller's word.
+        let bytes = unsafe { bytes_at(message, size) }?;
+        let rank = Rank(number(rank, "rank")?);
+        ask(|runtime, deadline| runtime.send_to_rank(rank, tag, bytes, deadline)).map(|()| 0)
+    })
+}
+
+/// Takes what a rank of this subjob has sent.
+///
+/// # Safety
+/// As [`gantry_be_receiveFromSubjobs`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_receiveFromRanks(
+    tag: *const c_char,
+    message: *mut *mut c_void,
+    size: *mut usize,
+    rank: *mut c_int,
+) -> c_int {
+    enter("gantry_be_receiveFromRanks", 1, || {
+        // SAFETY: our caller's word.
+        let tag = unsafe { text::required_name(tag, "the tag") }?;
+        let Message { from, bytes } = ask(|runtime, deadline| runtime.receive_from_ranks(tag, deadline))?;
+        // SAFETY: our caller's word.
+        unsafe { give(&bytes, message, size) }?;
+        // SAFETY: our caller's word.
+        unsafe { set(rank, to_int(from.rank.0)?) };
+        Ok(0)
+    })
+}
+
+/// Gives everybody what rank 0 of each subjob says.
+///
+/// # Safety
+/// `said` is null or a string; the others are null or lead to what may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_exchange(
+    said: *const c_char,
+    index: *mut c_int,
+    count: *mut c_int,
+    all: *mut *mut *mut c_char,
+) -> c_int {
+    enter("gantry_be_exchange", 1, || {
+        // SAFETY: our caller's word.
+        let said = unsafe { text::required(said, "what is said") }?;
+        let heard = ask(|runtime, deadline| runtime.exchange(said.as_bytes(), deadline))?;
+        let own = to_int(ask(Runtime::structure)?.index)?;
+        // SAFETY: our caller's word.
+        unsafe { give_list(Some(heard), count, all) }?;
+        // SAFETY: our caller's word.
+        unsafe { set(index, own) };
+        Ok(0)
+    })
+}
+
+/// Gives the master everybody's start point.
+///
+/// # Safety
+/// `start` is null or a string; the others are null or lead to what may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_masterVector(
+    start: *const c_char,
+    count: *mut c_int,
+    all: *mut *mut *mut c_char,
+) -> c_int {
+    enter("gantry_be_masterVector", 1, || {
+        // SAFETY: our caller's word.
+        let start = unsafe { text::required(start, "the start point") }?;
+        let vector = ask(|runtime, deadline| runtime.master_vector(start.as_bytes(), deadline))?;
+        // SAFETY: our caller's word.
+        unsafe { give_list(vector, count, all) }.map(|()| 0)
+    })
+}
+
+/// As [`gantry_be_masterVector`], in an order that subjobs choose.
+///
+/// # Safety
+/// As [`gantry_be_masterVector`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gantry_be_orderedMasterVector(
+    start: *const c_char,
+    place: c_int,
+    count: *mut c_int,
+    all: *mut *mut *mut c_char,
+) -> c_int {
+    enter("gantry_be_orderedMasterVector", 1, || {
+        // SAFETY: our caller's word.
+        let start = unsafe { text::required(start, "the start point") }?;
+        // A wrong place is refused in all processes alike, so it is told to all.
+        let place = u32::try_from(place).unwrap_or(u32::MAX);
+        let vector =
+            ask(|runtime, deadline| runtime.ordered_master_vector(start.as_bytes(), place, deadline))?;
+        // SAFETY: our caller's word.
+        unsafe { give_list(vector, count, all) }.map(|()| 0)
+    })
+}
+
+fn number(of: c_int, what: &str) -> Result<u32, Fault> {
+    u32::try_from(of).map_err(|_| Fault::invalid(format!("there is no {what} {of}")))
+}
+
+/// # Safety
+/// `message` leads to `size` bytes that nobody changes, or `size` is 0.
+unsafe fn bytes_at<'a>(message: *const c_void, size: usize) -> Result<&'a [u8], Fault> {
+    if size == 0 {
+        return Ok(&[]);
+    }
+    if message.is_null() || isize::try_from(size).is_err() {
+        return Err(Fault::invalid("the message is NULL, or larger than memory"));
+    }
+    // SAFETY: our caller's word.
+    Ok(unsafe { std::slice::from_raw_parts(message.cast::<u8>(), size) })
+}
+
+/// # Safety
+/// It is null or may be written.
+unsafe fn set<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: our caller's word.
+        unsafe { place.write(value) };
+    }
+}
+
+/// # Safety
+/// Both are null or may be written.
+unsafe fn give(bytes: &[u8], message: *mut *mut c_void, size: *mut usize) -> Result<(), Fault> {
+    if !message.is_null() {
+        // A zero at the end, for texts.
+        let given = memory::array(bytes, 1)?;
+        // SAFETY: our caller's word.
+        unsafe { set(message, given.cast()) };
+    }
+    // SAFETY: our caller's word.
+    unsafe { set(size, bytes.len()) };
+    Ok(())
+}
+
+/// # Safety
+/// Both are null or may be written.
+unsafe fn give_list(
+    list: Option<Vec<Vec<u8>>>,
+    count: *mut c_int,
+    all: *mut *mut *mut c_char,
+) -> Result<(), Fault> {
+    let number = list.as_ref().map_or(Ok(0), |list| to_int(list.len()))?;
+    if !all.is_null() {
+        let given = match &list {
+            None => std::ptr::null_mut(),
+            Some(list) => memory::strings(list)?,
+        };
+        // SAFETY: our caller's word.
+        unsafe { set(all, given) };
+    }
+    // SAFETY: our caller's word.
+    unsafe { set(count, number) };
+    Ok(())
+}
