@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, DaemonId, NodeId, Rank, SessionId};
+use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
-use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
+use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Wlm};
 use tokio::sync::{Notify, mpsc, watch};
@@ -78,7 +78,7 @@ pub(crate) struct Core {
     /// Data that ranks exchange.
     pub(crate) rendezvous: Service,
     /// The job that its ranks are part of.
-    member: Member,
+    pub(super) member: Member,
     rank_output: Mutex<Option<OutputStream>>,
     /// What the launcher says, if there is one.
     words: Mutex<Option<Words>>,
@@ -164,9 +164,7 @@ impl Core {
             }
             Happening::NodesLost(nodes, _) => {
                 self.rendezvous.nodes_lost(nodes);
-                let placement = self.state().placement().clone();
-                let ranks = nodes.iter().flat_map(|node| placement.ranks_on(node).iter().collect::<Vec<_>>());
-                ranks.for_each(|rank| self.member.rank_ended(rank));
+                self.lose_ranks(nodes);
             }
             _ => {}
         }
@@ -371,21 +369,6 @@ impl Core {
         });
     }
 
-    /// The end of a rank is told when all has come that it had written to others of its job.
-    fn rank_exited(self: &Arc<Self>, rank: Rank, status: ExitStatus) {
-        let happening = Happening::RankExited(rank, status);
-        match self.member.last_words(rank) {
-            None => self.happened(happening),
-            Some(through) => {
-                let core = Arc::clone(self);
-                tokio::spawn(async move {
-                    through.await;
-                    core.happened(happening);
-                });
-            }
-        }
-    }
-
     fn take_notice(self: &Arc<Self>, node: NodeId, notice: Notice) {
         match notice {
             Notice::RankExited { rank, status } => self.rank_exited(rank, status),
@@ -398,17 +381,7 @@ impl Core {
                 self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
-            Notice::Rendezvous(RendezvousNotice::Link { link, word }) => {
-                let stranger = match &word {
-                    LinkWord::Open(rank) => {
-                        self.state().placement().get(*rank).is_none_or(|it| it.node != node)
-                    }
-                    _ => false,
-                };
-                if !stranger {
-                    self.member.take(node, link, word);
-                }
-            }
+            Notice::Rendezvous(RendezvousNotice::Link { link, word }) => self.take_link(node, link, word),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
             // The overlay's own.

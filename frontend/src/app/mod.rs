@@ -7,6 +7,7 @@ mod launch;
 mod queued;
 mod brought;
 mod driven;
+mod member;
 pub(crate) mod state;
 pub(crate) mod stdio;
 

@@ -1,0 +1,45 @@
+//! What an app's core has to do with the job that its ranks are part of.
+
+use std::sync::Arc;
+
+use gantry_shared::id::{NodeId, Rank};
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::rendezvous::LinkWord;
+
+use super::core::Core;
+use super::state::Happening;
+
+impl Core {
+    /// The end of a rank is told when all has come that it had written to others of its job.
+    pub(super) fn rank_exited(self: &Arc<Self>, rank: Rank, status: ExitStatus) {
+        let happening = Happening::RankExited(rank, status);
+        match self.member.last_words(rank) {
+            None => self.happened(happening),
+            Some(through) => {
+                let core = Arc::clone(self);
+                tokio::spawn(async move {
+                    through.await;
+                    core.happened(happening);
+                });
+            }
+        }
+    }
+
+    /// An agent says something of a rank's link.
+    pub(super) fn take_link(&self, node: NodeId, link: u32, word: LinkWord) {
+        if let LinkWord::Open(rank) = word
+            && self.state().placement().get(rank).is_none_or(|place| place.node != node)
+        {
+            return tracing::debug!(%node, %rank, "a link of a rank that is elsewhere");
+        }
+        self.member.take(node, link, word);
+    }
+
+    /// Nodes are lost with their ranks.
+    pub(super) fn lose_ranks(&self, nodes: &NodeSet) {
+        let placement = self.state().placement().clone();
+        let ranks = nodes.iter().flat_map(|node| placement.ranks_on(node).iter().collect::<Vec<_>>());
+        ranks.for_each(|rank| self.member.rank_ended(rank));
+    }
+}
