@@ -224,6 +224,33 @@ fn a_dead_frontends_socket_is_swept_and_another_users_is_not_touched() {
     });
 }
 
+#[test]
+fn a_shell_completes_queries_by_what_runs() {
+    in_a_world(|world| {
+        start(world, &copy(world, "b.out"), 1, 1);
+        let script = said(world, &["completions", "bash"]);
+        fs::write(world.work_dir().join("complete"), script).unwrap();
+        let gantry = gantry_tests::binaries().gantry.display().to_string();
+        let complete = |words: &str| {
+            let line = format!(
+                "source ./complete; COMP_WORDS=({gantry} {words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
+                 _gantry_live {gantry} \"${{COMP_WORDS[COMP_CWORD]}}\" ''; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+            );
+            let done = world.start(Path::new("/bin/bash"), ["-c", &line]).wait(SOON);
+            done.stdout
+        };
+        // A shell of this kind takes '=' for a word of its own.
+        assert_eq!(complete("kill exec = b"), ["b.out"]);
+        assert_eq!(
+            complete("ps submitter ="),
+            [nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name]
+        );
+        assert_eq!(complete("signal USR1 ho"), ["host="]);
+        assert!(complete("kill --dry").contains(&"--dry-run".to_owned()));
+        said(world, &["kill", "pgid=1"]);
+    });
+}
+
 /// What a socket's client is answered: all its messages sent at once, and the end of sending.
 fn talk(socket: &Path, messages: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();

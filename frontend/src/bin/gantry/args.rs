@@ -32,6 +32,10 @@ pub(crate) struct Cli {
     #[arg(long, hide = true, exclusive = true)]
     pub(crate) group_owner: bool,
 
+    /// What a shell can complete this word of a query to, a line each, from what runs now.
+    #[arg(long, hide = true, exclusive = true, value_name = "WORD")]
+    pub(crate) complete_query: Option<String>,
+
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

@@ -49,6 +49,9 @@ fn carry_out(cli: Cli) -> Outcome {
     if cli.group_owner {
         return owner::run();
     }
+    if let Some(word) = &cli.complete_query {
+        return block_on(completions::complete_query(word));
+    }
     let Some(command) = cli.command else {
         return Err(Fault::invalid("no command", "'gantry --help' lists them"));
     };
