@@ -494,7 +494,6 @@ mod tests {
             "signal USR1",
             "signal NONE x",
             "ps --xml",
-            "ps --xml --json pgid=1",
             "launch --timeout 0 -- a",
         ] {
             let line = ["gantry"].into_iter().chain(line.split_whitespace());

@@ -27,8 +27,8 @@ pub(crate) struct Ps {
     /// Which process groups. Default: all live apps, as apps.
     #[arg(value_name = "QUERY")]
     pub(crate) query: Vec<String>,
-    /// Answer in XML, as 'gantry pm' does.
-    #[arg(long, requires = "query", conflicts_with = "json")]
+    /// Answer in XML, as 'gantry pm' does, whatever --json says.
+    #[arg(long, requires = "query")]
     pub(crate) xml: bool,
 }
 
@@ -87,8 +87,8 @@ pub(crate) struct Hit {
     /// Ask nothing.
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Answer in XML, as 'gantry pm' does. With a query.
-    #[arg(long, conflicts_with = "json")]
+    /// Answer in XML, as 'gantry pm' does, whatever --json says. With a query.
+    #[arg(long)]
     pub(crate) xml: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
