@@ -119,12 +119,10 @@ impl Tool {
         let others = || world.processes().into_iter().filter(|pid| *pid != self.run.pid());
         let gone = crate::becomes_true(SOON, || others().next().is_none());
         assert!(gone, "left beside the tool: {:#?}", others().map(proc::command_line).collect::<Vec<_>>());
-        for folder in [world.stage_dir(), world.runtime_dir()] {
-            let what = format!("{} is empty while the tool lives", folder.display());
-            crate::eventually(SOON, &what, || {
-                std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none())
-            });
-        }
+        // What stays in the other one is the number of the last process group, as the name of an empty folder.
+        let files = || world.files_left();
+        let gone = crate::becomes_true(SOON, || files().is_empty());
+        assert!(gone, "files are left beside the tool: {:#?}", files());
     }
 
     #[track_caller]

@@ -90,7 +90,8 @@ impl Watch<'_> {
         proc::children(own).into_iter().filter(unreaped).map(describe).collect()
     }
 
-    fn files(&self) -> Vec<String> {
+    /// Files that are where there should be none.
+    pub(crate) fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         for folder in self.empty {
             walk(folder, true, &mut found);

@@ -301,6 +301,14 @@ impl World {
         watch.look(self.grace)
     }
 
+    /// What is there now of sessions and sockets.
+    #[must_use]
+    pub fn files_left(&self) -> Vec<String> {
+        let (runtime, stage) = (self.runtime_dir(), self.stage_dir());
+        let (empty, no_files) = (&[&*stage][..], &[&*runtime][..]);
+        Watch { tag: &self.tag, tracked: &[], empty, no_files, since: self.since }.files()
+    }
+
     /// Fails the test when something is left: a process, a zombie, a file.
     ///
     /// # Panics

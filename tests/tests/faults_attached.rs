@@ -45,9 +45,7 @@ impl Scene {
         proc::eventually(SOON, "guard and agent have gone", || {
             guards(&self.world).is_empty() && agents(&self.world).is_empty()
         });
-        proc::eventually(SOON, "the control socket is removed", || {
-            std::fs::read_dir(self.world.runtime_dir()).is_ok_and(|mut entries| entries.next().is_none())
-        });
+        proc::eventually(SOON, "the control socket is removed", || self.world.files_left().is_empty());
         for run in &self.found {
             assert_eq!(proc::state(run.pid()), Some('S'), "{}", run.pid());
             assert_eq!(proc::tracer(run.pid()), None);
