@@ -6,7 +6,9 @@ use std::fs;
 
 use gantry_frontend::procgroup::xml::{Element, parse_document};
 use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::ssh::{home_file, read_home};
 use gantry_tests::testbed::Config;
+use gantry_tests::testbed::config::HOME;
 use gantry_tests::{SOON, becomes_true, programs};
 
 fn ask(cluster: &Cluster, message: &str) -> Element {
@@ -82,11 +84,63 @@ fn groups_on_several_nodes_are_created_found_signalled_and_killed() {
         assert!(cluster.find("sleep 1000").is_empty());
         let forgotten = ask(cluster, "<del-process-group-info pgid='1-2'/>");
         assert_eq!(pgids(&forgotten), ["1", "2"]);
+    });
+}
 
-        // One step has one environment: said before anything is started.
-        let mixed = "<create-process-group totalprocs='2'><process-spec exec='a' range='1'><env name='A' val='b'/></process-spec>
-            <process-spec exec='b' range='2'/></create-process-group>";
-        let refused = ask(cluster, mixed);
-        assert!(refused.attribute("reason").unwrap().contains("one environment"), "{refused:?}");
+#[test]
+fn processes_of_one_step_have_directories_and_variables_of_their_own() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let log = cluster.world.work_dir().join("log");
+        let script = r#"echo "$GANTRY_TEST_WORD in $PWD""#;
+        let spec = |range: &str, cwd: &str, word: &str| {
+            format!(
+                "<process-spec exec='/bin/sh' cwd='{cwd}' range='{range}'><arg idx='1' val='-c'/><arg idx='2' val='{}'/><env name='GANTRY_TEST_WORD' val='{word}'/></process-spec>",
+                script.replace('"', "&quot;"),
+            )
+        };
+        let create = format!(
+            "<create-process-group totalprocs='3' output='{}'>{}{}<host-spec>n%d:001-002 n002</host-spec></create-process-group>",
+            log.display(),
+            spec("1", "/usr", "one"),
+            spec("2-3", "/var", "two"),
+        );
+        assert_eq!(show(&ask(cluster, &create)), "pgid=1", "{}", cluster.bed.last_log_lines());
+        let ended =
+            ask(cluster, "<wait-process-group><process-group pgid='1' exit-code='*'/></wait-process-group>");
+        let mut lines: Vec<String> = fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        assert_eq!(lines, ["one in /usr", "two in /var", "two in /var"], "{ended:?}");
+        assert_eq!(pgids(&ask(cluster, "<del-process-group-info pgid='1'/>")), ["1"]);
+        let nowhere = create.replace("/var", "/no/such/place");
+        let refused = ask(cluster, &nowhere);
+        let reason = refused.attribute("reason").unwrap_or_default().to_owned();
+        assert!(reason.contains("/no/such/place"), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_co_process_runs_on_the_nodes_of_its_processes_before_they_do() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        // All hosts share the user's home.
+        let _files = [home_file(cluster, "ran", ""), home_file(cluster, "beside", "")];
+        let (ran, beside) = (format!("{HOME}/ran"), format!("{HOME}/beside"));
+        // It looks whether a rank has run already.
+        let script = format!("#!/bin/sh\n[ -s '{ran}' ] || hostname >>'{beside}'\n");
+        let daemon = cluster.world.executable("daemon", script.as_bytes());
+        let create = format!(
+            "<create-process-group totalprocs='2'>
+              <process-spec exec='/bin/sh' cwd='/' range='1'><arg idx='1' val='-c'/><arg idx='2' val='echo yes &gt;{ran}'/></process-spec>
+              <process-spec exec='/bin/sleep' cwd='/' range='2' co-process='{}'><arg idx='1' val='0'/></process-spec>
+              <host-spec>n%d:001-002</host-spec>
+            </create-process-group>",
+            daemon.display(),
+        );
+        assert_eq!(show(&ask(cluster, &create)), "pgid=1", "{}", cluster.bed.last_log_lines());
+        ask(cluster, "<wait-process-group><process-group pgid='1'/></wait-process-group>");
+        assert_eq!(
+            (read_home(cluster, "beside"), read_home(cluster, "ran")),
+            ("n002\n".to_owned(), "yes\n".to_owned())
+        );
+        assert_eq!(pgids(&ask(cluster, "<del-process-group-info pgid='1'/>")), ["1"]);
     });
 }

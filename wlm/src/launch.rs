@@ -8,6 +8,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
 use gantry_shared::rank_set::RankSet;
+use gantry_shared::wire::hold::Own;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -80,6 +81,8 @@ pub struct Brought {
     pub env: Vec<(OsString, Option<OsString>)>,
     /// Files to be written before the launcher starts, readable for this user only, and removed when the ranks are there.
     pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// What ranks have of their own, of which the launcher knows nothing.
+    pub own: Vec<Own>,
 }
 
 /// A launch without a launcher on nodes that are given to a job of its own.

@@ -194,7 +194,7 @@ fn serve_brought() -> Result<(), Failure> {
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
-    let HoldTicket { agent: mut ticket, hold, hold_at } = HoldTicket::from_text(&text.to_string_lossy())
+    let HoldTicket { agent: mut ticket, hold, hold_at, .. } = HoldTicket::from_text(&text.to_string_lossy())
         .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
     check_release(&ticket)?;
     ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());

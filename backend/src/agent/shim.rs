@@ -18,14 +18,14 @@ use gantry_shared::id::Rank;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{
-    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET, HoldTicket, ToDesk,
+    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET, HoldTicket, Own, ToDesk,
     build_desk_name,
 };
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{Launcher, parse_rank_facts};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
@@ -63,6 +63,8 @@ struct Entered {
     desk: UnixStream,
     /// The variables by which the program finds its rendezvous.
     variables: Vec<(&'static str, String)>,
+    /// What this rank has of its own.
+    own: Own,
 }
 
 /// Checks in and waits for the agent's word.
@@ -93,7 +95,10 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
                 drop(allow_tracer(agent.get()));
                 say(&mut desk, &ToDesk::Ready)?;
             }
-            FromDesk::Go => return Ok(Entered { desk, variables }),
+            FromDesk::Go => {
+                let own = ticket.own.into_iter().find(|own| own.ranks.contains(check_in.rank));
+                return Ok(Entered { desk, variables, own: own.unwrap_or_default() });
+            }
             FromDesk::Refused(failure) => return Err(failure),
         }
     }
@@ -136,7 +141,7 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 }
 
 /// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
-fn become_program(command: &[OsString], Entered { mut desk, variables }: Entered) -> (Failure, u8) {
+fn become_program(command: &[OsString], Entered { mut desk, variables, own }: Entered) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
@@ -145,8 +150,18 @@ fn become_program(command: &[OsString], Entered { mut desk, variables }: Entered
     for name in VARIABLES {
         becoming.env_remove(name);
     }
+    if let Some(cwd) = &own.cwd {
+        // A directory that is not there would be taken for the program's fault.
+        if let Err(errno) = access(&Path::new(cwd).join("."), AccessFlags::X_OK) {
+            let failure = failure::from_io(format_args!("enter {}", cwd.display()), &errno.into());
+            drop(say(&mut desk, &ToDesk::NotStarted(failure.clone())));
+            return (failure, NOT_EXECUTED);
+        }
+        becoming.current_dir(cwd);
+    }
     let error = becoming
         .args(args)
+        .envs(own.env)
         .env_remove(GANTRY_TICKET)
         .env_remove(GANTRY_TASK_EPILOG)
         .env_remove(GANTRY_SENT_AGENT)

@@ -5,6 +5,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::AppId;
@@ -16,7 +17,7 @@ use gantry_shared::wire::message::RankReport;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Brought, Host, Wlm};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::App;
 use super::core::{Core, Parts};
@@ -32,6 +33,9 @@ use crate::helpers;
 use crate::overlay::Mustered;
 use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
+
+/// How long an agent's word is waited for after its launcher has ended without one.
+const AGENTS_WORD: Duration = Duration::from_secs(1);
 
 impl Frontend {
     pub(super) async fn launch_brought(
@@ -51,7 +55,8 @@ impl Frontend {
         let subjob = seat.as_ref().map(Seat::subjob);
         let base = self.config.stage_base.clone();
         let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", subjob);
-        let ticket = HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone() };
+        let ticket =
+            HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone(), own: plan.own.clone() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
         let args = show_args(&request.args);
@@ -69,9 +74,18 @@ impl Frontend {
         let files = Scratch::write(choose_scratch(app), plan.files)?;
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
         guard.start_launcher(start).await?;
+        let mut mustering = std::pin::pin!(listener.muster(deadline));
         let mustered = tokio::select! {
-            mustered = listener.muster(deadline) => mustered.map_err(|e| with_words(e, &words, &command)),
-            status = launcher_ended(&mut guard_events) => Err(ended(wlm, status, &command, &mut words).await),
+            mustered = &mut mustering => mustered.map_err(|e| with_words(e, &words, &command)),
+            status = launcher_ended(&mut guard_events) => {
+                words.through().await;
+                // A launcher ends without a word when an agent has ended its ranks: why is on its way, then.
+                let patience = if words.so_far().is_empty() { AGENTS_WORD } else { Duration::ZERO };
+                match timeout(patience, mustering).await {
+                    Ok(Err(error @ Error::Node { .. })) => Err(error),
+                    _ => Err(ended(wlm, status, &command, &mut words).await),
+                }
+            }
         };
         let Mustered { overlay, events, nodes } = mustered?;
         drop(files);

@@ -96,9 +96,13 @@ async fn wait_for_nodes(
     deadline: Instant,
 ) -> Result<Direct> {
     let started = Instant::now();
+    // What was said last: at the deadline that says more than that it was asked once more.
+    let mut said = None;
     loop {
-        let asked = timeout_at(deadline, find_nodes(queue, plan, job)).await;
-        match asked.map_err(|_| late("waiting for a job's nodes"))? {
+        let Ok(asked) = timeout_at(deadline, find_nodes(queue, plan, job)).await else {
+            return Err(said.map_or_else(|| late("waiting for a job's nodes"), Error::Wlm));
+        };
+        match asked {
             Err(Error::Wlm(gantry_wlm::Error::NotYet { message, hint })) => {
                 let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
                 if let Some(tell) = news {
@@ -107,6 +111,7 @@ async fn wait_for_nodes(
                 if Instant::now() + every >= deadline {
                     return Err(gantry_wlm::Error::NotYet { message, hint }.into());
                 }
+                said = Some(gantry_wlm::Error::NotYet { message, hint });
                 tokio::time::sleep(every).await;
             }
             found => return found,

@@ -5,6 +5,7 @@
 //! agent; all check in there, and become their programs when the agent says so. They talk over a socket in the abstract name space: it
 //! belongs to the node and leaves nothing behind. Both sides check the other's user id.
 
+use std::ffi::OsString;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use super::frame::{self, FrameError};
 use super::message::Ticket;
 use crate::error::Failure;
 use crate::id::{AppId, Pid, Rank};
+use crate::rank_set::RankSet;
 
 /// The variable by which ranks get their [`HoldTicket`], as a launcher passes on nothing but arguments and variables. It is taken out of the
 /// environment before the rank becomes its program.
@@ -37,6 +39,19 @@ pub struct HoldTicket {
     pub hold: bool,
     /// Hold not the program that the launcher starts but the first one of it, or of its descendants, whose path matches this pattern.
     pub hold_at: Option<String>,
+    /// What ranks have of their own, where a launcher gives all of them the same.
+    pub own: Vec<Own>,
+}
+
+/// What some ranks have of their own. Nobody but the user sees it, as it would be seen in arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// Which ranks.
+    pub ranks: RankSet,
+    /// Variables beside those of all.
+    pub env: Vec<(OsString, OsString)>,
+    /// Their directory; none: the launcher's choice.
+    pub cwd: Option<OsString>,
 }
 
 /// Why a text is no ticket.
@@ -177,7 +192,10 @@ mod tests {
             patience: Duration::from_secs(1),
             subjob: None,
         };
-        let ticket = HoldTicket { agent, hold: true, hold_at: Some("*/app".to_owned()) };
+        let (env, cwd) = (vec![("A".into(), "b c".into())], Some("/d".into()));
+        let own = Own { ranks: "0-3".parse().unwrap(), env, cwd };
+        let ticket =
+            HoldTicket { agent, hold: true, hold_at: Some("*/app".to_owned()), own: vec![own.clone()] };
         let text = ticket.to_text().unwrap();
         let back = HoldTicket::from_text(&text).unwrap();
         assert_eq!(back.agent.secret.to_hex(), secret.to_hex());
@@ -185,6 +203,7 @@ mod tests {
             (back.hold, back.hold_at, back.agent.app),
             (true, ticket.hold_at.clone(), ticket.agent.app)
         );
+        assert_eq!(back.own, [own]);
         assert!(!format!("{ticket:?}").contains(&*secret.to_hex()));
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
     let mut argv = vec![path.into_os_string()];
     argv.extend(rewrite(dialect, &args, &parts, |_| Vec::new(), &shim));
-    Ok(Brought { argv, env: Vec::new(), files })
+    Ok(Brought { argv, env: Vec::new(), files, own: Vec::new() })
 }
 
 /// A launch by a launcher that says where its ranks are, as it stands.

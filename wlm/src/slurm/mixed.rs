@@ -1,8 +1,10 @@
-//! Ranks that are not all the same as one srun: their programs in a file (`--multi-prog`), their hosts in another (an arbitrary distribution).
+//! Ranks that are not all the same as one srun: their programs in a file (`--multi-prog`), their hosts in another (an arbitrary distribution), and in the ticket what
+//! one step has for all of its tasks alike: directory and variables.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use gantry_shared::wire::hold::Own;
 
 use crate::launcher::escape_multi_prog;
 use crate::wanted::{Mixed, MixedPart};
@@ -10,6 +12,9 @@ use crate::{Error, Result};
 
 /// The variable with the file of the hosts of an arbitrary distribution, one a task. Source: srun(1), `--distribution`.
 const HOST_FILE: &str = "SLURM_HOSTFILE";
+
+/// The most that tasks are told of their own: the kernel takes 128 KiB for one variable, in which a byte is two digits, and the rest of the ticket is there too.
+const MAX_OWN_BYTES: usize = 48 * 1024;
 
 /// A file and what is in it.
 type Written = (PathBuf, Vec<u8>);
@@ -21,6 +26,8 @@ pub(super) struct Described {
     pub(super) args: Vec<OsString>,
     /// Variables for srun and for its tasks.
     pub(super) env: Vec<(OsString, OsString)>,
+    /// What tasks have of their own: one step has one environment and one directory.
+    pub(super) own: Vec<Own>,
     /// The file with the programs.
     pub(super) programs: Written,
     /// The file with the hosts, if any are named.
@@ -30,10 +37,9 @@ pub(super) struct Described {
 /// Describes a launch to srun, whose files are to be in `scratch`.
 ///
 /// # Errors
-/// Parts have different directories or environments, which one step cannot have; a word that the file with programs cannot hold.
+/// A word that the file with programs cannot hold; more of their own than tasks can be told.
 pub(super) fn describe(mixed: &Mixed, scratch: &Path) -> Result<Described> {
     let first = mixed.parts.first().ok_or_else(|| Error::invalid("nothing to launch: no part"))?;
-    check_common(mixed, first)?;
     let mut text = Vec::new();
     for part in &mixed.parts {
         text.extend(part.ranks.to_string().into_bytes());
@@ -45,7 +51,12 @@ pub(super) fn describe(mixed: &Mixed, scratch: &Path) -> Result<Described> {
     }
     let programs = (scratch.join("programs-0"), text);
     let mut args: Vec<OsString> = vec![format!("--ntasks={}", mixed.size()).into()];
-    let mut env = first.env.clone();
+    let is_same = |part: &MixedPart| part.cwd == first.cwd && has_same_variables(part, first);
+    let (mut env, own) = match mixed.parts.iter().all(is_same) {
+        true => (first.env.clone(), Vec::new()),
+        false => (Vec::new(), build_own(mixed)?),
+    };
+    // Where tasks have directories of their own, this one is at least on the nodes, as the tool's may not be.
     if let Some(cwd) = &first.cwd {
         let mut option = OsString::from("--chdir=");
         option.push(cwd);
@@ -59,27 +70,37 @@ pub(super) fn describe(mixed: &Mixed, scratch: &Path) -> Result<Described> {
     });
     args.push("--multi-prog".into());
     args.push(programs.0.clone().into_os_string());
-    Ok(Described { args, env, programs, hosts })
+    Ok(Described { args, env, own, programs, hosts })
 }
 
-/// What all tasks of a step have in common must be common.
-fn check_common(mixed: &Mixed, first: &MixedPart) -> Result<()> {
-    let differs = |what: &str| {
-        let message = format!("one step of Slurm has one {what}, and the processes are to have several");
-        Err(Error::invalid_with(message, "give all processes the same, or start several groups"))
-    };
+fn has_same_variables(part: &MixedPart, other: &MixedPart) -> bool {
     let sorted = |part: &MixedPart| {
         let mut env = part.env.clone();
-        env.sort_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
+        env.sort();
         env
     };
-    if mixed.parts.iter().any(|part| sorted(part) != sorted(first)) {
-        return differs("environment");
+    sorted(part) == sorted(other)
+}
+
+/// What every part has of its own. It travels in a variable.
+fn build_own(mixed: &Mixed) -> Result<Vec<Own>> {
+    let bytes = |part: &MixedPart| {
+        let env = part.env.iter().map(|(name, value)| name.len() + value.len());
+        env.sum::<usize>() + part.cwd.as_ref().map_or(0, |cwd| cwd.as_os_str().len())
+    };
+    let all: usize = mixed.parts.iter().map(bytes).sum();
+    if all > MAX_OWN_BYTES {
+        let message = format!(
+            "the processes have {all} bytes of variables and directories of their own, and one step of Slurm can be told of {MAX_OWN_BYTES}"
+        );
+        return Err(Error::invalid_with(message, "give all processes the same, or start several groups"));
     }
-    if mixed.parts.iter().any(|part| part.cwd != first.cwd) {
-        return differs("directory");
-    }
-    Ok(())
+    let own = |part: &MixedPart| Own {
+        ranks: part.ranks.clone(),
+        env: part.env.clone(),
+        cwd: part.cwd.clone().map(PathBuf::into_os_string),
+    };
+    Ok(mixed.parts.iter().map(own).collect())
 }
 
 #[cfg(test)]
@@ -108,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_step_cannot_have_is_named() {
+    fn what_one_step_cannot_have_is_told_to_each_rank() {
         let mut mixed = Mixed { parts: vec![part("0", "a", &[]), part("1", "b", &[])], hosts: Vec::new() };
         mixed.parts.iter_mut().for_each(|part| {
             part.cwd = Some("/d".into());
@@ -117,10 +138,15 @@ mod tests {
         let described = describe(&mixed, Path::new("/s")).unwrap();
         assert_eq!(described.args[1], "--chdir=/d");
         assert_eq!((described.env, described.hosts), (vec![("A".into(), "b".into())], None));
-        let refused = |mixed: &Mixed| describe(mixed, Path::new("/s")).unwrap_err().to_string();
-        mixed.parts[1].cwd = None;
-        assert!(refused(&mixed).contains("one directory"));
-        mixed.parts[1].env.clear();
-        assert!(refused(&mixed).contains("one environment"));
+        mixed.parts[1].cwd = Some("/e".into());
+        mixed.parts[1].env = vec![("A".into(), "c".into()), ("B".into(), "d".into())];
+        let described = describe(&mixed, Path::new("/s")).unwrap();
+        assert_eq!(described.args, ["--ntasks=2", "--chdir=/d", "--multi-prog", "/s/programs-0"]);
+        assert_eq!((described.env.len(), described.own.len()), (0, 2));
+        assert_eq!((described.own[1].ranks.to_string(), described.own[1].env.len()), ("1".to_owned(), 2));
+        assert_eq!(described.own[1].cwd, Some("/e".into()));
+        mixed.parts[1].env[0].1 = "x".repeat(MAX_OWN_BYTES).into();
+        let refused = describe(&mixed, Path::new("/s")).unwrap_err().to_string();
+        assert!(refused.contains("one step of Slurm can be told of 49152"), "{refused}");
     }
 }

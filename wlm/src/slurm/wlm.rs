@@ -68,7 +68,7 @@ impl Wlm for Slurm {
         files.extend(described.hosts);
         let mut planned = bring(path, &described.args, &parts, &shim, launch, host)?;
         planned.env.extend(described.env.into_iter().map(|(name, value)| (name, Some(value))));
-        Ok(Plan::Brought(Brought { files, ..planned }))
+        Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
     }
 
     fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
@@ -215,7 +215,7 @@ fn bring(
     argv.extend(held.args);
     let sent = launch.send_agent_to.clone().map(PathBuf::into_os_string);
     let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog), (GANTRY_SENT_AGENT.into(), sent)];
-    Ok(Brought { argv, env, files: Vec::new() })
+    Ok(Brought { argv, env, files: Vec::new(), own: Vec::new() })
 }
 
 /// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of
