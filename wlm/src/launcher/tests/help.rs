@@ -167,7 +167,9 @@ fn check_run(launcher: Launcher, command: &[&str], args: &str, text: &str, lines
     let written = rewrite(dialect, &args, &parts, |_| Vec::new(), &shim);
     let written: Vec<&str> =
         command.iter().copied().chain(written.iter().map(|arg| arg.to_str().unwrap())).collect();
-    let out = printed(&written).unwrap_or_default();
+    // On a busy machine Hydra now and then closes the output of programs that end at once before they have written (exit code 141, also without us).
+    let mut outs = (0..5).map(|_| printed(&written).unwrap_or_default());
+    let out = outs.find(|out| out.lines().count() == lines).unwrap_or_default();
     assert_eq!(out.lines().count(), lines, "{written:?} printed {out}");
     assert!(out.lines().all(|line| line.starts_with("S /bin/echo x")), "{written:?} printed {out}");
 }
