@@ -149,12 +149,12 @@ fn refused(bed: &Testbed, world: &World, target: &str) -> String {
 }
 
 #[test]
-fn attaching_twenty_times_leaves_nothing() {
+fn attaching_fifty_times_leaves_nothing() {
     on_bed(|bed| {
         let world = World::new();
         let (run, job) = start_sleepers(bed, &world, &["-N3", "-n3"], 3);
         let before = pids(&sleepers(bed, "1000"));
-        for round in 0..20 {
+        for round in 0..50 {
             attach_and_leave(bed, &world, &job, 3);
             eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
             assert_eq!(pids(&sleepers(bed, "1000")), before, "round {round}");

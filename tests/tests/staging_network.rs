@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::{Config, Shared, shared, usable};
 use gantry_tests::{SOON, binaries, require, within};
 use serde_json::Value;
@@ -55,6 +56,8 @@ fn sum_of(folder: &Path, name: &str) -> String {
 /// Sends one file to both nodes of a bed and gives the event at the end, after comparing what came with what is here.
 fn send(bed: &Shared, folder: &Path, name: &str) -> Value {
     let mut command = bed.login().command("timeout").unwrap();
+    // What stays there goes with the bed.
+    command.env("GANTRY_RUNTIME_DIR", format!("{HOME}/gantry-runtime"));
     command.args(["--kill-after=5", "60"]).arg(binaries().dir.join("gantry"));
     command.args(["launch", "--json", "--hold-for-daemons", "--file"]).arg(folder.join(name));
     command.arg("--daemon").arg(format!("{} {name}", folder.join("sums").display()));
