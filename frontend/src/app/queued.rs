@@ -54,7 +54,8 @@ impl Frontend {
         let starter = JobStarter { argv, input: to_hex(&input), cwd: prepared.cwd.clone() };
         let guarded = Guard::start(&program, self.config.stage_base.clone()).await?;
         let submitting = tokio::spawn(submit(wlm, queue, plan.clone(), starter, guarded));
-        let owned = timeout_at(deadline, submitting).await.map_err(|_| late("submitting a job"))?;
+        let started = Instant::now();
+        let owned = timeout_at(deadline, submitting).await.map_err(|_| late("submitting a job", started))?;
         let Owned { job, guard, mut guard_events } = owned.map_err(|e| Error::Protocol(e.to_string()))??;
         let direct = wait_for_nodes(queue, &plan, &job, &mut news, deadline).await?;
         let assembled = tokio::select! {
@@ -100,7 +101,7 @@ async fn wait_for_nodes(
     let mut said = None;
     loop {
         let Ok(asked) = timeout_at(deadline, find_nodes(queue, plan, job)).await else {
-            return Err(said.map_or_else(|| late("waiting for a job's nodes"), Error::Wlm));
+            return Err(said.map_or_else(|| late("waiting for a job's nodes", started), Error::Wlm));
         };
         match asked {
             Err(Error::Wlm(gantry_wlm::Error::NotYet { message, hint })) => {
@@ -137,11 +138,8 @@ async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> R
     Ok(asking.await.map_err(|e| Error::Protocol(e.to_string()))??)
 }
 
-fn late(phase: &'static str) -> Error {
-    Error::Lost {
-        what: vec!["the workload manager".to_owned()],
-        reason: format!("it was late while {phase}"),
-    }
+fn late(phase: &'static str, started: Instant) -> Error {
+    Error::TimedOut { phase, after: started.elapsed(), missing: Vec::new() }
 }
 
 fn guard_gone(_event: Option<&GuardEvent>) -> Error {

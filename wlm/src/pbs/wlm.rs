@@ -150,10 +150,8 @@ fn plan_ranks(options: Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) 
     if let Some(first) = options.first_hosts {
         let first = usize::try_from(first).unwrap_or(usize::MAX);
         if first > hosts.len() {
-            return Err(Error::invalid(format!(
-                "{first} hosts are asked for, and the job has {}",
-                hosts.len()
-            )));
+            let what = format!("{first} hosts are asked for, and the job has {}", hosts.len());
+            return Err(Error::invalid_with(what, "ask for fewer, or for a job with more: -l select=HOSTS"));
         }
         hosts.truncate(first);
     }

@@ -282,7 +282,7 @@ impl Options {
             let first = first as usize;
             if first > hosts.len() {
                 let what = format!("{first} hosts are asked for, and {} are named", hosts.len());
-                return Err(Error::invalid(what));
+                return Err(Error::invalid_with(what, "name more hosts, or ask for fewer"));
             }
             hosts.truncate(first);
         }
