@@ -79,6 +79,11 @@ fn an_app_in_the_background_is_released_waited_for_and_leaves_nothing() {
             ["launch", "--hold", "--background", "--output", "log", "--", "-n", "2", "/bin/sh", "-c", script];
         let id = line_of(world, &launch);
         let mut wait = world.gantry(["wait"]);
+        // Whoever comes when the app has ended finds none.
+        eventually(SOON, "who waits is connected", || {
+            let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+            sockets.lines().any(|line| line.contains(&format!("/{id}.")) && line.contains(" 0001 03 "))
+        });
         assert_eq!(gantry(world, &["release"]).code(), 0);
         assert_eq!(wait.wait(SOON).code(), 7);
         let again = gantry(world, &["release", &id]);
