@@ -4,13 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::AppId;
 use gantry_shared::placement::{Placement, PlacementBuilder};
-use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::RankReport;
@@ -20,10 +17,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::App;
-use super::core::{Core, Parts};
-use super::launch::{remember_socket, serve_control};
-use super::prepare::{build_ticket, choose_scratch, find_cwd, open_input, own_pid};
-use super::state::{Happening, Identity, State};
+use super::core::Core;
+use super::making::{Joined, Making};
+use super::prepare::{build_ticket, choose_scratch, find_cwd, new_secret, open_input};
+use super::state::Happening;
 use super::stdio::OutputStream;
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use crate::error::{Error, Result};
@@ -31,7 +28,6 @@ use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
-use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 /// How long an agent's word is waited for after its launcher has ended without one.
@@ -40,26 +36,21 @@ const AGENTS_WORD: Duration = Duration::from_secs(1);
 impl Frontend {
     pub(super) async fn launch_brought(
         &self,
-        wlm: &'static dyn Wlm,
-        app: AppId,
+        making: Making,
         request: LaunchRequest,
         plan: Brought,
         deadline: Instant,
     ) -> Result<App> {
-        let registry = self.open_registry()?;
+        let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let secret =
-            Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
-        let listener = self.listen(wlm, app, &secret).await?;
-        let (seat, member) = (request.take_seat()?, request.member.clone());
-        let subjob = seat.as_ref().map(Seat::subjob);
+        let secret = new_secret()?;
+        let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
-        let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", subjob);
+        let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
         let ticket =
             HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone(), own: plan.own.clone() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
-        let args = show_args(&request.args);
         let stdout = match &request.output {
             OutputTo::Fds { stdout, .. } => Some(stdout.try_clone()),
             OutputTo::Null | OutputTo::Stream => None,
@@ -90,30 +81,15 @@ impl Frontend {
         let Mustered { overlay, events, nodes } = mustered?;
         drop(files);
         guard.ranks_there().await?;
-        let job = if wlm.names_jobs() { guard.launcher_job().await.map(|job| job.0) } else { None };
-        let (wlm_name, owner) = (wlm.name(), own_pid()?);
-        let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job };
-        let state = State::new(identity, build_placement(&nodes)?).with_launcher();
-        let parts = Parts {
-            app,
-            wlm,
-            overlay,
-            guard,
-            state,
-            words: Some(words),
-            seat,
-            member,
-            linger: request.linger,
-        };
-        let core = Core::start(parts, events, guard_events);
-        // From here on dropping the app ends everything, whatever fails.
-        let owner = App::new(Arc::clone(&core));
-        remember_socket(&core, registry.as_ref()).await?;
-        pass_on(&core, output, wanted, stdout.zip(stderr))?;
+        let job = if wlm.names_jobs() { guard.launcher_job().await } else { None };
+        let placement = build_placement(&nodes)?;
+        let joined = Joined { overlay, overlay_events: events, guard, guard_events };
+        let begun = making.begin(joined, placement, job, Some(words)).await?;
+        pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
         for (_, ranks) in nodes {
-            core.happened(Happening::RanksThere(ranks));
+            begun.core().happened(Happening::RanksThere(ranks));
         }
-        serve_control(owner, registry, request.submitter).await
+        begun.serve().await
     }
 }
 

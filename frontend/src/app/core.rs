@@ -16,6 +16,7 @@ use gantry_wlm::{JobRef, Wlm};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
+use super::making::{Joined, Making};
 use super::state::{Happening, State};
 use super::stdio::launcher::Words;
 use super::stdio::{InputFeed, OutputStream, Outputs};
@@ -27,7 +28,7 @@ use crate::guard::client::{Guard, GuardEvent};
 use crate::info::AppState;
 use crate::lock::lock;
 use crate::overlay::{Overlay, OverlayEvent, Reply};
-use crate::rendezvous::{Seat, Service};
+use crate::rendezvous::Service;
 use crate::staging::content::Contents;
 
 /// How long daemons have to end by themselves when the app has ended.
@@ -95,54 +96,33 @@ pub(crate) struct Core {
     next_daemon: AtomicU32,
 }
 
-/// What [`Core::new`] is made of.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) app: AppId,
-    pub(crate) wlm: &'static dyn Wlm,
-    pub(crate) overlay: Overlay,
-    pub(crate) guard: Guard,
-    pub(crate) state: State,
-    /// What the launcher says, if there is one.
-    pub(crate) words: Option<Words>,
-    /// The app's place in a multijob.
-    pub(crate) seat: Option<Seat>,
-    /// Its place in a co-allocated job.
-    pub(crate) member: Option<Member>,
-    /// The end of the ranks is not that of daemons and sessions.
-    pub(crate) linger: bool,
-}
-
 impl Core {
     /// Takes over the app and starts listening to it.
-    pub(crate) fn start(
-        parts: Parts,
-        overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
-        guard_events: mpsc::UnboundedReceiver<GuardEvent>,
-    ) -> Arc<Self> {
-        let placement = parts.state.placement().clone();
-        let member = parts.member.unwrap_or_else(Member::alone);
-        member.start(parts.overlay.clone(), &placement);
+    pub(super) fn start(making: Making, joined: Joined, state: State, words: Option<Words>) -> Arc<Self> {
+        let Joined { overlay, overlay_events, guard, guard_events } = joined;
+        let placement = state.placement().clone();
+        let member = making.member.unwrap_or_else(Member::alone);
+        member.start(overlay.clone(), &placement);
         let core = Arc::new(Self {
-            app: parts.app,
-            wlm: parts.wlm,
-            outputs: Arc::new(Outputs::new(parts.overlay.clone())),
-            channels: Arc::new(Channels::new(parts.overlay.clone())),
+            app: making.app,
+            wlm: making.wlm,
+            outputs: Arc::new(Outputs::new(overlay.clone())),
+            channels: Arc::new(Channels::new(overlay.clone())),
             rank_output: Mutex::default(),
-            words: Mutex::new(parts.words),
+            words: Mutex::new(words),
             feed: InputFeed::default(),
             contents: Arc::default(),
-            rendezvous: Service::new(parts.app, placement, parts.overlay.clone(), parts.seat),
+            rendezvous: Service::new(making.app, placement, overlay.clone(), making.seat),
             member,
-            overlay: parts.overlay,
-            guard: parts.guard,
-            state: Mutex::new(parts.state),
+            overlay,
+            guard,
+            state: Mutex::new(state),
             subscribers: Mutex::default(),
             stage: watch::Sender::new(Stage::Alive),
             changed: watch::Sender::new(0),
             wish: Mutex::new(Wish::None),
             wished: Notify::new(),
-            linger: parts.linger,
+            linger: making.linger,
             next_session: AtomicU32::new(1),
             next_daemon: AtomicU32::new(1),
         });

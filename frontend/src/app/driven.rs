@@ -1,12 +1,11 @@
 //! A launch by a launcher that holds its ranks itself and says where they are: the guard drives it, and agents come when that is known.
 
 use std::ffi::OsString;
-use std::sync::Arc;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
-use gantry_shared::rendezvous::handle::{VARIABLES, build_node_service_name, build_variables};
+use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_node_service_name, build_variables};
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
 use gantry_wlm::host::Machine;
@@ -17,25 +16,21 @@ use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::brought::{ended, pass_on};
-use super::core::{Core, Parts};
-use super::launch::{
-    Agents, Called, build_adoption, close_after, remember_socket, serve_control, start_ranks,
-};
-use super::prepare::{find_cwd, open_input, own_pid};
-use super::state::{Identity, State};
+use super::launch::{Called, build_adoption};
+use super::making::Making;
+use super::prepare::{find_cwd, open_input};
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::guard::protocol::HeldRanks;
 use crate::helpers;
-use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 impl Frontend {
     pub(super) async fn launch_driven(
         &self,
-        wlm: &'static dyn Wlm,
+        making: Making,
         request: LaunchRequest,
         plan: Driven,
         deadline: Instant,
@@ -46,14 +41,10 @@ impl Frontend {
                 hint: Some("leave out --hold-at or --hold-method".to_owned()),
             });
         }
-        let registry = self.open_registry()?;
+        let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let app = AppId::random();
-        let app = app.map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))?;
-        let seat = request.take_seat()?;
-        let env = build_env(&request.env, app, seat.as_ref());
+        let env = build_env(&request.env, app, making.subjob());
         let cwd = find_cwd(request.cwd)?;
-        let args = show_args(&request.args);
         let cannot = |e| Error::io("cannot connect a launcher", e);
         let stdout = match &request.output {
             OutputTo::Fds { stdout, .. } => Some(stdout.try_clone().map_err(cannot)?),
@@ -72,9 +63,8 @@ impl Frontend {
         let HeldRanks { placement, job, step, stopped } = held;
         check_hosts(wlm, &placement, &command)?;
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
-        let job_name = job.as_ref().map(|job: &JobRef| job.0.clone());
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job, told: Vec::new(), seat, member: request.member.clone() };
+        let called = Called { hosts, job: job.clone(), told: Vec::new() };
         let found = match (stopped, request.hold) {
             (true, true) => Found::Held,
             (true, false) => Found::HeldToRun,
@@ -82,46 +72,28 @@ impl Frontend {
             (false, false) => Found::WaitingToRun,
         };
         let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
-        let named = job_name.filter(|_| wlm.names_jobs());
-        let agents = self.start_agents_by((guard, guard_events), wlm, app, called, deadline).await?;
-        let Agents { app, overlay, overlay_events, guard, guard_events, seat, member } = agents;
-        guard.ranks_there().await?;
-        let (wlm_name, owner) = (wlm.name(), own_pid()?);
-        let identity = Identity { app, wlm: wlm_name, attached: false, owner, command: args, job: named };
-        let state = State::new(identity, placement).with_launcher();
-        let parts = Parts {
-            app,
-            wlm,
-            overlay,
-            guard,
-            state,
-            words: Some(words),
-            seat,
-            member,
-            linger: request.linger,
-        };
-        let core = Core::start(parts, overlay_events, guard_events);
-        // From here on dropping the app ends everything, whatever fails.
-        let owner = App::new(Arc::clone(&core));
-        remember_socket(&core, registry.as_ref()).await?;
-        pass_on(&core, output, wanted, stdout.zip(stderr))?;
-        if let Err(error) =
-            start_ranks(&core, Order::AdoptRanks(order), "taking over held ranks", deadline).await
-        {
-            return Err(close_after(owner, error).await);
-        }
+        let joined = self.start_agents_by((guard, guard_events), &making, called, deadline).await?;
+        joined.guard.ranks_there().await?;
+        let begun = making.begin(joined, placement, job, Some(words)).await?;
+        pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
+        let order = Order::AdoptRanks(order);
+        let begun = begun.order_ranks(order, "taking over held ranks", deadline).await?;
         // Its ranks are stopped by now, or are to run.
-        core.let_launcher_go().await?;
-        serve_control(owner, registry, request.submitter).await
+        begun.core().let_launcher_go().await?;
+        begun.serve().await
     }
 }
 
 /// The launcher's environment: the user's, and where the ranks find their rendezvous. Their nodes' agents are not there yet, but their sockets' names are known.
-fn build_env(changes: &[(OsString, OsString)], app: AppId, seat: Option<&Seat>) -> Vec<(OsString, OsString)> {
+fn build_env(
+    changes: &[(OsString, OsString)],
+    app: AppId,
+    subjob: Option<Subjob>,
+) -> Vec<(OsString, OsString)> {
     let mut env = merge_env(Machine.environment(), changes);
     let service = build_node_service_name(app, geteuid().as_raw());
     env.retain(|(name, _)| name != GANTRY_TICKET && !VARIABLES.iter().any(|variable| name == variable));
-    let variables = build_variables(&service, seat.map(Seat::subjob));
+    let variables = build_variables(&service, subjob);
     env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     env
 }

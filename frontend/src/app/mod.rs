@@ -3,7 +3,9 @@
 pub(crate) mod core;
 mod events;
 mod prepare;
+mod making;
 mod launch;
+mod attach;
 mod queued;
 mod brought;
 mod driven;
@@ -32,8 +34,8 @@ use crate::info::{AppInfo, AppState};
 use crate::procgroup::{Number, Numbers};
 use crate::session::Session;
 
+pub(crate) use attach::News;
 pub use events::Events;
-pub(crate) use launch::News;
 pub(crate) use prepare::find_launcher;
 pub use stdio::OutputStream;
 

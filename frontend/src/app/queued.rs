@@ -3,8 +3,6 @@
 //! Until the agents are there the job is cancelled when the launch ends for whatever reason, by the guard if need be. From then on it lasts as long as
 //! the agents, which end with the app.
 
-use gantry_shared::id::AppId;
-use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
 use gantry_wlm::host::Machine;
@@ -13,13 +11,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
-use super::launch::{ASK_EVERY, ASK_SOON, Agents, JobNews, SHORT_WAIT};
-use super::prepare::build_ticket;
+use super::launch::{ASK_EVERY, ASK_SOON, JobNews, SHORT_WAIT, begin_direct, prepare_direct};
+use super::making::{Joined, Making};
+use super::prepare::{build_ticket, new_secret};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
-use crate::rendezvous::Seat;
 use crate::request::LaunchRequest;
 
 /// The job of a launch, while it has an owner: dropping it cancels the job.
@@ -32,22 +30,19 @@ struct Owned {
 impl Frontend {
     pub(super) async fn launch_queued(
         &self,
-        wlm: &'static dyn Wlm,
-        app: AppId,
+        making: Making,
         mut request: LaunchRequest,
         plan: Queued,
         mut news: JobNews<'_>,
         deadline: Instant,
     ) -> Result<App> {
+        let (app, wlm) = (making.app, making.wlm);
         let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
-        let prepared = self.prepare_direct(&mut request)?;
-        let (seat, member) = (request.take_seat()?, request.member.clone());
-        let secret =
-            Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))?;
-        let listener = self.listen(wlm, app, &secret).await?;
-        let subjob = seat.as_ref().map(Seat::subjob);
+        let prepared = prepare_direct(&mut request)?;
+        let secret = new_secret()?;
+        let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
-        let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", subjob);
+        let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
         let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let argv = vec![program.clone().into_os_string(), "start".into(), wlm.name().into()];
@@ -66,8 +61,8 @@ impl Frontend {
         let (overlay, overlay_events) = assembled?;
         // From here on agents see by themselves that nobody needs them.
         guard.at_loss(None).await?;
-        let agents = Agents { app, overlay, overlay_events, guard, guard_events, seat, member };
-        self.begin_direct(agents, wlm, request, direct, prepared, deadline).await
+        let joined = Joined { overlay, overlay_events, guard, guard_events };
+        begin_direct(making, joined, request, direct, prepared, deadline).await
     }
 }
 

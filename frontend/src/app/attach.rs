@@ -1,0 +1,84 @@
+//! The way of an app that runs already: where it is, guard, agents, ranks.
+
+use gantry_shared::id::NodeId;
+use gantry_shared::placement::Placement;
+use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
+use gantry_wlm::host::Machine;
+use gantry_wlm::{Adoption, JobRef, Wlm};
+use tokio::time::{Instant, timeout_at};
+
+use super::App;
+use super::launch::{ASK_EVERY, ASK_SOON, Called, SHORT_WAIT, build_adoption};
+use super::making::Making;
+use crate::error::{Error, Result};
+use crate::frontend::Frontend;
+
+/// Who waits for a job that has no ranks yet hears by this what it waits for; none: nobody waits.
+pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
+
+impl Frontend {
+    pub(crate) async fn attach_until(
+        &self,
+        wlm: &'static dyn Wlm,
+        job: &JobRef,
+        wait: News<'_>,
+        deadline: Instant,
+    ) -> Result<App> {
+        let making = Making::attach(self, wlm, job)?;
+        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
+        let hosts = placement.hosts().map(str::to_owned).collect();
+        let called = Called { hosts, job: Some(adopted.clone()), told: Vec::new() };
+        let order = match marks {
+            Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
+            None => Order::AdoptRanks(AdoptRanks {
+                size: placement.rank_count(),
+                layout: build_adoption(&placement)?,
+                found: Found::Running,
+            }),
+        };
+        let joined = self.start_agents(&making, called, deadline).await?;
+        let begun = making.begin(joined, placement, Some(adopted), None).await?;
+        begun.order_ranks(order, "attaching to ranks", deadline).await?.serve().await
+    }
+}
+
+/// Asks the WLM where something is, until it is there if that is to be waited for. The WLM's programs may take their time, so a thread of its own
+/// waits for them.
+async fn adopt(
+    wlm: &'static dyn Wlm,
+    job: &JobRef,
+    mut wait: News<'_>,
+    deadline: Instant,
+) -> Result<Adoption> {
+    let started = Instant::now();
+    // What the WLM has said last: at the deadline that says more than that it was asked once more.
+    let mut said = None;
+    loop {
+        let asked = job.clone();
+        let runtime = tokio::runtime::Handle::current();
+        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &Machine)));
+        let Ok(found) = timeout_at(deadline, asking).await else {
+            let after = deadline.saturating_duration_since(started);
+            let late = Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() };
+            return Err(said.map_or(late, Error::Wlm));
+        };
+        match found.map_err(|error| Error::Protocol(error.to_string()))? {
+            Err(gantry_wlm::Error::NotYet { message, hint }) => {
+                let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
+                match &mut wait {
+                    Some(tell) if Instant::now() + every < deadline => tell(&message),
+                    _ => return Err(gantry_wlm::Error::NotYet { message, hint }.into()),
+                }
+                said = Some(gantry_wlm::Error::NotYet { message, hint });
+                tokio::time::sleep(every).await;
+            }
+            found => return Ok(found?),
+        }
+    }
+}
+
+/// Ranks by node.
+fn build_search(placement: &Placement, marks: RankMarks) -> SeekRanks {
+    let layout = (0..placement.node_count()).map(|node| placement.ranks_on(NodeId(node))).collect();
+    SeekRanks { size: placement.rank_count(), layout, marks }
+}

@@ -1,0 +1,204 @@
+//! An app in the making: what every way to an app carries along from the request on, and the steps that all ways share.
+
+use std::sync::Arc;
+
+use gantry_shared::id::AppId;
+use gantry_shared::placement::Placement;
+use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rendezvous::handle::Subjob;
+use gantry_shared::wire::message::{Answer, Order};
+use gantry_wlm::host::Machine;
+use gantry_wlm::{JobRef, Wlm};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::App;
+use super::core::{self, Core};
+use super::prepare::own_pid;
+use super::state::{Happening, Identity, State};
+use super::stdio::launcher::Words;
+use crate::coallocation::Member;
+use crate::control::{self, Registry};
+use crate::error::{Error, Result};
+use crate::frontend::Frontend;
+use crate::guard::client::{Guard, GuardEvent};
+use crate::overlay::{Overlay, OverlayEvent};
+use crate::rendezvous::Seat;
+use crate::request::{LaunchRequest, show_args};
+
+/// What is known of an app before it has agents.
+#[derive(Debug)]
+pub(super) struct Making {
+    pub(super) app: AppId,
+    pub(super) wlm: &'static dyn Wlm,
+    /// For people: what was asked for.
+    command: Vec<String>,
+    /// It is not launched.
+    attached: bool,
+    /// As [`LaunchRequest::linger`] has it.
+    pub(super) linger: bool,
+    /// Its place in a multijob.
+    pub(super) seat: Option<Seat>,
+    /// Its place in a co-allocated job.
+    pub(super) member: Option<Member>,
+    /// Where it will be served, and as whose; none: nowhere.
+    served: Option<(Registry, Option<String>)>,
+}
+
+/// An app's agents, connected, and the guard that watches over them.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) overlay: Overlay,
+    pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
+    pub(super) guard: Guard,
+    pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+}
+
+/// An app that has agents, and ranks or not yet. Dropping it ends everything.
+#[derive(Debug)]
+pub(super) struct Begun {
+    owner: App,
+    served: Option<(Registry, Option<String>)>,
+}
+
+impl Making {
+    /// Of a launch. Where the app will be served is looked for now: a bad place must not cost a launch.
+    pub(super) fn launch(
+        frontend: &Frontend,
+        wlm: &'static dyn Wlm,
+        app: AppId,
+        request: &LaunchRequest,
+    ) -> Result<Self> {
+        let registry = open_registry(frontend)?;
+        Ok(Self {
+            app,
+            wlm,
+            command: show_args(&request.args),
+            attached: false,
+            linger: request.linger,
+            seat: request.take_seat()?,
+            member: request.member.clone(),
+            served: registry.map(|registry| (registry, request.submitter.clone())),
+        })
+    }
+
+    /// Of an app that runs already.
+    pub(super) fn attach(frontend: &Frontend, wlm: &'static dyn Wlm, job: &JobRef) -> Result<Self> {
+        let registry = open_registry(frontend)?;
+        Ok(Self {
+            app: new_id()?,
+            wlm,
+            command: vec![job.0.clone()],
+            attached: true,
+            linger: false,
+            seat: None,
+            member: None,
+            served: registry.map(|registry| (registry, None)),
+        })
+    }
+
+    /// What its ranks are told of their place in a multijob.
+    pub(super) fn subjob(&self) -> Option<Subjob> {
+        self.seat.as_ref().map(Seat::subjob)
+    }
+
+    /// Makes the app, now that its agents are there and it is known where its ranks are or are to be.
+    ///
+    /// `job` is the WLM's name for it; `words` what its launcher says, if it has one.
+    pub(super) async fn begin(
+        self,
+        joined: Joined,
+        placement: Placement,
+        job: Option<JobRef>,
+        words: Option<Words>,
+    ) -> Result<Begun> {
+        let identity = Identity {
+            app: self.app,
+            wlm: self.wlm.name(),
+            attached: self.attached,
+            owner: own_pid()?,
+            command: self.command.clone(),
+            job: job.filter(|_| self.wlm.names_jobs()).map(|job| job.0),
+        };
+        let state = State::new(identity, placement);
+        let state = if words.is_some() { state.with_launcher() } else { state };
+        let (making, served) = (Self { served: None, ..self }, self.served);
+        // From here on dropping the owner ends everything, whatever fails.
+        let owner = App::new(Core::start(making, joined, state, words));
+        remember_socket(&owner.core, served.as_ref()).await?;
+        Ok(Begun { owner, served })
+    }
+}
+
+impl Begun {
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.owner.core
+    }
+
+    /// Tells all agents about the ranks, and the state about the answers. If one cannot, the app ends.
+    pub(super) async fn order_ranks(
+        self,
+        order: Order,
+        phase: &'static str,
+        deadline: Instant,
+    ) -> Result<Self> {
+        match start_ranks(self.core(), order, phase, deadline).await {
+            Ok(()) => Ok(self),
+            Err(error) => Err(close_after(self.owner, error).await),
+        }
+    }
+
+    /// Serves the app's control socket, as long as its owner lives.
+    pub(super) async fn serve(self) -> Result<App> {
+        let mut app = self.owner;
+        let Some((registry, submitter)) = self.served else { return Ok(app) };
+        let handle = app.handle.clone();
+        match app.core.make_socket(|| control::serve(handle, &registry, submitter)).await {
+            Ok(socket) => {
+                app.control = socket;
+                Ok(app)
+            }
+            Err(error) => Err(close_after(app, error).await),
+        }
+    }
+}
+
+/// An id for an app that is to be.
+pub(super) fn new_id() -> Result<AppId> {
+    AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))
+}
+
+fn open_registry(frontend: &Frontend) -> Result<Option<Registry>> {
+    let config = &frontend.config;
+    config.control.then(|| Registry::open(config.runtime_dir.as_deref(), &Machine)).transpose()
+}
+
+/// Has the guard remove the app's control socket should this process be killed. Before there are ranks: an app may be over at once.
+async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)>) -> Result<()> {
+    let Some((registry, _)) = served else { return Ok(()) };
+    let path = registry.socket_path(core.app);
+    let path = std::path::absolute(&path)
+        .map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))?;
+    core.remember_socket(path).await
+}
+
+async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: Instant) -> Result<()> {
+    // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
+    let nodes = NodeSet::first_n(core.state().placement().node_count());
+    for (_, answer) in core.ask(&nodes, order, phase, deadline).await? {
+        match answer {
+            Answer::Ranks(reports) => core.happened(Happening::RanksThere(reports)),
+            other => return Err(Error::Protocol(format!("an agent answered {other:?} while {phase}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Cleans up after a launch that failed, and gives back why it did.
+async fn close_after(app: App, error: Error) -> Error {
+    let slack = core::DAEMON_GRACE;
+    if let Err(second) = app.close(slack).await {
+        tracing::warn!(%second, "cleaning up after a failed launch");
+    }
+    error
+}
