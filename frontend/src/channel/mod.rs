@@ -6,6 +6,7 @@
 //! | [`Policy`], [`Missing`] | what becomes of an operation when somebody does not do its part |
 //! | `sending` | messages to daemons, small ones and large ones |
 //! | `collecting` | contributions of daemons on their way in |
+//! | `taking` | what becomes of them: they stay apart, or are merged |
 //! | `inbox` | what daemons send unasked |
 //! | `hub` | which operation, or which session, what comes is for |
 //!
@@ -16,13 +17,14 @@ pub(crate) mod hub;
 mod inbox;
 mod policy;
 mod sending;
+mod taking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::filter::{Filter, Reduce, concatenate};
+use gantry_shared::filter::{Filter, Reduce};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{ChannelOrder, MemberSet};
 use gantry_shared::wire::message::To;
@@ -30,10 +32,11 @@ use tokio::time::{Instant, sleep_until};
 
 pub use gantry_shared::wire::channel::Member;
 
-use self::collecting::{Collecting, Outcome, Part};
+use self::collecting::{Collecting, Outcome};
 use self::hub::{Coming, Operation};
 pub use self::inbox::{Message, MessageStream};
 pub use self::policy::{Missing, Policy};
+use self::taking::Taking;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::session;
@@ -118,17 +121,10 @@ impl Channel {
     /// contributions are too much together.
     pub async fn gather(&self, tag: u32, policy: Policy, deadline: Duration) -> Result<Gathered> {
         let deadline = Instant::now() + deadline;
-        let mut parts = BTreeMap::new();
-        let take = |part: Part| {
-            // Nothing merges them on the way, so each is one member's.
-            if let Some(member) = part.of.iter().next() {
-                parts.insert(member, part.bytes);
-            }
-            Ok(())
-        };
+        let mut parts = Taking::Apart(BTreeMap::new());
         let Outcome { missing, .. } =
-            self.collect("gathering contributions", tag, None, policy, deadline, take).await?;
-        Ok(Gathered { parts, missing })
+            self.collect("gathering contributions", tag, None, policy, deadline, &mut parts).await?;
+        Ok(Gathered { parts: parts.into_parts(), missing })
     }
 
     /// Waits until each member has contributed once with this tag; what they contributed is merged by the filter on its way up the tree.
@@ -146,27 +142,11 @@ impl Channel {
         deadline: Duration,
     ) -> Result<Reduced> {
         let deadline = Instant::now() + deadline;
-        let mut reducer = self.start_filter(&filter)?;
-        let mut alone: Option<Vec<u8>> = None;
-        let apart = filter == Filter::Concatenate;
-        let take = |part: Part| {
-            let bytes = if apart { label(part)? } else { part.bytes };
-            match (&mut reducer, &alone) {
-                (Some(reducer), _) => reducer.take(&bytes),
-                (None, None) => {
-                    alone = Some(bytes);
-                    Ok(())
-                }
-                (None, Some(_)) => Err(unknown(&filter)),
-            }
-        };
+        let mut one = Taking::merge(filter.clone(), self.start_filter(&filter)?);
         let phase = "reducing contributions";
         let Outcome { missing, contributed } =
-            self.collect(phase, tag, Some(filter.clone()), policy, deadline, take).await?;
-        let bytes = match reducer {
-            Some(reducer) => reducer.give().map_err(|failure| Error::Node { hosts: Vec::new(), failure })?,
-            None => alone.unwrap_or_default(),
-        };
+            self.collect(phase, tag, Some(filter), policy, deadline, &mut one).await?;
+        let bytes = one.into_one().await.map_err(|failure| Error::Node { hosts: Vec::new(), failure })?;
         Ok(Reduced { bytes, contributed, missing })
     }
 
@@ -197,7 +177,7 @@ impl Channel {
         filter: Option<Filter>,
         policy: Policy,
         deadline: Instant,
-        take: impl FnMut(Part) -> std::result::Result<(), Failure>,
+        taking: &mut Taking,
     ) -> Result<Outcome> {
         let started = Instant::now();
         self.session.check_alive()?;
@@ -228,7 +208,7 @@ impl Channel {
         };
         let mut collecting = Collecting::new(of.clone(), ended, merges);
         operation.tell(To::Nodes(of.nodes()), order);
-        let over = run(&mut operation, &mut collecting, policy, (started, deadline, merges), take).await;
+        let over = run(&mut operation, &mut collecting, policy, (started, deadline, merges), taking).await;
         let host = |member: Member| core.state().host(member.node);
         match over? {
             true => collecting.conclude(phase, policy, &host),
@@ -243,7 +223,7 @@ async fn run(
     collecting: &mut Collecting,
     policy: Policy,
     (started, deadline, merges): (Instant, Instant, bool),
-    mut take: impl FnMut(Part) -> std::result::Result<(), Failure>,
+    taking: &mut Taking,
 ) -> Result<bool> {
     let hurry_time = deadline.saturating_duration_since(started).min(4 * MOST_HURRY) / 4;
     let mut hurried = !merges;
@@ -275,7 +255,7 @@ async fn run(
                 }
                 if let Some(part) = part? {
                     let of = part.of.clone();
-                    if let Err(failure) = take(part) {
+                    if let Err(failure) = taking.take(part).await {
                         refuse(collecting, merges, of, failure)?;
                     }
                 }
@@ -292,15 +272,4 @@ fn refuse(collecting: &mut Collecting, merges: bool, of: MemberSet, failure: Fai
     }
     collecting.refuse(of, failure);
     Ok(())
-}
-
-fn label(part: Part) -> std::result::Result<Vec<u8>, Failure> {
-    let Some(member) = part.of.iter().next() else { return Ok(Vec::new()) };
-    concatenate::encode(&[concatenate::Part { member, bytes: part.bytes }])
-}
-
-fn unknown(filter: &Filter) -> Failure {
-    let message = format!("merge contributions: the tool has registered no filter for {filter:?}");
-    Failure::new(Kind::Unsupported, message)
-        .with_hint("register it with the channel, or have a daemon on every node serve it")
 }

@@ -11,6 +11,7 @@ use gantry_shared::id::{DaemonId, NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{CHUNK_BYTES, FIRST_MADE, Member, MemberSet};
 
+use super::filtering::{Batch, Merged};
 use super::merging::Merging;
 
 /// Where a part comes from, and its number there.
@@ -39,6 +40,8 @@ pub(super) struct Out {
     pub(super) more: Vec<(PartKey, u32)>,
     /// What a daemon is to merge.
     pub(super) job: Option<Job>,
+    /// What is too much to be merged at once.
+    pub(super) batch: Option<Batch>,
 }
 
 /// An operation.
@@ -225,6 +228,15 @@ impl Collection {
         if !sent {
             self.go_on(out);
         }
+    }
+
+    /// What was too much to be merged at once is merged.
+    pub(super) fn batch_merged(&mut self, merged: Merged, out: &mut Out) {
+        let Some(merging) = &mut self.merging else { return };
+        if let Some((of, bytes)) = merging.batch_merged(merged, out) {
+            self.send(of, bytes, out);
+        }
+        self.go_on(out);
     }
 
     /// A daemon has merged what it was given, or not.

@@ -1,18 +1,19 @@
 //! Parts that become one on this node: by a built-in filter as they come, or by a daemon of the tool that serves a filter.
 //!
 //! Of a large part only the first chunk comes by itself. The rest is asked for when there is room, one large part after the other, so an agent holds
-//! what it has merged, one part that comes, and first chunks. When the daemon that merges fails, parts go up as they are and somebody further up, at last the
+//! what it has merged, one part that comes or is being merged, and first chunks. When the daemon that merges fails, parts go up as they are and somebody further up, at last the
 //! frontend, merges them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gantry_shared::error::Failure;
-use gantry_shared::filter::{Filter, Reduce};
+use gantry_shared::filter::Filter;
 use gantry_shared::id::DaemonId;
 use gantry_shared::wire::channel::{MAX_PART_BYTES, MemberSet, PART_WINDOW_BYTES};
 
 use super::collection::{Job, Out, PartKey};
+use super::filtering::{Filtering, Merged, Step};
 
 /// What may be held of parts that are to be merged by a daemon before it is asked to.
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
@@ -20,16 +21,13 @@ const BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// Merging on one node.
 pub(super) struct Merging {
     by: By,
-    /// Whose contributions are in what is merged and not yet sent.
-    taken: MemberSet,
     coming: BTreeMap<PartKey, Assembly>,
     /// Large parts that wait for room. The first one has it.
     large: VecDeque<PartKey>,
 }
 
 enum By {
-    /// None when it has given its result.
-    Filter(Option<Box<dyn Reduce>>),
+    Filter(Filtering),
     Daemon(Served),
     /// Nobody: these, and all that still come, go up as they are.
     Nobody(Vec<(MemberSet, Arc<Vec<u8>>)>),
@@ -62,10 +60,7 @@ struct Assembly {
 
 impl std::fmt::Debug for Merging {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Merging")
-            .field("taken", &self.taken)
-            .field("coming", &self.coming)
-            .finish_non_exhaustive()
+        f.debug_struct("Merging").field("coming", &self.coming).finish_non_exhaustive()
     }
 }
 
@@ -82,9 +77,9 @@ impl Merging {
                 bytes: 0,
                 running: None,
             }),
-            (filter, _) => By::Filter(Some(filter.start().ok()?)),
+            (filter, _) => By::Filter(Filtering::start(filter.start().ok()?)),
         };
-        Some(Self { by, taken: MemberSet::default(), coming: BTreeMap::new(), large: VecDeque::new() })
+        Some(Self { by, coming: BTreeMap::new(), large: VecDeque::new() })
     }
 
     /// A chunk of a part. Gives the part when all of it is there.
@@ -116,9 +111,9 @@ impl Merging {
         }
         assembly.bytes.extend_from_slice(bytes);
         if assembly.bytes.len() as u64 == assembly.total {
+            // Whose turn is next is seen when it is known what becomes of this one.
             let whole = self.coming.remove(&key)?;
             self.large.retain(|it| *it != key);
-            self.grant(out);
             return Some((whole.of, whole.bytes));
         }
         self.grant(out);
@@ -127,6 +122,9 @@ impl Merging {
 
     /// Asks for more of the part whose turn it is.
     fn grant(&mut self, out: &mut Out) {
+        if matches!(&self.by, By::Filter(filtering) if filtering.is_full()) {
+            return;
+        }
         let Some(key) = self.large.front() else { return };
         let Some(assembly) = self.coming.get_mut(key) else { return };
         let ahead = assembly.granted - assembly.bytes.len() as u64;
@@ -140,31 +138,29 @@ impl Merging {
     /// A whole part.
     pub(super) fn consume(&mut self, of: MemberSet, part: Vec<u8>, out: &mut Out) {
         match &mut self.by {
-            By::Filter(Some(reduce)) => match reduce.take(&part) {
-                Ok(()) => self.taken = self.taken.union(&of),
-                Err(why) => out.missing.push((of, why)),
-            },
+            By::Filter(filtering) => filtering.take(of, part, &mut out.missing),
             By::Daemon(served) => served.hold(of, Arc::new(part)),
             By::Nobody(parts) => parts.push((of, Arc::new(part))),
-            // It has given its result: what comes now, nobody has asked for.
-            By::Filter(None) => {}
         }
     }
 
     /// Gives what is to go up now; `complete`: nothing more is to come.
     pub(super) fn go_on(&mut self, complete: bool, out: &mut Out) -> Vec<(MemberSet, Vec<u8>)> {
+        let up = self.act(complete, out);
+        self.grant(out);
+        up
+    }
+
+    fn act(&mut self, complete: bool, out: &mut Out) -> Vec<(MemberSet, Vec<u8>)> {
         match &mut self.by {
-            By::Filter(reduce) if complete => {
-                let taken = std::mem::take(&mut self.taken);
-                let Some(reduce) = reduce.take().filter(|_| !taken.is_empty()) else { return Vec::new() };
-                match reduce.give() {
-                    Ok(bytes) => vec![(taken, bytes)],
-                    Err(why) => {
-                        out.missing.push((taken, why));
-                        Vec::new()
-                    }
+            By::Filter(filtering) => match filtering.go_on(complete, &mut out.missing) {
+                Step::Wait => Vec::new(),
+                Step::Give(result) => result.into_iter().collect(),
+                Step::Merge(batch) => {
+                    out.batch = Some(batch);
+                    Vec::new()
                 }
-            }
+            },
             By::Daemon(served) if served.running.is_none() => {
                 if served.parts.len() > 1 && (complete || served.bytes >= BATCH_BYTES) {
                     out.job = Some(served.start());
@@ -175,7 +171,7 @@ impl Merging {
                     Vec::new()
                 }
             }
-            By::Filter(_) | By::Daemon(_) => Vec::new(),
+            By::Daemon(_) => Vec::new(),
             By::Nobody(parts) => give_all(parts),
         }
     }
@@ -185,6 +181,14 @@ impl Merging {
         self.coming.retain(|key, _| !which(*key));
         self.large.retain(|key| !which(*key));
         self.grant(out);
+    }
+
+    /// What was too much to be merged at once is merged; gives what is to go up.
+    pub(super) fn batch_merged(&mut self, merged: Merged, out: &mut Out) -> Option<(MemberSet, Vec<u8>)> {
+        match &mut self.by {
+            By::Filter(filtering) => filtering.back(merged, &mut out.missing),
+            By::Daemon(_) | By::Nobody(_) => None,
+        }
     }
 
     pub(super) fn job_begun(&mut self, job: u64, sent: bool) {

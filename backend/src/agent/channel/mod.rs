@@ -5,6 +5,7 @@
 //! | [`local`] | one daemon's end: what waits for it, what it has contributed and nobody has asked for yet |
 //! | [`collection`] | one operation: which contributions are still to come, what is passed on |
 //! | [`merging`] | parts that become one here, by a filter or by a daemon that serves one |
+//! | [`filtering`] | merging by the filters that come along, much of it on a thread of its own |
 //! | [`connection`] | a daemon's socket |
 //!
 //! [`Hub`] is a part of the overlay's relay and, as that, knows everything and waits for nothing: it is told what comes, and what follows from it are
@@ -13,6 +14,7 @@
 mod local;
 mod collection;
 mod merging;
+mod filtering;
 pub(crate) mod connection;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +32,7 @@ use gantry_shared::wire::message::Answer;
 use tokio::sync::mpsc;
 
 use self::collection::{Collection, PartKey};
+pub(crate) use self::filtering::{Batch, Merged};
 use self::local::{Asked, Local, Source};
 use crate::overlay::Piece;
 
@@ -48,6 +51,8 @@ pub(crate) enum Effect {
     Up(ChannelNotice),
     /// Something goes to a node further down.
     Down(NodeId, ChannelOrder),
+    /// Parts of an operation are to be merged by somebody who may block, and [`Hub::batch_merged`] to be called with what came of it.
+    Merge(u64, Batch),
     /// [`Hub::due`] is to be called with that, in so long.
     Later(Later, Duration),
 }
@@ -446,6 +451,11 @@ impl Hub {
         }
     }
 
+    /// What was too much to be merged at once is merged.
+    pub(crate) fn batch_merged(&mut self, operation: u64, merged: Merged) {
+        self.with(operation, |collection, out| collection.batch_merged(merged, out));
+    }
+
     /// Something's time has come.
     pub(crate) fn due(&mut self, what: Later) {
         match what {
@@ -487,6 +497,9 @@ impl Hub {
             } else {
                 self.effects.push(Effect::Down(node, ChannelOrder::More { operation, node, part, bytes }));
             }
+        }
+        if let Some(batch) = out.batch {
+            self.effects.push(Effect::Merge(operation, batch));
         }
         if let Some(collection::Job { daemon, filter, parts }) = out.job {
             self.begin_job(operation, daemon, &filter, &parts);

@@ -284,3 +284,75 @@ fn a_contribution_that_was_given_up_is_missing_and_the_next_one_is_the_next_ones
     node.collect(2, None);
     assert!(matches!(node.up().as_slice(), [ChannelNotice::Part { operation: 2, .. }]));
 }
+
+/// A contribution to a sum that is too long to be merged while everything else waits.
+fn many_numbers(value: i64) -> Vec<u8> {
+    Numbers::Integers(vec![value; 60_000]).encode().unwrap()
+}
+
+fn batch_of(effects: Vec<Effect>) -> Batch {
+    match effects.into_iter().next() {
+        Some(Effect::Merge(1, batch)) => batch,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn large_parts_are_merged_elsewhere_while_orders_are_obeyed() {
+    let mut node = Node::new();
+    node.collect(1, Some(Filter::Sum));
+    assert!(node.rise(6, FIRST_MADE, members([6]), &many_numbers(1 << 40)));
+    let batch = batch_of(node.hub.take_effects());
+    node.message(1000);
+    assert_eq!(node.answers(), [Ok(Answer::Done)]);
+    // What comes meanwhile waits, small or large, and nothing large is asked for.
+    assert!(node.rise(2, FIRST_MADE, members([2]), &many_numbers(1 << 41)));
+    let (own, wrong) = (many_numbers(1 << 42), number(1));
+    let notice = ChannelNotice::Part {
+        operation: 1,
+        part: FIRST_MADE,
+        of: members([3]),
+        total: own.len() as u64,
+        bytes: Blob(own[..CHUNK_BYTES].to_vec()),
+    };
+    let behind = NodeSet::from_range(NodeId(3)..=NodeId(3));
+    assert!(node.hub.rise(NodeId(3), notice, &behind).is_none());
+    node.say(FromDaemon::Part { tag: 9, round: 0, total: wrong.len() as u64, bytes: Blob(wrong) }).unwrap();
+    assert!(node.hub.take_effects().is_empty());
+    node.hub.batch_merged(1, batch.merge());
+    let second = batch_of(node.hub.take_effects());
+    node.hub.batch_merged(1, second.merge());
+    let effects = node.hub.take_effects();
+    assert!(
+        matches!(&effects[..], [
+            Effect::Up(ChannelNotice::Missing { of, .. }),
+            Effect::Down(NodeId(3), ChannelOrder::More { bytes: PART_WINDOW_BYTES, .. }),
+        ] if *of == members([0])),
+        "{effects:?}"
+    );
+    node.hub.lose(&behind, false);
+    let last = batch_of(node.hub.take_effects());
+    node.hub.batch_merged(1, last.merge());
+    let up = node.up();
+    let [ChannelNotice::Part { of, total, bytes, .. }] = up.as_slice() else { panic!("{up:?}") };
+    assert_eq!((of, bytes.0.len()), (&members([2, 6]), CHUNK_BYTES));
+    let (mut sum, bytes) = (bytes.0.clone(), u32::try_from(*total).unwrap());
+    node.obey(ChannelOrder::More { operation: 1, node: NodeId(0), part: FIRST_MADE, bytes });
+    sum.extend(node.up().into_iter().flat_map(|notice| match notice {
+        ChannelNotice::Part { bytes, .. } => bytes.0,
+        other => panic!("{other:?}"),
+    }));
+    assert_eq!(Numbers::decode(&sum).unwrap(), Some(Numbers::Integers(vec![3 << 40; 60_000])));
+}
+
+#[test]
+fn what_is_merged_for_an_operation_that_has_ended_is_nobodys() {
+    let mut node = Node::new();
+    node.collect(1, Some(Filter::Sum));
+    node.rise(6, FIRST_MADE, members([6]), &many_numbers(1));
+    node.rise(6, FIRST_MADE, members([6]), &many_numbers(1 << 40));
+    let batch = batch_of(node.hub.take_effects());
+    node.obey(ChannelOrder::End { operation: 1 });
+    node.hub.batch_merged(1, batch.merge());
+    assert!(node.hub.take_effects().is_empty());
+}

@@ -13,13 +13,13 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::Input;
 use super::gather::{Batch, Gatherings, Reply};
-use crate::channel::{Effect, Hub, Later};
+use crate::channel::{self, Effect, Hub, Later};
 
 /// How long answers wait for others of the same request.
 const GATHER_TIME: Duration = Duration::from_millis(5);
@@ -141,6 +141,8 @@ pub(super) struct Relay {
     links: watch::Sender<Links>,
     bulk: BulkCount,
     channels: Hub,
+    /// One batch of contributions is merged after the other: a node's processors are there for the app.
+    merging: Arc<Semaphore>,
     /// For what is to be done later.
     own: Weak<Mutex<Self>>,
 }
@@ -177,6 +179,7 @@ impl Relay {
         let height = place.tree.depth().saturating_sub(place.tree.depth_of(place.node.0));
         Self {
             channels: Hub::new(place.node, height, place.find_subtree(place.node)),
+            merging: Arc::new(Semaphore::new(1)),
             own: Weak::new(),
             place,
             parent: Some(parent),
@@ -259,10 +262,23 @@ impl Relay {
                     let to = To::Nodes(NodeSet::from_range(node..=node));
                     self.send_on(Down { request: None, to, order: Order::Channel(order) });
                 }
+                Effect::Merge(operation, batch) => self.merge(operation, batch),
                 Effect::Later(what, after) => self.later(what, after),
             }
         }
         done
+    }
+
+    /// Merges where nobody waits for it.
+    fn merge(&self, operation: u64, batch: channel::Batch) {
+        let (relay, turn) = (self.own.clone(), Arc::clone(&self.merging));
+        tokio::spawn(async move {
+            let Ok(_turn) = turn.acquire().await else { return };
+            let merged = tokio::task::spawn_blocking(move || batch.merge()).await;
+            if let (Ok(merged), Some(relay)) = (merged, relay.upgrade()) {
+                lock(&relay).channel(|hub| hub.batch_merged(operation, merged));
+            }
+        });
     }
 
     fn later(&self, what: Later, after: Duration) {

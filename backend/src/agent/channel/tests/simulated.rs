@@ -136,8 +136,14 @@ impl Overlay {
 
     fn go_up(&mut self, node: u32) {
         for effect in self.hubs[node as usize].take_effects() {
-            let Effect::Up(notice) = effect else { panic!("{effect:?}") };
-            self.send(node, Travels::Up(node, notice));
+            match effect {
+                Effect::Up(notice) => self.send(node, Travels::Up(node, notice)),
+                Effect::Merge(operation, batch) => {
+                    self.hubs[node as usize].batch_merged(operation, batch.merge());
+                    self.go_up(node);
+                }
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
