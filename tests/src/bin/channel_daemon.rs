@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `gather:TAG:BYTES` | contributes so many bytes, all of them its node's number |
 //! | `give:TAG:FILTER` | contributes what is for that filter: its node's number, its rank, its stack |
+//! | `large:TAG` | contributes a tree of stacks of some ten megabytes, most of it the same on all nodes |
 //! | `echo:TAG` | waits for a message with this tag and contributes it |
 //! | `hash:TAG` | reads a message with this tag as it comes and contributes its length and hash |
 //! | `send:TAG:COUNT` | sends so many messages, numbered |
@@ -12,6 +13,7 @@
 //! | `serve:NAME` | merges for the filter NAME (the longest part wins) in a thread of its own |
 //! | `fail:NAME` | serves the filter NAME and cannot merge |
 //! | `echoes:TAG`, `hashes:TAG`, `sums:TAG` | as `echo`, as `hash`, and with its node's number, for each message with this tag, without end |
+//! | `die:TAG` | waits for a message with this tag and kills itself (SIGKILL) |
 //! | `wait` | goes on until somebody ends it |
 //! | `on:NODE:...` | does the rest on that node only |
 
@@ -49,6 +51,7 @@ fn take(channel: &Arc<Channel>, step: &str) -> Done {
             channel.contribute(tag.parse()?, &vec![number; bytes.parse()?], MINUTE)?;
         }
         ["give", tag, filter] => channel.contribute(tag.parse()?, &part_of(filter, node)?, MINUTE)?,
+        ["large", tag] => channel.contribute(tag.parse()?, &large_tree(node)?, 5 * MINUTE)?,
         ["echo", tag] => {
             let message = channel.receive(tag.parse()?, MINUTE)?;
             channel.contribute(tag.parse()?, &message, MINUTE)?;
@@ -98,6 +101,10 @@ fn take(channel: &Arc<Channel>, step: &str) -> Done {
             let never = |_| Err(Failure::new(Kind::Unsupported, "merge: this daemon never does"));
             std::thread::spawn(move || channel.serve_filter(&name, never));
         }
+        ["die", tag] => {
+            channel.receive(tag.parse()?, MINUTE)?;
+            nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL)?;
+        }
         ["wait"] => loop {
             std::thread::park();
         },
@@ -118,6 +125,23 @@ fn hash_of(mut reader: impl Read) -> std::io::Result<String> {
             }
         }
     }
+}
+
+/// Stacks of 200 ranks in 200,000 functions: every twentieth is the node's own.
+fn large_tree(node: u32) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut tree = PrefixTree::new();
+    for rank in 0..200 {
+        let own = RankSet::from_range(Rank(node * 200 + rank)..=Rank(node * 200 + rank));
+        for function in 0..1000_u32 {
+            let whose = if function.is_multiple_of(20) { node } else { 0 };
+            let names = [
+                format!("module_{rank}"),
+                format!("a_function_with_a_long_name_of_module_{rank}_{function}_{whose}"),
+            ];
+            tree.add(names.iter().map(String::as_str), &own)?;
+        }
+    }
+    Ok(tree.encode()?)
 }
 
 /// What this node contributes to a filter.
