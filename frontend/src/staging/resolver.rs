@@ -12,7 +12,7 @@ use gantry_wlm::Host;
 
 use super::arch::Arch;
 use super::closure::{Closure, Dependency, Missing};
-use super::elf::{Elf, Unfit, parse_arch, parse_elf};
+use super::elf::{Elf, Scratch, Unfit, parse_arch, parse_elf_in};
 use super::hwcaps::{Legacy, detect_hwcaps, detect_legacy};
 use super::ld_cache::LdCache;
 use super::ld_conf::read_ld_conf;
@@ -62,6 +62,8 @@ pub struct Resolver {
     loaders: Mutex<HashMap<(PathBuf, Arch), Arc<Loader>>>,
     /// By where each was opened, with the state in which it was read.
     read: Mutex<HashMap<PathBuf, (FileKey, Arc<Elf>)>>,
+    /// Room for pieces of the next file.
+    scratch: Mutex<Scratch>,
 }
 
 /// A file in one state: any change of its content changes one of these.
@@ -123,6 +125,7 @@ impl Resolver {
             legacy: OnceLock::new(),
             loaders: Mutex::default(),
             read: Mutex::default(),
+            scratch: Mutex::default(),
         }
     }
 
@@ -246,7 +249,11 @@ impl Resolver {
         let about = file.metadata().map_err(NotOpened::Absent)?;
         // To read a folder is what the loader tries, too.
         check_regular(&about).map_err(|error| NotOpened::Unfit(Unfit::Read(error.to_string())))?;
-        let elf = parse_elf(&file).map(Arc::new).map_err(|unfit| match parse_arch(&file) {
+        // Whoever reads at the same time makes room of their own.
+        let mut scratch = std::mem::take(&mut *lock(&self.scratch));
+        let parsed = parse_elf_in(&file, &mut scratch);
+        *lock(&self.scratch) = scratch;
+        let elf = parsed.map(Arc::new).map_err(|unfit| match parse_arch(&file) {
             Ok(found) if arch.is_some_and(|arch| arch != found) => NotOpened::OtherArch,
             _ => NotOpened::Unfit(unfit),
         })?;

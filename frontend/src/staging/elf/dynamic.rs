@@ -1,7 +1,7 @@
 //! The dynamic section: what the loader is told to load, and where to look for it.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use goblin::elf::dynamic::{
     DT_FLAGS_1, DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRTAB, DT_VERDEF, DT_VERDEFNUM,
@@ -11,7 +11,7 @@ use goblin::elf::program_header::ProgramHeader;
 use scroll::Pread;
 
 use super::pages::{Pages, ReadAt};
-use super::versions::{self, Version, VersionNeeds};
+use super::versions::{self, Text, VersionNeeds};
 use super::{Segments, Unfit};
 
 const DT_AUXILIARY: u64 = 0x7fff_fffd;
@@ -40,7 +40,9 @@ pub struct Dynamic {
     /// Versions of symbols that others must have.
     pub versions_needed: Vec<VersionNeeds>,
     /// Versions of symbols that it has; none: it knows no versions.
-    pub versions_defined: Option<HashSet<OsString>>,
+    pub versions_defined: Option<Vec<Text>>,
+    /// The names of versions, one behind the other.
+    texts: Vec<u8>,
 }
 
 /// Something that has to be loaded too.
@@ -73,6 +75,17 @@ impl Dynamic {
     pub fn is_program(&self) -> bool {
         self.flags_1 & DF_1_PIE != 0
     }
+
+    /// The name of a version, or of the file that has it.
+    pub fn text(&self, text: Text) -> &OsStr {
+        OsStr::from_bytes(self.texts.get(text.range()).unwrap_or_default())
+    }
+
+    /// Whether others find that version of symbols here. A file that knows no versions has, to the loader, all of them.
+    pub fn defines(&self, version: &OsStr) -> bool {
+        let is_it = |text: &Text| self.text(*text) == version;
+        self.versions_defined.as_ref().is_none_or(|defined| defined.iter().any(is_it))
+    }
 }
 
 pub(super) fn read(
@@ -86,15 +99,14 @@ pub(super) fn read(
     let bytes = pages.bytes(segment.p_offset, segment.p_filesz)?;
     let entries = parse_entries(&bytes, segments);
     // As in the loader, the last one of a kind counts.
-    let values: HashMap<u64, u64> = entries.iter().map(|entry| (entry.d_tag, entry.d_val)).collect();
-    let strings = match values.get(&DT_STRTAB) {
-        Some(address) => segments.offset_of(*address).ok_or(Unfit::Broken("DT_STRTAB"))?,
+    let value = |tag: u64| entries.iter().rev().find(|entry| entry.d_tag == tag).map(|entry| entry.d_val);
+    let strings = match value(DT_STRTAB) {
+        Some(address) => segments.offset_of(address).ok_or(Unfit::Broken("DT_STRTAB"))?,
         // No names, then.
         None => return Ok(Dynamic::default()),
     };
-    let mut names = Names { pages, strings };
-    let mut dynamic =
-        Dynamic { flags_1: values.get(&DT_FLAGS_1).copied().unwrap_or(0), ..Dynamic::default() };
+    let mut names = Names { pages, strings, texts: Vec::new() };
+    let mut dynamic = Dynamic { flags_1: value(DT_FLAGS_1).unwrap_or(0), ..Dynamic::default() };
     for entry in &entries {
         let kind = match entry.d_tag {
             DT_NEEDED => NeedKind::Needed,
@@ -107,13 +119,11 @@ pub(super) fn read(
         }
         dynamic.needed.push(Needed { name: names.get(entry.d_val)?, kind });
     }
-    let mut text = |tag: u64| values.get(&tag).map(|offset| names.get(*offset)).transpose();
+    let mut text = |tag: u64| value(tag).map(|offset| names.get(offset)).transpose();
     dynamic.soname = text(DT_SONAME)?;
     dynamic.runpath = text(DT_RUNPATH)?;
     dynamic.rpath = if dynamic.runpath.is_some() { None } else { text(DT_RPATH)? };
-    let table = |at: u64, count: u64| {
-        Some((values.get(&at)?, values.get(&count)?)).map(|(at, count)| (segments.offset_of(*at), *count))
-    };
+    let table = |at: u64, count: u64| Some((segments.offset_of(value(at)?), value(count)?));
     if let Some((at, count)) = table(DT_VERNEED, DT_VERNEEDNUM) {
         let at = at.ok_or(Unfit::Broken("DT_VERNEED"))?;
         dynamic.versions_needed = versions::read_needs(&mut names, at, count, segments.ctx.le)?;
@@ -122,6 +132,7 @@ pub(super) fn read(
         let at = at.ok_or(Unfit::Broken("DT_VERDEF"))?;
         dynamic.versions_defined = Some(versions::read_definitions(&mut names, at, count, segments.ctx.le)?);
     }
+    dynamic.texts = names.texts;
     Ok(dynamic)
 }
 
@@ -142,6 +153,7 @@ fn parse_entries(bytes: &[u8], segments: &Segments) -> Vec<Dyn> {
 pub(super) struct Names<'p, 'a, R: ?Sized> {
     pub(super) pages: &'p mut Pages<'a, R>,
     strings: u64,
+    texts: Vec<u8>,
 }
 
 impl<R: ReadAt + ?Sized> Names<'_, '_, R> {
@@ -150,8 +162,11 @@ impl<R: ReadAt + ?Sized> Names<'_, '_, R> {
         self.pages.string(at, None)
     }
 
-    /// A version's name and whether it may be missing.
-    pub(super) fn version(&mut self, offset: u32, is_weak: bool) -> Result<Version, Unfit> {
-        Ok(Version { name: self.get(u64::from(offset))?, is_weak })
+    /// One that is kept with all others.
+    pub(super) fn keep(&mut self, offset: u32) -> Result<Text, Unfit> {
+        let at = self.strings.checked_add(u64::from(offset)).ok_or(Unfit::Broken("string"))?;
+        let begin = self.texts.len();
+        self.pages.append_string(at, None, &mut self.texts)?;
+        Text::new(begin..self.texts.len()).ok_or(Unfit::TooLarge)
     }
 }

@@ -20,8 +20,8 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, Progr
 
 pub use self::dynamic::{Dynamic, NeedKind, Needed};
 use self::pages::Pages;
-pub use self::pages::ReadAt;
-pub use self::versions::{Version, VersionNeeds};
+pub use self::pages::{ReadAt, Scratch};
+pub use self::versions::{Text, Version, VersionNeeds};
 use super::arch::Arch;
 use super::dlopen::DlopenNote;
 
@@ -96,7 +96,7 @@ const MAX_SEGMENTS: usize = 4096;
 /// # Errors
 /// It is no ELF file, or is not known to be one.
 pub fn parse_arch(source: &(impl ReadAt + ?Sized)) -> Result<Arch, Unfit> {
-    let header = read_header(&mut Pages::new(source))?;
+    let header = read_header(&mut Pages::new(source, &mut Scratch::default()))?;
     arch_of(&header)
 }
 
@@ -105,7 +105,15 @@ pub fn parse_arch(source: &(impl ReadAt + ?Sized)) -> Result<Arch, Unfit> {
 /// # Errors
 /// It is no ELF file, or is broken.
 pub fn parse_elf(source: &(impl ReadAt + ?Sized)) -> Result<Elf, Unfit> {
-    let mut pages = Pages::new(source);
+    parse_elf_in(source, &mut Scratch::default())
+}
+
+/// As [`parse_elf`], with room that may serve for the next file.
+///
+/// # Errors
+/// As [`parse_elf`].
+pub fn parse_elf_in(source: &(impl ReadAt + ?Sized), scratch: &mut Scratch) -> Result<Elf, Unfit> {
+    let mut pages = Pages::new(source, scratch);
     let header = read_header(&mut pages)?;
     let arch = arch_of(&header)?;
     let kind = match header.e_type {
@@ -146,7 +154,7 @@ fn read_interpreter(
 }
 
 fn read_header(pages: &mut Pages<'_, impl ReadAt + ?Sized>) -> Result<Header, Unfit> {
-    let ident = pages.bytes(0, 16)?;
+    let ident = pages.record::<16>(0)?;
     if ident[..ELFMAG.len()] != *ELFMAG {
         return Err(Unfit::NoElf);
     }

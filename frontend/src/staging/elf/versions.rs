@@ -1,7 +1,6 @@
 //! Versions of symbols: which ones a file needs of others, and which ones it has (GNU's extension, "Symbol Versioning" of the LSB).
 
-use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ops::Range;
 
 use scroll::{Endian, Pread};
 
@@ -9,20 +8,38 @@ use super::Unfit;
 use super::dynamic::Names;
 use super::pages::ReadAt;
 
+/// A name, by its place among those that a file keeps; [`Dynamic::text`](super::Dynamic::text) has it. A program and its libraries have thousands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    begin: u32,
+    end: u32,
+}
+
+impl Text {
+    pub(super) fn new(range: Range<usize>) -> Option<Self> {
+        Some(Self { begin: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
+    }
+
+    pub(super) fn range(self) -> Range<usize> {
+        // It came from numbers of that size.
+        usize::try_from(self.begin).unwrap_or(usize::MAX)..usize::try_from(self.end).unwrap_or(usize::MAX)
+    }
+}
+
 /// The versions that a file needs of one other file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionNeeds {
     /// That file, by the name in `DT_NEEDED`.
-    pub file: OsString,
+    pub file: Text,
     /// The versions.
     pub versions: Vec<Version>,
 }
 
 /// One version that is needed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// Its name, such as GLIBC_2.34.
-    pub name: OsString,
+    pub name: Text,
     /// It may be missing.
     pub is_weak: bool,
 }
@@ -57,13 +74,13 @@ pub(super) fn read_needs(
             left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
             let record = names.pages.record::<NEED_AUX>(aux_at)?;
             let is_weak = half(&record, 4, endian)? & WEAK != 0;
-            versions.push(names.version(word(&record, 8, endian)?, is_weak)?);
+            versions.push(Version { name: names.keep(word(&record, 8, endian)?)?, is_weak });
             match word(&record, 12, endian)? {
                 0 => break,
                 next => aux_at = step(aux_at, next)?,
             }
         }
-        found.push(VersionNeeds { file: names.get(u64::from(file))?, versions });
+        found.push(VersionNeeds { file: names.keep(file)?, versions });
         left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
         match next {
             0 => break,
@@ -78,8 +95,8 @@ pub(super) fn read_definitions(
     mut at: u64,
     count: u64,
     endian: Endian,
-) -> Result<HashSet<OsString>, Unfit> {
-    let mut found = HashSet::new();
+) -> Result<Vec<Text>, Unfit> {
+    let mut found = Vec::new();
     for number in 0..count {
         if number == MAX_VERSIONS as u64 {
             return Err(Unfit::TooLarge);
@@ -88,7 +105,7 @@ pub(super) fn read_definitions(
         // The first name is its own, any other those it grew from.
         if half(&record, 6, endian)? > 0 {
             let aux = names.pages.record::<4>(step(at, word(&record, 12, endian)?)?)?;
-            found.insert(names.get(u64::from(word(&aux, 0, endian)?))?);
+            found.push(names.keep(word(&aux, 0, endian)?)?);
         }
         match word(&record, 16, endian)? {
             0 => break,
