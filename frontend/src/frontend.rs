@@ -153,7 +153,7 @@ impl Frontend {
     /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.
     ///
     /// `target` is in the words of the workload manager; for this machine the pid of a launcher, or the ranks' pids in order with commas
-    /// between; elsewhere such as `JOB.STEP`, or `JOB` for its newest step. `NAME:` before it chooses the workload manager of that name.
+    /// between; over ssh a launcher as `HOST:PID`; elsewhere such as `JOB.STEP`, or `JOB` for its newest step. `NAME:` before it chooses the workload manager of that name.
     ///
     /// # Errors
     /// There is no such thing, or it belongs to somebody else.
@@ -171,8 +171,11 @@ impl Frontend {
 
     async fn attach_to(&self, target: &str, wait: News<'_>, deadline: Duration) -> Result<App> {
         let (wlm, job) = match target.split_once(':') {
-            Some((name, rest)) => (detect::find(name)?, rest),
-            None => (self.choice()?.wlm, target),
+            // A WLM's own words may have colons in them: who has chosen it need not name it again.
+            Some((name, rest)) if self.config.wlm.is_none() || detect::find(name).is_ok() => {
+                (detect::find(name)?, rest)
+            }
+            _ => (self.choice()?.wlm, target),
         };
         self.attach_until(wlm, &JobRef(job.to_owned()), wait, Instant::now() + deadline).await
     }

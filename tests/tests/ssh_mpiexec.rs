@@ -1,8 +1,9 @@
-//! MPI launchers that reach their hosts by ssh themselves, and bring our agents with the ranks: real MPICH and Open MPI on hosts without a workload manager.
+//! MPI launchers that reach their hosts by ssh themselves: real MPICH and Open MPI on hosts without a workload manager. They bring our agents with the ranks, or run already on
+//! another host, and are attached to from here.
 
-use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
+use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::{Config, program};
-use gantry_tests::{SOON, proc, programs, require, tool};
+use gantry_tests::{Run, SOON, proc, programs, require, tool};
 use nix::sys::signal::Signal;
 
 /// Two ranks on each of two nodes.
@@ -61,5 +62,74 @@ fn a_killed_tool_leaves_nothing_of_a_launcher_on_any_host() {
         drop(run);
         cluster.ask(&["ps", "--json"]);
         cluster.bed.assert_nothing_left(2 * SOON);
+    });
+}
+
+/// Starts a program on the first node, by no means of ours. Gives its pid there, too.
+fn start_there(cluster: &Cluster, program: &[&str]) -> (Run, String) {
+    let mut command = cluster.bed.node(1).command("sh").expect("a node");
+    command.args(["-c", "echo $$; exec \"$@\"", "sh"]).args(program);
+    command.envs(cluster.world.variables()).env_remove("TMPDIR");
+    let mut run = cluster.world.spawn(command);
+    let pid = run.next_line(SOON);
+    (run, pid)
+}
+
+#[test]
+fn a_launcher_that_runs_on_a_host_is_attached_to_from_here() {
+    require!(tool("mpirun.openmpi"));
+    let hang = require!(programs::get_mpi("mpi_hang", "mpicc.openmpi")).display().to_string();
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        let line = ["mpirun.openmpi", "-host", "n001:2,n002:2", "-n", "4", &hang];
+        let (mut launcher, pid) = start_there(cluster, &line);
+        (0..4).for_each(|_| assert_eq!(launcher.next_line(2 * SOON), "hanging"));
+        let daemon = cluster.make_daemon();
+        for target in [format!("ssh:n001:{pid}"), format!("ssh:tester@n001:{pid}")] {
+            let mut run = cluster.gantry(["attach", "--json", "--daemon", &daemon, &target]);
+            let attached = run.next_event("attached", SOON);
+            let ranks = attached["ranks"].as_array().expect("ranks");
+            let hosts: Vec<&str> = ranks.iter().filter_map(|rank| rank["host"].as_str()).collect();
+            assert_eq!(hosts, ["n001", "n001", "n002", "n002"], "{attached}");
+            assert!(ranks.iter().all(|rank| rank["exe"] == hang.as_str()), "{attached}");
+            (0..2).for_each(|_| drop(run.next_event("daemon_exited", SOON)));
+            proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+            let done = run.wait(SOON);
+            assert_eq!(lines_of(&done), ["answer 42"; 2], "{done:?}");
+            // They are left as they were found.
+            assert_eq!(cluster.find(&hang).iter().filter(|(_, it)| it.line == hang).count(), 4);
+        }
+        proc::send(program(launcher.pid()).expect("the launcher"), Signal::SIGTERM);
+        launcher.exited(2 * SOON);
+    });
+}
+
+#[test]
+fn what_cannot_be_attached_to_on_a_host_is_named() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let check = |target: &str, more: &[&str], parts: &[&str]| {
+            let args = ["attach", "--json", target].into_iter().chain(more.iter().copied());
+            let done = cluster.gantry(args).wait(SOON);
+            assert_ne!(done.code(), 0, "{done:?}");
+            let error = error_of(&done).to_string();
+            for part in parts {
+                assert!(error.contains(part), "{target}: no '{part}' in {error}");
+            }
+        };
+        check("ssh:n999:1", &[], &["n999: ", "Could not resolve hostname n999"]);
+        check("ssh:n001:4194304", &[], &["n001: there is no process 4194304 on n001"]);
+        check("n001:1", &["--wlm", "ssh"], &["n001: process 1 belongs to another user"]);
+        check("ssh:n001", &[], &["'n001' names no launcher", "ssh:HOST:PID"]);
+        let (mut shell, pid) = start_there(cluster, &["cat"]);
+        check(&format!("ssh:n001:{pid}"), &[], &["n001: find the ranks of process", "no MPIR symbols in"]);
+        let without_ranks = programs::get("mpir_launcher").display().to_string();
+        let (mut launcher, pid) = start_there(cluster, &[&without_ranks, "wait"]);
+        assert_eq!(launcher.next_line(SOON), "debugged 0");
+        let empty = "n001: the launcher's table of ranks is empty";
+        check(&format!("ssh:n001:{pid}"), &[], &[empty, "--wait"]);
+        check(&format!("ssh:n001:{pid}"), &["--wait", "--timeout", "2"], &[empty]);
+        for run in [&mut shell, &mut launcher] {
+            run.close_stdin();
+            run.exited(SOON);
+        }
     });
 }

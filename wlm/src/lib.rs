@@ -122,11 +122,12 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         Err(Error::invalid_with(message, "choose another workload manager, or launch the programs there"))
     }
 
-    /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile.
+    /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile. `agent` is the
+    /// agent's path on this machine, for a WLM that has to have one look elsewhere.
     ///
     /// # Errors
     /// The job is unknown, has ended, or belongs to somebody else. [`Error::NotYet`]: it has no ranks yet and may get some.
-    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption>;
+    async fn adopt(&self, job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption>;
 
     /// Starts one agent on every node of `app`. Returns when all are started; that they have reported is the overlay's business.
     ///

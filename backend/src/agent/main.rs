@@ -53,6 +53,7 @@ use std::time::Duration;
 
 use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex};
 use gantry_shared::wire::message::Ticket;
@@ -68,6 +69,7 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent serve told     serve an app, where the starter has nothing but variables to tell by
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
+       gantry-agent ranks PID      tell gantry on another machine where the ranks of the launcher with that pid are
        gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
        gantry-agent id             say which build this is
        gantry-agent --version";
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         }
         ["serve", "attached", "here"] => serve_over(false),
         ["serve", "attached", "either"] => serve_over(true),
+        ["ranks", pid] => tell_ranks(pid),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
         ["id"] => identify(),
@@ -175,6 +178,14 @@ fn remove_sent_agent() {
     {
         drop(std::fs::remove_dir(directory));
     }
+}
+
+/// Tells on standard output where the ranks of a launcher are.
+fn tell_ranks(pid: &str) -> Result<(), Failure> {
+    remove_sent_agent();
+    let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
+    let told = gantry_wlm::mpir::tell_ranks(pid, &Machine, &mut io::stdout().lock());
+    told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
 }
 
 /// Says which build this is: its release and the hash of its bytes.

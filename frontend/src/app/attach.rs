@@ -12,6 +12,7 @@ use super::launch::{ASK_EVERY, ASK_SOON, Called, SHORT_WAIT, build_adoption};
 use super::making::Making;
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
+use crate::helpers;
 
 /// Who waits for a job that has no ranks yet hears by this what it waits for; none: nobody waits.
 pub(crate) type News<'a> = Option<&'a mut (dyn FnMut(&str) + Send)>;
@@ -51,12 +52,13 @@ async fn adopt(
     deadline: Instant,
 ) -> Result<Adoption> {
     let started = Instant::now();
+    let agent = helpers::find_helper(helpers::AGENT, &Machine)?;
     // What the WLM has said last: at the deadline that says more than that it was asked once more.
     let mut said = None;
     loop {
-        let asked = job.clone();
+        let (asked, agent) = (job.clone(), agent.clone());
         let runtime = tokio::runtime::Handle::current();
-        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &Machine)));
+        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &agent, &Machine)));
         let Ok(found) = timeout_at(deadline, asking).await else {
             let after = deadline.saturating_duration_since(started);
             let late = Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() };

@@ -4,6 +4,7 @@
 pub(crate) mod fake;
 mod machine;
 mod orphan;
+mod own;
 mod run;
 mod sys;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use machine::Machine;
 pub use orphan::{Asked, Orphan, ask, spawn_orphan, spawn_orphan_with};
+pub(crate) use own::check_process;
 pub use run::run;
 
 /// A descriptor that becomes readable when the process `pid` ends. Linux 5.3 and later.

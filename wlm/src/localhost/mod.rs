@@ -5,6 +5,7 @@ mod processes;
 mod wanted;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use async_trait::async_trait;
 use gantry_shared::rank_set::RankSet;
@@ -77,7 +78,7 @@ impl Wlm for Localhost {
         wanted::build_args(wanted)
     }
 
-    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {
+    async fn adopt(&self, job: &JobRef, _agent: &Path, host: &dyn Host) -> Result<Adoption> {
         let placement = processes::find_target(&job.0, host)?;
         Ok(Adoption { job: job.clone(), placement, marks: None })
     }

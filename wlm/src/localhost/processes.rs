@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use gantry_shared::id::Pid;
 use gantry_shared::placement::{Placement, PlacementBuilder};
 
-use crate::host::Host;
+use crate::host::{Host, check_process};
 use crate::{Error, Result};
 
 /// Variables in which launchers tell a process its rank.
@@ -49,7 +49,7 @@ fn find_named(parent: &str, name: &str, host: &dyn Host) -> Result<Placement> {
     let [parent] = parse_pids(parent)?[..] else {
         return Err(Error::invalid(format!("'{parent}.{name}' names more than one process")));
     };
-    look_at(parent, host)?;
+    check_process(parent, host)?;
     let is_named = |pid: &Pid| {
         let comm = host.read(&PathBuf::from(format!("/proc/{pid}/comm"))).unwrap_or_default();
         comm.trim_ascii_end() == name.as_bytes()
@@ -76,7 +76,7 @@ fn find_named(parent: &str, name: &str, host: &dyn Host) -> Result<Placement> {
 /// The ranks: those beneath a single pid that is a launcher, else the pids themselves.
 pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
     for pid in pids {
-        look_at(*pid, host)?;
+        check_process(*pid, host)?;
     }
     let beneath = match pids {
         [launcher] => ranks_beneath(*launcher, host)?,
@@ -92,33 +92,6 @@ fn place_here(ranks: &[Pid], host: &dyn Host) -> Result<Placement> {
         placement.push(&name, Some(*pid), &exe_of(*pid, host)).map_err(|e| Error::invalid(e.to_string()))?;
     }
     Ok(placement.build())
-}
-
-/// Refuses a process that is not there or not the user's.
-fn look_at(pid: Pid, host: &dyn Host) -> Result<()> {
-    let path = PathBuf::from(format!("/proc/{pid}/status"));
-    let status = host.read(&path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => Error::NotFound {
-            message: format!("there is no process {pid} on {}", host.hostname()),
-            hint: None,
-        },
-        _ => Error::Read { path, source: e },
-    })?;
-    let owner = parse_uid(&status);
-    if owner != Some(host.uid()) && host.uid() != 0 {
-        return Err(Error::NoAccess {
-            message: format!("process {pid} belongs to another user"),
-            hint: Some("only processes of your own can be attached to".to_owned()),
-        });
-    }
-    Ok(())
-}
-
-/// The effective user id in `/proc/PID/status`.
-fn parse_uid(status: &[u8]) -> Option<u32> {
-    let text = String::from_utf8_lossy(status);
-    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Processes beneath `launcher` that bear a rank number, in rank order. Walks level by level, nearest first.

@@ -9,6 +9,7 @@
 //! | `drive` | [`Driver`]: a launcher from its start to its end, on threads of its own |
 //! | `launcher` | the way to the breakpoint: through wrappers, past the loader, past forks |
 //! | `attach` | [`read_running`]: the table of a launcher that runs already |
+//! | `told` | the table of a launcher on another machine, as our agent there tells it |
 //! | `proctable` | the table: read in bulk, checked |
 //! | `symbols`, `image` | where the symbols are in files, and where the files are in memory |
 //! | `tracee`, `breakpoint` | from stop to stop |
@@ -24,6 +25,7 @@ mod memory;
 mod proctable;
 mod symbols;
 mod sys;
+mod told;
 mod tracee;
 mod words;
 
@@ -33,6 +35,8 @@ pub use attach::{read_job, read_running};
 pub use drive::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand};
 pub use error::MpirError;
 pub use proctable::TableError;
+pub(crate) use told::Telling;
+pub use told::{find_ranks, tell_ranks};
 pub use tracee::Order;
 
 /// What a launcher says of its ranks.

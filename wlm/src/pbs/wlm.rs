@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::ffi::OsString;
+use std::path::Path;
 
 use async_trait::async_trait;
 
@@ -65,7 +66,7 @@ impl Wlm for Pbs {
         Ok(Plan::Queued(Queued { args: launch.args.clone() }))
     }
 
-    async fn adopt(&self, job: &JobRef, _host: &dyn Host) -> Result<Adoption> {
+    async fn adopt(&self, job: &JobRef, _agent: &Path, _host: &dyn Host) -> Result<Adoption> {
         Err(Error::invalid_with(
             format!("'{}': jobs of PBS cannot be attached to", job.0),
             "launch the program by gantry in the job",

@@ -75,7 +75,7 @@ impl Wlm for Slurm {
         super::wanted::build_args(wanted)
     }
 
-    async fn adopt(&self, job: &JobRef, host: &dyn Host) -> Result<Adoption> {
+    async fn adopt(&self, job: &JobRef, _agent: &Path, host: &dyn Host) -> Result<Adoption> {
         attach::adopt(&job.0, host)
     }
 

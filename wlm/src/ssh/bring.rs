@@ -70,6 +70,7 @@ pub(super) struct Delivery<'a> {
     pub(super) client: Arc<Client>,
     pub(super) reaching: &'a Reaching,
     pub(super) agent: &'a AgentFile,
+    pub(super) errand: &'a [String],
     pub(super) ticket: &'a [u8],
     /// Until then the host must have let us in.
     pub(super) connected_until: Instant,
@@ -89,7 +90,10 @@ pub(super) async fn bring(delivery: &Delivery<'_>) -> Result<Connection, Missed>
     })?;
     let mut dialogue = Dialogue { connection: opened, said: Vec::new(), delivery };
     match dialogue.run().await {
-        Ok(()) => Ok(dialogue.connection),
+        Ok(()) => {
+            dialogue.connection.unread = dialogue.said;
+            Ok(dialogue.connection)
+        }
         Err(Ended::Told(failure)) => Err(never(failure)),
         Err(Ended::Closed) => {
             let words = timeout(LAST_WORDS, dialogue.connection.all_said()).await;
@@ -118,10 +122,9 @@ struct Dialogue<'a> {
 
 impl Dialogue<'_> {
     async fn run(&mut self) -> Result<(), Ended> {
-        let Delivery { mark, agent, ticket, .. } = *self.delivery;
-        let transport = self.delivery.reaching.transport;
+        let Delivery { mark, agent, errand, ticket, .. } = *self.delivery;
         let wanted =
-            Wanted { mark, path: &agent.path, identity: &agent.identity, bytes: agent.bytes, transport };
+            Wanted { mark, path: &agent.path, identity: &agent.identity, bytes: agent.bytes, errand };
         // It waits in the socket until the host takes it.
         self.write(&build_script(&wanted)).await?;
         match self.first_word().await? {

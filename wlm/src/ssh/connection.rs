@@ -24,6 +24,8 @@ const MAX_LINE_BYTES: usize = 8 * 1024;
 pub(super) struct Connection {
     /// Its standard input and output. Shutting down the writing side ends its input.
     pub(super) stream: UnixStream,
+    /// What has come before on that stream, and was not for who has read it.
+    pub(super) unread: Vec<u8>,
     words: watch::Receiver<Words>,
     client: Running,
 }
@@ -66,7 +68,7 @@ impl Connection {
         let stream = UnixStream::from_std(stream)?;
         let (sender, words) = watch::channel(Words::default());
         tokio::spawn(listen(call.host.clone(), UnixStream::from_std(errors)?, sender));
-        Ok(Self { stream, words, client })
+        Ok(Self { stream, unread: Vec::new(), words, client })
     }
 
     /// What is known from what was said so far.

@@ -41,6 +41,8 @@ pub(super) struct FanOut {
     pub(super) reaching: Reaching,
     /// The agent on this machine.
     pub(super) agent: AgentFile,
+    /// What the agent is told in its arguments.
+    pub(super) errand: Vec<String>,
     /// When all must be there, if somebody said so.
     pub(super) until: Option<Instant>,
     /// Who is told of agents that end.
@@ -111,6 +113,11 @@ pub(super) async fn start_all(common: FanOut, hosts: Vec<(String, Vec<u8>)>) -> 
     Ok(())
 }
 
+/// As [`start_all`], for one host whose agent needs no ticket; the connection ends it when it is dropped.
+pub(super) async fn reach_one(common: &FanOut, host: &str) -> std::result::Result<Connection, Failure> {
+    start_one(common, host, &[], &Semaphore::new(1)).await
+}
+
 /// Tries until it works, or there is no use in it.
 async fn start_one(
     common: &FanOut,
@@ -132,6 +139,7 @@ async fn start_one(
             client: Arc::clone(&common.client),
             reaching: &common.reaching,
             agent: &common.agent,
+            errand: &common.errand,
             ticket,
             connected_until,
         };

@@ -87,7 +87,7 @@ fn parse_item(item: &str) -> Result<(&str, Option<u32>)> {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     let is_fine = |c: char| !c.is_control() && !c.is_whitespace();
     if name.is_empty() || name.starts_with('-') || !name.chars().all(is_fine) {
         return Err(Error::invalid_with(format!("'{name}' is not the name of a host"), FORM));

@@ -10,6 +10,7 @@
 //! | `libssh2` | no module: the program `gantry-ssh`, another client with the same words |
 //! | `connection` | a host that a command runs on, as a stream of bytes |
 //! | `bring`, `fan_out` | one host's agent; all of them |
+//! | `attach` | launchers that run on a host already |
 //! | `wlm` | [`Ssh`], which acts |
 
 mod hosts;
@@ -23,6 +24,7 @@ mod client;
 mod connection;
 mod bring;
 mod fan_out;
+mod attach;
 mod wlm;
 
 pub use call::Call;

@@ -19,8 +19,6 @@
 
 use std::path::Path;
 
-use super::command::Transport;
-
 /// What ssh is to run.
 pub(super) const COMMAND: &str = r#"exec /bin/sh -c 'IFS= read -r gantry; eval "$gantry"'"#;
 
@@ -38,19 +36,19 @@ pub(super) struct Wanted<'a> {
     pub(super) identity: &'a str,
     /// Its length.
     pub(super) bytes: u64,
-    /// How it is to reach the frontend.
-    pub(super) transport: Transport,
+    /// Its arguments.
+    pub(super) errand: &'a [String],
 }
 
 /// The steps after the parameters. Everything that is made is removed when it ends before the agent has taken over.
 const STEPS: [&str; 7] = [
     r#"say() { printf '\n%s %s\n' "$mark" "$*"; }; same() { [ "$("$1" id 2>/dev/null </dev/null)" = "$identity" ]; }; cd / || :"#,
-    r#"if [ -n "$path" ] && [ -x "$path" ] && same "$path"; then say have; exec "$path" serve attached "$transport"; fi"#,
+    r#"if [ -n "$path" ] && [ -x "$path" ] && same "$path"; then say have; exec "$path" "$@"; fi"#,
     r#"old=$(umask); umask 077; why=; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac"#,
     r#"if into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX" 2>/dev/null) && [ -d "$into" ]; then trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15; printf '#!/bin/sh\nexit 0\n' >"$into/try" 2>/dev/null && chmod 700 "$into/try"; if [ ! -s "$into/try" ]; then why="$why; $place is full"; elif ! "$into/try" 2>/dev/null; then why="$why; $place is mounted noexec"; else free=$(df -Pk "$into" 2>/dev/null | tail -n 1 | sed 's/  */ /g' | cut -d ' ' -f 4); if [ "${free:-$blocks}" -ge "$blocks" ] 2>/dev/null; then break; fi; why="$why; $place has $free KiB left, $blocks are needed"; fi; rm -rf "$into"; else why="$why; $place may not be written"; fi; into=; done"#,
     r#"if [ -z "$into" ]; then say no "no place for the agent${why}"; exit 1; fi; file=$into/gantry-agent; say need "$into"; rm -f "$into/try"; head -c "$bytes" >"$file" 2>"$into/why"; if [ "$(wc -c <"$file" | tr -d ' ')" != "$bytes" ]; then say no "cannot write the agent to $file: $(head -n 1 "$into/why")"; exit 1; fi; rm -f "$into/why"; chmod 700 "$file""#,
     r#"if ! same "$file"; then say no "the agent does not run here: $("$file" id 2>&1 </dev/null | head -n 1)"; exit 1; fi; say got; trap - 0 1 2 13 15; umask "$old""#,
-    r#"GANTRY_SENT_AGENT=$file; export GANTRY_SENT_AGENT; exec "$file" serve attached "$transport""#,
+    r#"GANTRY_SENT_AGENT=$file; export GANTRY_SENT_AGENT; exec "$file" "$@""#,
 ];
 
 /// The script as one line, with its end.
@@ -66,8 +64,12 @@ pub(super) fn build_script(wanted: &Wanted<'_>) -> Vec<u8> {
     quote(path, &mut script);
     script.extend(b"; identity=");
     quote(wanted.identity.as_bytes(), &mut script);
-    let transport = wanted.transport.to_word();
-    script.extend(format!("; transport={transport}; bytes={}; blocks={blocks}; ", wanted.bytes).into_bytes());
+    script.extend(b"; set --");
+    for word in wanted.errand {
+        script.push(b' ');
+        quote(word.as_bytes(), &mut script);
+    }
+    script.extend(format!("; bytes={}; blocks={blocks}; ", wanted.bytes).into_bytes());
     script.extend(STEPS.join("; ").into_bytes());
     script.push(b'\n');
     script

@@ -23,8 +23,8 @@ fn bring(shell: &str, folder: &Path, there: &Path, identity: &str) -> String {
     command.args(["-c", COMMAND]).env("TMPDIR", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (bytes, transport) = (AGENT.len() as u64, Transport::Auto);
-    let wanted = Wanted { mark: "m1", path: there, identity, bytes, transport };
+    let errand = ["serve", "attached", "either"].map(str::to_owned);
+    let wanted = Wanted { mark: "m1", path: there, identity, bytes: AGENT.len() as u64, errand: &errand };
     stdin.write_all(&build_script(&wanted)).unwrap();
     let mut text = Vec::new();
     let mut said = Vec::new();
@@ -96,8 +96,8 @@ fn a_connection_that_is_cut_leaves_nothing() {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", COMMAND]).env("TMPDIR", folder.path()).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let (path, transport) = (Path::new("/no/agent"), Transport::Auto);
-    let wanted = Wanted { mark: "m", path, identity: "x", bytes: 1000, transport };
+    let (path, errand) = (Path::new("/no/agent"), ["serve".to_owned()]);
+    let wanted = Wanted { mark: "m", path, identity: "x", bytes: 1000, errand: &errand };
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&build_script(&wanted)).unwrap();
     stdin.write_all(b"half of it").unwrap();

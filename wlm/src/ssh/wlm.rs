@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::greeting::build_mark;
 
+use super::attach::{self, Named};
 use super::bring::AgentFile;
 use super::client::find_client;
 use super::command::{Reaching, parse_args};
@@ -81,11 +82,9 @@ impl Wlm for Ssh {
         Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Reaching::default().to_words())))
     }
 
-    async fn adopt(&self, job: &JobRef, _host: &dyn Host) -> Result<Adoption> {
-        Err(Error::invalid_with(
-            format!("'{}': what runs already on hosts reached by ssh cannot be attached to", job.0),
-            "run 'gantry attach' on the host itself",
-        ))
+    async fn adopt(&self, job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption> {
+        let placement = attach::find(job, agent, host).await?;
+        Ok(Adoption { job: job.clone(), placement, marks: None })
     }
 
     async fn start_agents(
@@ -93,20 +92,32 @@ impl Wlm for Ssh {
         app: &AppRef,
         agent: &AgentCommand,
         host: &dyn Host,
-        _owner: &dyn ProcessOwner,
+        owner: &dyn ProcessOwner,
     ) -> Result<()> {
+        let named = app.job.as_ref().map(Named::parse).transpose()?;
+        // A launcher of this machine may have ranks beside it: no ssh is needed for these.
+        let own = named.as_ref().filter(|named| named.host.is_none()).map(|_| host.hostname());
+        let mut hosts = Vec::with_capacity(app.hosts.len());
+        for name in &app.hosts {
+            let ticket = agent.ticket(name).map_err(Error::NotStarted)?;
+            match own.as_ref() == Some(name) {
+                true => owner.start_agent(&agent.program, ticket).await?,
+                false => hosts.push((name.clone(), ticket)),
+            }
+        }
+        if hosts.is_empty() {
+            return Ok(());
+        }
         let client = find_client(host, &agent.program)?;
         tracing::info!("hosts are reached by {client}");
-        let mut hosts = Vec::with_capacity(app.hosts.len());
-        for host in &app.hosts {
-            hosts.push((host.clone(), agent.ticket(host).map_err(Error::NotStarted)?));
-        }
         let program = agent.program.clone();
         let looked_at = tokio::task::spawn_blocking(move || look_at(program)).await;
+        let reaching = named.map_or_else(|| Reaching::from_words(&app.told), |named| named.reaching());
         let common = FanOut {
             mark: build_mark(app.app),
             client: Arc::new(client),
-            reaching: Reaching::from_words(&app.told),
+            errand: ["serve", "attached", reaching.transport.to_word()].map(str::to_owned).to_vec(),
+            reaching,
             agent: looked_at
                 .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
             until: agent.deadline().map(Into::into),
@@ -118,7 +129,7 @@ impl Wlm for Ssh {
 }
 
 /// What the agent on this machine is, in its own words.
-fn look_at(program: PathBuf) -> Result<AgentFile> {
+pub(super) fn look_at(program: PathBuf) -> Result<AgentFile> {
     let bytes =
         std::fs::metadata(&program).map_err(|source| Error::Read { path: program.clone(), source })?.len();
     let asked = Machine.ask(&[program.clone().into(), "id".into()], IDENTITY_DEADLINE);

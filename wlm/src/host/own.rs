@@ -1,0 +1,39 @@
+//! Processes of this machine that somebody names: whether they are there, and whose they are.
+
+use std::io;
+use std::path::PathBuf;
+
+use gantry_shared::id::Pid;
+
+use super::Host;
+use crate::{Error, Result};
+
+/// Refuses a process that is not there or not the user's.
+///
+/// # Errors
+/// Just that.
+pub(crate) fn check_process(pid: Pid, host: &dyn Host) -> Result<()> {
+    let path = PathBuf::from(format!("/proc/{pid}/status"));
+    let status = host.read(&path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Error::NotFound {
+            message: format!("there is no process {pid} on {}", host.hostname()),
+            hint: None,
+        },
+        _ => Error::Read { path, source: e },
+    })?;
+    let owner = parse_uid(&status);
+    if owner != Some(host.uid()) && host.uid() != 0 {
+        return Err(Error::NoAccess {
+            message: format!("process {pid} belongs to another user"),
+            hint: Some("only processes of your own can be attached to".to_owned()),
+        });
+    }
+    Ok(())
+}
+
+/// The effective user id in `/proc/PID/status`.
+fn parse_uid(status: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(status);
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,202 @@
+//! The table of a launcher on another machine: our agent there reads it and tells it on its standard output, in frames. Pure but for the two ends.
+
+use std::error::Error as _;
+use std::io::Write;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
+use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_shared::wire::frame::{FrameBuffer, FrameError, write_frame};
+use serde::{Deserialize, Serialize};
+
+use super::proctable::MOST_RANKS;
+use super::{MpirError, TableError, read_running};
+use crate::host::{Host, check_process};
+use crate::{Error, Result};
+
+/// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.
+const PART: usize = 4096;
+
+/// What is told.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// The next ranks.
+    Ranks(Placement),
+    /// Those were all; the name that the launcher's machine has for itself.
+    All { host: String },
+    /// There are none.
+    Failed { not_yet: bool, failure: Failure },
+}
+
+/// Finds the ranks of the launcher `pid` of this machine, which goes on meanwhile.
+///
+/// # Errors
+/// There is no such process, it is another user's, or no launcher that tells of its ranks; [`Error::NotYet`]: it has not told of them yet.
+pub fn find_ranks(pid: Pid, host: &dyn Host) -> Result<Placement> {
+    check_process(pid, host)?;
+    read_running(pid, host).map(|table| table.placement).map_err(to_error)
+}
+
+fn to_error(error: MpirError) -> Error {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    if matches!(error, MpirError::Table(TableError::Empty | TableError::Missing { .. })) {
+        let hint = "wait for them with --wait; some launchers tell of the ranks of MPI programs only";
+        return Error::NotYet { message, hint: Some(hint.to_owned()) };
+    }
+    let hint = error.hint().map(str::to_owned);
+    match error.kind() {
+        Kind::NotFound => Error::NotFound { message, hint },
+        Kind::NoAccess => Error::NoAccess { message, hint },
+        kind => Error::Refused(to_failure(kind, message, hint)),
+    }
+}
+
+fn to_failure(kind: Kind, message: String, hint: Option<String>) -> Failure {
+    let failure = Failure::new(kind, message);
+    match hint {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}
+
+/// Tells `out` where the ranks of the launcher `pid` of this machine are, or why that cannot be told: [`Telling`] understands it.
+///
+/// # Errors
+/// It cannot be written.
+pub fn tell_ranks(pid: Pid, host: &dyn Host, out: &mut impl Write) -> std::result::Result<(), FrameError> {
+    let placement = match find_ranks(pid, host) {
+        Ok(placement) => placement,
+        Err(error) => {
+            let not_yet = matches!(error, Error::NotYet { .. });
+            let failure = to_failure(error.kind(), error.to_string(), error.hint());
+            return write_frame(out, &Told::Failed { not_yet, failure });
+        }
+    };
+    let mut part = PlacementBuilder::new();
+    let mut count = 0;
+    for place in placement.iter() {
+        // As many as there are here fit into a placement.
+        if part.push(place.host, place.pid, place.exe).is_ok() {
+            count += 1;
+        }
+        if count == PART {
+            write_frame(out, &Told::Ranks(std::mem::take(&mut part).build()))?;
+            count = 0;
+        }
+    }
+    write_frame(out, &Told::Ranks(part.build()))?;
+    write_frame(out, &Told::All { host: host.hostname() })
+}
+
+/// What is understood so far of what [`tell_ranks`] says elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Telling {
+    frames: FrameBuffer,
+    ranks: PlacementBuilder,
+    count: u32,
+}
+
+impl Telling {
+    /// Takes the next bytes. When all is told: the ranks, and the name that the launcher's machine has for itself.
+    ///
+    /// # Errors
+    /// What was told instead, as an error of this side; bytes that nobody of ours has written.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Option<(Placement, String)>> {
+        let strange = |why: String| Error::Refused(Failure::new(Kind::Protocol, why));
+        self.frames.push(bytes).map_err(|error| strange(error.to_string()))?;
+        while let Some(told) = self.frames.next_message().map_err(|error| strange(error.to_string()))? {
+            match told {
+                Told::Ranks(part) => self.add(&part).map_err(strange)?,
+                Told::All { host } => return Ok(Some((std::mem::take(&mut self.ranks).build(), host))),
+                Told::Failed { not_yet, failure } => return Err(from_failure(not_yet, failure)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn add(&mut self, part: &Placement) -> std::result::Result<(), String> {
+        self.count = self.count.saturating_add(part.rank_count());
+        if self.count > MOST_RANKS {
+            return Err(format!("more than {MOST_RANKS} ranks"));
+        }
+        for place in part.iter() {
+            self.ranks.push(place.host, place.pid, place.exe).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn from_failure(not_yet: bool, failure: Failure) -> Error {
+    let (message, hint) = (failure.message().to_owned(), failure.hint().map(str::to_owned));
+    match failure.kind() {
+        _ if not_yet => Error::NotYet { message, hint },
+        Kind::NotFound => Error::NotFound { message, hint },
+        Kind::NoAccess => Error::NoAccess { message, hint },
+        _ => Error::Refused(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    /// What is understood when it comes in pieces of this size.
+    fn take_all(bytes: &[u8], piece: usize) -> Result<Option<(Placement, String)>> {
+        let mut telling = Telling::default();
+        for piece in bytes.chunks(piece) {
+            if let Some(all) = telling.take(piece)? {
+                return Ok(Some(all));
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn ranks_are_told_in_parts_and_put_together() {
+        let build = |ranks: std::ops::Range<i32>| {
+            let mut part = PlacementBuilder::new();
+            for pid in ranks {
+                let host = if pid % 2 == 0 { "even" } else { "odd" };
+                part.push(host, Pid::new(pid), "/bin/app").unwrap();
+            }
+            part.build()
+        };
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, &Told::Ranks(build(1..11))).unwrap();
+        write_frame(&mut bytes, &Told::Ranks(build(11..21))).unwrap();
+        assert!(take_all(&bytes, 7).unwrap().is_none());
+        write_frame(&mut bytes, &Told::All { host: "n1".into() }).unwrap();
+        for piece in [1, 7, bytes.len()] {
+            assert_eq!(take_all(&bytes, piece).unwrap(), Some((build(1..21), "n1".into())));
+        }
+    }
+
+    #[test]
+    fn why_there_are_none_is_told_too() {
+        let foreign = FakeHost::default().with_file("/proc/5/status", "Uid:\t0\t0\t0\t0\n");
+        let check = |pid: i32, kind: Kind, text: &str| {
+            let mut bytes = Vec::new();
+            tell_ranks(Pid::new(pid).unwrap(), &foreign, &mut bytes).unwrap();
+            let error = take_all(&bytes, 16).unwrap_err();
+            assert_eq!((error.kind(), error.to_string().as_str()), (kind, text));
+        };
+        check(77, Kind::NotFound, "there is no process 77 on fake");
+        check(5, Kind::NoAccess, "process 5 belongs to another user");
+        let empty = to_error(MpirError::Table(TableError::Empty));
+        assert!(matches!(empty, Error::NotYet { .. }), "{empty:?}");
+        let error = from_failure(true, Failure::new(Kind::NotFound, "none yet"));
+        assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn what_nobody_of_ours_has_written_is_refused() {
+        let error = take_all(b"Welcome to a cluster", 20).unwrap_err();
+        assert_eq!(error.kind(), Kind::Protocol);
+    }
+}

@@ -1,0 +1,199 @@
+//! What runs already: the launcher that is named, on this machine or on another one, tells where its ranks are, and agents follow there by ssh.
+//!
+//! On another machine the launcher's table is read by our agent, which is brought as for a launch and ends when it has told. Its host may have another name for itself than
+//! the user has for it: ranks beside the launcher are on the host that the user has named, as that is the name by which ssh gets there.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, Pid};
+use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_shared::wire::greeting::build_mark;
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::client::find_client;
+use super::command::Reaching;
+use super::fan_out::{FanOut, reach_one};
+use super::hosts::check_name;
+use super::wlm::look_at;
+use crate::host::Host;
+use crate::mpir::{Telling, find_ranks};
+use crate::{AgentLinks, AgentWatch, Error, JobRef, Result};
+
+/// How long a host may take to tell what it knows of a launcher, once an agent is there.
+const TELLING_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// How a launcher is written.
+const FORM: &str = "write ssh:HOST:PID or ssh:USER@HOST:PID for a launcher that runs on a host, ssh:PID for one of this machine";
+
+/// A launcher that is named: `HOST:PID`, `USER@HOST:PID`, or `PID` on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    /// The user's name on all hosts, if it was given.
+    pub(super) login: Option<String>,
+    /// The launcher's host; none: this machine.
+    pub(super) host: Option<String>,
+    pid: Pid,
+}
+
+impl Named {
+    /// # Errors
+    /// It is not written so.
+    pub(super) fn parse(job: &JobRef) -> Result<Self> {
+        let text = job.0.as_str();
+        let wrong = || Error::invalid_with(format!("'{text}' names no launcher"), FORM);
+        let (place, pid) = text.rsplit_once(':').map_or((None, text), |(place, pid)| (Some(place), pid));
+        let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(wrong)?;
+        let Some(place) = place else { return Ok(Self { login: None, host: None, pid }) };
+        let (login, host) = place.rsplit_once('@').map_or((None, place), |(login, host)| (Some(login), host));
+        // An address with colons may be written as it is in a URL.
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        check_name(host)?;
+        if login.is_some_and(|login| login.is_empty() || login.starts_with('-')) {
+            return Err(wrong());
+        }
+        Ok(Self { login: login.map(str::to_owned), host: Some(host.to_owned()), pid })
+    }
+
+    /// How its hosts are reached.
+    pub(super) fn reaching(&self) -> Reaching {
+        Reaching { login: self.login.clone(), ..Reaching::default() }
+    }
+}
+
+/// Where the ranks of a launcher are. `agent` is the agent's path on this machine.
+///
+/// # Errors
+/// The host cannot be reached; what [`find_ranks`] says there.
+pub(super) async fn find(job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Placement> {
+    let named = Named::parse(job)?;
+    let Some(there) = &named.host else {
+        let own = host.hostname();
+        return Ok(rename_own(&find_ranks(named.pid, host)?, &own, &own));
+    };
+    let (placement, own) = ask(&named, there, agent, host).await?;
+    Ok(rename_own(&placement, &own, there))
+}
+
+/// Has an agent on the launcher's host read the table.
+async fn ask(named: &Named, there: &str, agent: &Path, host: &dyn Host) -> Result<(Placement, String)> {
+    let client = find_client(host, agent)?;
+    tracing::info!("hosts are reached by {client}");
+    let app = AppId::random().map_err(|error| Error::invalid(format!("cannot make an id: {error}")))?;
+    let common = FanOut {
+        mark: build_mark(app),
+        client: Arc::new(client),
+        reaching: named.reaching(),
+        agent: look_at(agent.to_owned())?,
+        errand: vec!["ranks".to_owned(), named.pid.to_string()],
+        until: None,
+        watch: AgentWatch::default(),
+        links: AgentLinks::default(),
+    };
+    let reached = reach_one(&common, there).await;
+    let mut connection = reached.map_err(|failure| on_host(there, Error::Refused(failure)))?;
+    let until = Instant::now() + TELLING_DEADLINE;
+    let mut telling = Telling::default();
+    let mut bytes = std::mem::take(&mut connection.unread);
+    loop {
+        if let Some(told) = telling.take(&bytes).map_err(|error| on_host(there, error))? {
+            return Ok(told);
+        }
+        bytes.resize(PIECE_BYTES, 0);
+        match timeout_at(until, connection.stream.read(&mut bytes)).await {
+            Err(_late) => {
+                let after = TELLING_DEADLINE.as_secs();
+                let message = format!("it has not told where the launcher's ranks are within {after} s");
+                return Err(on_host(there, Error::Refused(Failure::new(Kind::TimedOut, message))));
+            }
+            Ok(Ok(0) | Err(_)) => {
+                let words = timeout_at(until, connection.all_said()).await;
+                let words = words.map(|words| words.last_lines()).unwrap_or_default();
+                let message = format!("it has ended without telling where the launcher's ranks are: {words}");
+                return Err(on_host(there, Error::Refused(Failure::new(Kind::Lost, message))));
+            }
+            Ok(Ok(read)) => bytes.truncate(read),
+        }
+    }
+}
+
+/// The same error, with the host on which it was met.
+fn on_host(host: &str, error: Error) -> Error {
+    let with = |message: &str| format!("{host}: {message}");
+    match error {
+        Error::NotFound { message, hint } => Error::NotFound { message: with(&message), hint },
+        Error::NotYet { message, hint } => Error::NotYet { message: with(&message), hint },
+        Error::NoAccess { message, hint } => Error::NoAccess { message: with(&message), hint },
+        Error::Refused(failure) => {
+            let named = Failure::new(failure.kind(), with(failure.message()));
+            Error::Refused(match failure.hint() {
+                Some(hint) => named.with_hint(hint),
+                None => named,
+            })
+        }
+        other => other,
+    }
+}
+
+/// Ranks that are beside the launcher, whose machine calls itself `own`, are on the host `named`.
+fn rename_own(placement: &Placement, own: &str, named: &str) -> Placement {
+    let mut renamed = PlacementBuilder::with_capacity(placement.rank_count() as usize);
+    for place in placement.iter() {
+        let host = if is_own(place.host, own) { named } else { place.host };
+        // There are as many as before.
+        drop(renamed.push(host, place.pid, place.exe));
+    }
+    renamed.build()
+}
+
+/// Whether a launcher on the machine `own` means that machine by `host`.
+fn is_own(host: &str, own: &str) -> bool {
+    let first = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    // With and without its domain it is one machine; two domains are two.
+    let one_is_short = !host.contains('.') || !own.contains('.');
+    host == own
+        || ["localhost", "127.0.0.1", "::1"].contains(&host)
+        || (one_is_short && first(host) == first(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_named_by_host_and_pid() {
+        let check = |text: &str, login: Option<&str>, host: Option<&str>| {
+            let named = Named::parse(&JobRef(text.to_owned())).unwrap();
+            assert_eq!((named.login.as_deref(), named.host.as_deref()), (login, host), "{text}");
+            assert_eq!(named.pid.get(), 42);
+        };
+        check("42", None, None);
+        check("n1:42", None, Some("n1"));
+        check("me@n1.example.org:42", Some("me"), Some("n1.example.org"));
+        check("me@realm@n1:42", Some("me@realm"), Some("n1"));
+        check("[fe80::1]:42", None, Some("fe80::1"));
+        check("2001:db8::1:42", None, Some("2001:db8::1"));
+        for wrong in ["", "n1", "n1:", "n1:x", "n1:0", ":42", "@n1:42", "-x@n1:42", "-n1:42", "n 1:42"] {
+            let error = Named::parse(&JobRef(wrong.to_owned())).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranks_beside_the_launcher_are_on_the_host_that_was_named() {
+        let mut table = PlacementBuilder::new();
+        for host in ["n1", "n2", "localhost", "n1.cluster", "n10"] {
+            table.push(host, Pid::new(7), "/bin/app").unwrap();
+        }
+        let renamed = rename_own(&table.build(), "n1", "login");
+        let hosts: Vec<&str> = renamed.iter().map(|place| place.host).collect();
+        assert_eq!(hosts, ["login", "n2", "login", "login", "n10"]);
+        assert!(!is_own("n1.a", "n1.b"));
+    }
+}
