@@ -99,6 +99,13 @@ pub enum Event {
         #[serde(flatten)]
         status: Ending,
     },
+    /// Hosts could not be reached, and it went on without them, as its policy allows. Told once, after the event that tells how the app stands.
+    HostsLeftOut {
+        /// The app.
+        app: AppId,
+        /// Which, each with the reason.
+        hosts: Vec<MissingHost>,
+    },
     /// Nodes can no longer be reached.
     NodesLost {
         /// The app.
@@ -183,6 +190,21 @@ pub struct StagingEnd {
     pub files_linked: u64,
     /// How many nodes lacked some.
     pub nodes: u64,
+}
+
+/// A host without an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingHost {
+    /// Its name.
+    pub host: String,
+    /// Why there is none.
+    pub reason: String,
+}
+
+impl MissingHost {
+    pub(crate) fn new(host: String, why: &Failure) -> Self {
+        Self { host, reason: why.message().to_owned() }
+    }
 }
 
 /// A rank, where it is and what it does.

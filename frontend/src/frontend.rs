@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, HoldChoice, HoldMethod, JobRef, detect};
+use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, detect};
 use tokio::time::Instant;
 
 use crate::app::{App, News, find_launcher};
@@ -27,6 +27,8 @@ pub struct Config {
     pub bulk_radix: u32,
     /// Have launchers that can put gantry's agent on the nodes, for clusters where its path is not shared. Default: no.
     pub send_agent: bool,
+    /// How many hosts must be reached, where hosts are reached one by one. Default: all.
+    pub hosts_policy: HostsPolicy,
     /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
     /// Whether other commands of this user reach the apps through a control socket. Default: yes.
@@ -48,6 +50,7 @@ impl Default for Config {
             radix: DEFAULT_RADIX,
             bulk_radix: DEFAULT_BULK_RADIX,
             send_agent: false,
+            hosts_policy: HostsPolicy::All,
             runtime_dir: None,
             control: true,
         }

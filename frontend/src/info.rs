@@ -3,7 +3,7 @@
 use gantry_shared::id::{AppId, DaemonId, Pid};
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Ending, Exit, RankInfo, Staging};
+use crate::event::{Ending, Exit, MissingHost, RankInfo, Staging};
 
 /// An app at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct AppInfo {
     pub job: Option<String>,
     /// Every rank.
     pub ranks: Vec<RankInfo>,
+    /// Hosts that could not be reached, and without which it went on: its policy allowed that.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub left_out: Vec<MissingHost>,
     /// Every tool daemon that was started.
     pub daemons: Vec<DaemonInfo>,
     /// What is being sent to its nodes now.

@@ -1,6 +1,6 @@
 //! Hosts that cannot be had over ssh: each is named with its reason, in its time, and stops no other one; and those that can be had at the second try.
 
-use gantry_tests::slurm::{Cluster, error_of};
+use gantry_tests::slurm::{Cluster, error_of, lines_of};
 use gantry_tests::ssh::{change, home_file, noexec, on_hosts, stop_sshd, with_login_shell, with_sshd_config};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Finished, SOON, eventually, proc};
@@ -58,6 +58,46 @@ fn every_host_that_cannot_be_had_is_named_with_its_reason() {
         );
         cluster.bed.node(5).power_on().expect("on");
         cluster.bed.wait_idle(2 * SOON).expect("Slurm has it again");
+    });
+}
+
+#[test]
+fn a_launch_goes_on_without_hosts_as_its_policy_says() {
+    on_hosts(Config::with_nodes(2), |cluster| {
+        let on = |hosts: &str, policy: &str, more: &[&str]| {
+            let args = [&["--hosts-policy", policy, "--", "--hosts", hosts], more].concat();
+            cluster.launch(&args)
+        };
+        let launch = |policy: &str, more: &[&str]| on("n001:2,n999:2,n002:2", policy, more);
+        let by = ["--map-by", "node", "/bin/sleep", "1000"];
+        let mut run = launch("quorum=66%", &by);
+        let started = run.next_event("started", SOON);
+        let hosts = |list: &serde_json::Value| {
+            let list = list.as_array().expect("a list");
+            list.iter().filter_map(|it| it["host"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+        };
+        assert_eq!(hosts(&started["ranks"]), ["n001", "n002", "n001", "n002"]);
+        let app = started["app"].as_str().expect("an id");
+        let told = run.next_event("hosts_left_out", SOON);
+        assert_eq!(hosts(&told["hosts"]), ["n999"]);
+        assert!(told.to_string().contains("Could not resolve hostname n999"), "{told}");
+        let listed = cluster.ask(&["ps", "--json"]).stdout.concat();
+        let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+        assert_eq!(listed[0]["left_out"], told["hosts"], "{listed}");
+        cluster.ask(&["kill", app]);
+        run.exited(SOON);
+        drop(run);
+        let done = on("n001,n999,n002", "best-effort", &["-n", "4", "hostname"]).wait(SOON);
+        assert_eq!(
+            (done.code(), lines_of(&done)),
+            (0, ["n001", "n001", "n002", "n002"].map(str::to_owned).to_vec())
+        );
+        let of_three = "1 of 3 hosts have no agent";
+        check_error(&launch("quorum=3", &["/bin/true"]).wait(SOON), &[of_three, "n999: "]);
+        let done = launch("best-effort", &["-n", "6", "/bin/true"]).wait(SOON);
+        check_error(&done, &["6 ranks for 4 places on 2 hosts"]);
+        let args = ["--wlm", "localhost", "--hosts-policy", "best-effort", "--", "/bin/true"];
+        check_error(&cluster.launch(&args).wait(SOON), &["localhost cannot go on without hosts"]);
     });
 }
 

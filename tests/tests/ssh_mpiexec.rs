@@ -2,6 +2,7 @@
 //! another host, and are attached to from here.
 
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
+use gantry_tests::ssh::home_file;
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Run, SOON, proc, programs, require, tool};
 use nix::sys::signal::Signal;
@@ -98,7 +99,19 @@ fn a_launcher_that_runs_on_a_host_is_attached_to_from_here() {
             // They are left as they were found.
             assert_eq!(cluster.find(&hang).iter().filter(|(_, it)| it.line == hang).count(), 4);
         }
+        let mut run = {
+            let _config = home_file(cluster, ".ssh/config", "Host n002\n Port 23\n");
+            let target = format!("ssh:n001:{pid}");
+            let mut run = cluster.gantry(["attach", "--json", "--hosts-policy", "quorum=1", &target]);
+            let attached = run.next_event("attached", SOON).to_string();
+            assert_eq!(attached.matches(r#""state":"running""#).count(), 2, "{attached}");
+            assert_eq!(attached.matches(r#""state":"lost""#).count(), 2, "{attached}");
+            let told = run.next_event("hosts_left_out", SOON);
+            assert!(told.to_string().contains("n002 port 23: Connection refused"), "{told}");
+            run
+        };
         proc::send(program(launcher.pid()).expect("the launcher"), Signal::SIGTERM);
+        run.exited(2 * SOON);
         launcher.exited(2 * SOON);
     });
 }

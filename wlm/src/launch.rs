@@ -12,7 +12,7 @@ use gantry_shared::wire::hold::Own;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::{JobRef, MixedPart, Result};
+use crate::{HostsPolicy, JobRef, LeftOut, MixedPart, Result};
 
 /// What a tool asks to be launched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Launch {
     pub hold_behind: bool,
     /// Agents are to outlive the ranks.
     pub linger: bool,
+    /// Of the hosts that are named only these, and every one of them; none: all that the ranks need.
+    pub only_on: Option<Vec<String>>,
     /// The launcher to use, where the user names one: a name to look up in PATH, or a path.
     pub launcher: Option<OsString>,
     /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
@@ -137,6 +139,8 @@ pub struct AgentCommand {
     deadline: Option<Instant>,
     watch: AgentWatch,
     links: AgentLinks,
+    policy: HostsPolicy,
+    left_out: LeftOut,
     tickets: Box<Tickets>,
 }
 
@@ -147,8 +151,16 @@ impl AgentCommand {
         send_to: Option<PathBuf>,
         tickets: impl Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync + 'static,
     ) -> Self {
-        let (watch, links) = (AgentWatch::default(), AgentLinks::default());
-        Self { program, send_to, deadline: None, watch, links, tickets: Box::new(tickets) }
+        Self {
+            program,
+            send_to,
+            deadline: None,
+            watch: AgentWatch::default(),
+            links: AgentLinks::default(),
+            policy: HostsPolicy::All,
+            left_out: LeftOut::default(),
+            tickets: Box::new(tickets),
+        }
     }
 
     /// By then all agents must have been started, and `watch` is told of those that end.
@@ -163,6 +175,23 @@ impl AgentCommand {
     pub fn linked_by(mut self, links: AgentLinks) -> Self {
         self.links = links;
         self
+    }
+
+    /// So many hosts must be reached; `left_out` is told of the others. A WLM that does not know of policies wants all.
+    #[must_use]
+    pub fn on_hosts(mut self, policy: HostsPolicy, left_out: LeftOut) -> Self {
+        (self.policy, self.left_out) = (policy, left_out);
+        self
+    }
+
+    /// How many hosts must be reached.
+    pub fn policy(&self) -> HostsPolicy {
+        self.policy
+    }
+
+    /// Goes on without `host`, which the policy allows.
+    pub fn leave_out(&self, host: String, why: Failure) {
+        self.left_out.tell(host, why);
     }
 
     /// Where the WLM passes on links to agents that cannot dial.

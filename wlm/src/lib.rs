@@ -9,6 +9,7 @@
 //! | [`detect`] | which WLM is used, and why |
 //! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
 //! | [`hold`] | how ranks would be held, for people who ask before they launch |
+//! | [`policy`] | hosts that cannot be reached, and whether it goes on without them |
 //! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`queue`] | WLMs that give nodes to jobs only |
 //! | [`wanted`] | jobs that are described by what they need |
@@ -27,6 +28,7 @@ pub mod launcher;
 pub mod localhost;
 pub mod mpir;
 pub mod pbs;
+pub mod policy;
 pub mod queue;
 pub mod slurm;
 pub mod ssh;
@@ -53,6 +55,7 @@ pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
     Queued, StepStart,
 };
+pub use policy::{HostsPolicy, LeftOut};
 pub use queue::{JobStarter, Queue};
 pub use wanted::{JobType, Mixed, MixedPart, Wanted};
 
@@ -76,6 +79,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     /// Whether a launch with these arguments and without a launcher's name is meant for this WLM, wherever it is asked for, and what says so.
     fn is_meant(&self, _args: &[OsString]) -> Option<Evidence> {
         None
+    }
+
+    /// Whether it can go on without hosts that it could not reach: [`AgentCommand::policy`].
+    fn leaves_out_hosts(&self) -> bool {
+        false
     }
 
     /// Where its nodes are: whether agents come from other machines.

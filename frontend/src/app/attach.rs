@@ -1,7 +1,7 @@
 //! The way of an app that runs already: where it is, guard, agents, ranks.
 
 use gantry_shared::id::NodeId;
-use gantry_shared::placement::Placement;
+use gantry_shared::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, JobRef, Wlm};
@@ -11,6 +11,7 @@ use super::App;
 use super::launch::{ASK_EVERY, ASK_SOON, Called, SHORT_WAIT, build_adoption};
 use super::making::Making;
 use crate::error::{Error, Result};
+use crate::event::MissingHost;
 use crate::frontend::Frontend;
 use crate::helpers;
 
@@ -25,10 +26,13 @@ impl Frontend {
         wait: News<'_>,
         deadline: Instant,
     ) -> Result<App> {
+        self.check_policy(wlm, true)?;
         let making = Making::attach(self, wlm, job)?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
         let hosts = placement.hosts().map(str::to_owned).collect();
         let called = Called { hosts, job: Some(adopted.clone()), told: Vec::new() };
+        let joined = self.start_agents(&making, called, deadline).await?;
+        let placement = put_last(&placement, &joined.left_out)?;
         let order = match marks {
             Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
             None => Order::AdoptRanks(AdoptRanks {
@@ -37,7 +41,6 @@ impl Frontend {
                 found: Found::Running,
             }),
         };
-        let joined = self.start_agents(&making, called, deadline).await?;
         let begun = making.begin(joined, placement, Some(adopted), None).await?;
         begun.order_ranks(order, "attaching to ranks", deadline).await?.serve().await
     }
@@ -58,7 +61,8 @@ async fn adopt(
     loop {
         let (asked, agent) = (job.clone(), agent.clone());
         let runtime = tokio::runtime::Handle::current();
-        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &agent, &Machine)));
+        let asking =
+            tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &agent, &Machine)));
         let Ok(found) = timeout_at(deadline, asking).await else {
             let after = deadline.saturating_duration_since(started);
             let late = Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() };
@@ -77,6 +81,20 @@ async fn adopt(
             found => return Ok(found?),
         }
     }
+}
+
+/// The same ranks, with the nodes last that are left out: those that have agents are numbered through.
+fn put_last(placement: &Placement, left_out: &[MissingHost]) -> Result<Placement> {
+    let strange = |e: PlacementError| Error::invalid(e.to_string());
+    let is_there = |host: &&str| !left_out.iter().any(|missing| missing.host == *host);
+    let mut moved = PlacementBuilder::with_capacity(placement.rank_count() as usize);
+    for host in placement.hosts().filter(is_there) {
+        moved.push_host(host).map_err(strange)?;
+    }
+    for place in placement.iter() {
+        moved.push(place.host, place.pid, place.exe).map_err(strange)?;
+    }
+    Ok(moved.build())
 }
 
 /// Ranks by node.

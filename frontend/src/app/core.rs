@@ -99,7 +99,7 @@ pub(crate) struct Core {
 impl Core {
     /// Takes over the app and starts listening to it.
     pub(super) fn start(making: Making, joined: Joined, state: State, words: Option<Words>) -> Arc<Self> {
-        let Joined { overlay, overlay_events, guard, guard_events } = joined;
+        let Joined { overlay, overlay_events, guard, guard_events, .. } = joined;
         let placement = state.placement().clone();
         let member = making.member.unwrap_or_else(Member::alone);
         member.start(overlay.clone(), &placement);
@@ -171,7 +171,7 @@ impl Core {
     pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<Event> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let state = self.state();
-        let past = [Some(state.standing()), state.exit().cloned().map(Event::Exited)];
+        let past = [Some(state.standing()), state.left_out(), state.exit().cloned().map(Event::Exited)];
         for event in past.into_iter().flatten() {
             // The receiver is in our hands: this cannot fail.
             drop(sender.send(event));

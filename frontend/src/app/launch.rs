@@ -14,7 +14,9 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{AgentCommand, AgentWatch, AppRef, Direct, Host, JobRef, Launch, Plan, Wlm};
+use gantry_wlm::{
+    AgentCommand, AgentWatch, AppRef, Direct, Host, HostsPolicy, JobRef, Launch, LeftOut, Plan, Wlm,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -23,6 +25,7 @@ use super::making::{Joined, Making, new_id};
 use super::prepare::{build_ticket, choose_scratch, find_cwd, find_launcher, new_secret, open_input};
 use super::stdio::OpenStreams;
 use crate::error::{Error, Result};
+use crate::event::MissingHost;
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
@@ -76,6 +79,7 @@ impl Frontend {
             hold_method: request.hold_method,
             hold_behind: request.hold_at.is_some(),
             linger: request.linger,
+            only_on: None,
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
             send_agent_to: self.choose_sent_agent(app),
@@ -85,9 +89,10 @@ impl Frontend {
             Some(mixed) => choice.wlm.plan_mixed(mixed, &launch, &Machine)?,
             None => choice.wlm.plan(&launch, &Machine)?,
         };
+        self.check_policy(choice.wlm, matches!(plan, Plan::Direct(_)) && request.mixed.is_none())?;
         let making = Making::launch(self, choice.wlm, app, &request)?;
         match plan {
-            Plan::Direct(plan) => self.launch_direct(making, request, plan, deadline).await,
+            Plan::Direct(plan) => self.launch_direct(making, request, (launch, plan), deadline).await,
             Plan::Queued(plan) => self.launch_queued(making, request, plan, news, deadline).await,
             Plan::Driven(plan) => self.launch_driven(making, request, plan, deadline).await,
             Plan::Brought(plan) => self.launch_brought(making, request, plan, deadline).await,
@@ -102,13 +107,16 @@ impl Frontend {
         &self,
         making: Making,
         mut request: LaunchRequest,
-        plan: Direct,
+        (launch, mut plan): (Launch, Direct),
         deadline: Instant,
     ) -> Result<App> {
         let prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
         let called = Called { hosts: plan.hosts.clone(), job: None, told: plan.told.clone() };
         let joined = self.start_agents(&making, called, deadline).await?;
+        if !joined.left_out.is_empty() {
+            plan = plan_without(making.wlm, launch, plan, &joined.left_out)?;
+        }
         begin_direct(making, joined, request, plan, prepared, deadline).await
     }
 
@@ -137,11 +145,18 @@ impl Frontend {
         let secret = new_secret()?;
         let listener = self.listen(making, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
+        let (left, mut left_out) = mpsc::unbounded_channel();
         let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener);
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
-        let reference = AppRef { app: making.app, hosts, job, told };
+        let agent = agent.on_hosts(self.config.hosts_policy, LeftOut::new(left));
+        let mut reference = AppRef { app: making.app, hosts, job, told };
         wlm.start_agents(&reference, &agent, &Machine, &guard).await?;
+        let mut without = Vec::new();
+        while let Ok((host, why)) = left_out.try_recv() {
+            without.push(MissingHost::new(host, &why));
+        }
+        reference.hosts.retain(|host| !without.iter().any(|missing| missing.host == *host));
         let assembled = tokio::select! {
             assembled = listener.assemble(&reference.hosts, deadline) => assembled,
             event = guard_events.recv() => Err(agent_failed(wlm, event, agent_program)),
@@ -150,7 +165,19 @@ impl Frontend {
         };
         let (overlay, overlay_events) = assembled?;
         guard.agents_there().await?;
-        Ok(Joined { overlay, overlay_events, guard, guard_events })
+        Ok(Joined { overlay, overlay_events, guard, guard_events, left_out: without })
+    }
+
+    /// Refuses a policy that would not be followed. `one_by_one`: gantry reaches the hosts itself, and may choose among them.
+    pub(super) fn check_policy(&self, wlm: &dyn Wlm, one_by_one: bool) -> Result<()> {
+        let policy = self.config.hosts_policy;
+        if policy == HostsPolicy::All || (one_by_one && wlm.leaves_out_hosts()) {
+            return Ok(());
+        }
+        Err(Error::Invalid {
+            message: format!("{} cannot go on without hosts, as the policy {policy} asks it to", wlm.name()),
+            hint: Some("leave out the policy, or name hosts that gantry is to reach itself".to_owned()),
+        })
     }
 
     pub(super) async fn listen(&self, making: &Making, secret: &Secret) -> Result<Listener> {
@@ -178,6 +205,18 @@ impl Frontend {
     /// Where on the nodes the WLM is to put the agent, if it is to.
     fn choose_sent_agent(&self, app: AppId) -> Option<PathBuf> {
         self.config.send_agent.then(|| PathBuf::from(format!("/tmp/gantry-agent-{app}")))
+    }
+}
+
+/// The plan for those hosts that have agents.
+fn plan_without(wlm: &dyn Wlm, launch: Launch, plan: Direct, left_out: &[MissingHost]) -> Result<Direct> {
+    let mut hosts = plan.hosts;
+    hosts.retain(|host| !left_out.iter().any(|missing| missing.host == *host));
+    let launch = Launch { only_on: Some(hosts.clone()), ..launch };
+    match wlm.plan(&launch, &Machine)? {
+        // Agents have their numbers already.
+        Plan::Direct(plan) if plan.hosts == hosts => Ok(plan),
+        _ => Err(Error::Protocol("the hosts have changed meanwhile".to_owned())),
     }
 }
 

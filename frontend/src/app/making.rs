@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::wire::message::{Answer, Order};
 use gantry_wlm::host::Machine;
@@ -20,6 +19,7 @@ use super::stdio::launcher::Words;
 use crate::coallocation::Member;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
+use crate::event::MissingHost;
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::overlay::{Overlay, OverlayEvent};
@@ -52,6 +52,8 @@ pub(super) struct Joined {
     pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
     pub(super) guard: Guard,
     pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+    /// Hosts without an agent, which the policy allows.
+    pub(super) left_out: Vec<MissingHost>,
 }
 
 /// An app that has agents, and ranks or not yet. Dropping it ends everything.
@@ -120,7 +122,7 @@ impl Making {
             command: self.command.clone(),
             job: job.filter(|_| self.wlm.names_jobs()).map(|job| job.0),
         };
-        let state = State::new(identity, placement);
+        let state = State::new(identity, placement).without(joined.left_out.clone());
         let state = if words.is_some() { state.with_launcher() } else { state };
         let (making, served) = (Self { served: None, ..self }, self.served);
         // From here on dropping the owner ends everything, whatever fails.
@@ -184,7 +186,7 @@ async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)
 
 async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: Instant) -> Result<()> {
     // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
-    let nodes = NodeSet::first_n(core.state().placement().node_count());
+    let nodes = core.state().all_nodes();
     for (_, answer) in core.ask(&nodes, order, phase, deadline).await? {
         match answer {
             Answer::Ranks(reports) => core.happened(Happening::RanksThere(reports)),

@@ -61,7 +61,7 @@ impl Frontend {
         let (overlay, overlay_events) = assembled?;
         // From here on agents see by themselves that nobody needs them.
         guard.at_loss(None).await?;
-        let joined = Joined { overlay, overlay_events, guard, guard_events };
+        let joined = Joined { overlay, overlay_events, guard, guard_events, left_out: Vec::new() };
         begin_direct(making, joined, request, direct, prepared, deadline).await
     }
 }

@@ -16,7 +16,7 @@ use gantry_shared::wire::message::RankReport;
 
 use gantry_wlm::EndCause;
 
-use crate::event::{Ending, Event, Exit, RankExit, RankInfo, Staging, StagingEnd, StateName};
+use crate::event::{Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName};
 use crate::info::{AppInfo, AppState, DaemonInfo};
 
 /// What an app is, apart from what happens to it.
@@ -98,6 +98,8 @@ pub(crate) struct State {
     /// What is being sent, by session: a session sends one thing at a time.
     staging: BTreeMap<SessionId, Staging>,
     lost: NodeSet,
+    /// Hosts without which it was begun.
+    left_out: Vec<MissingHost>,
     announced: bool,
     release: Release,
     launcher: Launcher,
@@ -119,6 +121,7 @@ impl State {
             early_ends: BTreeMap::new(),
             staging: BTreeMap::new(),
             lost: NodeSet::new(),
+            left_out: Vec::new(),
             announced: false,
             release: Release::NotYet,
             launcher: Launcher::None,
@@ -130,6 +133,26 @@ impl State {
     /// The same, of an app whose ranks a launcher has started: it is over when the launcher is too, and its code is the launcher's.
     pub(crate) fn with_launcher(self) -> Self {
         Self { launcher: Launcher::Running, ..self }
+    }
+
+    /// The same, of an app that is begun without some hosts. Those of them that its placement has are lost from the beginning.
+    pub(crate) fn without(mut self, left_out: Vec<MissingHost>) -> Self {
+        let nodes = left_out.iter().filter_map(|it| self.placement.find_host(&it.host)).collect();
+        // Nobody listens yet, and who will is told of all of them.
+        self.nodes_lost(&nodes, None, &mut Vec::new());
+        Self { left_out, ..self }
+    }
+
+    /// All nodes that have ever had an agent, also those that are lost.
+    pub(crate) fn all_nodes(&self) -> NodeSet {
+        let without = self.left_out.iter().filter_map(|it| self.placement.find_host(&it.host)).collect();
+        NodeSet::first_n(self.placement.node_count()).difference(&without)
+    }
+
+    /// The event that tells without which hosts it was begun, if there are any.
+    pub(crate) fn left_out(&self) -> Option<Event> {
+        let hosts = self.left_out.clone();
+        (!hosts.is_empty()).then_some(Event::HostsLeftOut { app: self.identity.app, hosts })
     }
 
     /// Whether the app has a launcher that has not ended.
@@ -230,6 +253,7 @@ impl State {
             command: self.identity.command.clone(),
             job: self.identity.job.clone(),
             ranks: self.rank_infos(),
+            left_out: self.left_out.clone(),
             daemons: daemons.collect(),
             staging: self.staging.values().cloned().collect(),
             exit: self.exit.clone(),

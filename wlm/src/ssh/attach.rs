@@ -21,7 +21,7 @@ use super::hosts::check_name;
 use super::wlm::look_at;
 use crate::host::Host;
 use crate::mpir::{Telling, find_ranks};
-use crate::{AgentLinks, AgentWatch, Error, JobRef, Result};
+use crate::{AgentLinks, AgentWatch, Error, HostsPolicy, JobRef, Result};
 
 /// How long a host may take to tell what it knows of a launcher, once an agent is there.
 const TELLING_DEADLINE: Duration = Duration::from_secs(30);
@@ -93,6 +93,7 @@ async fn ask(named: &Named, there: &str, agent: &Path, host: &dyn Host) -> Resul
         agent: look_at(agent.to_owned())?,
         errand: vec!["ranks".to_owned(), named.pid.to_string()],
         until: None,
+        policy: HostsPolicy::All,
         watch: AgentWatch::default(),
         links: AgentLinks::default(),
     };

@@ -1,5 +1,6 @@
 //! The arguments of a launch over ssh: the options that users of `mpiexec` would try, the program, its arguments; and which rank goes where.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -266,7 +267,11 @@ impl Options {
     }
 
     /// The hosts that get ranks, and which.
-    pub(super) fn place(&self, host: &dyn Host) -> Result<(Vec<String>, Vec<RankSet>)> {
+    pub(super) fn place(
+        &self,
+        only_on: Option<&[String]>,
+        host: &dyn Host,
+    ) -> Result<(Vec<String>, Vec<RankSet>)> {
         let mut hosts = match (&self.hosts, host.env(PBS_NODEFILE)) {
             (Some(hosts), _) => hosts.clone(),
             (None, Some(file)) => read_host_file(&file, host)?,
@@ -286,7 +291,13 @@ impl Options {
             }
             hosts.truncate(first);
         }
-        let hint = "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8";
+        let Some(only_on) = only_on else {
+            let hint = "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8";
+            return place(hosts, self.ranks, self.per_host, self.map_by, hint);
+        };
+        let only_on: HashSet<&str> = only_on.iter().map(String::as_str).collect();
+        hosts.retain(|host| only_on.contains(host.name.as_str()));
+        let hint = "leave out -n, and there are as many ranks as the hosts that can be reached take";
         place(hosts, self.ranks, self.per_host, self.map_by, hint)
     }
 }

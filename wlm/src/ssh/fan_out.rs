@@ -19,7 +19,7 @@ use super::connection::Connection;
 use super::openssh::{Again, Missed};
 use super::script::{MAX_SAID_BYTES, Said, parse_said};
 use crate::launch::{AgentLinks, AgentWatch};
-use crate::{Error, Result};
+use crate::{Error, HostsPolicy, Result};
 
 /// The first pause before a host is tried again; later ones are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -45,6 +45,8 @@ pub(super) struct FanOut {
     pub(super) errand: Vec<String>,
     /// When all must be there, if somebody said so.
     pub(super) until: Option<Instant>,
+    /// How many hosts must be there.
+    pub(super) policy: HostsPolicy,
     /// Who is told of agents that end.
     pub(super) watch: AgentWatch,
     /// Who takes the links of agents that cannot dial.
@@ -52,11 +54,14 @@ pub(super) struct FanOut {
 }
 
 /// Starts the agent on every host, each with its ticket. When that works for all of them the connections are left to their agents: they last as long as these, and
-/// nothing depends on them any more.
+/// nothing depends on them any more. Gives those on which there is no agent, where the policy allows that there are some.
 ///
 /// # Errors
 /// [`Error::Hosts`] with every host on which there is no agent, and why. Agents of other hosts have been told to go.
-pub(super) async fn start_all(common: FanOut, hosts: Vec<(String, Vec<u8>)>) -> Result<()> {
+pub(super) async fn start_all(
+    common: FanOut,
+    hosts: Vec<(String, Vec<u8>)>,
+) -> Result<Vec<(String, Failure)>> {
     let of = hosts.len();
     let names: Vec<String> = hosts.iter().map(|(host, _)| host.clone()).collect();
     let window = Arc::new(Semaphore::new(common.reaching.window as usize));
@@ -103,14 +108,14 @@ pub(super) async fn start_all(common: FanOut, hosts: Vec<(String, Vec<u8>)>) -> 
             )),
         }
     }
-    if !missing.is_empty() {
+    if !common.policy.allows(of, missing.len()) {
         return Err(Error::Hosts { of, missing });
     }
     for (host, mut connection) in there {
         connection.let_go();
         tokio::spawn(look_after(host, connection, Arc::clone(&common)));
     }
-    Ok(())
+    Ok(missing)
 }
 
 /// As [`start_all`], for one host whose agent needs no ticket; the connection ends it when it is dropped.

@@ -47,6 +47,10 @@ impl Wlm for Ssh {
         wanted::build_args(wanted)
     }
 
+    fn leaves_out_hosts(&self) -> bool {
+        true
+    }
+
     fn means(&self, agent: &Path, host: &dyn Host) -> Result<Option<String>> {
         find_client(host, agent).map(|client| Some(client.to_string()))
     }
@@ -60,7 +64,7 @@ impl Wlm for Ssh {
             return plan_launcher(launcher, launch, host).map(Plan::Brought);
         }
         let options = parse_args(&launch.args, host)?;
-        let (hosts, layout) = options.place(host)?;
+        let (hosts, layout) = options.place(launch.only_on.as_deref(), host)?;
         find_client(host, &launch.agent)?;
         let told = options.reaching.to_words();
         Ok(Plan::Direct(Direct {
@@ -121,10 +125,14 @@ impl Wlm for Ssh {
             agent: looked_at
                 .map_err(|e| Error::NotStarted(Failure::new(Kind::Protocol, e.to_string())))??,
             until: agent.deadline().map(Into::into),
+            policy: agent.policy(),
             watch: agent.watch(),
             links: agent.links(),
         };
-        start_all(common, hosts).await
+        for (host, why) in start_all(common, hosts).await? {
+            agent.leave_out(host, why);
+        }
+        Ok(())
     }
 }
 

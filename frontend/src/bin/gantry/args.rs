@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use gantry_wlm::HostsPolicy;
 
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
 use crate::exit;
@@ -114,6 +115,8 @@ pub(crate) struct Launch {
     /// Have the launcher put gantry's agent on the nodes: for clusters where its path is not shared.
     #[arg(long)]
     pub(crate) send_agent: bool,
+    #[command(flatten)]
+    pub(crate) hosts: Hosts,
     /// Directory in which ranks start. Default: this one.
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -138,6 +141,8 @@ pub(crate) struct Launch {
 Examples:
   gantry attach 4711
       Look after the ranks of the launcher with that pid.
+  gantry attach ssh:n1:4711
+      The same of a launcher that runs on the host n1, which is reached by ssh.
   gantry attach 4711,4712 --daemon './my-tool'
       These processes are the ranks; start a tool daemon beside them.")]
 pub(crate) struct Attach {
@@ -150,9 +155,20 @@ pub(crate) struct Attach {
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,
     #[command(flatten)]
+    pub(crate) hosts: Hosts,
+    #[command(flatten)]
     pub(crate) daemons: Daemons,
     #[command(flatten)]
     pub(crate) stay: Stay,
+}
+
+/// Hosts that cannot be reached.
+#[derive(Debug, Args)]
+pub(crate) struct Hosts {
+    /// How many hosts must be reached, over ssh: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. It goes on without the others, says which and why, and
+    /// places ranks on those that were reached.
+    #[arg(long, value_name = "POLICY", default_value_t, hide_default_value = true)]
+    pub(crate) hosts_policy: HostsPolicy,
 }
 
 /// Submit a batch job, wait until its first ranks run, attach to them, and stay until they end.

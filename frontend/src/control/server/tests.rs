@@ -75,6 +75,7 @@ impl Target for Puppet {
             command: Vec::new(),
             job: None,
             ranks: Vec::new(),
+            left_out: Vec::new(),
             daemons: Vec::new(),
             staging: Vec::new(),
             exit: None,

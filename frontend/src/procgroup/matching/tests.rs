@@ -247,6 +247,7 @@ fn facts(pgid: u32, (submitter, sessions, processes): &(String, Vec<u32>, Vec<Pl
                 ending: crate::event::Ending::default(),
             })
             .collect(),
+        left_out: Vec::new(),
         daemons: Vec::new(),
         staging: Vec::new(),
         exit: None,

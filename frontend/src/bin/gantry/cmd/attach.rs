@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gantry_frontend::{Config, Frontend};
+
 use super::interrupts::Interrupts;
-use super::launch::frontend;
 use super::stay::{Plan, stay};
 use crate::args::Attach;
 use crate::exit::{Fault, Outcome};
@@ -22,7 +23,9 @@ pub(super) async fn attach(args: Attach, screen: Arc<Screen>) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
-    let frontend = frontend(args.wlm, &args.stay);
+    let stage_base = args.stay.stage_dir.clone();
+    let hosts_policy = args.hosts.hosts_policy;
+    let frontend = Frontend::new(Config { wlm: args.wlm, stage_base, hosts_policy, ..Config::default() });
     let attached = async {
         match args.wait {
             true => frontend.attach_when_there(&args.target, args.stay.timeout).await,

@@ -75,6 +75,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
         wlm: args.wlm,
         stage_base: args.stay.stage_dir.clone(),
         send_agent: args.send_agent,
+        hosts_policy: args.hosts.hosts_policy,
         ..Config::default()
     };
     let frontend = Frontend::new(config);

@@ -404,6 +404,11 @@ impl Teller {
             Event::DaemonExited { daemon, host, status, .. } if !is_success(status) => {
                 self.screen.note(&format!("daemon {daemon} on {host}: {}", describe(status)));
             }
+            Event::HostsLeftOut { hosts, .. } => {
+                for missing in hosts {
+                    self.screen.note(&format!("without {}: {}", missing.host, missing.reason));
+                }
+            }
             Event::NodesLost { hosts, reason, .. } => {
                 self.screen.note(&format!("lost {}: {reason}", gantry_shared::host_set::fold_hosts(hosts)));
             }

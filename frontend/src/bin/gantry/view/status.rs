@@ -220,6 +220,7 @@ mod tests {
             command: Vec::new(),
             job: None,
             ranks: (0..ranks).map(rank).collect(),
+            left_out: Vec::new(),
             daemons: Vec::new(),
             staging: Vec::new(),
             exit: None,
