@@ -2,6 +2,7 @@
 //! other side may only be about to listen.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::id::AppId;
@@ -11,6 +12,7 @@ use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
 use gantry_shared::wire::link::{Link, connect};
 use gantry_shared::wire::tcp::tune;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -37,16 +39,26 @@ pub(super) async fn dial(
     caller: Caller<'_>,
     deadline: Instant,
 ) -> Result<(Link, IpAddr), JoinError> {
+    dial_telling(addresses, caller, deadline, &Arc::default()).await
+}
+
+/// As [`dial`]; `answered` is notified as soon as somebody has answered, who may take a while to want us.
+pub(super) async fn dial_telling(
+    addresses: &[SocketAddr],
+    caller: Caller<'_>,
+    deadline: Instant,
+    answered: &Arc<Notify>,
+) -> Result<(Link, IpAddr), JoinError> {
     let begun = Instant::now();
     let mut attempts = JoinSet::new();
     for (address, stagger) in addresses.iter().copied().zip(0_u32..) {
-        let (app, secret) = (caller.app, caller.secret.clone());
+        let (app, secret, answered) = (caller.app, caller.secret.clone(), Arc::clone(answered));
         attempts.spawn(async move {
             // A timer rounds up to its next tick, a millisecond: nothing is not waited for.
             if stagger > 0 {
                 sleep_until(begun + STAGGER * stagger).await;
             }
-            (address, keep_trying(address, app, &secret, deadline).await)
+            (address, keep_trying(address, app, &secret, deadline, &answered).await)
         });
     }
     let mut reasons = Vec::new();
@@ -65,11 +77,12 @@ async fn keep_trying(
     app: AppId,
     secret: &Secret,
     deadline: Instant,
+    answered: &Notify,
 ) -> Result<(Link, IpAddr), String> {
     let mut pause = FIRST_PAUSE;
     let mut before = None;
     loop {
-        let error = match attempt(address, app, secret, deadline).await {
+        let error = match attempt(address, app, secret, deadline, answered).await {
             Ok(reached) => return Ok(reached),
             // That the time was up says less than what stood in the way while there was some.
             Err(Missed::Connect(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
@@ -100,10 +113,12 @@ async fn attempt(
     app: AppId,
     secret: &Secret,
     deadline: Instant,
+    answered: &Notify,
 ) -> Result<(Link, IpAddr), Missed> {
     let connected = timeout_at(deadline, TcpStream::connect(address)).await;
     let stream =
         connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(Missed::Connect)?;
+    answered.notify_one();
     if let Err(error) = tune(&stream) {
         tracing::debug!(%error, "cannot tune a link");
     }

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::Failure;
@@ -19,10 +20,10 @@ use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
 use gantry_shared::wire::tree::Tree;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
-use super::dial::{Caller, dial};
+use super::dial::{Caller, dial, dial_telling};
 use super::relay::{Place, SharedRelay};
 use super::streams::Streams;
 use super::{Joined, Uplink, children, parent};
@@ -30,6 +31,9 @@ use crate::connection::Connection;
 
 /// How long the frontend is dialled where there is another way to it. A network that drops what it does not let through says nothing.
 const DIAL_TIME: Duration = Duration::from_secs(2);
+
+/// When nobody has answered by then the other way is tried beside it. Within a cluster an answer takes a millisecond, around the world a quarter of a second.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 /// Why an agent found no place.
 #[derive(Debug, thiserror::Error)]
@@ -88,37 +92,62 @@ pub(super) async fn join_with(
     report(ticket, Reached::dialled(dialled).await?, brought, stall).await
 }
 
-/// As [`join`], over the `connection` that has brought this agent: at once, or when the frontend could not be dialled for a while. The connection tells
-/// meanwhile whether the frontend still is there.
+/// As [`join`], over the `connection` that has brought this agent: at once, or when nobody has answered for a moment where the frontend is dialled. The
+/// connection tells meanwhile whether the frontend still is there.
 pub(crate) async fn join_over(
     ticket: &Ticket,
     mut connection: Connection,
     dial_first: bool,
 ) -> Result<Joined, JoinError> {
+    if !dial_first {
+        let link = link_over(ticket, connection).await?;
+        return report(ticket, Reached { link, listener: None }, None, STALL_TIME).await;
+    }
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
-    if dial_first {
-        let until = Instant::now() + ticket.patience.min(DIAL_TIME);
-        let dialled = tokio::select! {
-            dialled = dial(&ticket.frontend, caller, until) => dialled,
-            () = connection.ended() => return Err(JoinError::Gone),
-        };
-        match dialled {
-            Ok(dialled) => {
-                // It stays open as long as there is this process: whatever is at its other end takes its end for ours.
-                tokio::spawn(async move { (pending::<()>().await, connection) });
-                return report(ticket, Reached::dialled(dialled).await?, None, STALL_TIME).await;
-            }
-            Err(error) => {
-                tracing::info!(%error, "the frontend cannot be dialled; the link is where this agent came from")
+    let (answered, until) = (Arc::default(), Instant::now() + ticket.patience.min(DIAL_TIME));
+    let mut dialling = std::pin::pin!(dial_telling(&ticket.frontend, caller, until, &answered));
+    let dialled = tokio::select! {
+        dialled = &mut dialling => Some(dialled),
+        () = silence(&answered) => None,
+        () = connection.ended() => return Err(JoinError::Gone),
+    };
+    let reached = match dialled {
+        Some(Ok(dialled)) => {
+            // It stays open as long as there is this process: whatever is at its other end takes its end for ours.
+            tokio::spawn(async move { (pending::<()>().await, connection) });
+            Reached::dialled(dialled).await?
+        }
+        Some(Err(error)) => {
+            tracing::info!(%error, "the frontend cannot be dialled; the link is where this agent came from");
+            Reached { link: link_over(ticket, connection).await?, listener: None }
+        }
+        None => {
+            // Whoever is far away may answer yet. The other side takes the end of a link that was asked for and is not wanted as what it is.
+            let mut linking = std::pin::pin!(link_over(ticket, connection));
+            tokio::select! {
+                biased;
+                Ok(dialled) = &mut dialling => Reached::dialled(dialled).await?,
+                link = &mut linking => Reached { link: link?, listener: None },
             }
         }
+    };
+    report(ticket, reached, None, STALL_TIME).await
+}
+
+/// Comes to its end when nobody has answered for a moment.
+async fn silence(answered: &Notify) {
+    if timeout(ANSWER_TIME, answered.notified()).await.is_ok() {
+        pending().await
     }
+}
+
+/// A link over what has brought this agent.
+async fn link_over(ticket: &Ticket, mut connection: Connection) -> Result<Link, JoinError> {
     let word = format!("\n{} link\n", build_mark(ticket.app));
     connection.write_all(word.as_bytes()).await.map_err(|_| JoinError::Gone)?;
     // The other side listens when all agents are there.
     let until = Instant::now() + ticket.patience.max(HANDSHAKE_DEADLINE);
-    let link = connect(connection, caller.secret, caller.app.as_str().as_bytes(), until).await?;
-    report(ticket, Reached { link, listener: None }, None, STALL_TIME).await
+    Ok(connect(connection, &ticket.secret, ticket.app.as_str().as_bytes(), until).await?)
 }
 
 /// A link to the frontend, and where other agents dial this one.
