@@ -107,8 +107,16 @@ impl Frontend {
     /// # Errors
     /// There is no such launcher, or none whose ranks could be held.
     pub fn hold_choice(&self, launcher: Option<OsString>) -> Result<HoldChoice> {
+        self.hold_choice_by(launcher, HoldMethod::Detect)
+    }
+
+    /// As [`Frontend::hold_choice`], where a method is asked for.
+    ///
+    /// # Errors
+    /// As there; and the method is none for this launcher.
+    pub fn hold_choice_by(&self, launcher: Option<OsString>, method: HoldMethod) -> Result<HoldChoice> {
         let launcher = launcher.or_else(find_launcher);
-        Ok(gantry_wlm::choose_hold(self.choice()?.wlm, launcher, HoldMethod::Detect, &Machine)?)
+        Ok(gantry_wlm::choose_hold(self.choice()?.wlm, launcher, method, &Machine)?)
     }
 
     /// Calls that make sense with one workload manager only, if it is the one that will be used. `T` is the type that its folder in [`gantry_wlm`]

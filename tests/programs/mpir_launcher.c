@@ -4,6 +4,8 @@
  *   ranks=N[/H]  fills the table with N ranks on H hosts n0, n1, ... (1 when not given), pids from 1001, all strings made anew
  *   state=N  size=N  twin  unfilled: what debuggers read, changed (twin: rank 1 is rank 0; unfilled: the last rank has no host)
  *   call         calls MPIR_Breakpoint, and prints "called"
+ *   calls=N      so do N threads at once, and "called" is printed once
+ *   adrift       calls it where the stack pointer leads nowhere, and the way back is not on the stack (x86-64), and prints "back"
  *   fork  vfork  a child that calls MPIR_Breakpoint (vfork: becomes /bin/true); prints "child 0" or how else its wait status is
  *   threads=N    threads that spin until the end
  *   handle       prints "got 10" when SIGUSR1 comes
@@ -56,6 +58,45 @@ static void *spin(void *nothing)
         usleep(100);
     return nothing;
 }
+
+static void *call(void *nothing)
+{
+    MPIR_Breakpoint();
+    return nothing;
+}
+
+static void call_by_threads(int count)
+{
+    pthread_t threads[16];
+    int at;
+
+    for (at = 0; at < count && at < 16; at++)
+        pthread_create(&threads[at], 0, call, 0);
+    while (at-- > 0)
+        pthread_join(threads[at], 0);
+    puts("called");
+}
+
+#ifdef ADRIFT
+/* The breakpoint's function of mpir_symbols is another one then: it takes the stack from here. */
+unsigned long mpir_stack;
+
+static void call_adrift(void)
+{
+    __asm__ volatile("sub $128, %%rsp\n\t"
+                     "push %%rbp\n\t"
+                     "lea 1f(%%rip), %%rax\n\t"
+                     "push %%rax\n\t"
+                     "mov %%rsp, mpir_stack(%%rip)\n\t"
+                     "mov $4096, %%rsp\n\t"
+                     "jmp MPIR_Breakpoint\n"
+                     "1:\n\t"
+                     "pop %%rbp\n\t"
+                     "add $128, %%rsp"
+                     ::: "rax", "memory", "cc");
+    puts("back");
+}
+#endif
 
 static void fill(const char *how)
 {
@@ -111,6 +152,12 @@ static void obey(const char *word, const char *value, char **rest)
     else if (!strcmp(word, "threads"))
         for (count = atoi(value); count > 0; count--)
             pthread_create(&thread, 0, spin, 0);
+    else if (!strcmp(word, "calls"))
+        call_by_threads(atoi(value));
+#ifdef ADRIFT
+    else if (!strcmp(word, "adrift"))
+        call_adrift();
+#endif
     else if (!strcmp(word, "handle"))
         signal(SIGUSR1, got);
     else if (!strcmp(word, "say"))

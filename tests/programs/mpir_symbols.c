@@ -1,6 +1,7 @@
 /*
  * mpir_symbols: what a launcher has for debuggers (the MPIR interface), in a library of its own, as one
- * MPI does it, or included in mpir_launcher. Running the breakpoint's body prints "body".
+ * MPI does it, or included in mpir_launcher. Running the breakpoint's body prints "body". With STOPS_RANKS it says that
+ * ranks are stopped before their first instruction.
  */
 #include <unistd.h>
 
@@ -16,11 +17,23 @@ int MPIR_i_am_starter = 0;
 int MPIR_proctable_size = 0;
 struct mpir_process *MPIR_proctable = 0;
 char *MPIR_debug_abort_string = 0;
+#ifdef STOPS_RANKS
+int MPIR_acquired_pre_main = 0;
+#endif
 char *totalview_jobid = "77";
 char *totalview_stepid = "3";
 
+#ifdef ADRIFT
+extern unsigned long mpir_stack;
+
+__attribute__((naked, noinline)) void MPIR_Breakpoint(void)
+{
+    __asm__("mov mpir_stack(%rip), %rsp\n\tret");
+}
+#else
 __attribute__((noinline)) void MPIR_Breakpoint(void)
 {
     if (write(1, "body\n", 5) != 5)
         _exit(9);
 }
+#endif

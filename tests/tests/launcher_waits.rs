@@ -92,6 +92,27 @@ fn ranks_that_are_not_to_be_held_run_on_with_their_launcher() {
 }
 
 #[test]
+fn a_launcher_that_is_to_stand_still_does_so_until_its_ranks_are_let_go_or_have_ended() {
+    require!(tool("mpirun.openmpi"));
+    let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
+    within(LIMIT, move || {
+        for end in ["release", "kill"] {
+            let world = World::new();
+            let mut run = start(&world, &["--hold", "--hold-method=mpir-stop"], "mpirun.openmpi", &hello);
+            let held = run.next_event("held", 2 * SOON);
+            let launcher = launcher_of(stopped(&held)[0]);
+            assert_eq!(proc::state(launcher), Some('t'));
+            assert!(proc::tracer(launcher).is_some());
+            assert_eq!(world.gantry([end, held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
+            let text: String =
+                run.wait(2 * SOON).events().iter().filter_map(|event| event["text"].as_str()).collect();
+            assert_eq!(text.contains("rank 2 of 3 on "), end == "release", "{text}");
+            world.finish();
+        }
+    });
+}
+
+#[test]
 fn a_tool_killed_while_ranks_are_stopped_leaves_nothing() {
     require!(tool("mpirun.openmpi"));
     let hang = require!(programs::get_mpi("mpi_hang", "mpicc.openmpi")).display().to_string();

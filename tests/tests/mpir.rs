@@ -28,6 +28,8 @@ const SOON: Duration = Duration::from_secs(20);
 struct Driven {
     driver: Driver,
     pid: i32,
+    /// Its first thread stands at its breakpoint.
+    stands: bool,
     stdin: Option<PipeWriter>,
     stdout: BufReader<PipeReader>,
     stderr: PipeReader,
@@ -68,13 +70,16 @@ impl Driven {
             Some(Event::Started(pid)) => pid.get(),
             other => panic!("{other:?} instead of a start"),
         };
-        Self { driver, pid, stdin: Some(their_stdin), stdout: BufReader::new(stdout), stderr }
+        Self { driver, pid, stands: false, stdin: Some(their_stdin), stdout: BufReader::new(stdout), stderr }
     }
 
     #[track_caller]
     fn held(&mut self) -> Table {
         match self.driver.next_event(SOON) {
-            Some(Event::Held(table)) => table,
+            Some(Event::Held { table, stands }) => {
+                self.stands = stands;
+                table
+            }
             Some(Event::Failed(error)) => panic!("{}", Failure::from(&error)),
             other => panic!("{other:?} instead of held ranks"),
         }
@@ -246,6 +251,63 @@ fn other_threads_run_on_while_the_first_stands() {
     run.driver.order(Order::Release);
     assert_eq!(run.ended(), ExitStatus::Code(0));
     assert_eq!(run.rest(), ["debugged 1", "body", "called"]);
+}
+
+/// Of a launcher whose threads all may come to the breakpoint.
+const ALL_THREADS: How = How { at_breakpoint: AtBreakpoint::AsItHoldsInAllThreads, ..LEAVE };
+
+#[test]
+fn threads_that_nobody_traces_pass_the_breakpoint_and_its_body_does_not_run() {
+    for words in [&["ranks=4/2", "calls=3"][..], &WHOLE, &["fork", "ranks=4/2", "calls=1", "calls=2"]] {
+        let world = World::new();
+        let program = programs::get_with("mpir_launcher", "mpir_launcher", &["-DSTOPS_RANKS"]);
+        let mut run = Driven::start(&world, &with(require!(program), words), ALL_THREADS);
+        check_table(&run.held(), 4, 2);
+        assert!(!run.stands);
+        assert_eq!(run.ended(), ExitStatus::Code(0));
+        let said = run.rest();
+        assert!(said.contains(&"called".to_owned()) && !said.contains(&"body".to_owned()), "{said:?}");
+    }
+}
+
+#[test]
+fn a_part_that_is_late_is_waited_for() {
+    let world = World::new();
+    let program = programs::get_with("mpir_launcher", "mpir_launcher", &["-DSTOPS_RANKS"]);
+    let words = ["ranks=4/2", "unfilled", "calls=1", "ranks=4/2", "calls=1"];
+    let mut run = Driven::start(&world, &with(require!(program), &words), ALL_THREADS);
+    check_table(&run.held(), 4, 2);
+    assert_eq!(run.ended(), ExitStatus::Code(0));
+    assert_eq!(run.rest(), ["debugged 1", "called", "called"]);
+}
+
+#[test]
+fn a_launcher_that_does_not_stop_its_ranks_stands_whatever_threads_it_has() {
+    let world = World::new();
+    let mut run = Driven::start(&world, &launcher(&WHOLE), ALL_THREADS);
+    check_table(&run.held(), 4, 2);
+    assert!(run.stands);
+    run.driver.order(Order::Release);
+    assert_eq!(run.ended(), ExitStatus::Code(0));
+    assert_eq!(run.rest(), ["debugged 1", "body", "called"]);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_launcher_whose_breakpoint_cannot_be_left_stands_there() {
+    let program =
+        require!(programs::get_with("mpir_launcher", "mpir_launcher", &["-DADRIFT", "-DSTOPS_RANKS"]));
+    for at_breakpoint in [AtBreakpoint::LeaveAtOnce, AtBreakpoint::AsItHolds] {
+        let world = World::new();
+        let words = with(program.clone(), &["ranks=4/2", "adrift"]);
+        let mut run = Driven::start(&world, &words, How { at_breakpoint, ..LEAVE });
+        check_table(&run.held(), 4, 2);
+        assert!(run.stands);
+        assert_eq!(proc::state(run.pid), Some('t'));
+        run.driver.order(Order::Release);
+        assert_eq!(run.ended(), ExitStatus::Code(0));
+        assert_eq!(run.rest(), ["debugged 1", "back"]);
+    }
 }
 
 #[test]
@@ -455,7 +517,7 @@ fn events_make_the_driver_readable() {
         poll(&mut fds, PollTimeout::from(patience)).expect("poll") > 0
     };
     assert!(readable(&run.driver, 20_000));
-    assert!(matches!(run.driver.take_event(), Some(Event::Held(_))));
+    assert!(matches!(run.driver.take_event(), Some(Event::Held { .. })));
     assert!(!readable(&run.driver, 0) && run.driver.take_event().is_none());
     drop(run.stdin.take());
     assert!(readable(&run.driver, 20_000));

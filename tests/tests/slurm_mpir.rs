@@ -26,10 +26,14 @@ fn on_bed(body: impl FnOnce(&mut Shared) + Send + 'static) {
 
 /// Launches by mpir. Sessions go where they usually do: a world's folder is not on the nodes.
 fn launch(bed: &Testbed, world: &World, args: &[&str]) -> Run {
+    launch_by("--hold-method=mpir", bed, world, args)
+}
+
+fn launch_by(method: &str, bed: &Testbed, world: &World, args: &[&str]) -> Run {
     let gantry = binaries().gantry.to_str().expect("a path");
     let mut command = bed.login().command_of(world, gantry).expect("the login node");
     command.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
-    command.args(["--json", "launch", "--hold-method=mpir"]).args(args);
+    command.args(["--json", "launch", method]).args(args);
     world.spawn(command)
 }
 
@@ -84,20 +88,55 @@ fn ranks_that_are_not_to_be_held_run_at_once_and_their_output_comes() {
     });
 }
 
+/// The first thread of srun, which starts the ranks.
+fn srun(bed: &Testbed) -> i32 {
+    let processes = bed.login().user_processes();
+    let is_srun = |line: &str| line.contains("srun -N") && !line.contains("gantry");
+    let found = processes.iter().filter(|process| is_srun(&process.line)).map(|process| process.pid).min();
+    found.unwrap_or_else(|| panic!("no srun in {processes:?}"))
+}
+
+#[test]
+fn srun_stands_still_where_that_is_asked_for_until_its_ranks_are_let_go_or_have_ended() {
+    on_bed(|bed| {
+        for end in ["release", "kill"] {
+            let world = World::new();
+            let args = ["--hold", "--", "-N2", "-n4", "sh", "-c", "exit 9"];
+            let mut run = launch_by("--hold-method=mpir-stop", bed, &world, &args);
+            let app = run.next_event("held", LONG)["app"].as_str().expect("an id").to_owned();
+            let held = ranks(bed, "exit 9");
+            assert!(
+                held.iter().all(|pid| proc::why_not_held(*pid).is_none() && proc::tracer(*pid).is_none())
+            );
+            let srun = srun(bed);
+            assert_eq!((proc::state(srun), proc::tracer(srun).is_some()), (Some('t'), true));
+            let gantry = binaries().gantry.to_str().expect("a path");
+            let mut command = bed.login().command_of(&world, gantry).expect("the login node");
+            command.args([end, &app]);
+            assert!(world.spawn(command).exited(LONG).success());
+            assert_eq!(run.wait(LONG).code(), if end == "release" { 9 } else { 137 });
+            bed.wait_idle(LONG).expect("idle");
+            world.finish();
+        }
+    });
+}
+
 /// Holds an app, kills a helper or the tool, and sees that nothing is left.
 #[track_caller]
-fn killed_while_held(victim: impl FnOnce(&Testbed, &Run) -> i32 + Send + 'static) {
-    on_bed(|bed| {
-        let world = World::new();
-        let mut run =
-            launch(bed, &world, &["--hold", "--daemon", "sleep 2000", "--", "-N3", "-n3", "sleep", "1000"]);
-        run.next_event("daemon_started", LONG);
-        proc::send(victim(bed, &run), Signal::SIGKILL);
-        run.exited(LONG);
-        let gone = becomes_true(LONG, || bed.leftovers().is_empty());
-        assert!(gone, "{:?}", bed.leftovers());
-        bed.wait_idle(LONG).expect("idle");
-        world.finish();
+fn killed_while_held(victim: impl Fn(&Testbed, &Run) -> i32 + Send + 'static) {
+    on_bed(move |bed| {
+        for method in ["--hold-method=mpir", "--hold-method=mpir-stop"] {
+            let world = World::new();
+            let args = ["--hold", "--daemon", "sleep 2000", "--", "-N3", "-n3", "sleep", "1000"];
+            let mut run = launch_by(method, bed, &world, &args);
+            run.next_event("daemon_started", LONG);
+            proc::send(victim(bed, &run), Signal::SIGKILL);
+            run.exited(LONG);
+            let gone = becomes_true(LONG, || bed.leftovers().is_empty());
+            assert!(gone, "{method}: {:?}", bed.leftovers());
+            bed.wait_idle(LONG).expect("idle");
+            world.finish();
+        }
     });
 }
 

@@ -144,12 +144,31 @@ fn parts_of_a_launch_have_the_ranks_that_srun_gives_them() {
 }
 
 #[test]
-fn srun_is_not_asked_to_hold_parts_that_it_would_let_go() {
+fn srun_holds_the_ranks_of_parts_itself_and_none_of_its_threads_lets_them_go() {
     on_cluster(config(), |cluster| {
-        let args = ["launch", "--json", "--hold", "--hold-method=mpir"];
+        let by_srun = ["launch", "--json", "--cwd", "/", "--hold", "--hold-method=mpir"];
+        let mut run = cluster.gantry(by_srun.iter().chain(&PARTS));
+        let event = run.next_event("held", SOON);
+        assert_ranks(cluster, &event, &["n001", "n002", "n002", "n003"]);
+        cluster.assert_held("sleep 910", 4);
+        cluster.ask(&["kill", event["app"].as_str().expect("an id")]);
+        run.exited(SOON);
+        let ends = ["--", "-n1", "/bin/sh", "-c", "exit 3", ":", "-n2", "/bin/sh", "-c", "exit 5"];
+        let mut run = cluster.gantry(by_srun.iter().chain(&ends));
+        let app = run.next_event("held", SOON)["app"].as_str().expect("an id").to_owned();
+        cluster.assert_held("exit 5", 2);
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 5);
+    });
+}
+
+#[test]
+fn srun_does_not_stand_still_with_parts_that_threads_of_it_start() {
+    on_cluster(config(), |cluster| {
+        let args = ["launch", "--json", "--hold", "--hold-method=mpir-stop"];
         let done = cluster.gantry(args.iter().chain(&PARTS)).wait(SOON);
         let error = error_of(&done);
         assert_eq!(error["kind"], "invalid", "{error}");
-        assert!(error.to_string().contains("several parts"), "{error}");
+        assert!(error.to_string().contains("a thread of its own starts each part"), "{error}");
     });
 }

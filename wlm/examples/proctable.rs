@@ -60,7 +60,7 @@ fn drive(argv: Vec<OsString>, at_breakpoint: AtBreakpoint) -> io::Result<ExitCod
     while let Some(event) = driver.next_event(HOUR) {
         match event {
             Event::Started(pid) => println!("launcher {pid}"),
-            Event::Held(table) => {
+            Event::Held { table, .. } => {
                 show(&table, start);
                 if at_breakpoint == AtBreakpoint::Stay {
                     io::stdin().read_line(&mut String::new())?;

@@ -13,7 +13,7 @@ use crate::{HoldMethod, Launch, Plan, Result, Wlm};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldChoice {
     /// `direct`: agents start the ranks. `exec`: the agent stands in the program's place in a launcher's command line. `mpir`: a launcher stops
-    /// its ranks itself.
+    /// its ranks itself. `mpir-stop`: the same, and it stands at its breakpoint until they are released.
     pub method: &'static str,
     /// Reads as "because ...".
     pub why: String,
@@ -49,6 +49,10 @@ pub fn choose_hold(
                 "the options of {} are understood: gantry's agent takes the program's place among them",
                 program(&plan.argv)
             ),
+        },
+        Plan::Driven(plan) if method == HoldMethod::MpirStop => HoldChoice {
+            method: "mpir-stop",
+            why: format!("it was asked for: {} is to stand still with its ranks", program(&plan.argv)),
         },
         Plan::Driven(plan) if method == HoldMethod::Mpir => HoldChoice {
             method: "mpir",

@@ -12,6 +12,7 @@ use gantry_shared::wire::hold::Own;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::mpir::AtBreakpoint;
 use crate::{HostsPolicy, JobRef, LeftOut, MixedPart, Result};
 
 /// What a tool asks to be launched.
@@ -55,8 +56,19 @@ pub enum HoldMethod {
     Detect,
     /// Our agent stands in the program's place in the launcher's command line.
     Exec,
-    /// The launcher stops its ranks itself and says where they are, as debuggers have it do (MPIR). Nothing is changed in its command line.
+    /// The launcher stops its ranks itself and says where they are, as debuggers have it do (MPIR). Nothing is changed in its command line. Where it can, it
+    /// goes on meanwhile, and serves its ranks and the WLM.
     Mpir,
+    /// As [`HoldMethod::Mpir`], but the launcher's first thread stands at its breakpoint until the ranks are released, as under a debugger. It lets the ranks go
+    /// itself then, also when the app is detached from while they are held. For launchers that do not bear to be sent on before.
+    MpirStop,
+}
+
+impl HoldMethod {
+    /// Whether the launcher is to stop its ranks itself.
+    pub fn is_by_launcher(self) -> bool {
+        matches!(self, Self::Mpir | Self::MpirStop)
+    }
 }
 
 /// How a launch will be carried out.
@@ -94,11 +106,13 @@ pub struct Queued {
     pub args: Vec<OsString>,
 }
 
-/// A launch by a launcher that is run up to where it has stopped its ranks, and then goes on without having let them go.
+/// A launch by a launcher that is run up to where it has stopped its ranks, and stands there, or goes on without having let them go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driven {
     /// The launcher's executable and its arguments, which are the user's.
     pub argv: Vec<OsString>,
+    /// What is done with it once its ranks are stopped.
+    pub at_breakpoint: AtBreakpoint,
 }
 
 /// A launch without a launcher.

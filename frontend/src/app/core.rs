@@ -1,7 +1,7 @@
 //! What an app's handles share, and the task that listens to everything that happens to the app.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -84,6 +84,8 @@ pub(crate) struct Core {
     /// What the launcher says, if there is one.
     words: Mutex<Option<Words>>,
     guard: Guard,
+    /// The launcher stands at its breakpoint until the ranks are let go, or have ended.
+    launcher_stands: AtomicBool,
     state: Mutex<State>,
     subscribers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
     stage: watch::Sender<Stage>,
@@ -116,6 +118,7 @@ impl Core {
             member,
             overlay,
             guard,
+            launcher_stands: AtomicBool::new(false),
             state: Mutex::new(state),
             subscribers: Mutex::default(),
             stage: watch::Sender::new(Stage::Alive),
@@ -293,9 +296,27 @@ impl Core {
         self.guard.remember_socket(socket).await
     }
 
-    /// Lets a launcher go on that stands at its breakpoint.
-    pub(crate) async fn let_launcher_go(&self) -> Result<()> {
-        self.guard.let_launcher_go().await
+    /// The launcher stands at its breakpoint, and is to stay there until [`Core::let_launcher_go`].
+    pub(super) fn keep_launcher(&self) {
+        self.launcher_stands.store(true, Ordering::Relaxed);
+        // All ranks may have ended before.
+        self.wished.notify_one();
+    }
+
+    /// Lets a launcher go on that was kept at its breakpoint.
+    pub(super) async fn let_launcher_go(&self) -> Result<()> {
+        match self.launcher_stands.swap(false, Ordering::Relaxed) {
+            true => self.guard.let_launcher_go().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Ranks that have ended are known to a launcher only when it goes on.
+    async fn let_launcher_end(&self) {
+        if self.launcher_stands.load(Ordering::Relaxed) && self.state().are_ranks_over() {
+            // A guard that is gone has taken it along.
+            drop(self.let_launcher_go().await);
+        }
     }
 
     /// Asks the listening task to end the app and clean up. Returns at once.
@@ -307,6 +328,8 @@ impl Core {
     pub(crate) async fn let_go(&self, deadline: Instant) -> Result<()> {
         let nodes = self.live_nodes();
         self.ask(&nodes, Order::Detach, "detaching", deadline).await?;
+        // Nobody could let it go any more.
+        self.let_launcher_go().await?;
         self.guard.detach().await?;
         self.publish(&Event::Detached { app: self.app });
         self.wish_for(Wish::LetGo);
@@ -403,10 +426,12 @@ async fn listen(
             },
             () = core.wished.notified() => {}
         }
+        core.let_launcher_end().await;
     }
     let let_go = *lock(&core.wish) == Wish::LetGo;
     if !let_go {
         clean_up(&core, &mut overlay_events).await;
+        core.let_launcher_end().await;
     }
     if !let_go && *core.stage.borrow() == Stage::Exited {
         tell_cause(&core).await;

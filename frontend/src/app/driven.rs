@@ -9,6 +9,7 @@ use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_node_service_na
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
 use gantry_wlm::host::Machine;
+use gantry_wlm::mpir::AtBreakpoint;
 use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm};
 use nix::unistd::geteuid;
 use tokio::sync::mpsc;
@@ -23,7 +24,7 @@ use super::stdio::launcher::{self, LauncherStdio, Words};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
-use crate::guard::protocol::HeldRanks;
+use crate::guard::protocol::{Drive, HeldRanks};
 use crate::helpers;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
@@ -55,12 +56,13 @@ impl Frontend {
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
-        let driven = Some(deadline.saturating_duration_since(Instant::now()));
+        let left = deadline.saturating_duration_since(Instant::now());
+        let driven = Some(Drive { deadline: left, at_breakpoint: plan.at_breakpoint });
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven };
         guard.start_launcher(start).await?;
         let waiting = wait_held(wlm, &mut guard_events, &command, &mut words);
         let held = timeout_at(deadline + SLACK, waiting).await.map_err(|_| late())??;
-        let HeldRanks { placement, job, step, stopped } = held;
+        let HeldRanks { placement, job, step, stopped, stands } = held;
         check_hosts(wlm, &placement, &command)?;
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let hosts = placement.hosts().map(str::to_owned).collect();
@@ -78,8 +80,14 @@ impl Frontend {
         pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
         let order = Order::AdoptRanks(order);
         let begun = begun.order_ranks(order, "taking over held ranks", deadline).await?;
-        // Its ranks are stopped by now, or are to run.
-        begun.core().let_launcher_go().await?;
+        if stands {
+            begun.core().keep_launcher();
+        }
+        // One that stands although it stops its ranks itself could not be sent on. The ranks of others are stopped by now, or are to run.
+        let stays = plan.at_breakpoint == AtBreakpoint::Stay || stopped;
+        if !stays || !request.hold {
+            begun.core().let_launcher_go().await?;
+        }
         begun.serve().await
     }
 }

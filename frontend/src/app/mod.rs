@@ -197,7 +197,7 @@ impl AppHandle {
             match core.ask(&core.live_nodes(), Order::Release, "releasing", deadline).await {
                 Ok(answers) => {
                     core.happened(Happening::Released(answers.into_iter().map(|(node, _)| node).collect()));
-                    Ok(())
+                    core.let_launcher_go().await
                 }
                 Err(error) => {
                     core.happened(Happening::NotReleased);

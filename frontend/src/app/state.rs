@@ -160,6 +160,11 @@ impl State {
         self.launcher == Launcher::Running
     }
 
+    /// Whether every rank has ended, or is lost.
+    pub(crate) fn are_ranks_over(&self) -> bool {
+        self.over == self.ranks.len()
+    }
+
     /// The one place that changes what is known.
     pub(crate) fn handle(&mut self, happening: Happening) -> Vec<Event> {
         let mut events = Vec::new();
@@ -201,7 +206,7 @@ impl State {
             self.announced = true;
             events.insert(0, self.standing());
         }
-        let is_over = self.over == self.ranks.len() && self.launcher != Launcher::Running;
+        let is_over = self.are_ranks_over() && self.launcher != Launcher::Running;
         if self.exit.is_none() && self.announced && is_over {
             let exit = self.build_exit();
             self.exit = Some(exit.clone());

@@ -21,7 +21,9 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{FromGuard, HeldRanks, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
+use super::protocol::{
+    Drive, FromGuard, HeldRanks, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
+};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::request::show_args;
@@ -83,7 +85,7 @@ pub(crate) struct LauncherStart {
     /// Ends of pipes that the guard reads on once this process has let go and is gone.
     pub(crate) pipes: Vec<OwnedFd>,
     /// As [`StartLauncher::driven`].
-    pub(crate) driven: Option<Duration>,
+    pub(crate) driven: Option<Drive>,
 }
 
 /// A live guard. Dropping it without [`Guard::detach`] makes the guard end what it started.

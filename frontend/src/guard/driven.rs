@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
-use gantry_wlm::mpir::{self, AtBreakpoint, Breakpoints, Driver, LauncherCommand, MpirError, Order};
+use gantry_wlm::mpir::{self, Breakpoints, Driver, LauncherCommand, MpirError, Order};
 
 use super::policy::Event;
 use super::protocol::{FromGuard, HeldRanks, ProcessId, StartLauncher};
@@ -49,6 +48,8 @@ impl Driven {
             return Err(Failure::new(Kind::Protocol, "start a launcher: its descriptors have not come"));
         };
         let pipes = descriptors.drain(..).map(File::from).collect();
+        let drive =
+            order.driven.ok_or_else(|| Failure::new(Kind::Protocol, "start a launcher: not to be driven"))?;
         let driver = Driver::start(LauncherCommand {
             argv: order.argv.clone(),
             env: order.env.clone(),
@@ -56,9 +57,9 @@ impl Driven {
             stdin,
             stdout,
             stderr,
-            at_breakpoint: AtBreakpoint::AsItHolds,
+            at_breakpoint: drive.at_breakpoint,
             breakpoints: Breakpoints::default(),
-            deadline: order.driven.unwrap_or(Duration::ZERO),
+            deadline: drive.deadline,
         });
         let driver = driver.map_err(|error| {
             Failure::new(Kind::LauncherFailed, format!("cannot drive a launcher: {error}"))
@@ -92,9 +93,10 @@ impl Driven {
                 self.pid = Some(pid);
                 News::Event(Event::Started(self.id, pid))
             }
-            mpir::Event::Held(mpir::Table { placement, job, step, stops_before_main }) => {
-                self.stands = !stops_before_main;
-                let held = HeldRanks { placement, job, step, stopped: stops_before_main };
+            mpir::Event::Held { table, stands } => {
+                self.stands = stands;
+                let mpir::Table { placement, job, step, stops_before_main } = table;
+                let held = HeldRanks { placement, job, step, stopped: stops_before_main, stands };
                 News::Message(FromGuard::Held(Box::new(held)))
             }
             mpir::Event::Failed(error) => match self.pid {

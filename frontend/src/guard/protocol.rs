@@ -9,6 +9,7 @@ use gantry_shared::id::Pid;
 use gantry_shared::placement::Placement;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::Blob;
+use gantry_wlm::mpir::AtBreakpoint;
 use serde::{Deserialize, Serialize};
 
 /// Number by which the tool knows a process that it had the guard start.
@@ -65,8 +66,17 @@ pub struct StartLauncher {
     pub env: Vec<(OsString, OsString)>,
     /// The directory to start in.
     pub cwd: OsString,
-    /// It is run as a debugger does it, and may take so long until its ranks are there and stopped. It goes on then, and they do not.
-    pub driven: Option<Duration>,
+    /// It is run as a debugger does it until its ranks are there and stopped.
+    pub driven: Option<Drive>,
+}
+
+/// How a launcher is run that holds its ranks itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drive {
+    /// How long it may take until its ranks are there.
+    pub deadline: Duration,
+    /// What is done with it then.
+    pub at_breakpoint: AtBreakpoint,
 }
 
 /// Where the ranks of a driven launcher are.
@@ -78,8 +88,10 @@ pub struct HeldRanks {
     pub job: Option<String>,
     /// The step of that job.
     pub step: Option<String>,
-    /// They are stopped before their first instruction. Else they wait somewhere for the launcher, which stands at its breakpoint until it is let go.
+    /// They are stopped before their first instruction. Else they wait somewhere for the launcher.
     pub stopped: bool,
+    /// The launcher stands at its breakpoint until it is let go.
+    pub stands: bool,
 }
 
 /// A command that runs as long as the agents that it starts elsewhere. It gets a process group of its own. It outlives the guard: were it to die

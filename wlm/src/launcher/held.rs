@@ -7,7 +7,8 @@ use gantry_shared::wire::hold::GANTRY_TICKET;
 
 use super::{Dialect, Launcher, Part, locate, replace_file, rewrite, rewrite_file};
 use crate::host::Host;
-use crate::{Brought, Driven, Error, Launch, Plan, Result};
+use crate::mpir::AtBreakpoint;
+use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};
 
 /// Links from a launcher's name to its file that are followed: `mpiexec` is one of several by way of two in Debian.
 const MAX_LINKS: usize = 16;
@@ -83,7 +84,11 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
 pub(crate) fn plan_driven(name: &OsStr, launch: &Launch, host: &dyn Host) -> Result<Plan> {
     let mut argv = vec![find_program(name, host)?.into_os_string()];
     argv.extend(launch.args.iter().cloned());
-    Ok(Plan::Driven(Driven { argv }))
+    let at_breakpoint = match launch.hold_method {
+        HoldMethod::MpirStop => AtBreakpoint::Stay,
+        HoldMethod::Detect | HoldMethod::Exec | HoldMethod::Mpir => AtBreakpoint::AsItHolds,
+    };
+    Ok(Plan::Driven(Driven { argv, at_breakpoint }))
 }
 
 /// Names files of our own in the place of files that hold programs, and gives their paths and contents.

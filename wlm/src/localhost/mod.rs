@@ -41,14 +41,16 @@ impl Wlm for Localhost {
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         match (&launch.launcher, launch.hold_method) {
-            (Some(launcher), HoldMethod::Mpir) => return plan_driven(launcher, launch, host),
+            (Some(launcher), HoldMethod::Mpir | HoldMethod::MpirStop) => {
+                return plan_driven(launcher, launch, host);
+            }
             (Some(launcher), HoldMethod::Detect)
                 if find_dialect(&find_program(launcher, host)?, host).is_none() =>
             {
                 return plan_driven(launcher, launch, host);
             }
             (Some(launcher), _) => return plan_launcher(launcher, launch, host).map(Plan::Brought),
-            (None, HoldMethod::Mpir) => {
+            (None, HoldMethod::Mpir | HoldMethod::MpirStop) => {
                 let hint = "name it with --launcher, or leave out --hold-method";
                 return Err(Error::invalid_with("no launcher is named that could hold its ranks", hint));
             }

@@ -110,11 +110,14 @@ pub(super) fn detect_kind(tracee: &mut Tracee, until: Instant) -> Result<Kind, H
     Ok(if works { Kind::Hardware } else { Kind::Software })
 }
 
-/// From the first instruction of a function: goes back to where it was called from, as if it had returned at once.
-pub(super) fn leave_function(tracee: &Tracee) -> Result<(), Halt> {
+/// From the first instruction of a function: goes back to where it was called from, as if it had returned at once. False: there is no way back to be
+/// found, and it stands where it stood.
+pub(super) fn leave_function(tracee: &Tracee) -> Result<bool, Halt> {
     let mut cpu = Cpu::read(tracee)?;
-    cpu.return_from_function(&ProcessMemory::new(tracee.pid())).map_err(call("read its stack"))?;
-    cpu.write(tracee)
+    if cpu.return_from_function(&ProcessMemory::new(tracee.pid())).is_err() {
+        return Ok(false);
+    }
+    cpu.write(tracee).map(|()| true)
 }
 
 /// The registers that matter, by their place in the kernel's general registers.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
+use serde::{Deserialize, Serialize};
 
 use super::Table;
 use super::error::MpirError;
@@ -30,16 +31,20 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is done with a launcher at its breakpoint, once its table is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AtBreakpoint {
     /// The function is left before it has done anything, and the launcher goes on, traced by nobody. Right where that function is what
-    /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile.
+    /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile. Where there is no way back to be found out of the function,
+    /// it is as [`AtBreakpoint::Stay`].
     LeaveAtOnce,
     /// The launcher's first thread stands there until [`Order::Release`].
     Stay,
     /// [`AtBreakpoint::LeaveAtOnce`] where the launcher says that it stops its ranks before their first instruction, else [`AtBreakpoint::Stay`]: ranks that
     /// only wait for the launcher somewhere go on with it.
     AsItHolds,
+    /// As [`AtBreakpoint::AsItHolds`], for a launcher whose threads all may call the function, of which the first alone is traced: in its place they find one
+    /// that says so to the first thread and returns. Where ranks are not stopped before their first instruction, only the first thread counts.
+    AsItHoldsInAllThreads,
 }
 
 /// How a launcher is stopped at a place in its code.
@@ -81,8 +86,13 @@ pub struct LauncherCommand {
 pub enum Event {
     /// The launcher runs. It leads a process group of its own.
     Started(Pid),
-    /// Its ranks are where this says, and not let go.
-    Held(Table),
+    /// Its ranks are not let go.
+    Held {
+        /// Where they are.
+        table: Table,
+        /// The launcher's first thread stands at the breakpoint until [`Order::Release`]. Else it has gone on.
+        stands: bool,
+    },
     /// Its ranks are not held, and it was ended if it had not ended by itself.
     Failed(MpirError),
     /// The launcher has ended. Nothing comes after this, nor after `Failed` for a launcher that was never started.
@@ -193,8 +203,8 @@ fn drive(command: LauncherCommand, news: Sender<Message>, inbox: Receiver<Messag
         }
     };
     let status = match launcher.hold(then) {
-        Ok(table) => {
-            outbox.tell(Event::Held(table));
+        Ok((table, stands)) => {
+            outbox.tell(Event::Held { table, stands });
             launcher.serve_until_end()
         }
         Err(trouble) => {

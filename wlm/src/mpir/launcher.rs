@@ -15,6 +15,7 @@ use gantry_shared::status::ExitStatus;
 
 use super::attach::{Image, table_of, text_of};
 use super::breakpoint::{self, Breakpoint, Kind};
+use super::detour;
 use super::drive::{AtBreakpoint, Breakpoints};
 use super::error::MpirError;
 use super::memory::{Memory, ProcessMemory, Width};
@@ -86,20 +87,22 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Runs it to its breakpoint and reads its table. Then it stands there, or goes on without its ranks, as `then` says.
-    pub(super) fn hold(&mut self, then: AtBreakpoint) -> Result<Table, Trouble> {
+    /// Runs it to its breakpoint and reads its table. Then it stands there, or goes on without its ranks, as `then` says; the second value is whether it stands.
+    pub(super) fn hold(&mut self, then: AtBreakpoint) -> Result<(Table, bool), Trouble> {
         loop {
-            if let Some(table) = self.run_program()? {
+            if let Some(table) = self.run_program(then)? {
                 let leaves = match then {
                     AtBreakpoint::LeaveAtOnce => true,
                     AtBreakpoint::Stay => false,
-                    AtBreakpoint::AsItHolds => table.stops_before_main,
+                    AtBreakpoint::AsItHolds | AtBreakpoint::AsItHoldsInAllThreads => table.stops_before_main,
                 };
+                // Without a breakpoint it stands somewhere else, and has nothing to leave.
+                let leaves =
+                    leaves && (self.breakpoint.is_none() || breakpoint::leave_function(&self.tracee)?);
                 if leaves {
-                    breakpoint::leave_function(&self.tracee)?;
                     self.release()?;
                 }
-                return Ok(table);
+                return Ok((table, !leaves));
             }
         }
     }
@@ -128,7 +131,7 @@ impl<'a> Launcher<'a> {
     }
 
     /// From the first instruction of a program to its breakpoint. None: it has become another one.
-    fn run_program(&mut self) -> Result<Option<Table>, Trouble> {
+    fn run_program(&mut self, then: AtBreakpoint) -> Result<Option<Table>, Trouble> {
         self.tracee.watch_forks(false)?;
         let image = Image::read(self.tracee.pid(), self.host)?;
         self.inspected.push(image.path.clone());
@@ -141,7 +144,13 @@ impl<'a> Launcher<'a> {
         }
         if symbols.can_hold() {
             self.inspected.clear();
-            return self.run_to_breakpoint(&symbols, image.elf.width);
+            let stops_ranks = symbols.get(Symbol::AcquiredPreMain).is_some();
+            return match then {
+                AtBreakpoint::AsItHoldsInAllThreads if stops_ranks => {
+                    self.run_to_word(&symbols, image.elf.width)
+                }
+                _ => self.run_to_breakpoint(&symbols, image.elf.width),
+            };
         }
         if !is_interpreter(&image.path) {
             self.tracee.watch_forks(true)?;
@@ -169,11 +178,63 @@ impl<'a> Launcher<'a> {
                 Stop::Exec => return Ok(false),
                 Stop::Trap if breakpoint.is_hit(&self.tracee)? => return Ok(true),
                 Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
+                Stop::Word => self.tracee.go_on(0)?,
                 Stop::Fork { child, borrows } => {
                     let_child_go(child, (!borrows).then_some(breakpoint))?;
                     self.tracee.go_on(0)?;
                 }
             }
+        }
+    }
+
+    /// As [`Launcher::run_to_breakpoint`], where any thread may come to the breakpoint: it tells of that and goes on.
+    fn run_to_word(&mut self, symbols: &Symbols, width: Width) -> Result<Option<Table>, Trouble> {
+        let memory = ProcessMemory::new(self.tracee.pid());
+        let place = |symbol| symbols.get(symbol).ok_or(Trouble::NoSymbols);
+        breakpoint::write(self.tracee.raw(), place(Symbol::BeingDebugged)?, &1_i32.to_ne_bytes())
+            .map_err(call("set MPIR_being_debugged"))?;
+        let room = symbols.breakpoint_bytes();
+        detour::set(&self.tracee, width, place(Symbol::Breakpoint)?, room)
+            .map_err(call("change its MPIR_Breakpoint"))?;
+        self.tracee.hear_word(detour::WORD);
+        self.tracee.go_on(0)?;
+        loop {
+            match self.tracee.next_stop(self.until)? {
+                Stop::Exec => {
+                    self.tracee.hear_word(0);
+                    return Ok(None);
+                }
+                Stop::Word => match self.table_at(&memory, symbols, width) {
+                    // Another part is late.
+                    Err(Trouble::Failed(MpirError::Table(TableError::Missing { .. }))) => {}
+                    Ok(None) => {}
+                    other => return other,
+                },
+                Stop::Trap => {
+                    self.tracee.go_on(libc::SIGTRAP)?;
+                    continue;
+                }
+                Stop::Fork { child, .. } => let_child_go(child, None)?,
+            }
+            self.tracee.go_on(0)?;
+        }
+    }
+
+    /// The table, at a call of the breakpoint's function; none when it has been called for something else.
+    fn table_at(
+        &self,
+        memory: &ProcessMemory,
+        symbols: &Symbols,
+        width: Width,
+    ) -> Result<Option<Table>, Trouble> {
+        let state = symbols.get(Symbol::DebugState).map_or(Ok(SPAWNED), |state| memory.int(state));
+        match state.map_err(call("read MPIR_debug_state"))? {
+            SPAWNED => Ok(Some(table_of(memory, width, symbols)?)),
+            ABORTING => {
+                let reason = text_of(memory, width, symbols.get(Symbol::AbortString));
+                Err(Trouble::Aborted(reason.unwrap_or_else(|| "no reason given".to_owned())))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -190,16 +251,11 @@ impl<'a> Launcher<'a> {
                 self.breakpoint = None;
                 return Ok(None);
             }
-            let state = symbols.get(Symbol::DebugState).map_or(Ok(SPAWNED), |state| memory.int(state));
-            match state.map_err(call("read MPIR_debug_state"))? {
-                SPAWNED => return Ok(Some(table_of(&memory, width, symbols)?)),
-                ABORTING => {
-                    let reason = text_of(&memory, width, symbols.get(Symbol::AbortString));
-                    return Err(Trouble::Aborted(reason.unwrap_or_else(|| "no reason given".to_owned())));
-                }
-                // It has something else to say, which is not for us.
-                _ => breakpoint = breakpoint.step_over(&mut self.tracee, self.kind, self.until)?,
+            if let Some(table) = self.table_at(&memory, symbols, width)? {
+                return Ok(Some(table));
             }
+            // It has something else to say, which is not for us.
+            breakpoint = breakpoint.step_over(&mut self.tracee, self.kind, self.until)?;
         }
     }
 
@@ -210,6 +266,7 @@ impl<'a> Launcher<'a> {
             match self.tracee.next_stop(self.until)? {
                 Stop::Exec => return Ok(None),
                 Stop::Trap => self.tracee.go_on(libc::SIGTRAP)?,
+                Stop::Word => self.tracee.go_on(0)?,
                 Stop::Fork { child, .. } => {
                     // Neither of the two goes on from here.
                     self.tracee.kill();

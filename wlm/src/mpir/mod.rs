@@ -13,10 +13,12 @@
 //! | `proctable` | the table: read in bulk, checked |
 //! | `symbols`, `image` | where the symbols are in files, and where the files are in memory |
 //! | `tracee`, `breakpoint` | from stop to stop |
+//! | `detour` | what threads that nobody traces find in the breakpoint's place |
 //! | `memory`, `words`, `sys` | another process's memory, a launcher's last words, system calls |
 
 mod attach;
 mod breakpoint;
+mod detour;
 mod drive;
 mod error;
 mod image;

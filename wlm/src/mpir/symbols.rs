@@ -46,11 +46,19 @@ const NAMES: [(Symbol, &str); 9] = [
 
 /// Addresses of the symbols that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Symbols([Option<u64>; NAMES.len()]);
+pub(super) struct Symbols {
+    places: [Option<u64>; NAMES.len()],
+    breakpoint_bytes: u64,
+}
 
 impl Symbols {
     pub(super) fn get(&self, symbol: Symbol) -> Option<u64> {
-        self.0[symbol as usize]
+        self.places[symbol as usize]
+    }
+
+    /// How long the breakpoint's function is.
+    pub(super) fn breakpoint_bytes(&self) -> u64 {
+        self.breakpoint_bytes
     }
 
     /// Whether the launcher can be run to its breakpoint and its table be read.
@@ -65,20 +73,26 @@ impl Symbols {
 
     /// Adds those of `other`, moved by `bias`, that are not here.
     pub(super) fn add(&mut self, other: &Self, bias: u64) {
-        for (here, there) in self.0.iter_mut().zip(other.0) {
+        if self.get(Symbol::Breakpoint).is_none() {
+            self.breakpoint_bytes = other.breakpoint_bytes;
+        }
+        for (here, there) in self.places.iter_mut().zip(other.places) {
             *here = here.or(there.map(|address| address.wrapping_add(bias)));
         }
     }
 
-    /// The symbols of one of the tables, by name and address.
-    fn from_pairs<'a>(pairs: impl Iterator<Item = (&'a [u8], u64)>) -> Self {
+    /// The symbols of one of the tables, by name, address and size.
+    fn from_table<'a>(table: impl Iterator<Item = (&'a [u8], u64, u64)>) -> Self {
         let mut found = Self::default();
-        for (name, address) in pairs {
+        for (name, address, size) in table {
             if !name.starts_with(b"MPIR_") && !name.starts_with(b"totalview_") {
                 continue;
             }
             if let Some((symbol, _)) = NAMES.iter().find(|(_, known)| known.as_bytes() == name) {
-                found.0[*symbol as usize].get_or_insert(address);
+                if *symbol == Symbol::Breakpoint && found.get(Symbol::Breakpoint).is_none() {
+                    found.breakpoint_bytes = size;
+                }
+                found.places[*symbol as usize].get_or_insert(address);
             }
         }
         found
@@ -118,8 +132,8 @@ pub(super) fn parse_elf(bytes: &[u8]) -> Option<Elf> {
     if file.is_little_endian() != cfg!(target_endian = "little") {
         return None;
     }
-    let mut symbols = Symbols::from_pairs(file.symbols().filter_map(|it| defined(&it)));
-    symbols.add(&Symbols::from_pairs(file.dynamic_symbols().filter_map(|it| defined(&it))), 0);
+    let mut symbols = Symbols::from_table(file.symbols().filter_map(|it| defined(&it)));
+    symbols.add(&Symbols::from_table(file.dynamic_symbols().filter_map(|it| defined(&it))), 0);
     Some(Elf {
         width: if file.is_64() { Width::Wide } else { Width::Narrow },
         entry: file.entry(),
@@ -128,10 +142,10 @@ pub(super) fn parse_elf(bytes: &[u8]) -> Option<Elf> {
     })
 }
 
-/// Name and address of a symbol that is defined here.
-fn defined<'data>(symbol: &object::Symbol<'data, '_>) -> Option<(&'data [u8], u64)> {
+/// Name, address and size of a symbol that is defined here.
+fn defined<'data>(symbol: &object::Symbol<'data, '_>) -> Option<(&'data [u8], u64, u64)> {
     let name = symbol.name_bytes().ok()?;
-    (!symbol.is_undefined() && symbol.address() != 0).then_some((name, symbol.address()))
+    (!symbol.is_undefined() && symbol.address() != 0).then_some((name, symbol.address(), symbol.size()))
 }
 
 #[cfg(test)]
@@ -148,14 +162,18 @@ mod tests {
     #[test]
     fn the_first_place_of_a_symbol_counts() {
         let names = [("MPIR_proctable", 8), ("MPIR_proctable_size", 16), ("MPIR_other", 4), ("main", 3)];
-        let mut found = Symbols::from_pairs(names.iter().map(|(name, address)| (name.as_bytes(), *address)));
+        let table = |names: &[(&'static str, u64)]| {
+            Symbols::from_table(names.iter().map(|(name, address)| (name.as_bytes(), *address, *address / 8)))
+        };
+        let mut found = table(&names);
         assert!(found.can_tell() && !found.can_hold());
         let names = [("MPIR_proctable", 80), ("MPIR_Breakpoint", 88), ("MPIR_being_debugged", 96)];
-        let more = Symbols::from_pairs(names.iter().map(|(name, address)| (name.as_bytes(), *address)));
-        found.add(&more, 0x1000);
+        found.add(&table(&names), 0x1000);
         assert!(found.can_hold());
         assert_eq!(found.get(Symbol::Proctable), Some(8));
-        assert_eq!(found.get(Symbol::Breakpoint), Some(0x1058));
+        assert_eq!((found.get(Symbol::Breakpoint), found.breakpoint_bytes()), (Some(0x1058), 11));
+        found.add(&table(&[("MPIR_Breakpoint", 800)]), 0);
+        assert_eq!(found.breakpoint_bytes(), 11);
         assert_eq!(found.get(Symbol::JobId), None);
     }
 

@@ -65,6 +65,8 @@ pub(super) enum Stop {
     Exec,
     /// It has come to a breakpoint or made a step.
     Trap,
+    /// One of its threads has called the breakpoint's function: [`Tracee::hear_word`].
+    Word,
     /// It has a new child, which stands still and is traced, too.
     Fork {
         /// The child.
@@ -101,6 +103,8 @@ pub(super) struct Tracee {
     inbox: Receiver<Message>,
     collected: Sender<()>,
     options: i32,
+    /// The signal by which its threads tell the first one of something; 0: they do not.
+    word: i32,
     /// It goes on without us.
     free: bool,
 }
@@ -136,7 +140,7 @@ impl Tracee {
             Err(_) => None,
         };
         let Some(pid) = pid else { return Err(never_born(&inbox)) };
-        let mut tracee = Self { pid, inbox, collected, options: OPTIONS, free: false };
+        let mut tracee = Self { pid, inbox, collected, options: OPTIONS, word: 0, free: false };
         if let Err(source) = sys::seize(pid.get(), OPTIONS) {
             // It waits at its gate and ends there.
             tracee.kill();
@@ -168,6 +172,11 @@ impl Tracee {
             self.options = options;
         }
         Ok(())
+    }
+
+    /// From here on a `signal` that it sends itself is a word to us, and does not reach it; 0: none.
+    pub(super) fn hear_word(&mut self, signal: i32) {
+        self.word = signal;
     }
 
     /// Lets it go on with `signal` or 0.
@@ -207,6 +216,9 @@ impl Tracee {
                     return Ok(Stop::Fork { child: i32::try_from(child).unwrap_or(0), borrows });
                 }
                 Event::Signal(libc::SIGTRAP) if self.made_by_kernel() => return Ok(Stop::Trap),
+                Event::Signal(signal) if signal == self.word && self.sent_by_itself() => {
+                    return Ok(Stop::Word);
+                }
                 Event::Signal(signal) => self.go_on(signal)?,
                 Event::GroupStop => {
                     unless_gone(sys::listen(self.raw())).map_err(call("leave it stopped"))?;
@@ -299,6 +311,11 @@ impl Tracee {
     /// Whether the SIGTRAP at which it stands comes from a breakpoint or step and not from somebody's `kill`.
     fn made_by_kernel(&self) -> bool {
         sys::signal_code(self.raw()).is_ok_and(|code| code > 0)
+    }
+
+    /// Whether the signal at which it stands was sent to this very thread, as only its own process is likely to do.
+    fn sent_by_itself(&self) -> bool {
+        sys::signal_code(self.raw()).is_ok_and(|code| code == libc::SI_TKILL)
     }
 }
 

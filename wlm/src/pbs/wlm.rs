@@ -19,8 +19,8 @@ use crate::launcher::plan_launcher;
 use crate::queue::{JobStarter, Queue, Stop};
 use crate::slots::{HostSlots, place};
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, EndCause, Error, Evidence, HoldMethod, JobRef, Launch, Plan,
-    ProcessOwner, Queued, Result, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, EndCause, Error, Evidence, JobRef, Launch, Plan, ProcessOwner,
+    Queued, Result, Wlm,
 };
 
 /// What to do about too few places.
@@ -51,7 +51,7 @@ impl Wlm for Pbs {
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        if launch.hold_method == HoldMethod::Mpir {
+        if launch.hold_method.is_by_launcher() {
             let hint = "leave out --hold-method";
             return Err(Error::invalid_with("under PBS no launcher holds ranks for a debugger", hint));
         }

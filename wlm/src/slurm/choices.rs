@@ -52,6 +52,7 @@ fn what_is_understood_is_held_by_the_agent_in_the_programs_place() {
     check("localhost", Some("mpiexec.hydra"), detect, Ok(("exec", "/bin/mpiexec.hydra")));
     check("slurm", None, detect, Ok(("exec", "the options of /bin/srun are understood")));
     check("slurm", None, HoldMethod::Mpir, Ok(("mpir", "it was asked for: /bin/srun")));
+    check("slurm", None, HoldMethod::MpirStop, Ok(("mpir-stop", "it was asked for: /bin/srun")));
 }
 
 #[test]

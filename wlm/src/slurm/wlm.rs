@@ -20,9 +20,10 @@ use crate::launcher::{
     Launcher, Part, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_driven,
     plan_launcher, rewrite_file,
 };
+use crate::mpir::AtBreakpoint;
 use crate::{
-    Adoption, AgentCommand, AppRef, Brought, EndCause, Error, Evidence, HoldMethod, JobRef, Launch, Mixed,
-    Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, Error, Evidence, HoldMethod, JobRef, Launch,
+    Mixed, Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -50,7 +51,9 @@ impl Wlm for Slurm {
         let method = choose_method(launch, known, &path, host);
         check_linger(launch, method, known, &path, host)?;
         let planned = match (method, known) {
-            (HoldMethod::Mpir, _) => return plan_as_it_is(&name, known, launch, host),
+            (HoldMethod::Mpir | HoldMethod::MpirStop, _) => {
+                return plan_as_it_is(&name, known, launch, host);
+            }
             (_, Some(Launcher::Hydra | Launcher::OpenMpi)) => plan_launcher(&name, launch, host),
             // Says what is wrong with one that is not known.
             (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
@@ -124,7 +127,7 @@ impl Wlm for Slurm {
 /// How ranks are held. Agents that srun brings with the ranks are the fastest way, where they outlive the step for as long as they need. Where they are killed
 /// with it, every task's end would have to wait a second for them: there srun holds the ranks itself, and agents get a step of their own, if that can be.
 fn choose_method(launch: &Launch, known: Option<Launcher>, path: &Path, host: &dyn Host) -> HoldMethod {
-    let can_be_driven = || !launch.hold_behind && !has_parts(launch);
+    let can_be_driven = || !launch.hold_behind;
     match (launch.hold_method, known) {
         (HoldMethod::Detect, None) => HoldMethod::Mpir,
         (HoldMethod::Detect, Some(Launcher::Srun)) => {
@@ -153,8 +156,8 @@ fn check_linger(
         return Ok(());
     }
     let of_srun = known.is_none_or(|known| known == Launcher::Srun);
-    if method != HoldMethod::Mpir && (of_srun || !leftovers_survive(path, host)) {
-        let hint = "let srun hold the ranks of one program itself: without ':', --hold-at and --hold-method";
+    if !method.is_by_launcher() && (of_srun || !leftovers_survive(path, host)) {
+        let hint = "let srun hold the ranks itself: without --hold-at and --hold-method";
         return Err(Error::invalid_with("agents that a launcher brings with the ranks end with them", hint));
     }
     let environment = host.environment();
@@ -173,14 +176,20 @@ fn check_linger(
 /// The user's own launcher, which says where its ranks are: srun, which stops them as for a debugger, a script that may run it, or another one, whose ranks wait
 /// for it somewhere.
 fn plan_as_it_is(name: &OsStr, known: Option<Launcher>, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-    if has_parts(launch) && known.is_none_or(|known| known == Launcher::Srun) {
-        // Threads of srun of their own start the parts, and let the ranks go where nobody stops them: seen with version 22.05.
-        return Err(Error::Invalid {
-            message: "srun does not hold the ranks of several parts (':') for a debugger".to_owned(),
-            hint: Some("leave out --hold-method, and name srun itself as the launcher".to_owned()),
-        });
+    let plan = plan_driven(name, launch, host)?;
+    // A thread of srun of its own starts each part, and lets the ranks of all go.
+    let by_threads = has_parts(launch) && known.is_none_or(|known| known == Launcher::Srun);
+    match plan {
+        Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => Err(Error::Invalid {
+            message: "srun cannot stand still with the ranks of several parts (':'): a thread of its own starts each part"
+                .to_owned(),
+            hint: Some("--hold-method mpir holds them while srun goes on".to_owned()),
+        }),
+        Plan::Driven(plan) if by_threads => {
+            Ok(Plan::Driven(Driven { at_breakpoint: AtBreakpoint::AsItHoldsInAllThreads, ..plan }))
+        }
+        plan => Ok(plan),
     }
-    plan_driven(name, launch, host)
 }
 
 /// The user's srun, with the agent in every program's place.
@@ -298,7 +307,6 @@ fn build_groups(name: JobName, jobs: &[Job], hosts: &[String], host: &dyn Host) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Driven;
     use crate::host::fake::FakeHost;
 
     fn plan(host: &FakeHost, launcher: Option<&str>, args: &[&str]) -> Brought {
@@ -342,7 +350,7 @@ mod tests {
     fn agents_that_the_step_would_kill_have_a_step_of_their_own_or_an_epilog_that_waits_for_them() {
         let plan = |launch: Launch| match Slurm.plan(&Launch { agent: "/g/agent".into(), ..launch }, &host())
         {
-            Ok(Plan::Brought(Brought { argv, .. }) | Plan::Driven(Driven { argv })) => line(&argv),
+            Ok(Plan::Brought(Brought { argv, .. }) | Plan::Driven(Driven { argv, .. })) => line(&argv),
             other => panic!("{other:?}"),
         };
         let args = ["-n2", "./app"].map(OsString::from).to_vec();
@@ -351,8 +359,9 @@ mod tests {
         let waits = "/bin/srun -n2 --task-epilog=/g/agent /g/agent hold --by srun -- ./app";
         assert_eq!(plan(Launch { hold_behind: true, ..launch() }), waits);
         assert_eq!(plan(Launch { hold_method: HoldMethod::Exec, ..launch() }), waits);
-        let parts = ["./a", ":", "./b"].map(OsString::from).to_vec();
-        let parts = plan(Launch { args: parts, ..Launch::default() });
+        let parts = || Launch { args: ["./a", ":", "./b"].map(OsString::from).to_vec(), ..Launch::default() };
+        assert_eq!(plan(parts()), "/bin/srun ./a : ./b");
+        let parts = plan(Launch { hold_behind: true, ..parts() });
         assert_eq!(parts.matches("--task-epilog=/g/agent").count(), 2, "{parts}");
     }
 
@@ -365,13 +374,13 @@ mod tests {
         let driven = |plan: Result<Plan>| matches!(plan.unwrap(), Plan::Driven(_));
         let inside = loose().with_env("SLURM_JOB_ID", "7");
         assert!(driven(plan(&inside, &["./app"], Launch::default())));
+        assert!(driven(plan(&inside, &["./a", ":", "./b"], Launch::default())));
         assert!(driven(plan(&loose(), &["--jobid=7", "./app"], Launch::default())));
         let ends = plan(&loose(), &["./app"], Launch::default()).unwrap_err();
         assert_eq!(ends.to_string(), "the job that srun makes ends with the ranks, and all in it");
         let with_them = "agents that a launcher brings with the ranks end with them";
         for (args, launch) in [
-            (&["./a", ":", "./b"][..], Launch::default()),
-            (&["./a"], Launch { hold_behind: true, ..Launch::default() }),
+            (&["./a"][..], Launch { hold_behind: true, ..Launch::default() }),
             (&["./a"], Launch { hold_method: HoldMethod::Exec, ..Launch::default() }),
         ] {
             assert_eq!(plan(&inside, args, launch).unwrap_err().to_string(), with_them);
@@ -442,19 +451,25 @@ mod tests {
 
     #[test]
     fn mpir_leaves_the_command_line_alone() {
-        let plan = |launcher: &str| {
-            let args = ["-N2", "./app"].map(OsString::from).to_vec();
-            let (launcher, hold_method) = (Some(launcher.into()), HoldMethod::Mpir);
+        let plan = |launcher: &str, args: &[&str], hold_method| {
+            let launcher = Some(launcher.into());
+            let args = args.iter().map(OsString::from).collect();
             Slurm.plan(&Launch { args, launcher, hold_method, ..Launch::default() }, &host())
         };
-        let argv = ["/bin/srun", "-N2", "./app"].map(OsString::from).to_vec();
-        assert_eq!(plan("srun").unwrap(), Plan::Driven(Driven { argv }));
-        let argv = ["/bin/mpiexec.hydra", "-N2", "./app"].map(OsString::from).to_vec();
-        assert_eq!(plan("mpiexec.hydra").unwrap(), Plan::Driven(Driven { argv }));
-        let args = ["./a", ":", "./b"].map(OsString::from).to_vec();
-        let parts = Slurm.plan(&Launch { args, hold_method: HoldMethod::Mpir, ..Launch::default() }, &host());
-        let refused = "srun does not hold the ranks of several parts (':') for a debugger";
-        assert_eq!(parts.unwrap_err().to_string(), refused);
+        let check = |launcher: &str, args: &[&str], method, at_breakpoint| {
+            let path = format!("/bin/{launcher}");
+            let argv = [&[path.as_str()], args].concat().into_iter().map(OsString::from).collect();
+            assert_eq!(plan(launcher, args, method).unwrap(), Plan::Driven(Driven { argv, at_breakpoint }));
+        };
+        let (one, two) = (["-N2", "./app"], ["./a", ":", "./b"]);
+        for launcher in ["srun", "mpiexec.hydra"] {
+            check(launcher, &one, HoldMethod::Mpir, AtBreakpoint::AsItHolds);
+            check(launcher, &one, HoldMethod::MpirStop, AtBreakpoint::Stay);
+        }
+        check("srun", &two, HoldMethod::Mpir, AtBreakpoint::AsItHoldsInAllThreads);
+        check("mpiexec.hydra", &two, HoldMethod::MpirStop, AtBreakpoint::Stay);
+        let refused = "srun cannot stand still with the ranks of several parts (':'): a thread of its own starts each part";
+        assert_eq!(plan("srun", &two, HoldMethod::MpirStop).unwrap_err().to_string(), refused);
     }
 
     #[test]

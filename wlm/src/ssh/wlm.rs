@@ -18,8 +18,8 @@ use super::wanted;
 use crate::host::{Host, Machine};
 use crate::launcher::plan_launcher;
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
-    ProcessOwner, Result, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Mixed, Plan, ProcessOwner,
+    Result, Wanted, Wlm,
 };
 
 /// How long an agent may take to say who it is: it reads itself.
@@ -56,7 +56,7 @@ impl Wlm for Ssh {
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        if launch.hold_method == HoldMethod::Mpir {
+        if launch.hold_method.is_by_launcher() {
             let hint = "leave out --hold-method";
             return Err(Error::invalid_with("over ssh no launcher holds ranks for a debugger", hint));
         }

@@ -109,8 +109,9 @@ pub(crate) struct Launch {
     #[arg(long, value_name = "LAUNCHER")]
     pub(crate) launcher: Option<OsString>,
     /// How a launcher's ranks are held: 'exec' puts gantry's agent in the program's place in the launcher's command, 'mpir' changes nothing there
-    /// and has the launcher hold them as for a debugger. Default: exec where the launcher's options are understood; 'gantry wlm' says which.
-    #[arg(long, value_name = "METHOD", value_parser = ["exec", "mpir"])]
+    /// and has the launcher hold them as for a debugger, 'mpir-stop' does that and has the launcher stand still, too, until they are released.
+    /// Default: exec where the launcher's options are understood; 'gantry wlm' says which.
+    #[arg(long, value_name = "METHOD", value_parser = ["exec", "mpir", "mpir-stop"])]
     pub(crate) hold_method: Option<String>,
     /// Have the launcher put gantry's agent on the nodes: for clusters where its path is not shared.
     #[arg(long)]

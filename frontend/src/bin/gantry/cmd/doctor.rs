@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gantry_frontend::control::Registry;
 use gantry_frontend::helpers::{AGENT, GUARD, find_helper};
 use gantry_frontend::info::AppState;
-use gantry_frontend::{Config, Error, Frontend, LaunchRequest};
+use gantry_frontend::{Config, Error, Frontend, HoldMethod, LaunchRequest};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
 use gantry_wlm::host::{Machine, run as run_program};
 use gantry_wlm::{Host, WLMS};
@@ -242,9 +242,18 @@ fn check_means() -> Vec<Check> {
 
 /// By which method ranks would be held, and why by that one.
 fn check_hold_method() -> Check {
-    match Frontend::new(Config::default()).hold_choice(None) {
+    let frontend = Frontend::new(Config::default());
+    match frontend.hold_choice(None) {
         Ok(choice) => {
-            verdict("hold method", Verdict::Ok, format!("{}, because {}", choice.method, choice.why), None)
+            let others = [HoldMethod::Exec, HoldMethod::Mpir, HoldMethod::MpirStop];
+            let others = others.into_iter().filter_map(|method| frontend.hold_choice_by(None, method).ok());
+            let others: Vec<_> = others.map(|it| it.method).filter(|name| *name != choice.method).collect();
+            let others = match others.is_empty() || choice.method == "direct" {
+                true => String::new(),
+                false => format!("; by --hold-method also {}", others.join(", ")),
+            };
+            let text = format!("{}, because {}{others}", choice.method, choice.why);
+            verdict("hold method", Verdict::Ok, text, None)
         }
         Err(error) => from_error("hold method", &error),
     }

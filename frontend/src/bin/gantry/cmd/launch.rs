@@ -61,6 +61,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     }
     request = request.hold_method(match args.hold_method.as_deref() {
         Some("mpir") => HoldMethod::Mpir,
+        Some("mpir-stop") => HoldMethod::MpirStop,
         Some(_) => HoldMethod::Exec,
         None => HoldMethod::Detect,
     });
