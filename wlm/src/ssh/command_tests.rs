@@ -7,7 +7,7 @@ fn words(args: &str) -> Vec<OsString> {
 
 #[track_caller]
 fn check_at(host: &FakeHost, args: &str, expected: std::result::Result<&str, &str>) {
-    let placed = parse_args(&words(args), host).and_then(|options| options.place(host));
+    let placed = parse_args(&words(args), host).and_then(|options| options.place(None, host));
     match (placed, expected) {
         (Ok((hosts, layout)), Ok(text)) => {
             let show = |(host, ranks): (&String, &RankSet)| format!("{host}={ranks}");
@@ -45,6 +45,22 @@ fn ranks_go_around_when_mapped_by_node() {
     check("--hosts n1:3,n2:1 --map-by=node ./app", Ok("n1=0,2-3 n2=1"));
     check("--hosts n[1-2] -n 5 --bynode ./app", Ok("n1=0,2,4 n2=1,3"));
     check("--hosts n[1-3]:2 --map-by node -n 2 ./app", Ok("n1=0 n2=1"));
+}
+
+#[test]
+fn ranks_go_to_those_hosts_that_there_are() {
+    let only_on = |args: &str, hosts: &[&str]| {
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let options = parse_args(&words(args), &FakeHost::default()).unwrap();
+        options.place(Some(&hosts), &FakeHost::default()).map_err(|error| error.to_string())
+    };
+    let layout =
+        |args, hosts| only_on(args, hosts).unwrap().1.iter().map(RankSet::to_string).collect::<Vec<_>>();
+    assert_eq!(layout("--hosts n[1-3]:2 x", &["n1", "n3"]), ["0-1", "2-3"]);
+    assert_eq!(layout("--hosts n[1-3]:2 --map-by node x", &["n1", "n3"]), ["0,2", "1,3"]);
+    assert_eq!(layout("--hosts n[1-3] -n 6 x", &["n2", "n3"]), ["0-2", "3-5"]);
+    let error = only_on("--hosts n[1-3]:2 -n 6 x", &["n1", "n2"]).unwrap_err();
+    assert_eq!(error, "6 ranks for 4 places on 2 hosts");
 }
 
 #[test]
