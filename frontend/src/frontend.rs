@@ -164,7 +164,7 @@ impl Frontend {
     /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.
     ///
     /// `target` is in the words of the workload manager; for this machine the pid of a launcher, or the ranks' pids in order with commas
-    /// between; over ssh a launcher as `HOST:PID`; elsewhere such as `JOB.STEP`, or `JOB` for its newest step. `NAME:` before it chooses the workload manager of that name.
+    /// between; where hosts are reached by name a launcher as `HOST:PID`; elsewhere such as `JOB.STEP`, or `JOB` for its newest step. `NAME:` before it chooses the workload manager of that name.
     ///
     /// # Errors
     /// There is no such thing, or it belongs to somebody else.

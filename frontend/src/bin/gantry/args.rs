@@ -142,8 +142,8 @@ pub(crate) struct Launch {
 Examples:
   gantry attach 4711
       Look after the ranks of the launcher with that pid.
-  gantry attach ssh:n1:4711
-      The same of a launcher that runs on the host n1, which is reached by ssh.
+  gantry attach WLM:n1:4711
+      The same of a launcher on the host n1, with a WLM that reaches hosts by their names.
   gantry attach 4711,4712 --daemon './my-tool'
       These processes are the ranks; start a tool daemon beside them.")]
 pub(crate) struct Attach {
@@ -166,7 +166,7 @@ pub(crate) struct Attach {
 /// Hosts that cannot be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Hosts {
-    /// How many hosts must be reached, over ssh: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. It goes on without the others, says which and why, and
+    /// How many hosts must be reached, where they are reached one by one: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. It goes on without the others, says which and why, and
     /// places ranks on those that were reached.
     #[arg(long, value_name = "POLICY", default_value_t, hide_default_value = true)]
     pub(crate) hosts_policy: HostsPolicy,
