@@ -1,7 +1,9 @@
 //! Apps on hosts that are reached by ssh, launched by an ordinary user: real sshd on every node. What makes hosts difficult is in `ssh_hosts`.
 
 use gantry_tests::slurm::{error_of, lines_of, text_of};
-use gantry_tests::ssh::{home_file, on_hosts, read_home, with_banner, with_login_shell};
+use gantry_tests::ssh::{
+    change, home_file, on_hosts, read_home, with_banner, with_login_shell, with_sshd_config,
+};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{SOON, binaries, eventually, proc, programs, require};
 use nix::sys::signal::Signal;
@@ -75,6 +77,11 @@ fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
         assert_eq!(nodes, ["n002", "n002", "n004"]);
         cluster.ask(&["kill", started["app"].as_str().expect("an id"), "-s", "TERM"]);
         assert_eq!(run.wait(SOON).code(), 128 + 15);
+        // As PBS has it: a line for each rank.
+        std::fs::write(&file, "n003\nn001\nn003\n").expect("a file");
+        let args = ["launch", "--json", "--cwd", "/", "--wlm", "ssh", "--", "hostname"];
+        let done = cluster.run(&binaries().gantry, args, &[("PBS_NODEFILE", &file)]).wait(SOON);
+        assert_eq!(lines_of(&done), ["n001", "n003", "n003"], "{done:?}");
     });
 }
 
@@ -145,7 +152,7 @@ fn a_host_without_bash_will_do() {
     on_hosts(Config::with_nodes(1), |cluster| {
         let _shell = with_login_shell(cluster, 1, "/bin/sh");
         let script = "mount --bind /dev/null /usr/bin/bash";
-        let _none = gantry_tests::ssh::change(cluster, 1, script, "umount /usr/bin/bash");
+        let _none = change(cluster, 1, script, "umount /usr/bin/bash");
         let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
         assert_eq!(done.code(), 0, "{done:?}");
     });
@@ -172,6 +179,27 @@ fn a_new_hosts_key_is_accepted_when_asked_and_remembered() {
         assert_eq!(launch(&["--accept-new-host-keys", "/bin/true"]).code(), 0);
         assert!(read_home(cluster, ".ssh/known_mine").contains(" ssh-ed25519 "));
         assert_eq!(launch(&["/bin/true"]).code(), 0);
+    });
+}
+
+#[test]
+fn a_host_is_known_by_a_key_of_any_type() {
+    on_hosts(Config::with_nodes(1), |cluster| {
+        let made = "for t in rsa ecdsa; do ssh-keygen -q -t $t -N '' -f /run/key_$t; done";
+        let _keys = change(cluster, 1, made, "rm /run/key_*");
+        let _sshd = with_sshd_config(cluster, 1, "$a HostKey /run/key_rsa\\nHostKey /run/key_ecdsa");
+        let known = "Host *\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile ~/.ssh/known_mine\n";
+        let _config = home_file(cluster, ".ssh/config", known);
+        let read = |name: &str| {
+            let path = cluster.bed.node(1).path(format!("/run/key_{name}.pub")).expect("a node");
+            std::fs::read_to_string(path).expect("a key")
+        };
+        for name in ["rsa", "ecdsa"] {
+            // Of the keys that the host has, the one that is known is asked for.
+            let _known = home_file(cluster, ".ssh/known_mine", &format!("n001 {}", read(name)));
+            let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+            assert_eq!(done.code(), 0, "{name}: {done:?}");
+        }
     });
 }
 
