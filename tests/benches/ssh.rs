@@ -2,8 +2,8 @@
 //!
 //! ```sh
 //! cargo build --release --features gantry-wlm/libssh2
-//! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh           # 4 and 16 hosts
-//! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh -- 4 64   # these numbers of hosts
+//! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh           # 4, 16 and 64 hosts
+//! GANTRY_BIN_DIR=$PWD/target/release cargo bench -p gantry-tests --bench ssh -- 4 16   # these numbers of hosts
 //! ```
 //!
 //! For each number a testbed is made; everything runs on its login node in turns, so that a busy moment of the machine hits all alike. All hosts share this
@@ -14,7 +14,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gantry_frontend::{Config as Choices, Frontend, LaunchRequest};
+use gantry_frontend::{Config as Choices, DaemonRequest, Frontend, LaunchRequest};
 use gantry_tests::binaries;
 use gantry_tests::testbed::{Config, Testbed, usable};
 
@@ -30,6 +30,9 @@ const ONCE: &str = "--once";
 const CLIENT: &str = "GANTRY_SSH";
 const CLIENTS: [&str; 2] = ["openssh", "libssh2"];
 
+/// Connections that are made at a time: ours by default, and pdsh's.
+const WINDOW: &str = "32";
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let Some(at) = args.iter().position(|arg| arg == ONCE) {
@@ -40,7 +43,7 @@ fn main() {
         return asked.into_iter().for_each(measure);
     }
     if asked.is_empty() {
-        asked = vec![4, 16];
+        asked = vec![4, 16, 64];
     }
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("command: cargo bench -p gantry-tests --bench ssh\nmachine: {cores} cores");
@@ -57,50 +60,74 @@ fn main() {
     }
 }
 
+/// Times of one client.
+#[derive(Default)]
+struct Times {
+    /// Until a rank on each host was held: all agents are ready then.
+    ready: Vec<Duration>,
+    /// Until two ranks on each were.
+    held: Vec<Duration>,
+    /// Until a further daemon ran on every host.
+    further: Vec<Duration>,
+}
+
 fn measure(hosts: u16) {
-    let rounds = if hosts <= 8 { 15 } else { 9 };
+    let rounds = match hosts {
+        ..=8 => 9,
+        9..=32 => 5,
+        _ => 3,
+    };
     let named = format!("n[001-{hosts:03}]");
     let mut plain = Vec::new();
-    let mut ways: Vec<Vec<Duration>> = vec![Vec::new(); 2 * CLIENTS.len()];
+    let mut ways: [Times; CLIENTS.len()] = Default::default();
     for round in 0..=rounds {
         let start = Instant::now();
-        finish(Command::new("pdsh").args(["-R", "ssh", "-w", &named, "true"]));
+        finish(Command::new("pdsh").args(["-R", "ssh", "-f", WINDOW, "-w", &named, "true"]));
         let pdsh = start.elapsed();
-        let mut times = Vec::new();
-        for ranks in ["", ":2"] {
-            for client in CLIENTS {
-                times.push(launch(&format!("{named}{ranks}"), client));
-            }
-        }
+        let times = CLIENTS.map(|client| (launch(&named, client), launch(&format!("{named}:2"), client)));
         // In the first round nothing is in any cache yet.
-        if round > 0 {
-            plain.push(pdsh);
-            ways.iter_mut().zip(times).for_each(|(way, time)| way.push(time));
+        if round == 0 {
+            continue;
+        }
+        plain.push(pdsh);
+        for (way, ([ready, further], [held, _])) in ways.iter_mut().zip(times) {
+            way.ready.push(ready);
+            way.held.push(held);
+            way.further.push(further);
         }
     }
     let plain = median(plain);
-    println!("| {hosts} | pdsh -R ssh true (median of {rounds}) | {} | 1 | |", show(plain));
-    let whats = ["a rank on each", "two ranks on each"]
-        .into_iter()
-        .flat_map(|what| CLIENTS.map(|client| (what, client)));
-    for ((what, client), times) in whats.zip(ways) {
-        let time = median(times);
-        let ratio = time.as_secs_f64() / plain.as_secs_f64();
-        println!("| {hosts} | held by {client}, {what} | {} | {ratio:.2} | 1.5 |", show(time));
+    println!(
+        "| {hosts} | pdsh -R ssh true, {WINDOW} at a time (median of {rounds}) | {} | 1 | |",
+        show(plain)
+    );
+    let row = |what: &str, time: Duration, of: Option<Duration>, goal: &str| {
+        let ratio = of.map(|of| format!("{:.2}", time.as_secs_f64() / of.as_secs_f64()));
+        println!("| {hosts} | {what} | {} | {} | {goal} |", show(time), ratio.unwrap_or_default());
+    };
+    for (client, times) in CLIENTS.iter().zip(ways) {
+        let ready = median(times.ready);
+        row(&format!("{client}: all agents ready, a rank on each held"), ready, Some(plain), "1.5");
+        let held = median(times.held);
+        row(&format!("{client}: two ranks on each held, to all agents ready"), held, Some(ready), "1.3");
+        row(&format!("{client}: a further daemon on every host"), median(times.further), None, "15 ms");
     }
 }
 
-/// How long it takes until ranks on these hosts are held.
-fn launch(hosts: &str, client: &str) -> Duration {
+/// How long it takes until ranks on these hosts are held, and for a further daemon beside them.
+fn launch(hosts: &str, client: &str) -> [Duration; 2] {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     let output =
         command.args([ONCE, hosts]).env(CLIENT, client).stdin(Stdio::null()).output().expect("started");
     let text = String::from_utf8_lossy(&output.stdout);
-    let micros = text.trim().parse().unwrap_or_else(|_| panic!("{client}: {output:?}"));
-    Duration::from_micros(micros)
+    let mut micros = text.split_whitespace().filter_map(|word| word.parse().ok().map(Duration::from_micros));
+    match (micros.next(), micros.next()) {
+        (Some(held), Some(further)) => [held, further],
+        _ => panic!("{client}: {output:?}"),
+    }
 }
 
-/// One launch, held and ended; prints how many microseconds passed until it was held.
+/// One launch, held and ended; prints how many microseconds passed until it was held, and for its second daemon.
 fn once(hosts: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let choices = Choices { runtime_dir: Some(folder.path().join("runtime")), ..Choices::default() };
@@ -108,15 +135,21 @@ fn once(hosts: &str) {
     let frontend = Frontend::new(choices);
     let request = LaunchRequest::new(["--hosts", hosts, "/bin/true"]).hold(true);
     let start = Instant::now();
-    let held = runtime.block_on(async {
+    let times = runtime.block_on(async {
         let app = frontend.launch(request, DEADLINE).await?;
         let held = start.elapsed();
-        app.release(DEADLINE).await?;
-        app.wait().await?;
+        let session = app.session(DEADLINE).await?;
+        let sleep = || DaemonRequest::new("/bin/sleep").args(["600"]);
+        session.manifest().exec_daemon(sleep(), DEADLINE).await?;
+        let start = Instant::now();
+        session.manifest().exec_daemon(sleep(), DEADLINE).await?;
+        let further = start.elapsed();
+        app.kill(DEADLINE).await?;
         app.close(DEADLINE).await?;
-        Ok::<_, gantry_frontend::Error>(held)
+        Ok::<_, gantry_frontend::Error>([held, further])
     });
-    println!("{}", held.expect("a launch").as_micros());
+    let [held, further] = times.expect("a launch");
+    println!("{} {}", held.as_micros(), further.as_micros());
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
