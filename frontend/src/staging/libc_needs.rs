@@ -19,7 +19,7 @@ pub struct GlibcVersion {
 impl GlibcVersion {
     /// From the name of a symbols' version, such as GLIBC_2.34. None for others, and for glibc's private ones.
     pub fn parse(name: &OsStr) -> Option<Self> {
-        let text = name.to_str()?.strip_prefix("GLIBC_")?;
+        let text = std::str::from_utf8(name.as_bytes().strip_prefix(b"GLIBC_")?).ok()?;
         // A mark of what a loader must be able to do; glibc has it since this version.
         if text == "ABI_DT_RELR" {
             return Some(Self { major: 2, minor: 36, patch: 0 });

@@ -24,6 +24,10 @@ const MAX_SECTION: u64 = 1 << 20;
 /// Most libraries that one file asks for; a program of hundreds is large.
 const MAX_NEEDED: usize = 4096;
 
+/// Entries of a dynamic section, and bytes of the names of versions, that most files have at most.
+const USUAL_ENTRIES: usize = 64;
+const USUAL_TEXTS: usize = 1024;
+
 /// A dynamic section.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dynamic {
@@ -105,7 +109,7 @@ pub(super) fn read(
         // No names, then.
         None => return Ok(Dynamic::default()),
     };
-    let mut names = Names { pages, strings, texts: Vec::new() };
+    let mut names = Names { pages, strings, texts: Vec::with_capacity(USUAL_TEXTS) };
     let mut dynamic = Dynamic { flags_1: value(DT_FLAGS_1).unwrap_or(0), ..Dynamic::default() };
     for entry in &entries {
         let kind = match entry.d_tag {
@@ -132,12 +136,13 @@ pub(super) fn read(
         let at = at.ok_or(Unfit::Broken("DT_VERDEF"))?;
         dynamic.versions_defined = Some(versions::read_definitions(&mut names, at, count, segments.ctx.le)?);
     }
+    names.texts.shrink_to_fit();
     dynamic.texts = names.texts;
     Ok(dynamic)
 }
 
 fn parse_entries(bytes: &[u8], segments: &Segments) -> Vec<Dyn> {
-    let mut entries = Vec::new();
+    let mut entries = Vec::with_capacity(bytes.len().div_ceil(Dyn::size(segments.ctx.container)).min(USUAL_ENTRIES));
     let mut offset = 0;
     while let Ok(entry) = bytes.gread_with::<Dyn>(&mut offset, segments.ctx) {
         if entry.d_tag == DT_NULL {

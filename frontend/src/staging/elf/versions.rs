@@ -50,6 +50,8 @@ const NEED_AUX: usize = 16;
 const DEFINITION: usize = 20;
 /// More versions than any file has.
 const MAX_VERSIONS: usize = 65_536;
+/// As many as most files have at most.
+const USUAL_VERSIONS: usize = 64;
 const WEAK: u16 = 2;
 
 pub(super) fn read_needs(
@@ -68,7 +70,7 @@ pub(super) fn read_needs(
             word(&record, 8, endian)?,
             word(&record, 12, endian)?,
         ];
-        let mut versions = Vec::new();
+        let mut versions = Vec::with_capacity(usize::try_from(aux_count).unwrap_or(0).min(USUAL_VERSIONS));
         let mut aux_at = step(at, aux)?;
         for _ in 0..aux_count {
             left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
@@ -96,7 +98,7 @@ pub(super) fn read_definitions(
     count: u64,
     endian: Endian,
 ) -> Result<Vec<Text>, Unfit> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(USUAL_VERSIONS));
     for number in 0..count {
         if number == MAX_VERSIONS as u64 {
             return Err(Unfit::TooLarge);
