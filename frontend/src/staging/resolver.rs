@@ -317,3 +317,6 @@ fn check_regular(about: &Metadata) -> io::Result<()> {
 fn open_any(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
+
+#[cfg(test)]
+mod tests;
