@@ -37,12 +37,14 @@ pub struct Limits {
     pub bytes: u64,
     /// Files and links in it; directories count as bytes only.
     pub files: u32,
+    /// Bytes of files that are copied from others of the archive.
+    pub copied_bytes: u64,
 }
 
 /// Unpacks a tar archive below `root`. `number` is no other running call's there.
 ///
 /// Before everything is moved to its place, `may_settle` is asked; what it returns is dropped afterwards. A file that is there already and has the same
-/// content stays as it is. Files belong to their owner alone; they keep when they were changed, and of their mode
+/// content stays as it is. A hard link stands for a file of its own with the content of an earlier file of the same archive, and of nothing else: it is copied. Files belong to their owner alone; they keep when they were changed, and of their mode
 /// whether they can be executed. Blocks while
 /// `archive` does.
 ///
@@ -73,7 +75,7 @@ pub fn unpack<G>(
 
 fn write_out(archive: impl Read, dir: &OwnedFd, limits: Limits) -> Result<(), Failure> {
     let mut archive = Archive::new(archive, limits.bytes);
-    let mut incoming = Incoming::new(dir)?;
+    let mut incoming = Incoming::new(dir, limits.copied_bytes)?;
     let mut files = 0;
     while let Some(entry) = archive.next_entry()? {
         if entry.what != archive::What::Directory {

@@ -161,6 +161,30 @@ fn what_several_nodes_lack_leaves_here_once() {
     });
 }
 
+#[test]
+fn one_content_under_several_names_leaves_here_once_and_each_name_has_a_file_of_its_own() {
+    in_another_root!(|world, other| {
+        let here = other.hidden();
+        let content = format!("the same\n{}", "x".repeat(100_000 - 9));
+        fs::create_dir(here.join("tree")).unwrap();
+        fs::write(here.join("one"), &content).unwrap();
+        write_executable(&here.join("two"), &content);
+        fs::write(here.join("tree/three"), &content).unwrap();
+        let tool = here.join("tool.sh");
+        let text = "#!/bin/sh\ncd \"$GANTRY_SESSION_DIR\"\ntest ! -x one && test -x two && echo modes\n\
+            echo changed > one\nread two < two\nread three < lib/tree/three\necho $two, $three\n";
+        write_executable(&tool, text);
+        let options = [("--file", "one"), ("--file", "two"), ("--dir", "tree"), ("--daemon", "tool.sh")];
+        let options = options.map(|(option, name)| [OsStr::new(option).to_owned(), here.join(name).into()]);
+        let done = launch(world, other, options.into_iter().flatten());
+        assert_eq!(output(&done), "modes\nthe same, the same\n", "{done:?}");
+        let staged = of_kind(&done, "staged");
+        let told = ["files_sent", "bytes_sent"].map(|key| number(&staged[0], key));
+        // The script and the content, each with a header; a header for each further name; the archive's end.
+        assert_eq!(told, [4, 512 + 512 + 512 + 100_352 + 2 * 512 + 1024], "{staged:?}");
+    });
+}
+
 /// A file so large that it is on its way for some time.
 fn big_file(other: &OtherRoot) -> PathBuf {
     let big = other.hidden().join("big");

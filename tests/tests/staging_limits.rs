@@ -63,11 +63,12 @@ fn many_small_files_come_in_several_orders_and_one_archive_and_in_little_memory(
     in_another_root!(limit, |world, other| {
         let folders = thousands();
         let tree = other.hidden().join("tree");
-        for folder in 0..folders {
-            let folder = tree.join(folder.to_string());
+        for number in 0..folders {
+            let folder = tree.join(number.to_string());
             fs::create_dir_all(&folder).unwrap();
             for file in 0..1000 {
-                fs::write(folder.join(format!("of-a-long-name-{file}")), format!("{file}\n")).unwrap();
+                fs::write(folder.join(format!("of-a-long-name-{file}")), format!("{file} of {number}\n"))
+                    .unwrap();
             }
         }
         let tool = other.hidden().join("count.sh");
@@ -89,7 +90,7 @@ fn many_small_files_come_in_several_orders_and_one_archive_and_in_little_memory(
         while said.lines().count() < 2 {
             said.push_str(app.next_event("output", SOON)["text"].as_str().unwrap());
         }
-        assert_eq!(said, format!("{}\n999\n", folders * 1000));
+        assert_eq!(said, format!("{}\n999 of {}\n", folders * 1000, folders - 1));
         assert_little_memory(world, &app);
         end(world, app);
     });

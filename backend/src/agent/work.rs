@@ -278,8 +278,8 @@ impl Agent {
                 let done = self.answer_later(request);
                 return self.storage.provide(session, entries, libc, done);
             }
-            Order::Receive { session, stream, bytes, files, compressed } => {
-                let (done, limits) = (self.answer_later(request), Limits { bytes, files });
+            Order::Receive { session, stream, bytes, files, copied_bytes, compressed } => {
+                let (done, limits) = (self.answer_later(request), Limits { bytes, files, copied_bytes });
                 return self.storage.receive(Announced { session, stream, limits, compressed }, done);
             }
             Order::StartDaemon(order) => match self.start_daemon(request, order) {

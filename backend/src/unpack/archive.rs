@@ -37,6 +37,14 @@ pub(super) enum What {
     Directory,
     /// A link of this text to a place below the root.
     Link(Vec<u8>),
+    /// A file with the content of another one of this archive.
+    Again {
+        /// That one's name.
+        of: Vec<u8>,
+        executable: bool,
+        /// Seconds since 1970.
+        modified: u64,
+    },
 }
 
 /// An archive that is being read.
@@ -240,12 +248,18 @@ fn build_entry(header: Header, extensions: Extensions) -> Result<Entry, Failure>
             check_link(&text, levels).map_err(|why| refused(&name, why))?;
             What::Link(text)
         }
+        Announced::Again => {
+            let of = link.clone().unwrap_or(header.link);
+            parse_parts(&of)
+                .map_err(|why| refused(&name, format_args!("is a hard link to a name that {why}")))?;
+            What::Again { of, executable: header.executable, modified: header.modified }
+        }
         Announced::Unwanted(why) => return Err(refused(&name, why)),
         Announced::LongName | Announced::LongLink | Announced::Pax => {
             return Err(damaged("an extension stands in an entry's place"));
         }
     };
-    if link.is_some() && header.announced != Announced::Link {
+    if link.is_some() && ![Announced::Link, Announced::Again].contains(&header.announced) {
         return Err(refused(&name, "has a link's text and is none"));
     }
     if header.size > 0 && header.announced != Announced::File {

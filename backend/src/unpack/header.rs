@@ -9,6 +9,8 @@ pub(super) enum Announced {
     File,
     Directory,
     Link,
+    /// The content of a file that came before.
+    Again,
     /// The next entry's name, where it is too long for its header.
     LongName,
     /// The next link's text, where it is too long for its header.
@@ -53,7 +55,7 @@ pub(super) fn parse_header(block: &[u8; BLOCK]) -> Result<Header, &'static str> 
         b'L' if gnu => Announced::LongName,
         b'K' if gnu => Announced::LongLink,
         b'x' => Announced::Pax,
-        b'1' => Announced::Unwanted("is a hard link"),
+        b'1' => Announced::Again,
         b'3' | b'4' => Announced::Unwanted("is a device"),
         b'6' => Announced::Unwanted("is a named pipe"),
         b'S' => Announced::Unwanted("is a sparse file"),

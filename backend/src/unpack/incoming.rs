@@ -28,15 +28,17 @@ pub(super) struct Incoming<'a> {
     last: Option<(Vec<u8>, OwnedFd)>,
     no_exec: bool,
     most_bytes: u64,
+    /// Bytes that may still be copied.
+    copies_left: u64,
 }
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(root: &'a OwnedFd) -> Result<Self, Failure> {
+    pub(super) fn new(root: &'a OwnedFd, copied_bytes: u64) -> Result<Self, Failure> {
         let failed = |error: Errno| failure::from_io("look at the session's directory", &error.into());
         let no_exec = fstatvfs(root).map_err(failed)?.flags().contains(FsFlags::ST_NOEXEC);
         // Who writes beyond it is not told so but killed, by SIGXFSZ.
         let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(failed)?;
-        Ok(Self { root, last: None, no_exec, most_bytes })
+        Ok(Self { root, last: None, no_exec, most_bytes, copies_left: copied_bytes })
     }
 
     /// Makes what the entry is. What has its name already is never touched.
@@ -56,6 +58,10 @@ impl<'a> Incoming<'a> {
             self.open(name, &parts).map_err(failed)?;
             return Ok(());
         }
+        let original = match &entry.what {
+            What::Again { of, .. } => Some(self.open_original(name, of)?),
+            _ => None,
+        };
         let Some(last) = parts.pop() else { return Err(refused(name, "the name is empty")) };
         let parent = name.get(..name.len() - last.len()).unwrap_or_default();
         let dir = self.open(parent, &parts).map_err(failed)?;
@@ -69,13 +75,47 @@ impl<'a> Incoming<'a> {
                     CopyError::Read(failure) => failure,
                     CopyError::Write(error) => failed(error),
                 })?;
-                // Python takes what it has compiled for out of date otherwise. A time that cannot be had here is no loss.
-                let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(*modified));
-                drop(modified.map(|modified| file.set_modified(modified)));
+                set_modified(&file, *modified);
+                Ok(())
+            }
+            What::Again { executable, modified, .. } => {
+                let Some((mut original, size)) = original else { return Ok(()) };
+                let mut file = make_file(dir.as_fd(), last, *executable).map_err(failed)?;
+                if io::copy(&mut original, &mut file).map_err(failed)? != size {
+                    return Err(refused(name, "is a hard link to a file that somebody else is changing"));
+                }
+                set_modified(&file, *modified);
                 Ok(())
             }
             What::Directory => Ok(()),
         }
+    }
+
+    /// Opens the file whose content another one gets, and its length. It is looked for where this archive's files are until its end has come, so
+    /// that nothing else can be read by it, and no link is followed.
+    fn open_original(&mut self, name: &[u8], of: &[u8]) -> Result<(File, u64), Failure> {
+        let none = || refused(name, "is a hard link to what is no file that came before it");
+        let mut parts = parse_parts(of).map_err(|_| none())?;
+        let last = parts.pop().ok_or_else(none)?;
+        let failed = |error: io::Error| match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => none(),
+            _ => explain(name, &error),
+        };
+        let mut dir = tree::open_dir(self.root, ".").map_err(failed)?;
+        for part in parts {
+            dir = tree::open_dir(&dir, part).map_err(failed)?;
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&dir, last, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let file = File::from(file);
+        let about = file.metadata().map_err(failed)?;
+        if !about.is_file() {
+            return Err(none());
+        }
+        self.copies_left = self.copies_left.checked_sub(about.len()).ok_or_else(|| {
+            refused(name, "with it, more bytes would be copied within the archive than were announced")
+        })?;
+        Ok((file, about.len()))
     }
 
     /// Opens a directory, after making what of it is not there. Never goes through a link, and nothing but the archive makes any here.
@@ -94,6 +134,12 @@ impl<'a> Incoming<'a> {
     }
 }
 
+/// Python takes what it has compiled for out of date otherwise. A time that cannot be had here is no loss.
+fn set_modified(file: &File, seconds: u64) {
+    let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    drop(modified.map(|modified| file.set_modified(modified)));
+}
+
 fn make_file(dir: impl AsFd, name: &OsStr, executable: bool) -> io::Result<File> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = File::from(openat(dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
@@ -107,7 +153,7 @@ fn is_code(parts: &[&OsStr], entry: &Entry) -> bool {
     let in_code_dir =
         parts.first().is_some_and(|first| [BIN_DIR, LIB_DIR, LOADER_DIR].iter().any(|dir| first == dir));
     match entry.what {
-        What::File { executable, .. } => executable || in_code_dir,
+        What::File { executable, .. } | What::Again { executable, .. } => executable || in_code_dir,
         What::Directory | What::Link(_) => false,
     }
 }

@@ -117,6 +117,7 @@ async fn deliver(
     let order = Receive {
         session: session.id,
         bytes: archive.bytes(),
+        copied_bytes: archive.copied_bytes(),
         files: u32::try_from(files).map_err(|_| Error::invalid("too many files for one manifest"))?,
         packed,
     };
@@ -216,13 +217,14 @@ struct Receive {
     session: SessionId,
     bytes: u64,
     files: u32,
+    copied_bytes: u64,
     packed: bool,
 }
 
 impl Receive {
     fn announce(self, stream: u64) -> Order {
-        let Self { session, bytes, files, packed } = self;
-        Order::Receive { session, stream, bytes, files, compressed: packed }
+        let Self { session, bytes, files, copied_bytes, packed } = self;
+        Order::Receive { session, stream, bytes, files, copied_bytes, compressed: packed }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A thread reads the files into a pipe of a few pieces; who sends takes them from its other end. Every file is looked at before and after it is
 //! read: one that is not what the nodes were asked for ends the stream with an error, and then no node has anything of it.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use gantry_shared::file_state::FileState;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
-use gantry_shared::wire::staging::{Mark, Place};
+use gantry_shared::wire::staging::{Content, Mark, Place};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
@@ -35,25 +36,45 @@ const PIECES: usize = 4;
 /// What is to be sent.
 #[derive(Debug)]
 pub(crate) struct Archive {
-    members: Vec<Want>,
+    members: Vec<Member>,
     bytes: u64,
+    copied_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    want: Want,
+    /// The member before it that has its content.
+    original: Option<u32>,
 }
 
 impl Archive {
-    /// An archive of these files, each under its place's directory and its name.
+    /// An archive of these files, each under its place's directory and its name. Of several with one content, only the first is in it as a file;
+    /// the others are hard links to it, which nodes make files of their own.
     ///
     /// # Errors
     /// A name that no archive can have.
     pub(crate) fn new(members: Vec<Want>) -> Result<Self> {
-        let mut bytes = END_BYTES;
-        for want in &members {
+        let members = find_originals(members)?;
+        let (mut bytes, mut copied_bytes) = (END_BYTES, 0);
+        for member in &members {
+            let source = &member.want.source;
             // It is made again when it is sent: all headers together would take more memory than all the rest.
-            let header = build_header(want)
-                .map_err(|error| Error::io(format!("cannot pack {}", want.source.path.display()), error))?;
-            let size = want.source.facts.state.size;
-            bytes += header.len() as u64 + size.next_multiple_of(BLOCK_BYTES);
+            let header = build_header(member, &members)
+                .map_err(|error| Error::io(format!("cannot pack {}", source.path.display()), error))?;
+            let size = source.facts.state.size;
+            bytes += header.len() as u64;
+            match member.original {
+                None => bytes += size.next_multiple_of(BLOCK_BYTES),
+                Some(_) => copied_bytes += size,
+            }
         }
-        Ok(Self { members, bytes })
+        Ok(Self { members, bytes, copied_bytes })
+    }
+
+    /// How many bytes nodes copy, because they are in it once and wanted under several names.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
     }
 
     /// Its length, uncompressed.
@@ -68,7 +89,8 @@ impl Archive {
 
     /// What a try says of how small it can be made. Blocks.
     pub(crate) fn sample(&self) -> squeeze::Sample {
-        let files = self.members.iter().map(|member| (&*member.source.path, member.source.facts.state.size));
+        let files = self.members.iter().filter(|member| member.original.is_none());
+        let files = files.map(|member| (&*member.want.source.path, member.want.source.facts.state.size));
         squeeze::sample(&files.collect::<Vec<_>>())
     }
 
@@ -102,8 +124,9 @@ impl Archive {
     fn write_all<W: Write>(self, to: W, progress: impl FnMut(u64)) -> Result<W> {
         let mut out = Counted { to, bytes: 0, progress };
         for member in &self.members {
-            write_member(member, &mut out)
-                .map_err(|error| Error::io(format!("cannot send {}", member.source.path.display()), error))?;
+            write_member(member, &self.members, &mut out).map_err(|error| {
+                Error::io(format!("cannot send {}", member.want.source.path.display()), error)
+            })?;
         }
         io::copy(&mut io::repeat(0).take(END_BYTES), &mut out)
             .map_err(|error| Error::io("cannot make an archive", error))?;
@@ -111,16 +134,33 @@ impl Archive {
     }
 }
 
-fn write_member(member: &Want, out: &mut impl Write) -> io::Result<()> {
-    let facts = &member.source.facts;
+/// Sees which members have the content of one before them. Where there is none, nothing is saved.
+fn find_originals(wants: Vec<Want>) -> Result<Vec<Member>> {
+    let mut first: HashMap<&Content, u32> = HashMap::new();
+    let mut originals = Vec::with_capacity(wants.len());
+    for (index, want) in wants.iter().enumerate() {
+        let content = &want.source.facts.content;
+        let index = u32::try_from(index).map_err(|_| Error::invalid("too many files for one manifest"))?;
+        let known = if content.size == 0 { index } else { *first.entry(content).or_insert(index) };
+        originals.push((known != index).then_some(known));
+    }
+    Ok(wants.into_iter().zip(originals).map(|(want, original)| Member { want, original }).collect())
+}
+
+fn write_member(member: &Member, all: &[Member], out: &mut impl Write) -> io::Result<()> {
+    if member.original.is_some() {
+        return out.write_all(&build_header(member, all)?);
+    }
+    let source = &member.want.source;
+    let facts = &source.facts;
     let (size, mark) = (facts.content.size, &facts.content.mark);
     let check_unchanged = |file: &File| match FileState::of(&file.metadata()?) == facts.state {
         true => Ok(()),
         false => Err(changed()),
     };
-    let mut file = open_regular(&member.source.path)?;
+    let mut file = open_regular(&source.path)?;
     check_unchanged(&file)?;
-    out.write_all(&build_header(member)?)?;
+    out.write_all(&build_header(member, all)?)?;
     let mut hasher = match mark {
         Mark::Blake3(_) => Some(blake3::Hasher::new()),
         // Reading it was enough to know it, and its state says that it is the same.
@@ -159,18 +199,27 @@ fn changed() -> io::Error {
 }
 
 /// Owner, group and special bits are nobody's business elsewhere. The time is: Python compares it with what it has compiled.
-fn build_header(want: &Want) -> io::Result<Vec<u8>> {
+fn build_header(member: &Member, all: &[Member]) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
-    header.set_entry_type(tar::EntryType::Regular);
+    let want = &member.want;
     let facts = &want.source.facts;
-    header.set_size(facts.state.size);
     header.set_mode(if facts.executable { 0o700 } else { 0o600 });
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(u64::try_from(facts.state.modified.0).unwrap_or(0));
     let mut builder = tar::Builder::new(Vec::new());
-    // It puts a header for a long name before it where one is needed, and trusts that as many bytes follow as the header says.
-    builder.append_data(&mut header, build_path(want.place, &want.name), io::empty())?;
+    let path = build_path(want.place, &want.name);
+    let original = member.original.and_then(|index| all.get(usize::try_from(index).ok()?));
+    // Both put a header for a long name before it where one is needed; the second trusts that as many bytes follow as the header says.
+    if let Some(Member { want: original, .. }) = original {
+        header.set_entry_type(tar::EntryType::Link);
+        header.set_size(0);
+        builder.append_link(&mut header, path, build_path(original.place, &original.name))?;
+    } else {
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(facts.state.size);
+        builder.append_data(&mut header, path, io::empty())?;
+    }
     Ok(builder.get_ref().clone())
 }
 

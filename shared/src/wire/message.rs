@@ -192,6 +192,8 @@ pub enum Order {
         bytes: u64,
         /// Files in the archive; more are refused.
         files: u32,
+        /// Bytes of files that have the content of one before them in the archive, by its name, and are copied from it; more are refused.
+        copied_bytes: u64,
         /// The stream is the archive compressed with zstd.
         compressed: bool,
     },

@@ -36,7 +36,7 @@ fn a_hundred_thousand_small_files_need_little_memory() {
     // Disks take long for this, and what they do is not what is tested.
     let node = tempfile::tempdir_in("/dev/shm").map_or_else(|_| Fixture::new(), Fixture::below);
     let root = fs::File::open(&node.root).unwrap().into();
-    let limits = Limits { bytes: u64::from(FILES) * 1024 + 1024, files: FILES };
+    let limits = Limits { bytes: u64::from(FILES) * 1024 + 1024, files: FILES, copied_bytes: 0 };
     // In a directory that is there already each file is moved by itself.
     for dir in 0..50 {
         fs::create_dir_all(node.root.join(format!("data/{dir}"))).unwrap();
@@ -62,7 +62,7 @@ fn a_full_disk_is_said_to_be_one_and_nothing_stays() {
     }
     let root: OwnedFd = fs::File::open("/mnt/s1").unwrap().into();
     let bytes = archive(&[file("bin/small", "x"), file("bin/large", &"x".repeat(1 << 20))]);
-    let limits = Limits { bytes: bytes.len() as u64, files: 9 };
+    let limits = Limits { bytes: bytes.len() as u64, files: 9, copied_bytes: 0 };
     let failure = unpack(&bytes[..], &root, 1, limits, || Ok(())).unwrap_err();
     assert_eq!(failure.kind(), Kind::NoAccess);
     assert!(
@@ -82,7 +82,9 @@ fn code_is_not_unpacked_where_it_cannot_be_run() {
         );
     }
     let root: OwnedFd = fs::File::open("/mnt/s1").unwrap().into();
-    let unpack = |bytes: Vec<u8>| unpack(&bytes[..], &root, 1, Limits { bytes: 10_000, files: 9 }, || Ok(()));
+    let unpack = |bytes: Vec<u8>| {
+        unpack(&bytes[..], &root, 1, Limits { bytes: 10_000, files: 9, copied_bytes: 0 }, || Ok(()))
+    };
     let executable = block(&changed(header(b'0', b"data/x", 0), 100, b"0000755\0"), b"");
     for code in [file("bin/x", ""), file("lib/v/x", ""), file("loader/x", ""), executable] {
         let failure = unpack(archive(&[code])).unwrap_err();

@@ -23,19 +23,27 @@ async fn read(archive: Archive, packed: bool) -> (io::Result<Vec<u8>>, Sent) {
     (read.map(|_| bytes), sent)
 }
 
-/// Path, mode, modification time and content of what is in an archive.
+/// Path, mode, modification time and content of what is in an archive, where a hard link has the content of what it names.
 fn unpack(bytes: &[u8]) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     let mut archive = tar::Archive::new(bytes);
-    let entries = archive.entries().unwrap().map(|entry| {
+    let mut unpacked = BTreeMap::<PathBuf, (u32, u64, Vec<u8>)>::new();
+    for entry in archive.entries().unwrap() {
         let mut entry = entry.unwrap();
-        assert_eq!(entry.header().entry_type(), tar::EntryType::Regular);
         assert_eq!((entry.header().uid().unwrap(), entry.header().gid().unwrap()), (0, 0));
         let mut content = Vec::new();
-        entry.read_to_end(&mut content).unwrap();
+        match entry.header().entry_type() {
+            tar::EntryType::Regular => drop(entry.read_to_end(&mut content).unwrap()),
+            tar::EntryType::Link => {
+                let original = entry.link_name().unwrap().expect("a name");
+                content.clone_from(&unpacked[&*original].2);
+                assert_eq!(entry.size(), 0);
+            }
+            other => panic!("{other:?}"),
+        }
         let (mode, time) = (entry.header().mode().unwrap(), entry.header().mtime().unwrap());
-        (entry.path().unwrap().into_owned(), (mode, time, content))
-    });
-    entries.collect()
+        unpacked.insert(entry.path().unwrap().into_owned(), (mode, time, content));
+    }
+    unpacked
 }
 
 struct Folder(tempfile::TempDir);
@@ -63,6 +71,7 @@ fn noise(length: usize) -> Vec<u8> {
 async fn what_is_packed_comes_out_as_it_was_and_has_the_length_that_was_said() {
     let folder = Folder::new();
     let long = format!("{}/{}", "d".repeat(120), "é".repeat(100));
+    let longer = format!("{long}x");
     for length in [0, 1, 511, 512, 513, 3 * PIECE_BYTES, 1_000_003] {
         let content = noise(length);
         let (tool, data) = (folder.file("tool", &content), folder.file("data", &content));
@@ -70,6 +79,8 @@ async fn what_is_packed_comes_out_as_it_was_and_has_the_length_that_was_said() {
         let wants = vec![
             want(Place::Bin, "tool", &tool),
             want(Place::Lib, &long, &data),
+            want(Place::Lib, &longer, &folder.file("other", "another one")),
+            want(Place::Bin, "another", &folder.file("again", "another one")),
             want(Place::Loader, "ld.so", &tool),
             want(Place::Root, ".hidden", &data),
         ];
@@ -77,18 +88,21 @@ async fn what_is_packed_comes_out_as_it_was_and_has_the_length_that_was_said() {
         for packed in [false, true] {
             let archive = Archive::new(wants.clone()).unwrap();
             let (files, total) = (archive.files(), archive.bytes());
+            assert_eq!(archive.copied_bytes(), 3 * length as u64 + 11);
+            assert!(total < length as u64 + 24 * BLOCK_BYTES, "{total} bytes for one content of {length}");
             let (bytes, sent) = read(archive, packed).await;
             let bytes = bytes.unwrap();
             assert_eq!(sent.bytes, bytes.len() as u64);
             let bytes = if packed { zstd::decode_all(&bytes[..]).unwrap() } else { bytes };
-            assert_eq!((files, total), (4, bytes.len() as u64), "{length} bytes, packed: {packed}");
+            assert_eq!((files, total), (6, bytes.len() as u64), "{length} bytes, packed: {packed}");
             let unpacked = unpack(&bytes);
             let check = |path: &str, mode| {
                 let (found_mode, found_time, found) = &unpacked[Path::new(path)];
                 assert_eq!((*found_mode, *found_time), (mode, time), "{path}");
                 assert!(*found == content, "{path} of {length} bytes");
             };
-            assert_eq!(unpacked.len(), 4);
+            assert_eq!(unpacked.len(), 6);
+            assert_eq!(unpacked[Path::new("bin/another")].2, b"another one");
             check("bin/tool", 0o700);
             check(&format!("lib/{long}"), 0o600);
             check("loader/ld.so", 0o700);
