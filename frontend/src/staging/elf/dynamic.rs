@@ -142,7 +142,8 @@ pub(super) fn read(
 }
 
 fn parse_entries(bytes: &[u8], segments: &Segments) -> Vec<Dyn> {
-    let mut entries = Vec::with_capacity(bytes.len().div_ceil(Dyn::size(segments.ctx.container)).min(USUAL_ENTRIES));
+    let mut entries =
+        Vec::with_capacity(bytes.len().div_ceil(Dyn::size(segments.ctx.container)).min(USUAL_ENTRIES));
     let mut offset = 0;
     while let Ok(entry) = bytes.gread_with::<Dyn>(&mut offset, segments.ctx) {
         if entry.d_tag == DT_NULL {
