@@ -12,7 +12,7 @@ pub(super) fn own(raw: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
-/// Makes `command` die when this process does.
+/// Makes `command` die when this process does, with no signal blocked.
 pub(super) fn die_with_us(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: the closure makes async-signal-safe system calls only, as it must between fork and exec.
@@ -20,6 +20,14 @@ pub(super) fn die_with_us(command: &mut Command) {
 }
 
 fn follow(parent: u32) -> io::Result<()> {
+    // The guard takes its signals by a descriptor, and so blocks them; what it starts does not.
+    let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: it is filled by the call, which cannot fail with a valid address.
+    unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+    // SAFETY: filled above; the old set is not asked for.
+    if unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
     // SAFETY: PR_SET_PDEATHSIG takes a signal's number and touches no memory of ours.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == -1 {
         return Err(io::Error::last_os_error());

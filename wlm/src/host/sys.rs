@@ -44,6 +44,18 @@ fn leave_parent(tell: libc::c_int) -> io::Result<()> {
                     );
                 }
             }
+            // Blocked signals are inherited, too: those of a library's own threads must not be blocked in a launcher and all its ranks.
+            let none = 0_u64;
+            // SAFETY: the kernel's signal set is one such word; the old one is not asked for.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigprocmask,
+                    libc::SIG_SETMASK,
+                    &raw const none,
+                    std::ptr::null_mut::<u64>(),
+                    size_of::<u64>(),
+                );
+            }
             // SAFETY: setsid has no preconditions; it fails only for a group leader, which a fresh child is not.
             unsafe { libc::setsid() };
             Ok(())
