@@ -1,14 +1,15 @@
 //! Batch jobs that a tool submits, and attaches to when their ranks are there.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Host, JobRef, Submission, Wlm};
+use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use crate::app::App;
+use crate::app::{App, adopt};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
@@ -38,9 +39,30 @@ impl Frontend {
         args: impl IntoIterator<Item = A>,
         deadline: Duration,
     ) -> Result<Batch> {
+        let args = args.into_iter().map(Into::into).collect();
+        self.submit_as(Submission { args, held: None, env: Vec::new(), cwd: own_dir()? }, deadline).await
+    }
+
+    /// As [`Frontend::submit`], of a script whose first launch will be held: `options` are those of the workload manager's own command, `env` are variables
+    /// for the job besides those of this process. A script that names its launcher by a path is not held. Gantry has to be installed where
+    /// nodes see it, too.
+    ///
+    /// # Errors
+    /// As [`Frontend::submit`]; gantry is not installed.
+    pub async fn submit_held<A: Into<OsString>>(
+        &self,
+        script: impl Into<OsString>,
+        options: impl IntoIterator<Item = A>,
+        env: Vec<(OsString, OsString)>,
+        deadline: Duration,
+    ) -> Result<Batch> {
+        let held = HeldScript { script: script.into(), launchers: helpers::find_launchers(&Machine)? };
+        let args = options.into_iter().map(Into::into).collect();
+        self.submit_as(Submission { args, held: Some(held), env, cwd: own_dir()? }, deadline).await
+    }
+
+    async fn submit_as(&self, submission: Submission, deadline: Duration) -> Result<Batch> {
         let wlm = self.choice()?.wlm;
-        let cwd = Machine.current_dir().map_err(|e| Error::io("cannot tell where this is", e))?;
-        let submission = Submission { args: args.into_iter().map(Into::into).collect(), cwd };
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let (guard, news) = Guard::start(&program, None).await?;
         let frontend = self.clone();
@@ -57,6 +79,10 @@ impl Frontend {
         let late = |_| Error::TimedOut { phase: "submitting a job", after: deadline, missing: Vec::new() };
         timeout(deadline, submitting).await.map_err(late)?.map_err(|e| Error::Protocol(e.to_string()))?
     }
+}
+
+fn own_dir() -> Result<PathBuf> {
+    Machine.current_dir().map_err(|e| Error::io("cannot tell where this is", e))
 }
 
 impl Batch {
@@ -80,6 +106,16 @@ impl Batch {
         let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), until).await?;
         self.detach().await?;
         Ok(app)
+    }
+
+    /// Waits until the job has ranks, and leaves it to whoever attaches to them. Gives the name to attach to.
+    ///
+    /// # Errors
+    /// As [`Batch::attach`].
+    pub async fn wait_for_ranks(self, deadline: Duration) -> Result<String> {
+        let found = adopt(self.wlm, &self.job, Some(&mut |_| {}), Instant::now() + deadline).await?;
+        self.detach().await?;
+        Ok(found.job.0)
     }
 
     /// Lets the job go on without an owner.

@@ -29,6 +29,9 @@ pub struct Config {
     pub send_agent: bool,
     /// How many hosts must be reached, where hosts are reached one by one. Default: all.
     pub hosts_policy: HostsPolicy,
+    /// The name of a program that stands around ranks on the nodes, such as a container's starter: a rank is then the first child of it. What runs
+    /// without it is a rank as it is. Default: none.
+    pub rank_wrapper: Option<String>,
     /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
     /// Whether other commands of this user reach the apps through a control socket. Default: yes.
@@ -51,6 +54,7 @@ impl Default for Config {
             bulk_radix: DEFAULT_BULK_RADIX,
             send_agent: false,
             hosts_policy: HostsPolicy::All,
+            rank_wrapper: None,
             runtime_dir: None,
             control: true,
         }

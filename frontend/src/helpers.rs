@@ -15,6 +15,25 @@ pub const GUARD: &str = "gantry-guard";
 /// The agent's file name.
 pub const AGENT: &str = "gantry-agent";
 
+/// The directory, beside the guard, in which the guard has the names of launchers.
+const LAUNCHERS: &str = "launchers";
+
+/// The directory in which the guard has the names of launchers, for scripts whose launch is held. Only installations have it.
+///
+/// # Errors
+/// [`Error::HelperMissing`] when there is no guard; there is no such directory beside it.
+pub fn find_launchers(host: &dyn Host) -> Result<PathBuf> {
+    let guard = find_helper(GUARD, host)?;
+    let found = guard.parent().map(|dir| dir.join(LAUNCHERS)).filter(|dir| dir.is_dir());
+    found.ok_or_else(|| Error::Invalid {
+        message: format!(
+            "beside {} there is no directory '{LAUNCHERS}' that holds launches of scripts",
+            guard.display()
+        ),
+        hint: Some("install gantry by 'cargo xtask install', where every node sees it".to_owned()),
+    })
+}
+
 /// Where they are below a prefix.
 const LIBEXEC: &str = "libexec/gantry";
 

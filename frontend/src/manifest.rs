@@ -173,6 +173,7 @@ impl Manifest {
                 cwd: None,
             },
             output: absolute_log(request.output)?,
+            container: request.container,
         };
         let id = order.daemon;
         let daemon = Daemon::start(&session.core, nodes.clone(), order, deadline).await?;

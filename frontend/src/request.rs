@@ -26,6 +26,7 @@ pub struct LaunchRequest {
     pub(crate) hold_method: HoldMethod,
     pub(crate) linger: bool,
     pub(crate) launcher: Option<OsString>,
+    pub(crate) launcher_wrapper: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) stdin: Input,
@@ -73,6 +74,12 @@ impl LaunchRequest {
     /// `CTI_LAUNCHER_NAME` say.
     pub fn launcher(mut self, launcher: impl Into<OsString>) -> Self {
         self.launcher = Some(launcher.into());
+        self
+    }
+
+    /// Gives the launcher's command line to another program, which is to run it: `spindle srun ...`. Default: none.
+    pub fn launcher_wrapper<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.launcher_wrapper = words.into_iter().map(Into::into).collect();
         self
     }
 
@@ -183,6 +190,7 @@ pub struct DaemonRequest {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) nodes: Option<NodeSet>,
     pub(crate) output: DaemonOutput,
+    pub(crate) container: Option<OsString>,
 }
 
 impl DaemonRequest {
@@ -194,6 +202,7 @@ impl DaemonRequest {
             env: Vec::new(),
             nodes: None,
             output: DaemonOutput::Drop,
+            container: None,
         }
     }
 
@@ -212,6 +221,13 @@ impl DaemonRequest {
     /// Starts it only on these nodes. Default: one on every node.
     pub fn nodes(mut self, nodes: NodeSet) -> Self {
         self.nodes = Some(nodes);
+        self
+    }
+
+    /// Starts it in a container instance of Singularity or Apptainer that runs on every node, by its URI: `instance://NAME`. The session's
+    /// directory must be seen there, as what is below `/tmp` is by default. Default: on the node itself.
+    pub fn container(mut self, instance: impl Into<OsString>) -> Self {
+        self.container = Some(instance.into());
         self
     }
 
@@ -240,6 +256,38 @@ pub fn parse_env_string(string: &OsStr) -> Result<(OsString, OsString)> {
     }
 }
 
+/// Splits a command line into words at blanks. Blanks between quotation marks do not count; `\` before a character takes it as it is.
+///
+/// # Errors
+/// A quotation mark is not closed; there is no word.
+pub fn parse_words(text: &OsStr) -> Result<Vec<OsString>> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let wrong = |why: &str| Error::invalid(format!("'{}' is no command: {why}", text.to_string_lossy()));
+    let (mut words, mut word) = (Vec::new(), None::<Vec<u8>>);
+    let mut quote = None;
+    let mut bytes = text.as_bytes().iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\\', _) => word.get_or_insert_default().extend(bytes.next()),
+            (_, Some(mark)) if byte == mark => quote = None,
+            (b'"' | b'\'', None) => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            (b' ' | b'\t' | b'\n', None) => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() {
+        return Err(wrong("a quotation mark is not closed"));
+    }
+    if words.is_empty() {
+        return Err(wrong("it is empty"));
+    }
+    Ok(words.into_iter().map(OsString::from_vec).collect())
+}
+
 /// `changes` applied to `base`: a variable that is there already is replaced, the last one wins.
 pub(crate) fn merge_env(
     base: Vec<(OsString, OsString)>,
@@ -258,6 +306,20 @@ pub(crate) fn show_args(args: &[OsString]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_command() {
+        let check = |text: &str, expected: &[&str]| {
+            let words = parse_words(OsStr::new(text)).unwrap_or_default();
+            assert_eq!(words, expected.iter().map(OsString::from).collect::<Vec<_>>(), "{text}");
+        };
+        check("spindle --pull", &["spindle", "--pull"]);
+        check(r#"logger "\"quotes\" and spaces""#, &["logger", "\"quotes\" and spaces"]);
+        check("  a 'b c' d\\ e ''", &["a", "b c", "d e", ""]);
+        check("a\"b\"c", &["abc"]);
+        check("a 'b", &[]);
+        check("  ", &[]);
+    }
 
     #[test]
     fn environment_strings() {

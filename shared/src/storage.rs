@@ -90,6 +90,13 @@ pub const CTI_LAUNCHER_SCRIPT: &str = "CTI_LAUNCHER_SCRIPT";
 /// Set by users of CTI: where it is installed, where [`GANTRY_INSTALL_DIR`] is not set.
 pub const CTI_INSTALL_DIR: &str = "CTI_INSTALL_DIR";
 
+/// Set by users of CTI: a command, with arguments, that the launcher's own is given to.
+pub const CTI_LAUNCHER_WRAPPER: &str = "CTI_LAUNCHER_WRAPPER";
+/// Set by users of CTI: the name of a program that stands around each rank on the nodes.
+pub const CTI_BACKEND_WRAPPER: &str = "CTI_BACKEND_WRAPPER";
+/// Set by users of CTI: the container instance in which daemons are started.
+pub const CTI_CONTAINER_INSTANCE: &str = "CTI_CONTAINER_INSTANCE";
+
 /// What the name of an app's directory starts with: `gantry-<app>-`. `mkdtemp(3)` adds six characters.
 #[must_use]
 pub fn app_dir_prefix(app: AppId) -> String {

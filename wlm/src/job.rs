@@ -17,8 +17,21 @@ pub struct JobRef(pub String);
 pub struct Submission {
     /// Exactly what one would give the WLM's own command: options, the script, the script's arguments.
     pub args: Vec<OsString>,
+    /// If what its script launches first is to be held.
+    pub held: Option<HeldScript>,
+    /// Variables for the job, besides those of this process.
+    pub env: Vec<(OsString, OsString)>,
     /// The directory in which that command is to run.
     pub cwd: PathBuf,
+}
+
+/// A script whose first launch is held: it finds programs of ours in the place of its launchers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldScript {
+    /// The script; the submission's arguments are options only.
+    pub script: OsString,
+    /// A directory that every node sees, in which a program of ours has the names of launchers.
+    pub launchers: PathBuf,
 }
 
 /// An app of ours, as far as a WLM needs to know it.

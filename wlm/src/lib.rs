@@ -50,7 +50,7 @@ pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
-pub use job::{Adoption, AppRef, CauseKind, EndCause, JobRef, Submission};
+pub use job::{Adoption, AppRef, CauseKind, EndCause, HeldScript, JobRef, Submission};
 pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
     Queued, StepStart,

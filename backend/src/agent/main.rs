@@ -205,22 +205,28 @@ fn serve_brought() -> Result<(), Failure> {
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();
-    let HoldTicket { agent: mut ticket, hold, hold_at, .. } = HoldTicket::from_text(&text.to_string_lossy())
-        .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
+    let HoldTicket { agent: mut ticket, hold, hold_at, wrapper, .. } =
+        HoldTicket::from_text(&text.to_string_lossy())
+            .map_err(|e| Failure::new(Kind::Protocol, ranks::with_causes(&e)))?;
     check_release(&ticket)?;
     ticket.host = find_node_name(&Machine.environment()).unwrap_or_else(|| Machine.hostname());
     block_on(async move {
-        let how = match (hold, hold_at) {
-            (false, _) => desk::Hold::No,
-            (true, None) => desk::Hold::Yes,
-            (true, Some(pattern)) => desk::Hold::At(process::follow::Pattern::new(&pattern)),
+        let how = match (hold, hold_at, wrapper) {
+            (true, Some(pattern), _) => desk::Hold::At(process::follow::Pattern::new(&pattern)),
+            (_, _, Some(wrapper)) => desk::Hold::At(process::follow::Pattern::behind(&wrapper)),
+            (false, _, None) => desk::Hold::No,
+            (true, None, None) => desk::Hold::Yes,
         };
         let thread = process::thread::RanksThread::spawn().map_err(failed)?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
         // Ranks may look for it as soon as they run.
         let socket = rendezvous::bind(ticket.app);
-        let desk::Entered { ranks, brought } = desk::receive_ranks(&listener, how, &thread).await;
+        let desk::Entered { ranks, mut brought } = desk::receive_ranks(&listener, how, &thread).await;
         let size = brought.size;
+        if let (false, Ok(reports)) = (hold, &mut brought.ranks) {
+            // Behind a wrapper they were held to be found, and are let go as soon as the frontend knows of them.
+            reports.iter_mut().for_each(|report| report.held = None);
+        }
         let failed = brought.ranks.as_ref().err().cloned();
         if failed.is_some() {
             ticket.patience = ticket.patience.min(LAST_WORD_PATIENCE);

@@ -91,6 +91,30 @@ impl Ranks {
         Ok(reports)
     }
 
+    /// Takes over ranks that ran before anybody asked. If somebody has left all of them at their first instruction, they are held.
+    /// Where a program of the name `wrapper` stands around one, its first child is the rank.
+    pub(crate) fn found(
+        &mut self,
+        wanted: &[(Rank, Pid)],
+        wrapper: Option<&str>,
+    ) -> Result<Vec<RankReport>, Failure> {
+        let inner;
+        let wanted = match wrapper {
+            None => wanted,
+            Some(wrapper) => {
+                inner = look_behind(wrapper, wanted)?;
+                inner.as_slice()
+            }
+        };
+        let mut reports = self.adopt(wanted)?;
+        let proofs: Option<Vec<_>> =
+            wanted.iter().map(|(_, pid)| process::look_for_hold(pid.get())).collect();
+        for (report, proof) in reports.iter_mut().zip(proofs.unwrap_or_default()) {
+            self.mark_held(report, &proof);
+        }
+        Ok(reports)
+    }
+
     /// Takes over ranks that a launcher has started and that are held.
     pub(crate) fn entered(
         &mut self,
@@ -380,6 +404,24 @@ pub(crate) fn to_c(text: &OsStr) -> Result<CString, Failure> {
 
 pub(crate) fn to_pid(pid: i32) -> Result<Pid, Failure> {
     Pid::new(pid).ok_or_else(|| Failure::new(Kind::Protocol, format!("a process with pid {pid}")))
+}
+
+/// Ranks with their wrappers' first children in the place of these.
+fn look_behind(wrapper: &str, wanted: &[(Rank, Pid)]) -> Result<Vec<(Rank, Pid)>, Failure> {
+    let parents = process::procfs::read_parents().map_err(|e| failure::from_io("list processes", &e))?;
+    let behind = |(rank, pid): &(Rank, Pid)| {
+        let raw = pid.get();
+        let exe = process::procfs::read_exe(raw).unwrap_or_default();
+        let words = process::procfs::read_words(raw).unwrap_or_default();
+        if !process::follow::is_called(wrapper, &exe, &words) {
+            return (*rank, *pid);
+        }
+        let age = |child: i32| process::procfs::read_stat(child).map_or(u64::MAX, |stat| stat.start_time);
+        let children = parents.iter().filter(|(_, parent)| *parent == raw).map(|(child, _)| *child);
+        let first = children.min_by_key(|child| (age(*child), *child));
+        (*rank, first.and_then(Pid::new).unwrap_or(*pid))
+    };
+    Ok(wanted.iter().map(behind).collect())
 }
 
 fn adopt_failure(error: &AdoptError) -> Failure {

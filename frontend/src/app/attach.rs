@@ -34,11 +34,14 @@ impl Frontend {
         let joined = self.start_agents(&making, called, deadline).await?;
         let placement = put_last(&placement, &joined.left_out)?;
         let order = match marks {
-            Some(marks) => Order::SeekRanks(build_search(&placement, marks)),
+            Some(marks) => {
+                Order::SeekRanks(build_search(&placement, marks, self.config.rank_wrapper.clone()))
+            }
             None => Order::AdoptRanks(AdoptRanks {
                 size: placement.rank_count(),
                 layout: build_adoption(&placement)?,
                 found: Found::Running,
+                wrapper: self.config.rank_wrapper.clone(),
             }),
         };
         let begun = making.begin(joined, placement, Some(adopted), None).await?;
@@ -48,7 +51,7 @@ impl Frontend {
 
 /// Asks the WLM where something is, until it is there if that is to be waited for. The WLM's programs may take their time, so a thread of its own
 /// waits for them.
-async fn adopt(
+pub(crate) async fn adopt(
     wlm: &'static dyn Wlm,
     job: &JobRef,
     mut wait: News<'_>,
@@ -98,7 +101,7 @@ fn put_last(placement: &Placement, left_out: &[MissingHost]) -> Result<Placement
 }
 
 /// Ranks by node.
-fn build_search(placement: &Placement, marks: RankMarks) -> SeekRanks {
+fn build_search(placement: &Placement, marks: RankMarks, wrapper: Option<String>) -> SeekRanks {
     let layout = (0..placement.node_count()).map(|node| placement.ranks_on(NodeId(node))).collect();
-    SeekRanks { size: placement.rank_count(), layout, marks }
+    SeekRanks { size: placement.rank_count(), layout, marks, wrapper }
 }

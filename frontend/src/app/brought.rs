@@ -47,8 +47,13 @@ impl Frontend {
         let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
         let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
-        let ticket =
-            HoldTicket { agent, hold: request.hold, hold_at: request.hold_at.clone(), own: plan.own.clone() };
+        let ticket = HoldTicket {
+            agent,
+            hold: request.hold,
+            hold_at: request.hold_at.clone(),
+            wrapper: self.config.rank_wrapper.clone(),
+            own: plan.own.clone(),
+        };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
         let stdout = match &request.output {

@@ -42,6 +42,14 @@ impl Frontend {
                 hint: Some("leave out --hold-at or --hold-method".to_owned()),
             });
         }
+        if let Some(wrapper) = &self.config.rank_wrapper {
+            return Err(Error::Invalid {
+                message: format!(
+                    "a launcher that holds its ranks itself holds '{wrapper}' and not what runs in it"
+                ),
+                hint: Some("leave out --hold-method".to_owned()),
+            });
+        }
         let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let env = build_env(&request.env, app, making.subjob());
@@ -73,7 +81,12 @@ impl Frontend {
             (false, true) => Found::Waiting,
             (false, false) => Found::WaitingToRun,
         };
-        let order = AdoptRanks { size: placement.rank_count(), layout: build_adoption(&placement)?, found };
+        let order = AdoptRanks {
+            size: placement.rank_count(),
+            layout: build_adoption(&placement)?,
+            found,
+            wrapper: None,
+        };
         let joined = self.start_agents_by((guard, guard_events), &making, called, deadline).await?;
         joined.guard.ranks_there().await?;
         let begun = making.begin(joined, placement, job, Some(words)).await?;

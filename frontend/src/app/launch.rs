@@ -15,7 +15,8 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
-    AgentCommand, AgentWatch, AppRef, Direct, Host, HostsPolicy, JobRef, Launch, LeftOut, Plan, Wlm,
+    AgentCommand, AgentWatch, AppRef, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, JobRef, Launch,
+    LeftOut, Plan, Wlm,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -30,7 +31,7 @@ use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::Listener;
-use crate::request::{LaunchRequest, OutputTo, merge_env};
+use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 
 /// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -76,8 +77,8 @@ impl Frontend {
         let launch = Launch {
             args: request.args.clone(),
             hold: request.hold,
-            hold_method: request.hold_method,
-            hold_behind: request.hold_at.is_some(),
+            hold_method: choose_method(&request),
+            hold_behind: request.hold_at.is_some() || self.config.rank_wrapper.is_some(),
             linger: request.linger,
             only_on: None,
             launcher: request.launcher.clone().or_else(find_launcher),
@@ -90,6 +91,10 @@ impl Frontend {
             None => choice.wlm.plan(&launch, &Machine)?,
         };
         self.check_policy(choice.wlm, matches!(plan, Plan::Direct(_)) && request.mixed.is_none())?;
+        let plan = match request.launcher_wrapper.is_empty() {
+            true => plan,
+            false => wrap(plan, &request.launcher_wrapper)?,
+        };
         let making = Making::launch(self, choice.wlm, app, &request)?;
         match plan {
             Plan::Direct(plan) => self.launch_direct(making, request, (launch, plan), deadline).await,
@@ -110,6 +115,7 @@ impl Frontend {
         (launch, mut plan): (Launch, Direct),
         deadline: Instant,
     ) -> Result<App> {
+        self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
         let called = Called { hosts: plan.hosts.clone(), job: None, told: plan.told.clone() };
@@ -118,6 +124,19 @@ impl Frontend {
             plan = plan_without(making.wlm, launch, plan, &joined.left_out)?;
         }
         begin_direct(making, joined, request, plan, prepared, deadline).await
+    }
+
+    /// Refuses to look for ranks inside of a program that nobody has put around them.
+    pub(super) fn refuse_rank_wrapper(&self) -> Result<()> {
+        match &self.config.rank_wrapper {
+            None => Ok(()),
+            Some(wrapper) => Err(Error::Invalid {
+                message: format!(
+                    "without a launcher there is no '{wrapper}' around ranks: agents start the program itself"
+                ),
+                hint: Some("name a launcher, or no wrapper".to_owned()),
+            }),
+        }
     }
 
     /// Starts guard and agents and waits until all agents have their place in the tree.
@@ -217,6 +236,33 @@ fn plan_without(wlm: &dyn Wlm, launch: Launch, plan: Direct, left_out: &[Missing
         // Agents have their numbers already.
         Plan::Direct(plan) if plan.hosts == hosts => Ok(plan),
         _ => Err(Error::Protocol("the hosts have changed meanwhile".to_owned())),
+    }
+}
+
+/// A launcher that another program starts is not the one whose ranks could be held by what stands in its memory.
+fn choose_method(request: &LaunchRequest) -> HoldMethod {
+    match request.hold_method {
+        HoldMethod::Detect if !request.launcher_wrapper.is_empty() => HoldMethod::Exec,
+        method => method,
+    }
+}
+
+/// The same plan with the launcher's command line given to another program.
+fn wrap(plan: Plan, wrapper: &[OsString]) -> Result<Plan> {
+    let words = || wrapper.iter().cloned();
+    match plan {
+        Plan::Brought(plan) => {
+            let argv = words().chain(plan.argv).collect();
+            Ok(Plan::Brought(Brought { argv, ..plan }))
+        }
+        Plan::Driven(plan) => {
+            let argv = words().chain(plan.argv).collect();
+            Ok(Plan::Driven(Driven { argv, ..plan }))
+        }
+        _ => Err(Error::Invalid {
+            message: format!("there is no launcher for '{}' to start", show_args(wrapper).join(" ")),
+            hint: Some("name a launcher, or no wrapper".to_owned()),
+        }),
     }
 }
 

@@ -34,7 +34,7 @@ use crate::info::{AppInfo, AppState};
 use crate::procgroup::{Number, Numbers};
 use crate::session::Session;
 
-pub(crate) use attach::News;
+pub(crate) use attach::{News, adopt};
 pub use events::Events;
 pub(crate) use prepare::find_launcher;
 pub use stdio::OutputStream;

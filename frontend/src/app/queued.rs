@@ -38,6 +38,7 @@ impl Frontend {
     ) -> Result<App> {
         let (app, wlm) = (making.app, making.wlm);
         let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
+        self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
         let secret = new_secret()?;
         let listener = self.listen(&making, &secret).await?;

@@ -7,10 +7,12 @@
 //! - [`policy`]: what the guard decides, as a pure state machine.
 //! - [`serve`]: the guard's process.
 //! - [`starter`]: the same executable inside of a job that brings agents.
+//! - [`held`]: the same executable in a batch script, in the place of a launcher.
 //! - `launcher`, `driven`: the app's launcher, started plainly or as a debugger does it.
 //! - `client`: the tool's end.
 
 pub(crate) mod client;
+pub mod held;
 pub mod policy;
 pub mod protocol;
 mod driven;

@@ -22,6 +22,9 @@ const PROGRAMS: [(&str, &[&str]); 2] =
 /// A program that needs OpenSSL, and so is built only when it is asked for: beside the agent, where it is looked for.
 const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");
 
+/// Launchers that scripts find the guard by, so that what they launch is held.
+const LAUNCHERS: (&str, [&str; 1]) = ("libexec/gantry/launchers", ["srun"]);
+
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 
@@ -43,6 +46,11 @@ pub(crate) fn install(asked: &Install) -> Result<PathBuf> {
     let (folder, name) = ON_REQUEST;
     if built.join(name).is_file() {
         put(&to.join(folder), name, PROGRAM, |path| copy(&built.join(name), path))?;
+    }
+    let (folder, names) = LAUNCHERS;
+    fs::create_dir_all(to.join(folder)).map_err(|e| format!("{folder}: {e}"))?;
+    for name in names {
+        put_link(&to.join(folder), name, "../gantry-guard")?;
     }
     let libraries = to.join(&asked.libdir);
     for library in LIBRARIES {

@@ -39,6 +39,8 @@ pub struct HoldTicket {
     pub hold: bool,
     /// Hold not the program that the launcher starts but the first one of it, or of its descendants, whose path matches this pattern.
     pub hold_at: Option<String>,
+    /// The name of a program that may stand around each rank: then the rank is the first child of it that becomes a program.
+    pub wrapper: Option<String>,
     /// What ranks have of their own, where a launcher gives all of them the same.
     pub own: Vec<Own>,
 }
@@ -194,8 +196,13 @@ mod tests {
         };
         let (env, cwd) = (vec![("A".into(), "b c".into())], Some("/d".into()));
         let own = Own { ranks: "0-3".parse().unwrap(), env, cwd };
-        let ticket =
-            HoldTicket { agent, hold: true, hold_at: Some("*/app".to_owned()), own: vec![own.clone()] };
+        let ticket = HoldTicket {
+            agent,
+            hold: true,
+            hold_at: Some("*/app".to_owned()),
+            wrapper: None,
+            own: vec![own.clone()],
+        };
         let text = ticket.to_text().unwrap();
         let back = HoldTicket::from_text(&text).unwrap();
         assert_eq!(back.agent.secret.to_hex(), secret.to_hex());

@@ -297,6 +297,8 @@ pub struct AdoptRanks {
     pub layout: Vec<Vec<(Rank, Pid)>>,
     /// In what state their launcher has left them.
     pub found: Found,
+    /// Of ranks that ran before anybody asked: the name of a program that may stand around a rank, which is then its first child.
+    pub wrapper: Option<String>,
 }
 
 /// In what state processes are that an agent is to look after.
@@ -323,6 +325,8 @@ pub struct SeekRanks {
     pub layout: Vec<RankSet>,
     /// What they are known by.
     pub marks: RankMarks,
+    /// As [`AdoptRanks::wrapper`].
+    pub wrapper: Option<String>,
 }
 
 /// What the ranks of an app have in the environment that they were started with, and other processes have not.
@@ -349,6 +353,8 @@ pub struct StartDaemon {
     pub output: DaemonOutput,
     /// Directories below the session's `lib`, for libraries of one name and different content: they come before it in LD_LIBRARY_PATH.
     pub lib_dirs: Vec<OsString>,
+    /// The container instance, by its URI, in which it is started; none: on the node itself.
+    pub container: Option<OsString>,
 }
 
 /// Where a daemon's standard output and error go.

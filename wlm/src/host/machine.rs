@@ -48,7 +48,17 @@ impl Host for Machine {
         input: &[u8],
         deadline: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, input, deadline)
+        super::orphan::ask_with(dir, command, input, &[], deadline)
+    }
+
+    fn ask_in_with(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        deadline: Duration,
+    ) -> io::Result<Asked> {
+        super::orphan::ask_with(dir, command, &[], env, deadline)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -85,6 +85,18 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         self.ask_with(dir, command, &[], deadline)
     }
 
+    /// As [`Host::ask_in`], of a program in whose environment these variables are set as well.
+    ///
+    /// # Errors
+    /// As [`Host::ask`].
+    fn ask_in_with(
+        &self,
+        dir: &Path,
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        deadline: Duration,
+    ) -> io::Result<Asked>;
+
     /// As [`Host::ask_in`], of a program that has this to read on its standard input. It is little: a script.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::sys;
 const MAX_ANSWER_BYTES: u64 = 512 << 20;
 
 /// Starts `program` with `stdin` as its standard input, in a session of its own, with neither standard output nor error, in `/`, and with
-/// every signal as it is by default.
+/// every signal as it is by default and none blocked.
 /// Waits until the program is executed.
 ///
 /// # Errors
@@ -98,13 +98,13 @@ pub struct Asked {
 /// # Errors
 /// It cannot be executed, or goes on (`TimedOut`).
 pub fn ask(command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-    ask_with(Path::new("/"), command, &[], deadline)
+    ask_with(Path::new("/"), command, &[], &[], deadline)
 }
 
 /// Most bytes that a pipe takes for sure before anybody reads.
 const MOST_INPUT_BYTES: usize = 60 << 10;
 
-/// As [`ask`], in the directory `dir`, of a program that has `input` to read.
+/// As [`ask`], in the directory `dir`, of a program that has `input` to read, and these variables besides those of this process.
 ///
 /// # Errors
 /// As [`ask`]; the input is more than a pipe takes at once (`InvalidInput`).
@@ -112,6 +112,7 @@ pub(super) fn ask_with(
     dir: &Path,
     command: &[OsString],
     input: &[u8],
+    env: &[(OsString, OsString)],
     deadline: Duration,
 ) -> io::Result<Asked> {
     if input.len() > MOST_INPUT_BYTES {
@@ -132,6 +133,7 @@ pub(super) fn ask_with(
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(to_out).stderr(to_err).current_dir(dir);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
     sys::fork_once_more(&mut command, None);
     reap(command.spawn()?)?;
     // It has our ends of the pipes, which would keep them open.
@@ -210,10 +212,10 @@ mod tests {
     fn a_program_reads_what_it_is_given_and_its_end() {
         let cat = ["/bin/cat".into()];
         let input = vec![b'x'; MOST_INPUT_BYTES];
-        let said = ask_with(Path::new("/"), &cat, &input, Duration::from_secs(10)).unwrap();
+        let said = ask_with(Path::new("/"), &cat, &input, &[], Duration::from_secs(10)).unwrap();
         assert_eq!(said.stdout.len(), input.len());
         let more = vec![b'x'; MOST_INPUT_BYTES + 1];
-        let error = ask_with(Path::new("/"), &cat, &more, Duration::from_secs(10)).unwrap_err();
+        let error = ask_with(Path::new("/"), &cat, &more, &[], Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 

@@ -1,5 +1,6 @@
 //! The table of a launcher that runs, read without stopping it, and what both ways of getting a table share.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::id::Pid;
@@ -33,8 +34,30 @@ pub fn read_running(pid: Pid, host: &dyn Host) -> Result<Table, MpirError> {
     Ok(table_of(&ProcessMemory::new(pid), image.elf.width, &symbols)?)
 }
 
-/// The WLM's job and step of the launcher `pid`, which goes on meanwhile, where it tells them.
+/// How many processes are looked at, at most, for a launcher that another program has started.
+const MOST_WRAPPED: usize = 16;
+
+/// The WLM's job and step of the launcher `pid`, or of one that it has started, which goes on meanwhile, where it tells them.
 pub fn read_job(pid: Pid, host: &dyn Host) -> Option<(String, String)> {
+    let mut waiting = VecDeque::from([pid]);
+    for _ in 0..MOST_WRAPPED {
+        let pid = waiting.pop_front()?;
+        if let Some(job) = read_own_job(pid, host) {
+            return Some(job);
+        }
+        waiting.extend(children(pid, host));
+    }
+    None
+}
+
+/// The children of a process' first thread.
+fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
+    let listed = host.read(Path::new(&format!("/proc/{pid}/task/{pid}/children"))).unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed);
+    listed.split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
+}
+
+fn read_own_job(pid: Pid, host: &dyn Host) -> Option<(String, String)> {
     let image = Image::read(pid, host).ok()?;
     let (symbols, memory) = (image.symbols(), ProcessMemory::new(pid));
     let text = |symbol| text_of(&memory, image.elf.width, symbols.get(symbol));

@@ -119,14 +119,17 @@ impl<'a> Launcher<'a> {
     pub(super) fn serve_until_end(&mut self) -> ExitStatus {
         loop {
             match self.tracee.next_errand() {
-                Errand::Release => {
-                    if self.release().is_err() {
-                        // One that cannot be let go must not stand there for ever.
-                        self.tracee.kill();
-                    }
-                }
+                Errand::Release => self.release_or_end(|_| Ok(())),
+                Errand::Leave => self.release_or_end(breakpoint::leave_function),
                 Errand::Ended(status) => return status,
             }
+        }
+    }
+
+    /// One that cannot be let go must not stand there for ever.
+    fn release_or_end(&mut self, first: impl FnOnce(&Tracee) -> Result<(), Halt>) {
+        if first(&self.tracee).and_then(|()| self.release()).is_err() {
+            self.tracee.kill();
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) enum Message {
 pub enum Order {
     /// Let a launcher that stands at its breakpoint go on. Means nothing at any other time.
     Release,
+    /// Let it go on without its ranks: as [`AtBreakpoint::LeaveAtOnce`](super::AtBreakpoint::LeaveAtOnce), decided later.
+    Leave,
     /// Send the launcher a signal.
     Signal(Signal),
     /// End the launcher by SIGKILL. Its helpers are left alone: some launchers have one that ends the ranks when the launcher is gone.
@@ -81,6 +83,8 @@ pub(super) enum Stop {
 pub(super) enum Errand {
     /// It is to go on.
     Release,
+    /// It is to go on without its ranks.
+    Leave,
     /// It has ended.
     Ended(ExitStatus),
 }
@@ -238,7 +242,7 @@ impl Tracee {
                     }
                 }
                 Ok(Message::NotStarted(error)) => return Err(Halt::NotStarted(error)),
-                Ok(Message::Order(Order::Release)) => {}
+                Ok(Message::Order(Order::Release | Order::Leave)) => {}
                 Ok(Message::Order(order @ Order::Signal(_))) => self.obey(order),
                 Ok(Message::Order(order @ (Order::Kill | Order::KillGroup))) => {
                     self.obey(order);
@@ -277,6 +281,7 @@ impl Tracee {
                     Err(_) => return Errand::Ended(ExitStatus::Unknown),
                 },
                 Message::Order(Order::Release) if !self.free => return Errand::Release,
+                Message::Order(Order::Leave) if !self.free => return Errand::Leave,
                 Message::Order(order) => self.obey(order),
                 Message::NotStarted(_) => {}
             }
@@ -300,7 +305,7 @@ impl Tracee {
             Order::Signal(signal) => drop(sys::kill(self.raw(), signal.number())),
             Order::Kill => self.kill(),
             Order::KillGroup => drop(sys::kill_group(self.raw(), libc::SIGKILL)),
-            Order::Release => {}
+            Order::Release | Order::Leave => {}
         }
     }
 

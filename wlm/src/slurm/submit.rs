@@ -1,6 +1,7 @@
 //! Batch jobs: submitted by sbatch, in its own words where it refuses.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use gantry_shared::error::{Failure, Kind};
 
@@ -16,7 +17,13 @@ use crate::{Error, JobRef, Result, Submission};
 pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
     let mut command = vec![find_command("sbatch", host)?, "--parsable".into()];
     command.extend(submission.args.iter().cloned());
-    let said = host.ask_in(&submission.cwd, &command, PATIENCE).map_err(|error| {
+    let mut env = submission.env.clone();
+    if let Some(held) = &submission.held {
+        // The last of several counts, and without the variables the script would find srun itself.
+        command.extend(["--export=ALL".into(), held.script.clone()]);
+        env.push(("PATH".into(), put_in_front(&held.launchers, &env, host)));
+    }
+    let said = host.ask_in_with(&submission.cwd, &command, &env, PATIENCE).map_err(|error| {
         let message = format!("cannot run sbatch in {}: {error}", submission.cwd.display());
         Error::Refused(Failure::new(Kind::LauncherFailed, message))
     })?;
@@ -29,6 +36,17 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
             )
         })),
     }
+}
+
+/// The job's PATH, with one more directory in front.
+fn put_in_front(dir: &Path, env: &[(OsString, OsString)], host: &dyn Host) -> OsString {
+    let given = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let mut path = dir.as_os_str().to_owned();
+    if let Some(rest) = given.or_else(|| host.env("PATH")) {
+        path.push(":");
+        path.push(rest);
+    }
+    path
 }
 
 /// The command that cancels a job.
@@ -51,14 +69,19 @@ fn parse_submitted(stdout: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HeldScript;
     use crate::host::fake::FakeHost;
 
     #[track_caller]
     fn check(stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
         let host = host.with_answer("/bin/sbatch --parsable -N2 job.sh", stdout, stderr);
-        let submission =
-            Submission { args: ["-N2", "job.sh"].map(OsString::from).to_vec(), cwd: "/w".into() };
+        let submission = Submission {
+            args: ["-N2", "job.sh"].map(OsString::from).to_vec(),
+            held: None,
+            env: Vec::new(),
+            cwd: "/w".into(),
+        };
         match (submit(&submission, &host), expected) {
             (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
@@ -74,6 +97,26 @@ mod tests {
         check("", words, Err(words));
         check("", words, Err("(command: /bin/sbatch --parsable -N2 job.sh)"));
         check("slurm 22.05.8\n", "", Err("sbatch printed no job"));
+    }
+
+    #[test]
+    fn a_held_script_comes_after_what_lets_it_find_our_programs() {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/sbatch", "");
+        let host = host.with_answer("/bin/sbatch --parsable --export=NONE --export=ALL job.sh", "7\n", "");
+        let held = HeldScript { script: "job.sh".into(), launchers: "/p/held".into() };
+        let submission = Submission {
+            args: vec!["--export=NONE".into()],
+            held: Some(held),
+            env: Vec::new(),
+            cwd: "/w".into(),
+        };
+        assert_eq!(submit(&submission, &host).unwrap().0, "7");
+        let check = |env: &[(&str, &str)], expected: &str| {
+            let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            assert_eq!(put_in_front(Path::new("/p/held"), &env, &host), expected);
+        };
+        check(&[], "/p/held:/bin");
+        check(&[("PATH", "/a"), ("PATH", "/b")], "/p/held:/b");
     }
 
     #[test]

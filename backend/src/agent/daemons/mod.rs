@@ -2,6 +2,7 @@
 
 pub(crate) mod site;
 mod command;
+mod container;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -21,6 +21,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
 use super::command::{Command, prepend};
+use super::container;
 use crate::failure;
 
 /// Where programs are looked for when nobody says, as a shell does it.
@@ -89,6 +90,10 @@ pub(crate) fn build_daemon(order: &StartDaemon, site: &Site<'_>) -> Result<Prepa
     let command = command.by_interpreter(site.dirs);
     let command = match site.loader {
         Some(name) => command.by_loader(name, site.dirs, lib_dirs, &rest)?,
+        None => command,
+    };
+    let command = match &order.container {
+        Some(instance) => container::enter(command, instance, &search, site.dirs, &mut env)?,
         None => command,
     };
     let root = &site.dirs.root;
@@ -224,7 +229,10 @@ pub(crate) fn find_in_path(program: &OsStr, search: &OsStr, cwd: Option<&Path>) 
 }
 
 /// The first file of that name that can be started, or why the first that is there cannot; none when there is no such file.
-fn look_up(program: &OsStr, dirs: impl Iterator<Item = PathBuf>) -> Option<Result<PathBuf, Failure>> {
+pub(super) fn look_up(
+    program: &OsStr,
+    dirs: impl Iterator<Item = PathBuf>,
+) -> Option<Result<PathBuf, Failure>> {
     let mut first_unfit = None;
     for dir in dirs {
         let path = dir.join(program);
@@ -349,6 +357,37 @@ mod tests {
             },
             output: DaemonOutput::Drop,
             lib_dirs: Vec::new(),
+            container: None,
+        }
+    }
+
+    #[test]
+    fn a_daemon_in_a_container_is_started_by_what_enters_it() {
+        let node = Fixture::new();
+        let staged = node.file("s2/bin/tool", 0o700);
+        let search = node.scratch.path().join("usr/bin");
+        let path = [("PATH", search.to_str().unwrap())];
+        let mut order = order("tool", &path);
+        order.container = Some("instance://x".into());
+        let none = node.build_from(&order).unwrap_err();
+        assert!(none.kind() == Kind::NotFound && none.message().contains("instance://x"), "{none}");
+        let apptainer = node.file("usr/bin/apptainer", 0o700);
+        assert_eq!(node.build_from(&order).unwrap().program, apptainer);
+        let starter = node.file("usr/bin/singularity", 0o700);
+        let daemon = node.build_from(&order).unwrap();
+        assert_eq!(daemon.program, starter);
+        let words = [
+            starter.as_os_str(),
+            "exec".as_ref(),
+            "instance://x".as_ref(),
+            staged.as_os_str(),
+            "-x".as_ref(),
+        ];
+        assert_eq!(daemon.argv, words);
+        let value = |name: &str| daemon.env.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone());
+        for starter in ["SINGULARITYENV_", "APPTAINERENV_"] {
+            assert_eq!(value(&format!("{starter}LD_LIBRARY_PATH")), value("LD_LIBRARY_PATH"));
+            assert_eq!(value(&format!("{starter}PREPEND_PATH")), Some(node.dirs.bin.clone().into()));
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::diagnose::{PtraceFacts, why_ptrace_refused};
 use super::error::StartError;
 use super::hold::{Batch, StartFailure};
+use super::procfs::Width;
 use super::trace::{self, HeldProof, HoldFailure};
 use super::{procfs, sys};
 
@@ -89,6 +90,19 @@ pub(crate) fn prove_held(pid: i32) -> Result<HeldProof, StartError> {
     // Where the counter cannot be read, the stop has to be enough.
     let counter = procfs::read_syscall_pc(pid).ok().flatten().unwrap_or(0);
     prove_stopped(pid, (counter, None)).map_err(|failure| explain(failure, pid))
+}
+
+/// Looks whether a process that ran before anybody asked was left at its first instruction, stopped and traced by nobody. None: it was not. One that stands there in
+/// somebody's hands is waited for a moment, as its launcher is about to leave it.
+pub(crate) fn look_for_hold(pid: i32) -> Option<HeldProof> {
+    let counter = procfs::read_syscall_pc(pid).ok().flatten()?;
+    let entry = [Width::Bits64, Width::Bits32]
+        .into_iter()
+        .find_map(|width| trace::entry(pid, width).ok().flatten())?;
+    if counter != entry {
+        return None;
+    }
+    prove_stopped(pid, (counter, Some(entry))).ok()
 }
 
 /// As [`prove_held`], of a process that was sent SIGSTOP wherever it is: its counter is known when it stands.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::Builder;
 
@@ -24,20 +24,63 @@ use super::{procfs, sys};
 /// Most programs that are named when none was the right one.
 const MOST_NAMED: usize = 8;
 
-/// A shell's pattern for paths: `*` is any text, `?` any character. A pattern without a slash is for the last part of a path.
+/// Which program is the one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pattern(String);
+pub(crate) enum Pattern {
+    /// A shell's pattern for paths: `*` is any text, `?` any character. A pattern without a slash is for the last part of a path.
+    Path(String),
+    /// The first that a child becomes of a program of that name, or the very first if it has another name.
+    Behind(String),
+}
+
+/// What a traced process has become.
+struct Became<'a> {
+    exe: &'a Path,
+    /// What it was called with.
+    words: &'a [PathBuf],
+    /// It is no longer the process that the launcher has started.
+    is_child: bool,
+    /// The launcher's process has become another one before.
+    is_later: bool,
+}
 
 impl Pattern {
     pub(crate) fn new(text: &str) -> Self {
-        Self(text.to_owned())
+        Self::Path(text.to_owned())
     }
 
-    fn matches(&self, path: &std::path::Path) -> bool {
-        let whole = path.as_os_str();
-        let text = if self.0.contains('/') { whole } else { path.file_name().unwrap_or(whole) };
-        fits(self.0.as_bytes(), OsStr::as_bytes(text))
+    pub(crate) fn behind(wrapper: &str) -> Self {
+        Self::Behind(wrapper.to_owned())
     }
+
+    fn fits(&self, it: &Became<'_>) -> bool {
+        match self {
+            Self::Path(_) => self.matches(it.exe),
+            Self::Behind(_) if it.is_child => true,
+            Self::Behind(wrapper) => !it.is_later && !is_called(wrapper, it.exe, it.words),
+        }
+    }
+
+    fn matches(&self, path: &Path) -> bool {
+        let Self::Path(pattern) = self else { return false };
+        let whole = path.as_os_str();
+        let text = if pattern.contains('/') { whole } else { path.file_name().unwrap_or(whole) };
+        fits(pattern.as_bytes(), OsStr::as_bytes(text))
+    }
+
+    /// For people.
+    fn show(&self) -> String {
+        match self {
+            Self::Path(pattern) => pattern.clone(),
+            Self::Behind(wrapper) => format!("a child of {wrapper}"),
+        }
+    }
+}
+
+/// Whether a process runs the program of that name, or a script of that name by an interpreter.
+pub(crate) fn is_called(name: &str, exe: &Path, words: &[PathBuf]) -> bool {
+    let is = |path: &Path| path.file_name() == Some(OsStr::new(name));
+    is(exe) || words.iter().take(2).any(|word| is(word))
 }
 
 /// Whether `text` fits `pattern`. Takes time by the product of their lengths at most.
@@ -208,7 +251,7 @@ impl Chase {
             Some(rank) if is_over && rank.found.is_none() => {
                 let mut became = rank.became.clone();
                 became.truncate(MOST_NAMED);
-                let error = StartError::NoneFits { pattern: self.pattern.0.clone(), became };
+                let error = StartError::NoneFits { pattern: self.pattern.show(), became };
                 Err(StartFailure { index, error })
             }
             _ => Ok(()),
@@ -222,7 +265,15 @@ impl Chase {
             self.traced.remove(&former);
         }
         let exe = procfs::read_exe(pid).unwrap_or_default();
-        if !self.pattern.matches(&exe) {
+        let words = procfs::read_words(pid).unwrap_or_default();
+        let rank = self.ranks.get(index);
+        let it = Became {
+            exe: &exe,
+            words: &words,
+            is_child: rank.is_some_and(|rank| rank.pid != pid),
+            is_later: rank.is_some_and(|rank| !rank.became.is_empty()),
+        };
+        if !self.pattern.fits(&it) {
             if let Some(rank) = self.ranks.get_mut(index) {
                 rank.became.push(exe);
             }
@@ -265,9 +316,23 @@ fn call(step: &'static str, source: io::Error) -> HoldFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+
+    #[test]
+    fn behind_a_wrapper_is_what_its_child_becomes() {
+        let pattern = Pattern::behind("box");
+        let check = |exe: &str, words: &[&str], is_child: bool, is_later: bool, expected: bool| {
+            let words: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+            let it = Became { exe: Path::new(exe), words: &words, is_child, is_later };
+            assert_eq!(pattern.fits(&it), expected, "{exe} {words:?} {is_child} {is_later}");
+        };
+        check("/bin/app", &["app"], false, false, true);
+        check("/bin/box", &["box", "app"], false, false, false);
+        check("/bin/sh", &["/bin/sh", "./box", "app"], false, false, false);
+        check("/usr/libexec/starter", &["starter"], false, true, false);
+        check("/bin/app", &["app"], true, true, true);
+        check("/bin/sh", &["/bin/sh", "./script", "box"], false, false, true);
+    }
 
     #[test]
     fn patterns_are_for_paths_or_for_names() {

@@ -20,7 +20,7 @@ mod sys;
 pub(crate) mod thread;
 pub(crate) mod trace;
 
-pub(crate) use self::enter::{prove_held, prove_stopping};
+pub(crate) use self::enter::{look_for_hold, prove_held, prove_stopping};
 pub(crate) use self::sys::allow_tracer;
 pub(crate) use self::trace::HeldProof;
 pub(crate) use gantry_shared::status::ExitStatus;

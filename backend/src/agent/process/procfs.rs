@@ -1,6 +1,8 @@
 //! What `/proc` says of a process. The parsers are pure; the readers only read (proc(5)).
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// What `/proc/PID/stat` says, as far as it matters here.
@@ -154,11 +156,20 @@ pub(crate) fn read_exe(pid: i32) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe"))
 }
 
+/// The words that the process was called with; empty ones are left out.
+///
+/// # Errors
+/// As [`read_exe`].
+pub(crate) fn read_words(pid: i32) -> io::Result<Vec<PathBuf>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline"))?;
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    Ok(words.map(|word| PathBuf::from(OsStr::from_bytes(word))).collect())
+}
+
 /// Every process that `/proc` shows now, as (pid, parent).
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-#[cfg(test)]
 pub(crate) fn read_parents() -> io::Result<Vec<(i32, i32)>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")? {

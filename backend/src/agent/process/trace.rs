@@ -157,7 +157,7 @@ pub(super) fn classify(status: i32) -> Stop {
 }
 
 /// Where the kernel starts the program that `pid` has just become.
-fn entry(pid: i32, width: Width) -> io::Result<Option<u64>> {
+pub(super) fn entry(pid: i32, width: Width) -> io::Result<Option<u64>> {
     match read_entry(pid, width) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         other => other,

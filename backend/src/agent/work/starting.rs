@@ -135,7 +135,7 @@ impl Agent {
         let mine = ranks::adoption_of(order, self.node.index());
         if order.found == Found::Running {
             self.claim_app(Claim::Attached, order.size)?;
-            let reports = self.ranks.adopt(mine)?;
+            let reports = self.ranks.found(mine, order.wrapper.as_deref())?;
             self.watch_adopted();
             return Ok(reports);
         }
@@ -161,7 +161,7 @@ impl Agent {
         let mine = order.layout.get(self.node.index()).cloned().unwrap_or_default();
         let found = crate::seek::find_ranks(&mine, &order.marks)?;
         self.claim_app(Claim::Attached, order.size)?;
-        let reports = self.ranks.adopt(&found)?;
+        let reports = self.ranks.found(&found, order.wrapper.as_deref())?;
         self.watch_adopted();
         Ok(reports)
     }

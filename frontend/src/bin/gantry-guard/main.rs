@@ -1,16 +1,24 @@
-//! The guard's executable. Started by the frontend library with a socket as its standard input, or by a job's script to start agents; of no use by hand.
+//! The guard's executable. Started by the frontend library with a socket as its standard input, by a job's script to start agents, or
+//! by a script under a launcher's name; of no use by hand.
 
-use std::ffi::OsString;
-use std::io::{self, BufReader, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufReader, PipeReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use gantry_frontend::guard::{serve, starter};
+use gantry_frontend::guard::{held, serve, starter};
+use gantry_frontend::helpers::GUARD;
+use gantry_shared::status::ExitStatus;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(name) = launcher_name() {
+        return hold(&name, args);
+    }
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let done = match words.as_slice() {
         ["--version"] => writeln!(io::stdout(), "gantry-guard {}", env!("CARGO_PKG_VERSION")),
@@ -24,6 +32,58 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The name of a launcher, if that is what this executable was called by: through a link in a directory of such links.
+fn launcher_name() -> Option<OsString> {
+    let called = PathBuf::from(std::env::args_os().next()?);
+    called.file_name().filter(|name| *name != GUARD).map(OsStr::to_owned)
+}
+
+/// Runs a launcher whose ranks are to be held, and ends as it does.
+fn hold(name: &OsStr, args: Vec<OsString>) -> ExitCode {
+    let run = || {
+        // Signals are heard on a thread of its own; this one is the launcher's.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let signals = pass_on(&runtime)?;
+        let ended = held::run(name, args, signals).map_err(io::Error::other);
+        runtime.shutdown_background();
+        ended
+    };
+    match run() {
+        Ok(ExitStatus::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Ok(ExitStatus::Signal(signal)) => {
+            ExitCode::from(u8::try_from(128 + signal.number()).unwrap_or(u8::MAX))
+        }
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            drop(writeln!(io::stderr(), "gantry: cannot hold what {} launches: {error}", name.display()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The signals that this process gets and that are for the launcher, a byte each.
+fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
+    let (told, tell) = io::pipe()?;
+    let tell = Arc::new(tell);
+    let _inside = runtime.enter();
+    let kinds = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ];
+    for kind in kinds {
+        let Ok(number) = u8::try_from(kind.as_raw_value()) else { continue };
+        let (tell, mut stream) = (Arc::clone(&tell), signal(kind)?);
+        runtime.spawn(async move {
+            while stream.recv().await.is_some() && (&*tell).write_all(&[number]).is_ok() {}
+        });
+    }
+    Ok(told)
 }
 
 fn guard() -> io::Result<()> {

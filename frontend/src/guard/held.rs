@@ -1,0 +1,117 @@
+//! The guard's executable in the place of a launcher, in a batch script whose first launch is to be held.
+//!
+//! The script finds it by the launcher's name, as it stands first in PATH. It runs the launcher itself as a debugger does, leaves the ranks of the job's first
+//! step stopped and lets those of all others go, passes signals on, and ends as the launcher ends.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_shared::signal::Signal;
+use gantry_shared::status::ExitStatus;
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+use gantry_wlm::mpir::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand, Order};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::error::{Error, Result};
+
+/// The number of the step that is held.
+const FIRST_STEP: &str = "0";
+
+/// How long a launcher may take until its ranks are there: as long as the job does.
+const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// Runs the launcher of that name, which is another program than this one, with these arguments, and waits for its end. Every byte that comes from `signals` is
+/// the number of a signal for it.
+///
+/// # Errors
+/// There is no such launcher; it cannot be run as a debugger does.
+pub fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Read) -> Result<ExitStatus> {
+    let own = Machine.read_link(Path::new("/proc/self/exe")).ok();
+    let is_ours = |dir: &Path| own.is_some() && dir.join(name).canonicalize().ok() == own;
+    let search = split_path(&Machine.env("PATH").unwrap_or_default(), is_ours);
+    let program = search.iter().map(|dir| dir.join(name)).find(|path| Machine.is_executable(path));
+    let program =
+        program.ok_or_else(|| Error::invalid(format!("there is no '{}' in PATH", name.to_string_lossy())))?;
+    let mut driver = start(program, args, &search).map_err(|e| Error::io("cannot drive a launcher", e))?;
+    let (mut started, mut failed) = (false, None);
+    loop {
+        while let Some(event) = driver.take_event() {
+            match event {
+                Event::Started(_) => started = true,
+                Event::Held(table) => driver.order(match table.step.as_deref() {
+                    Some(FIRST_STEP) => Order::Leave,
+                    _ => Order::Release,
+                }),
+                // One that has ended by itself without ranks is none of our business: its end is on its way.
+                Event::Failed(error) if started => failed = Some(error),
+                Event::Failed(error) => return Err(Error::invalid(error.to_string())),
+                Event::Ended(status) => {
+                    return match (failed, status) {
+                        (Some(error), ExitStatus::Signal(_)) => Err(Error::invalid(error.to_string())),
+                        _ => Ok(status),
+                    };
+                }
+            }
+        }
+        if let Some(signal) = next_signal(&driver, &mut signals)? {
+            driver.order(Order::Signal(signal));
+        }
+    }
+}
+
+/// Waits until there is news of the launcher, or a signal for it.
+fn next_signal(driver: &Driver, signals: &mut (impl AsFd + Read)) -> Result<Option<Signal>> {
+    let mut both = [driver.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    match poll(&mut both, PollTimeout::NONE) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(Error::io("cannot wait for a launcher", error.into())),
+    }
+    if both[1].any() != Some(true) {
+        return Ok(None);
+    }
+    let mut number = [0];
+    signals.read_exact(&mut number).map_err(|e| Error::io("cannot pass on signals", e))?;
+    Ok(Signal::new(number[0].into()))
+}
+
+fn start(program: PathBuf, args: Vec<OsString>, search: &[PathBuf]) -> io::Result<Driver> {
+    let mut env = Machine.environment();
+    // Neither ranks nor what they start have to do with us.
+    env.retain(|(name, _)| name != "PATH");
+    env.push(("PATH".into(), std::env::join_paths(search).map_err(io::Error::other)?));
+    let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
+    let (stdin, stdout, stderr): (OwnedFd, OwnedFd, OwnedFd) =
+        (own(io::stdin().as_fd())?, own(io::stdout().as_fd())?, own(io::stderr().as_fd())?);
+    Driver::start(LauncherCommand {
+        argv: std::iter::once(program.into_os_string()).chain(args).collect(),
+        env,
+        cwd: Machine.current_dir()?,
+        stdin,
+        stdout,
+        stderr,
+        at_breakpoint: AtBreakpoint::Stay,
+        breakpoints: Breakpoints::default(),
+        deadline: PATIENCE,
+    })
+}
+
+/// The directories of a PATH but those that `is_ours`.
+fn split_path(path: &OsStr, is_ours: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    std::env::split_paths(path).filter(|dir| !is_ours(dir)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_directory_is_taken_out_of_the_path() {
+        let found = split_path(OsStr::new("/ours:/bin:/ours:/usr/bin"), |dir| dir == Path::new("/ours"));
+        assert_eq!(found, ["/bin", "/usr/bin"].map(PathBuf::from));
+    }
+}
