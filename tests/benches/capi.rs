@@ -21,6 +21,13 @@ use gantry_tests::capi::{compile, prefix, program};
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 101;
 
+/// What a call from C may take longer than the same call in Rust.
+const GOAL_CALL_MICROS: f64 = 50.0;
+/// What loading the daemons' library may take longer than loading an empty one.
+const GOAL_LOAD_MICROS: f64 = 1000.0;
+/// What that library may have.
+const GOAL_BYTES: f64 = 2.0 * 1024.0 * 1024.0;
+
 #[tokio::main]
 async fn main() -> gantry_frontend::Result<()> {
     let prefix = prefix();
@@ -31,12 +38,16 @@ async fn main() -> gantry_frontend::Result<()> {
     let ended = frontend.launch(LaunchRequest::new(["true"]), DEADLINE).await?;
     ended.wait().await?;
     println!("command: cargo bench -p gantry-tests --bench capi\nhelpers: {}\n", binaries().dir.display());
-    println!("| call | C | Rust | more |\n| --- | ---: | ---: | ---: |");
+    println!("| call | C | Rust | more | goal |\n| --- | ---: | ---: | ---: | --- |");
     for line in said.lines() {
         let (name, c) = line.split_once(' ').expect("a name and a number");
         let c: f64 = c.parse().expect("microseconds");
         let rust = if name == "wait" { in_rust(&ended, name).await? } else { in_rust(&app, name).await? };
-        println!("| {name} | {c:.1} µs | {rust:.1} µs | {:.1} µs |", c - rust);
+        println!(
+            "| {name} | {c:.1} µs | {rust:.1} µs | {:.1} µs | {} |",
+            c - rust,
+            judge(c - rust, GOAL_CALL_MICROS, "µs")
+        );
     }
     app.close(DEADLINE).await?;
     let folder = tempfile::tempdir().expect("a folder");
@@ -46,12 +57,21 @@ async fn main() -> gantry_frontend::Result<()> {
     let library = prefix.join("lib/libcommontools_be.so.2");
     let (ours, none) = (load(&bench, &library), load(&bench, &empty));
     println!(
-        "| loading libcommontools_be | {ours:.1} µs | {none:.1} µs (an empty library) | {:.1} µs |",
-        ours - none
+        "| loading libcommontools_be | {ours:.1} µs | {none:.1} µs (an empty library) | {:.1} µs | {} |",
+        ours - none,
+        judge(ours - none, GOAL_LOAD_MICROS, "µs")
     );
     let size = std::fs::metadata(&library).expect("the library").len();
-    println!("\nlibcommontools_be: {size} bytes");
+    #[expect(clippy::cast_precision_loss, reason = "a library's size")]
+    let bytes = size as f64;
+    println!("| size of libcommontools_be | {size} bytes | | | {} |", judge(bytes, GOAL_BYTES, "bytes"));
+    println!("\n(built as {}; a release build counts)", prefix.display());
     Ok(())
+}
+
+/// A goal, and whether it is met.
+fn judge(found: f64, goal: f64, unit: &str) -> String {
+    format!("under {goal} {unit}: {}", if found < goal { "yes" } else { "no" })
 }
 
 #[track_caller]

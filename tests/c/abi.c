@@ -46,7 +46,7 @@ SAME(sizeof(cti_pals_ops_t), 5 * sizeof(void *));
 SAME(sizeof(cti_ssh_ops_t), 3 * sizeof(void *));
 SAME(sizeof(cti_flux_ops_t), 3 * sizeof(void *));
 SAME(sizeof(cti_localhost_ops_t), sizeof(void *));
-SAME(sizeof(cti_pbs_ops_t), 2 * sizeof(void *));
+SAME(sizeof(cti_pbs_ops_t), 3 * sizeof(void *));
 OFFSET(cti_slurm_ops_t, registerJobStep, sizeof(void *));
 OFFSET(cti_slurm_ops_t, getSrunInfo, 2 * sizeof(void *));
 OFFSET(cti_slurm_ops_t, submitBatchScript, 3 * sizeof(void *));

@@ -23,6 +23,82 @@ int main(void) {
     CHECK(cti_be_getFileDir() == NULL && cti_be_getTmpDir() == NULL);
     CHECK(gantry_be_getNode() == -1 && gantry_be_getNumNodes() == -1 && gantry_be_getNumPEs() == -1);
     CHECK(strncmp(gantry_be_error_str(), "gantry_be_getNumPEs: ", 21) == 0);
+    /* The rest of what is gantry's own: the error value, and whose it is. */
+    gantry_member_t member;
+    gantry_rendezvousList_t list = {0, NULL};
+    gantry_data_t data = {0, NULL, {0, 0}, 0};
+    int64_t integers[] = {1};
+    double reals[] = {1};
+    int ranks[] = {1}, index, count, *sizes;
+    const char *keys[] = {"a"}, *frames[] = {"main", NULL};
+    gantry_be_stack_t stack = {0, frames};
+    char **all;
+    void *message;
+    size_t size;
+    const unsigned char *item;
+    uint32_t way[] = {0};
+#define NO(function, arguments, bad) \
+    do { \
+        CHECK(function arguments == (bad)); \
+        CHECK(strncmp(gantry_be_error_str(), #function ": ", sizeof #function + 1) == 0); \
+        CHECK(gantry_be_error_kind() != GANTRY_NO_ERROR); \
+    } while (0)
+    NO(gantry_be_setDeadline, (-2), 1);
+    CHECK(gantry_be_setDeadline(50) == 0 && gantry_be_getDeadline() == 50);
+    NO(gantry_be_openChannel, (), 1);
+    NO(gantry_be_getMember, (&member), 1);
+    NO(gantry_be_getMember, (NULL), 1);
+    NO(gantry_be_getChannelFd, (), -1);
+    NO(gantry_be_receive, (1), NULL);
+    NO(gantry_be_receiveAny, (), NULL);
+    NO(gantry_be_send, (1, "x", 1), 1);
+    NO(gantry_be_send, (1, NULL, 1), 1);
+    NO(gantry_be_contribute, (1, "x", 1), 1);
+    NO(gantry_be_contribute, (1, NULL, 1), 1);
+    NO(gantry_be_contributeIntegers, (1, integers, 1), 1);
+    NO(gantry_be_contributeIntegers, (1, NULL, 1), 1);
+    NO(gantry_be_contributeReals, (1, reals, 1), 1);
+    NO(gantry_be_contributeReals, (1, reals, -1), 1);
+    NO(gantry_be_contributeRanks, (1, ranks, 1), 1);
+    NO(gantry_be_contributeRanks, (1, NULL, 1), 1);
+    NO(gantry_be_contributeKeys, (1, keys, ranks, 1), 1);
+    NO(gantry_be_contributeKeys, (1, NULL, NULL, 1), 1);
+    NO(gantry_be_contributeStacks, (1, &stack, 1), 1);
+    NO(gantry_be_contributeStacks, (1, NULL, 1), 1);
+    NO(gantry_be_serveFilter, ("own", NULL, NULL), 1);
+    NO(gantry_be_serveFilter, (NULL, NULL, NULL), 1);
+    NO(gantry_be_register, (NULL, "x", 1), 1);
+    NO(gantry_be_register, ("\xff", "x", 1), 1);
+    NO(gantry_be_getAll, (NULL), NULL);
+    NO(gantry_be_getItem, (NULL, 0), NULL);
+    NO(gantry_be_waitComplete, (NULL), 1);
+    NO(gantry_be_openRendezvous, (NULL), -1);
+    NO(gantry_be_createRendezvous, (NULL, "own", 1), NULL);
+    NO(gantry_be_createRendezvous, (NULL, NULL, 1), NULL);
+    NO(gantry_be_getRendezvous, (NULL), NULL);
+    NO(gantry_be_listRendezvous, ("no handle"), NULL);
+    NO(gantry_be_findItem, (NULL, 5, way, 1, &item, &size), 1);
+    NO(gantry_be_findItem, ("xxxxx", 5, way, 1, &item, &size), 1);
+    NO(gantry_be_barrier, (), 1);
+    NO(gantry_be_getRank, (), -1);
+    NO(gantry_be_getSize, (), -1);
+    NO(gantry_be_getSubjobs, (&index, &count, &sizes), 1);
+    NO(gantry_be_sendToSubjob, (0, "tag", "x", 1), 1);
+    NO(gantry_be_sendToSubjob, (0, NULL, "x", 1), 1);
+    NO(gantry_be_sendToRank, (0, "tag", "x", 1), 1);
+    NO(gantry_be_sendToRank, (0, "tag", NULL, 1), 1);
+    NO(gantry_be_receiveFromSubjobs, ("tag", &message, &size, &index), 1);
+    NO(gantry_be_receiveFromRanks, (NULL, &message, &size, &index), 1);
+    NO(gantry_be_exchange, ("x", &index, &count, &all), 1);
+    NO(gantry_be_exchange, (NULL, NULL, NULL, NULL), 1);
+    NO(gantry_be_masterVector, ("x", &count, &all), 1);
+    NO(gantry_be_orderedMasterVector, ("x", 0, &count, &all), 1);
+    gantry_be_destroyData(&data);
+    CHECK(strstr(gantry_be_error_str(), "gantry_be_destroyData: ") && strstr(gantry_be_error_str(), "never came from here"));
+    gantry_be_destroyRendezvousList(&list);
+    CHECK(strstr(gantry_be_error_str(), "gantry_be_destroyRendezvousList: "));
+    gantry_be_destroyData(NULL);
+    gantry_be_destroyRendezvousList(NULL);
     cti_pidList_t mine = {0, NULL};
     cti_be_destroyPidList(&mine);
     CHECK(strstr(gantry_be_error_str(), "never came from here"));

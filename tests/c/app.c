@@ -174,6 +174,88 @@ static void tells_of_two_programs(void) {
     cti_deregisterApp(app);
 }
 
+/* The one program that all ranks are said to run. */
+static void runs(cti_app_id_t app, int ranks, const char *name) {
+    cti_binaryList_t *programs = cti_getAppBinaryList(app);
+    CHECK(programs && programs->binaries[0] && !programs->binaries[1] && cti_getNumAppPEs(app) == ranks);
+    if (!strstr(programs->binaries[0], name)) FAIL("%s and not %s", programs->binaries[0], name);
+    cti_destroyBinaryList(programs);
+}
+
+/* By a launcher, whose ranks block no signal: its own wrapper has its command line, and what stands around ranks is no rank. */
+static void wraps(void) {
+    char *masks = output_of((args_t){"-n", "1", "grep", "SigBlk", "/proc/self/status", NULL}, NULL, NULL, NULL);
+    if (!strstr(masks, "SigBlk:\t0000000000000000\n")) FAIL("%s", masks);
+    write_file("wrap", "#!/bin/sh\necho \"$1\" > wrapped\nshift\n\"$@\"\n", 0700);
+    setenv("CTI_LAUNCHER_WRAPPER", text("%s 'a \"b\"'", here("wrap")), 1);
+    cti_app_id_t app = launch_held((args_t){"-n", "2", "sleep", "100", NULL});
+    CHECK(strcmp(read_path("wrapped"), "a \"b\"\n") == 0);
+    runs(app, 2, "sleep");
+    CHECK(cti_releaseAppBarrier(app) == 0 && cti_killApp(app, SIGTERM) == 0);
+    exit_code(app);
+    cti_deregisterApp(app);
+    setenv("CTI_LAUNCHER_WRAPPER", "/no/such/wrapper", 1);
+    FAILS(cti_launchApp((args_t){"-n", "2", "sleep", "100", NULL}, -1, -1, NULL, NULL, NULL), "/no/such/wrapper");
+    unsetenv("CTI_LAUNCHER_WRAPPER");
+    /* Ranks within something else: the child is held, and let go, and found. */
+    write_file("box", "#!/bin/sh\n\"$@\" &\nwait\n", 0700);
+    setenv("CTI_BACKEND_WRAPPER", "box", 1);
+    for (int held = 1; held >= 0; held--) {
+        args_t boxed = {"-n", "2", "./box", "sleep", "101", NULL}, plain = {"-n", "2", "sleep", "101", NULL};
+        for (int inside = 0; inside < 2; inside++) {
+            app = held ? launch_held(inside ? boxed : plain) : launch(inside ? boxed : plain);
+            runs(app, 2, "sleep");
+            if (held) {
+                CHECK(strstr(read_line(gantry_openEvents(app)), "\"state\":\"held\""));
+                CHECK(cti_releaseAppBarrier(app) == 0);
+            }
+            CHECK(cti_killApp(app, SIGTERM) == 0);
+            exit_code(app);
+            cti_deregisterApp(app);
+        }
+    }
+    /* And where they run already. */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execl("./box", "./box", "sleep", "102", (char *)NULL);
+        _exit(127);
+    }
+    UNTIL(strstr(read_path(text("/proc/%d/task/%d/children", child, child)), " "));
+    pid_t rank = atoi(read_path(text("/proc/%d/task/%d/children", child, child)));
+    UNTIL(strcmp(read_path(text("/proc/%d/comm", rank)), "sleep\n") == 0);
+    app = gantry_attach(text("localhost:%d", child));
+    if (app <= 0) FAIL("not attached");
+    CHECK(strstr(read_line(gantry_openEvents(app)), text("\"pid\":%d", rank)));
+    runs(app, 1, "sleep");
+    CHECK(cti_killApp(app, SIGTERM) == 0);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    cti_deregisterApp(app);
+}
+
+/* What somebody has left at its first instruction is held for who attaches to it, and left so; what is stopped elsewhere is not. */
+static void attaches_to_what_is_held(void) {
+    cti_app_id_t app = launch_held((args_t){"sleep", "103", NULL});
+    int pid = atoi(strstr(read_line(gantry_openEvents(app)), "\"pid\":") + 6);
+    cti_app_id_t other = gantry_attach(text("%d", pid));
+    CHECK(other > 0 && strstr(read_line(gantry_openEvents(other)), "\"state\":\"held\""));
+    cti_deregisterApp(other);
+    CHECK(strstr(read_path(text("/proc/%d/stat", pid)), "(sleep) T"));
+    other = gantry_attach(text("%d", pid));
+    CHECK(cti_releaseAppBarrier(other) == 0);
+    FAILS(!cti_releaseAppBarrier(other), "is not held");
+    UNTIL(!strstr(read_path(text("/proc/%d/stat", pid)), "(sleep) T"));
+    cti_deregisterApp(other);
+    CHECK(kill(pid, SIGSTOP) == 0);
+    UNTIL(strstr(read_path(text("/proc/%d/stat", pid)), "(sleep) T"));
+    other = gantry_attach(text("%d", pid));
+    CHECK(other > 0);
+    FAILS(!cti_releaseAppBarrier(other), "is not held");
+    cti_deregisterApp(other);
+    cti_deregisterApp(app);
+}
+
 static void attaches_twice(void) {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -305,6 +387,8 @@ static const struct test tests[] = {
     {"sends_signals", sends_signals},
     {"tells_of_ranks", tells_of_ranks},
     {"tells_of_two_programs", tells_of_two_programs},
+    {"wraps", wraps},
+    {"attaches_to_what_is_held", attaches_to_what_is_held},
     {"attaches_twice", attaches_twice},
     {"deregisters", deregisters},
     {"refuses_wrong_ids", refuses_wrong_ids},

@@ -1,6 +1,7 @@
 /* What libcommontools_fe does to the program that uses it: nothing. Signals, masks, threads, forks, errors of threads, the end, the rest of the interface. */
 #include "check.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -231,8 +232,48 @@ static void tells_of_itself(void) {
     FAILS(cti_current_wlm() != CTI_WLM_NONE, "abacus");
     unsetenv("CTI_WLM_IMPL");
     setenv("CTI_BACKEND_WRAPPER", "wrap", 1);
-    FAILS(cti_launchApp((args_t){"true", NULL}, -1, -1, NULL, NULL, NULL), "CTI_BACKEND_WRAPPER asks for is not built in");
-    CHECK(gantry_error_kind() == GANTRY_UNSUPPORTED);
+    FAILS(cti_launchApp((args_t){"true", NULL}, -1, -1, NULL, NULL, NULL), "there is no 'wrap' around ranks");
+    unsetenv("CTI_BACKEND_WRAPPER");
+    setenv("CTI_LAUNCHER_WRAPPER", "wrap 'it up'", 1);
+    FAILS(cti_launchApp((args_t){"true", NULL}, -1, -1, NULL, NULL, NULL), "there is no launcher for 'wrap it up' to start");
+    setenv("CTI_LAUNCHER_WRAPPER", "wrap 'it up", 1);
+    FAILS(cti_launchApp((args_t){"true", NULL}, -1, -1, NULL, NULL, NULL), "not closed");
+}
+
+static int entries(const char *path) {
+    DIR *folder = opendir(path);
+    int count = 0;
+    if (!folder) return -1;
+    for (struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* What users set for all tools. */
+static void variables(void) {
+    char host[256];
+    CHECK(gethostname(host, sizeof host) == 0);
+    unsetenv("GANTRY_RUNTIME_DIR"), unsetenv("GANTRY_STAGE_DIR"), unsetenv("GANTRY_LAUNCHER");
+    CHECK(mkdir("cfg", 0700) == 0 && mkdir("stage", 0700) == 0 && mkdir("log", 0700) == 0);
+    setenv("CTI_CFG_DIR", here("cfg"), 1), setenv("CTI_BACKEND_TMPDIR", here("stage"), 1);
+    setenv("CTI_DEBUG", "", 1), setenv("CTI_LOG_DIR", here("log"), 1);
+    CHECK(strcmp(cti_getAttribute(CTI_DEBUG), "1") == 0 && strcmp(cti_getAttribute(CTI_LOG_DIR), here("log")) == 0);
+    cti_app_id_t app = launch_held((args_t){"sleep", "100", NULL});
+    cti_session_id_t session = cti_createSession(app);
+    char *root = cti_getSessionRootDir(session), *stage = here("stage");
+    CHECK(root && strncmp(root, stage, strlen(stage)) == 0 && entries(stage) == 1);
+    CHECK(entries(text("%s/gantry-runtime-%d", here("cfg"), (int)getuid())) > 0);
+    CHECK(exists(text("log/dbglog_%s.%d.log", host, getpid())));
+    cti_deregisterApp(app);
+    CHECK(entries(stage) == 0);
+    const char *names[] = {"CTI_LAUNCHER_NAME", "CTI_LAUNCHER_SCRIPT"};
+    for (int at = 0; at < 2; at++) {
+        setenv(names[at], text("/no/such/%d", at), 1);
+        FAILS(cti_launchApp((args_t){"true", NULL}, -1, -1, NULL, NULL, NULL), text("/no/such/%d", at));
+        unsetenv(names[at]);
+    }
+    free(root);
+    CHECK(gantry_finalize() == 0);
 }
 
 int defined_here;
@@ -262,6 +303,7 @@ static const struct test tests[] = {
     {"is_loaded_and_closed", is_loaded_and_closed},
     {"attributes", attributes},
     {"tells_of_itself", tells_of_itself},
+    {"variables", variables},
     {"finds_symbols", finds_symbols},
     {NULL, NULL},
 };

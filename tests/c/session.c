@@ -193,6 +193,28 @@ static void two_daemons(void) {
     cti_deregisterApp(app);
 }
 
+/* Where CTI_CONTAINER_INSTANCE says so, daemons are started by what enters that container, with search paths of their own. Here that is a script that does what
+   the real one does with variables. */
+static void daemons_in_containers(void) {
+    write_file("daemon", "#!/bin/sh\necho $INSIDE:$1:$LD_LIBRARY_PATH > $CTI_FILE_DIR/new; mv $CTI_FILE_DIR/new $CTI_FILE_DIR/seen\n", 0700);
+    cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
+    cti_session_id_t session = session_of(app);
+    setenv("CTI_CONTAINER_INSTANCE", "instance://here", 1);
+    FAILS(!cti_execToolDaemon(manifest_of(session), "./daemon", (args_t){"a b", NULL}, NULL), "instance://here: neither singularity");
+    CHECK(mkdir("starters", 0700) == 0);
+    write_file("starters/singularity", "#!/bin/sh\n[ \"$1 $2\" = 'exec instance://here' ] || exit 9\nshift 2\n"
+                                       "exec env -i CTI_FILE_DIR=$CTI_FILE_DIR INSIDE=yes PATH=$SINGULARITYENV_PREPEND_PATH:/bin "
+                                       "LD_LIBRARY_PATH=$SINGULARITYENV_LD_LIBRARY_PATH \"$@\"\n", 0700);
+    setenv("PATH", text("%s:%s", here("starters"), getenv("PATH")), 1);
+    if (cti_execToolDaemon(manifest_of(session), "./daemon", (args_t){"a b", NULL}, NULL)) FAIL("no daemon");
+    UNTIL(exists(in(session, "seen")));
+    char *lib = cti_getSessionLibDir(session), *expected = text("yes:a b:%s", lib);
+    char *seen = read_path(in(session, "seen"));
+    if (strncmp(seen, expected, strlen(expected))) FAIL("%s\nand not\n%s", seen, expected);
+    free(lib);
+    cti_deregisterApp(app);
+}
+
 /* With CTI_DEBUG and CTI_LOG_DIR there are logs of this process and of daemons. */
 static void logs(void) {
     CHECK(mkdir("logs", 0700) == 0);
@@ -221,6 +243,7 @@ static const struct test tests[] = {
     {"dependencies_are_an_attribute", dependencies_are_an_attribute},
     {"daemons", daemons},
     {"two_daemons", two_daemons},
+    {"daemons_in_containers", daemons_in_containers},
     {"logs", logs},
     {NULL, NULL},
 };

@@ -50,17 +50,36 @@ macro_rules! suite {
 }
 
 suite!(app: launches holds reads_files_and_descriptors sets_environment_and_directory releases_once sends_signals tells_of_ranks
-    attaches_twice deregisters refuses_wrong_ids lets_go exits);
-suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons logs);
+    attaches_twice attaches_to_what_is_held deregisters refuses_wrong_ids lets_go exits);
+suite!(session: sessions manifests dependencies_are_an_attribute daemons two_daemons daemons_in_containers logs);
 suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own_filter puts_applications_together says_who_has_died);
 suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks
-    ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself finds_symbols);
+    ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself variables finds_symbols);
+suite!(wrong: everything);
 suite!(job: releases refuses changes releases_at_once several leaves_after_release leaves_after_cancel);
 
 #[test]
 fn a_launcher_s_two_programs_are_told_apart() {
     require!(tool("mpiexec.hydra"));
     run("app", "tells_of_two_programs", &[], &[("CTI_LAUNCHER_NAME", "mpiexec.hydra")]);
+}
+
+#[test]
+fn launchers_daemons_and_ranks_are_wrapped_where_users_say_so() {
+    require!(tool("mpiexec.hydra"));
+    run("app", "wraps", &[], &[("CTI_LAUNCHER_NAME", "mpiexec.hydra")]);
+}
+
+#[test]
+fn no_function_is_left_out_where_all_are_called_wrongly() {
+    for (side, suite) in [("fe", "wrong.c"), ("be", "alone.c")] {
+        let text = std::fs::read_to_string(source(suite)).expect("a source");
+        let words: BTreeSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let listed = listed(&std::fs::read_to_string(symbols(side)).expect("a list"));
+        let names = listed.iter().map(|name| name.split('@').next().unwrap_or_default());
+        let missing: Vec<&str> = names.filter(|name| !words.contains(name)).collect();
+        assert_eq!(missing, [""; 0], "{suite}");
+    }
 }
 
 #[test]
@@ -281,6 +300,30 @@ fn pkg_config_names_all_that_a_compiler_needs() {
         }
         compile("cc", &source(source_name), &folder.path().join(name), &flags);
     }
+}
+
+/// A library that lies alone has nothing beside it.
+#[test]
+fn cti_install_dir_says_where_the_rest_of_gantry_is() {
+    within(LIMIT, || {
+        let world = World::new();
+        let alone = world.work_dir().join("alone");
+        std::fs::create_dir(&alone).expect("a folder");
+        std::fs::copy(prefix().join("lib/libcommontools_fe.so.2"), alone.join("libcommontools_fe.so.2"))
+            .expect("a copy");
+        let program = program("app", "fe", &["-Wl,--enable-new-dtags"]);
+        let copy = world.work_dir().join("app");
+        std::fs::copy(program, &copy).expect("a copy");
+        for there in [None, Some(prefix())] {
+            let mut command = world.command(&copy);
+            command.arg("releases_once").env("LD_LIBRARY_PATH", &alone).env_remove("GANTRY_INSTALL_DIR");
+            command.envs(there.map(|prefix| ("CTI_INSTALL_DIR", prefix)));
+            let done = world.spawn(command).wait(LIMIT);
+            assert_eq!(done.code() == 0, there.is_some(), "{done:?}");
+            assert!(there.is_some() || done.stderr.concat().contains("gantry-guard"), "{done:?}");
+        }
+        world.finish();
+    });
 }
 
 /// A prefix is moved, as packages are: what is in it finds itself.

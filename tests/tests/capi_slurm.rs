@@ -1,11 +1,13 @@
 //! The C library on a real Slurm: held, hosts, session, manifest, daemon, release; a step that runs already.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 
 use gantry_tests::capi::{prefix, program};
 use gantry_tests::slurm::on_cluster;
-use gantry_tests::testbed::Config;
-use gantry_tests::{SOON, becomes_true};
+use gantry_tests::testbed::{self, Config};
+use gantry_tests::{SOON, becomes_true, proc};
+use nix::sys::signal::Signal;
 
 /// Runs a test of the suite `slurm.c` on the login node; what stands in the list must be among what it says.
 fn run(test: &'static str, args: &'static [&'static str]) {
@@ -44,6 +46,68 @@ fn a_step_is_launched_held_served_and_released() {
 #[test]
 fn a_step_that_runs_already_is_attached_to_by_the_table_of_slurm() {
     run("attaches", &[]);
+}
+
+/// A directory that every host sees, for one test.
+fn shared_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(gantry_tests::target_dir()).expect("a folder");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("permissions");
+    folder
+}
+
+#[test]
+fn a_batch_script_is_submitted_and_its_first_step_held() {
+    let folder = shared_folder();
+    run_in("submits", folder.path().to_str().expect("a path").to_owned());
+}
+
+#[test]
+fn what_wraps_srun_and_what_wraps_ranks_is_told_apart_from_them() {
+    let folder = shared_folder();
+    run_in("wraps", folder.path().to_str().expect("a path").to_owned());
+}
+
+#[test]
+fn input_output_variables_and_directory_are_what_was_asked_for() {
+    run("surrounds", &[]);
+}
+
+#[test]
+fn signals_reach_a_step_that_is_registered_again_and_again() {
+    run("signals", &[]);
+}
+
+#[test]
+fn two_programs_every_kind_of_file_two_daemons_and_eight_threads() {
+    let folder = shared_folder();
+    run_in("stages", folder.path().to_str().expect("a path").to_owned());
+}
+
+#[test]
+fn a_killed_c_tool_leaves_nothing_on_nodes() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let install = prefix().to_str().expect("a path");
+        let suite = program("app", "fe", &[]);
+        let mut tool = cluster.run(suite, ["is_killed"], &[("CTI_INSTALL_DIR", install)]);
+        tool.next_line(SOON * 2);
+        proc::send(testbed::program(tool.pid()).expect("the tool"), Signal::SIGKILL);
+        tool.exited(SOON);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
+/// As [`run`], with a directory for an argument.
+fn run_in(test: &'static str, folder: String) {
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        let suite = program("slurm", "fe", &[]);
+        let view = program("view", "be", &[]);
+        let words = [OsStr::new(test), view.as_os_str(), folder.as_ref()];
+        let install = prefix().to_str().expect("a path");
+        let done = cluster.run(&suite, words, &[("CTI_INSTALL_DIR", install)]).wait(SOON * 3);
+        cluster.said("scancel", ["--me"]);
+        assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
 }
 
 /// Runs a test of the suite `channel.c` on the login node, with daemons and ranks on nodes.

@@ -243,7 +243,8 @@ typedef struct {
     cti_app_id_t (*registerJobStep)(uint32_t job_id, uint32_t step_id);
     /* The job step of an application. */
     cti_srunProc_t *(*getSrunInfo)(cti_app_id_t appId);
-    /* Submits a script whose first step will be held. */
+    /* Submits a script and waits until the ranks of its first step are there, held: registerJobStep attaches to them, cti_releaseAppBarrier lets them go. The script
+     * finds srun by its name; one that names it by a path is not held. gantry must be installed where the nodes see it. */
     cti_srunProc_t *(*submitBatchScript)(char const *script_path, char const * const *sbatch_args, char const * const *env_list);
     /* Attaches to a step, and waits until it is there; 0 seconds: for as long as it takes. */
     cti_app_id_t (*registerJobStepWait)(uint32_t job_id, uint32_t step_id, uint32_t timeout_sec);
@@ -284,6 +285,8 @@ typedef struct {
     cti_app_id_t (*registerJob)(char const *job_id);
     /* Attaches to a job, and waits until it is there; 0 seconds: for as long as it takes. */
     cti_app_id_t (*registerJobWait)(char const *job_id, uint32_t timeout_sec);
+    /* The job of an application. */
+    char *(*getJobId)(cti_app_id_t app_id);
 } cti_pbs_ops_t;
 
 #ifdef __cplusplus

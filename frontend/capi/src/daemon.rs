@@ -5,13 +5,14 @@ use std::ffi::{OsString, c_char, c_int};
 use gantry_frontend::DaemonRequest;
 use gantry_frontend::request::parse_env_string;
 use gantry_shared::cti::{self, CtiWlm};
-use gantry_shared::storage::{CTI_APID, CTI_IAMBACKEND, CTI_WLM};
+use gantry_shared::storage::{CTI_APID, CTI_CONTAINER_INSTANCE, CTI_IAMBACKEND, CTI_WLM};
 use gantry_shared::wire::message::DaemonOutput;
 use gantry_shared_capi::{enter, text};
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
 
 use crate::app::App;
 use crate::gantry::deadline;
-use crate::launch::refuse_wrappers;
 use crate::manifest::program_below;
 use crate::process::{fault, process};
 
@@ -43,7 +44,6 @@ pub unsafe extern "C" fn cti_execToolDaemon(
         let args = unsafe { text::list(args) }?;
         // SAFETY: our caller's word.
         let env = unsafe { text::list(env) }?;
-        refuse_wrappers()?;
         let process = process();
         let session = process.live_session(process.live_manifest(mid)?.session)?;
         let app = process.apps.get(session.app)?;
@@ -54,6 +54,9 @@ pub unsafe extern "C" fn cti_execToolDaemon(
         for string in env {
             let (name, value) = parse_env_string(string).map_err(|error| fault(&error))?;
             request = request.env(name, value);
+        }
+        if let Some(instance) = Machine.env(CTI_CONTAINER_INSTANCE) {
+            request = request.container(instance);
         }
         if let Some(dir) = process.attributes.daemon_log_dir() {
             request = request.output(DaemonOutput::Log(dir.into_os_string()));

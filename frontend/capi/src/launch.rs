@@ -5,17 +5,16 @@ use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
+use gantry_frontend::request::parse_words;
 use gantry_frontend::{Input, LaunchRequest, OutputTo};
 use gantry_shared::error::Kind;
+use gantry_shared::storage::CTI_LAUNCHER_WRAPPER;
 use gantry_shared_capi::{Fault, enter, text};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 
 use crate::gantry::deadline;
 use crate::process::{fault, process};
-
-/// What the reference has for containers and other wrappers. Who has set it would get something else than was asked for.
-const WRAPPERS: [&str; 3] = ["CTI_LAUNCHER_WRAPPER", "CTI_BACKEND_WRAPPER", "CTI_CONTAINER_INSTANCE"];
 
 /// What rank 0 is to read.
 pub(crate) enum Reads<'a> {
@@ -63,8 +62,10 @@ impl<'a> Asked<'a> {
 
     /// Launches what `more` makes of the request.
     pub(crate) fn launch_as(self, more: impl FnOnce(LaunchRequest) -> LaunchRequest) -> Result<i64, Fault> {
-        refuse_wrappers()?;
         let mut request = more(LaunchRequest::new(self.argv).hold(self.hold));
+        if let Some(wrapper) = Machine.env(CTI_LAUNCHER_WRAPPER) {
+            request = request.launcher_wrapper(parse_words(&wrapper).map_err(|error| fault(&error))?);
+        }
         for string in self.env {
             request = request.env_string(string).map_err(|error| fault(&error))?;
         }
@@ -82,14 +83,6 @@ impl<'a> Asked<'a> {
         let (frontend, deadline) = (process.frontend(), deadline::of_launches());
         let app = process.try_wait(async move { frontend.launch(request, deadline).await })?;
         Ok(process.add_app(app))
-    }
-}
-
-/// Refuses to go on where the user asks for a wrapper.
-pub(crate) fn refuse_wrappers() -> Result<(), Fault> {
-    match WRAPPERS.iter().find(|name| Machine.env(name).is_some()) {
-        None => Ok(()),
-        Some(name) => Err(crate::ops::not_built_in(&format!("what {name} asks for"))),
     }
 }
 

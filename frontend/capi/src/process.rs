@@ -97,7 +97,9 @@ impl Process {
             Some(_) => None,
             None => Machine.env(storage::CTI_BACKEND_TMPDIR).map(PathBuf::from),
         };
-        Frontend::new(Config { stage_base, ..Config::default() })
+        let wrapper = Machine.env(storage::CTI_BACKEND_WRAPPER);
+        let rank_wrapper = wrapper.map(|name| name.to_string_lossy().into_owned());
+        Frontend::new(Config { stage_base, rank_wrapper, ..Config::default() })
     }
 
     fn handle(&self) -> Result<Handle, Fault> {

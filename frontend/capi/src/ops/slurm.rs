@@ -1,16 +1,18 @@
 //! `cti_slurm_ops_t`.
 
-use std::ffi::c_char;
+use std::ffi::{OsStr, OsString, c_char};
 
+use gantry_frontend::request::parse_env_string;
 use gantry_shared::error::Kind;
 use gantry_shared::id::Pid;
 use gantry_shared_capi::memory::allocate;
-use gantry_shared_capi::{Fault, enter};
+use gantry_shared_capi::{Fault, enter, text};
 use gantry_wlm::host::Machine;
 use gantry_wlm::slurm::{SlurmExtras, SrunStep};
 
-use super::{not_built_in, register, register_when_there};
-use crate::process::process;
+use super::{register, register_when_there};
+use crate::gantry::deadline;
+use crate::process::{fault, process};
 
 /// `cti_srunProc_t`.
 #[repr(C)]
@@ -27,7 +29,7 @@ pub(super) struct Ops {
     register_job_step: extern "C" fn(u32, u32) -> i64,
     get_srun_info: extern "C" fn(i64) -> *mut SrunProc,
     submit_batch_script:
-        extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> *mut SrunProc,
+        unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> *mut SrunProc,
     register_job_step_wait: extern "C" fn(u32, u32, u32) -> i64,
 }
 
@@ -72,12 +74,29 @@ extern "C" fn get_srun_info(app: i64) -> *mut SrunProc {
     })
 }
 
-extern "C" fn submit_batch_script(
-    _script: *const c_char,
-    _args: *const *const c_char,
-    _env: *const *const c_char,
+/// # Safety
+/// Strings and lists of strings are null or end as the header says.
+unsafe extern "C" fn submit_batch_script(
+    script: *const c_char,
+    args: *const *const c_char,
+    env: *const *const c_char,
 ) -> *mut SrunProc {
-    enter("submitBatchScript", std::ptr::null_mut(), || Err(not_built_in("a held step of a batch script")))
+    enter("submitBatchScript", std::ptr::null_mut(), || {
+        // SAFETY: our caller's word.
+        let script = unsafe { text::required(script, "the script's path") }?.to_owned();
+        // SAFETY: our caller's word.
+        let args: Vec<OsString> = unsafe { text::list(args) }?.into_iter().map(OsStr::to_owned).collect();
+        // SAFETY: our caller's word.
+        let env = unsafe { text::list(env) }?;
+        let env: Result<Vec<_>, _> = env.into_iter().map(parse_env_string).collect();
+        let env = env.map_err(|error| fault(&error))?;
+        let (frontend, deadline) = (process().frontend(), deadline::of_launches());
+        let job = process().try_wait(async move {
+            let batch = frontend.submit_held(script, args, env, deadline).await?;
+            batch.wait_for_ranks(deadline).await
+        })?;
+        give(move || SlurmExtras.step_of_job(&job, &Machine))
+    })
 }
 
 extern "C" fn register_job_step_wait(job: u32, step: u32, timeout_seconds: u32) -> i64 {

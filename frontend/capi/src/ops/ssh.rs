@@ -2,9 +2,10 @@
 
 use std::ffi::c_char;
 
-use gantry_shared_capi::{enter, text};
+use gantry_shared::id::Pid;
+use gantry_shared_capi::{Fault, text};
 
-use super::not_built_in;
+use super::register;
 
 /// `cti_ssh_ops_t`.
 #[repr(C)]
@@ -16,20 +17,24 @@ pub(super) struct Ops {
 
 pub(super) static OPS: Ops = Ops { register_job, register_remote_job, register_launcher_pid };
 
-extern "C" fn register_job(_launcher: libc::pid_t) -> i64 {
-    enter("registerJob", 0, || Err(not_built_in("attaching to a launcher's ranks by ssh")))
+fn check(pid: libc::pid_t) -> Result<Pid, Fault> {
+    Pid::new(pid).ok_or_else(|| Fault::invalid(format!("{pid} is no pid")))
+}
+
+extern "C" fn register_job(launcher: libc::pid_t) -> i64 {
+    register("registerJob", || Ok(format!("ssh:{}", check(launcher)?)))
 }
 
 /// # Safety
 /// `hostname` is null or a string.
-unsafe extern "C" fn register_remote_job(hostname: *const c_char, _launcher: libc::pid_t) -> i64 {
-    enter("registerRemoteJob", 0, || {
+unsafe extern "C" fn register_remote_job(hostname: *const c_char, launcher: libc::pid_t) -> i64 {
+    register("registerRemoteJob", || {
         // SAFETY: our caller's word.
-        unsafe { text::required_name(hostname, "the host's name") }?;
-        Err(not_built_in("attaching to a launcher on another machine"))
+        let host = unsafe { text::required_name(hostname, "the host's name") }?;
+        Ok(format!("ssh:{host}:{}", check(launcher)?))
     })
 }
 
-extern "C" fn register_launcher_pid(_launcher: libc::pid_t) -> i64 {
-    enter("registerLauncherPid", 0, || Err(not_built_in("attaching to a launcher's ranks by ssh")))
+extern "C" fn register_launcher_pid(launcher: libc::pid_t) -> i64 {
+    register("registerLauncherPid", || Ok(format!("ssh:{}", check(launcher)?)))
 }
