@@ -1,0 +1,40 @@
+/* The table of ssh in libcommontools_fe. Arguments: the test, the pid of a launcher on host n001, the pid of one on this host; each has two ranks on n001 and on n002. */
+#include "check.h"
+
+static pid_t there, own;
+
+static void check_and_leave(cti_app_id_t app) {
+    if (app <= 0) FAIL("not attached");
+    CHECK(cti_appIsValid(app) && cti_getNumAppPEs(app) == 4 && cti_getNumAppNodes(app) == 2);
+    cti_hostsList_t *placement = cti_getAppHostsPlacement(app);
+    CHECK(placement && strcmp(placement->hosts[0].hostname, "n001") == 0 && strcmp(placement->hosts[1].hostname, "n002") == 0);
+    CHECK(placement->hosts[0].numPes == 2 && placement->hosts[1].numPes == 2);
+    cti_destroyHostsList(placement);
+    cti_session_id_t session = cti_createSession(app);
+    if (session <= 0) FAIL("no session");
+    CHECK(cti_execToolDaemon(cti_createManifest(session), "sleep", (args_t){"300", NULL}, NULL) == 0);
+    CHECK(cti_destroySession(session) == 0);
+    cti_deregisterApp(app);
+}
+
+static void attaches(void) {
+    cti_ssh_ops_t *ops = NULL;
+    CHECK(cti_open_ops((void **)&ops) == CTI_WLM_SSH && ops && cti_current_wlm() == CTI_WLM_SSH);
+    check_and_leave(ops->registerRemoteJob("n001", there));
+    check_and_leave(ops->registerJob(own));
+    cti_app_id_t again = ops->registerLauncherPid(own);
+    CHECK(again > 0 && cti_getNumAppPEs(again) == 4);
+    cti_deregisterApp(again);
+    FAILS(ops->registerRemoteJob("n999", there), "n999");
+    FAILS(ops->registerRemoteJob("n001", 4194304), "there is no process 4194304");
+    FAILS(ops->registerRemoteJob("-oProxyCommand=x", there), "-oProxyCommand");
+    FAILS(ops->registerJob(getpid()), "no MPIR symbols");
+    CHECK(gantry_finalize() == 0);
+}
+
+static const struct test tests[] = {{"attaches", attaches}, {NULL, NULL}};
+
+int main(int argc, char **argv) {
+    if (argc > 3) there = atoi(argv[2]), own = atoi(argv[3]);
+    return run_named(tests, argc, argv);
+}
