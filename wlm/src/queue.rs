@@ -2,15 +2,19 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use async_trait::async_trait;
+use gantry_shared::id::Pid;
 use zeroize::Zeroizing;
 
 use crate::host::Host;
 use crate::launch::{AgentCommand, Direct, Queued};
 use crate::{JobRef, Result};
+
+/// File name of the program that acts in jobs. It is where the agent is.
+pub const STARTER: &str = "gantry-guard";
 
 /// What is to run in a job for its agents to start: a command that stays as long as they do, and what it reads on its standard input.
 #[derive(Clone)]
@@ -47,9 +51,38 @@ pub trait Queue: Send + Sync + fmt::Debug {
     /// [`Error::NotYet`](crate::Error): it waits for them, and for what; it has ended; there are fewer places than ranks.
     async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct>;
 
-    /// In the job: starts an agent on each of its nodes, and stays until all of them have ended. What they say goes where the WLM puts a job's output.
+    /// In the job: starts an agent on each of its nodes, or on those that are named, and stays until all of them have ended. What they say goes where the WLM
+    /// puts a job's output.
     ///
     /// # Errors
     /// Some could not be started, or have ended in an error; none is left then.
-    async fn run_agents(&self, agent: &AgentCommand, stop: Stop<'_>, host: &dyn Host) -> Result<()>;
+    async fn run_agents(
+        &self,
+        agent: &AgentCommand,
+        on: Option<&[String]>,
+        stop: Stop<'_>,
+        host: &dyn Host,
+    ) -> Result<()>;
+
+    /// The variables with which a process speaks for `job` on its first node: those of `pid` on this machine, or of one that is found. With them a program
+    /// acts in the job that is not of it.
+    ///
+    /// # Errors
+    /// It has ended, is another user's, or is in another job. [`Error::NotYet`](crate::Error): there is none yet.
+    fn read_variables(
+        &self,
+        job: &JobRef,
+        pid: Option<Pid>,
+        host: &dyn Host,
+    ) -> Result<Vec<(OsString, OsString)>>;
+
+    /// In the job, on its first node: where its ranks are, as a text for [`Wlm::adopt`](crate::Wlm::adopt). `program` looks on other nodes, by
+    /// [`leave`](Queue::leave).
+    async fn look(&self, program: &Path, host: &dyn Host) -> String;
+
+    /// In the job, on another node: leaves word of what is there for [`look`](Queue::look).
+    ///
+    /// # Errors
+    /// The WLM's own words.
+    async fn leave(&self, host: &dyn Host) -> Result<()>;
 }

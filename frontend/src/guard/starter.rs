@@ -1,16 +1,19 @@
 //! The guard's executable in a job that was submitted to bring agents: it starts them on the job's nodes, and stays as long as they do, as the job's script
 //! would otherwise be over.
 
-use std::io::BufRead;
+use std::ffi::OsString;
+use std::io::{BufRead, Read};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::from_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
 use gantry_wlm::queue::Stop;
-use gantry_wlm::{AgentCommand, AgentWatch, detect};
+use gantry_wlm::{AgentCommand, AgentWatch, JobRef, Queue, detect};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
@@ -19,18 +22,23 @@ use crate::helpers;
 /// Most bytes of the line with the ticket.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
+/// Most bytes of the line with hosts.
+const MAX_HOSTS_BYTES: u64 = 16 << 20;
+
 /// How long agents may take to be started.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the agents of the ticket that `input` brings, in a job of the WLM of that name, and waits for their ends.
+/// Starts the agents of the ticket that `input` brings, in a job of the WLM of that name, and waits for their ends. A second line names the hosts that are
+/// meant, if not all are.
 ///
 /// # Errors
 /// There is no such WLM, the ticket is none, agents could not be started or have failed.
 pub async fn run(wlm: &str, input: impl BufRead, stop: Stop<'_>) -> Result<()> {
-    let wlm = detect::find(wlm)?;
-    let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
-    let ticket = read_ticket(input)?;
+    let queue = find_queue(wlm)?;
+    let mut input = input;
+    let ticket = read_ticket(&mut input)?;
     decode(&ticket)?;
+    let on = read_hosts(&mut input)?;
     let program = helpers::find_helper(helpers::AGENT, &Machine)?;
     let agent = AgentCommand::new(program, None, move |host| {
         let ticket = decode(&ticket).map_err(|error| error.to_failure())?;
@@ -38,14 +46,67 @@ pub async fn run(wlm: &str, input: impl BufRead, stop: Stop<'_>) -> Result<()> {
         frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
     });
     let agent = agent.watched_until(Instant::now() + PATIENCE, AgentWatch::default());
-    Ok(queue.run_agents(&agent, stop, &Machine).await?)
+    Ok(queue.run_agents(&agent, on.as_deref(), stop, &Machine).await?)
 }
 
 /// The bytes of a frame with a ticket, from a line of hexadecimal digits.
-fn read_ticket(input: impl BufRead) -> Result<Zeroizing<Vec<u8>>> {
+fn read_ticket(input: &mut impl BufRead) -> Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(String::new());
-    input.take(MAX_LINE_BYTES).read_line(&mut line).map_err(|e| malformed(&e.to_string()))?;
+    input.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).map_err(|e| malformed(&e.to_string()))?;
     from_hex(line.trim()).map_err(|e| malformed(&e.to_string()))
+}
+
+/// Hosts, with commas between. None: there is no such line.
+fn read_hosts(input: &mut impl BufRead) -> Result<Option<Vec<String>>> {
+    let mut line = String::new();
+    input.by_ref().take(MAX_HOSTS_BYTES).read_line(&mut line).map_err(|e| malformed(&e.to_string()))?;
+    let line = line.trim();
+    Ok((!line.is_empty()).then(|| line.split(',').map(str::to_owned).collect()))
+}
+
+/// What a process of a job needs to know to act in it: the program, and its arguments behind its name.
+#[derive(Debug)]
+pub struct Entrance {
+    /// This program.
+    pub program: PathBuf,
+    /// What it is to do there, for the WLM of that name.
+    pub args: [String; 2],
+    /// The job's variables.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+/// Finds the way into a job: by the variables of one of its processes on this machine, which is `pid`, or looked for if that is 0.
+///
+/// # Errors
+/// There is no such WLM or process, or it is not of that job.
+pub fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
+    let queue = find_queue(wlm)?;
+    let number = pid.parse().map_err(|_| Error::invalid(format!("'{pid}' is no pid")))?;
+    let variables = queue.read_variables(&JobRef(job.to_owned()), Pid::new(number), &Machine)?;
+    let program = helpers::find_helper(helpers::GUARD, &Machine)?;
+    Ok(Entrance { program, args: [what.to_owned(), wlm.to_owned()], variables })
+}
+
+/// What is said of where a job's ranks are, in the job.
+///
+/// # Errors
+/// There is no such WLM.
+pub async fn look(wlm: &str) -> Result<String> {
+    let program = helpers::find_helper(helpers::GUARD, &Machine)?;
+    Ok(find_queue(wlm)?.look(&program, &Machine).await)
+}
+
+/// Leaves word of what is on this host of a job.
+///
+/// # Errors
+/// There is no such WLM; what it says.
+pub async fn leave(wlm: &str) -> Result<()> {
+    Ok(find_queue(wlm)?.leave(&Machine).await?)
+}
+
+fn find_queue(wlm: &str) -> Result<&'static dyn Queue> {
+    let wlm = detect::find(wlm)?;
+    wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))
 }
 
 fn malformed(why: &str) -> Error {
@@ -71,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_no_ticket_is_refused() {
         let check = |text: &str, expected: &str| {
-            let read = read_ticket(text.as_bytes()).and_then(|bytes| decode(&bytes).map(drop));
+            let read = read_ticket(&mut text.as_bytes()).and_then(|bytes| decode(&bytes).map(drop));
             let error = read.unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         };
@@ -79,5 +140,12 @@ mod tests {
         check("xyz\n", "not hexadecimal");
         check("00ff\n", "read the ticket");
         check(&"00".repeat(100_000), "read the ticket");
+    }
+
+    #[test]
+    fn hosts_are_a_line_or_all() {
+        assert_eq!(read_hosts(&mut "".as_bytes()).unwrap(), None);
+        let named = read_hosts(&mut "a,b\nmore".as_bytes()).unwrap();
+        assert_eq!(named, Some(vec!["a".to_owned(), "b".to_owned()]));
     }
 }

@@ -62,6 +62,16 @@ impl Host for FakeHost {
         self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        let below = self.files.keys().filter_map(|path| path.strip_prefix(directory).ok());
+        let mut names: Vec<OsString> = below
+            .filter_map(|rest| rest.components().next())
+            .map(|name| name.as_os_str().to_owned())
+            .collect();
+        names.dedup();
+        Ok(names)
+    }
+
     fn ask_with(
         &self,
         _dir: &Path,

@@ -37,6 +37,10 @@ impl Host for Machine {
         std::fs::read(path)
     }
 
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
     fn is_executable(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     }

@@ -64,6 +64,12 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// As the system says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
 
+    /// The names in a directory, in no order.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>>;
+
     /// Whether `path` is a file that this process may execute.
     fn is_executable(&self, path: &Path) -> bool {
         self.read(path).is_ok()

@@ -41,15 +41,24 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     Ok(())
 }
 
-/// Starts an agent on every host of the job, and stays until all have ended.
+/// Starts an agent on every host of the job, or on those that are named, and stays until all have ended.
 ///
 /// # Errors
 /// As [`start_agents`]; some have ended in an error, and then none is left.
-pub(super) async fn run_agents(agent: &AgentCommand, stop: Stop<'_>, host: &dyn Host) -> Result<()> {
+pub(super) async fn run_agents(
+    agent: &AgentCommand,
+    on: Option<&[String]>,
+    stop: Stop<'_>,
+    host: &dyn Host,
+) -> Result<()> {
     let client = connect(agent, host).await?;
-    // By the names that the frontend has from the server.
-    let places = one_per_host(&client)?.into_iter().map(|(node, name)| (short_name(name).to_owned(), node));
-    let there = spawn_all(&client, places.collect(), agent).await?;
+    // All of them by the names that the frontend has from the server.
+    let all = one_per_host(&client)?.into_iter().map(|(node, name)| (short_name(name).to_owned(), node));
+    let places = match on {
+        Some(names) => find_places(&client, names)?,
+        None => all.collect(),
+    };
+    let there = spawn_all(&client, places, agent).await?;
     let tasks: Vec<Task> = there.iter().map(|(_, task)| *task).collect();
     let (of, mut waiting) = (there.len(), wait_all(&client, there));
     let (mut stop, mut asked, mut failed) = (stop, false, Vec::new());

@@ -1,8 +1,12 @@
 //! What makes sense with PBS only, for tools that know that they run under it.
 
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::ask::{ask, refused};
 use super::place::read_environment;
 use super::qstat::{Job, ask_job};
-use super::tm::Environment;
+use super::tm::{Client, Environment, Framing, Task};
 use crate::host::Host;
 use crate::{JobRef, Result};
 
@@ -18,6 +22,36 @@ impl PbsExtras {
     /// It knows none of that name; its commands do not answer: their words.
     pub fn job(&self, job: &JobRef, host: &dyn Host) -> Result<Job> {
         ask_job(job, host)
+    }
+
+    /// Has PBS send a signal to a job's script, by its name or number as qsig has it; the ranks of an app that agents have started are the app's own to signal.
+    ///
+    /// # Errors
+    /// PBS refuses: its words.
+    pub fn signal(&self, job: &JobRef, signal: &str, host: &dyn Host) -> Result<()> {
+        let command: Vec<OsString> = ["qsig", "-s", signal, &job.0].into_iter().map(OsString::from).collect();
+        let (command, said) = ask(&command, host)?;
+        if said.stderr.trim().is_empty() { Ok(()) } else { Err(refused(&command, &said)) }
+    }
+
+    /// The tasks of the job that this process is in, with their hosts: all that were ever started, the script, agents and ranks of launchers among them. A rank
+    /// that an agent has started belongs to the agent's task.
+    ///
+    /// # Errors
+    /// This process is in no job; its mom does not answer.
+    pub async fn tasks(&self, host: &dyn Host, deadline: Duration) -> Result<Vec<(String, Task)>> {
+        let client = Client::connect(&read_environment(host)?, Framing::Packets, deadline).await?;
+        let mut all: Vec<(String, Task)> = Vec::new();
+        for node in client.nodes().all().to_vec() {
+            let name = node.host.clone().unwrap_or_default();
+            for task in client.task_info(node.id, deadline).await? {
+                // A mom lists those of its own host for each of the host's nodes.
+                if all.iter().all(|(_, known)| known.id != task.id) {
+                    all.push((name.clone(), task));
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// The place of this process in its job, to be a client of its task management: [`tm::Client::connect`](super::tm::Client::connect).
@@ -43,5 +77,15 @@ mod tests {
         let unknown = host.with_answer(line, "{\"timestamp\": 1}", "qstat: Unknown Job Id 9.head");
         let error = PbsExtras.job(&JobRef("9".to_owned()), &unknown).unwrap_err();
         assert_eq!(error.to_string(), "PBS knows no job 9: qstat: Unknown Job Id 9.head");
+    }
+
+    #[test]
+    fn a_signal_is_qsigs() {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsig", "");
+        let host = host.with_answer("/bin/qsig -s USR1 9", "", "");
+        let host = host.with_answer("/bin/qsig -s BAD 9", "", "qsig: Unknown or illegal signal 9.head");
+        let ask = |signal| PbsExtras.signal(&JobRef("9".to_owned()), signal, &host);
+        assert!(ask("USR1").is_ok());
+        assert!(ask("BAD").unwrap_err().to_string().contains("illegal signal"));
     }
 }

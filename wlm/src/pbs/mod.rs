@@ -4,11 +4,12 @@
 //! | module | what is there |
 //! | --- | --- |
 //! | `detect` | whether this is inside of a job, or where jobs can be submitted from |
-//! | `command` | the options of a launch; pure |
+//! | `command`, `wanted` | the options of a launch; jobs that are described by what they need; pure |
 //! | `place` | the hosts of the job that this process is in, and how many ranks each takes |
 //! | `ask`, `qstat`, `submit` | PBS's commands; what the server knows of a job; the job of a launch from outside |
 //! | `cause`, `extras` | why PBS ended a job; what makes sense with PBS only |
 //! | `agents` | agents as tasks of a job |
+//! | `attach`, `look`, `processes` | jobs that run already: the way into them, and where their ranks are |
 //! | `wlm` | [`Pbs`], which acts |
 //! | [`tm`] | task management |
 //!
@@ -16,6 +17,7 @@
 
 mod detect;
 mod command;
+mod wanted;
 mod place;
 mod ask;
 mod qstat;
@@ -23,6 +25,9 @@ mod submit;
 mod cause;
 mod extras;
 mod agents;
+mod processes;
+mod look;
+mod attach;
 mod wlm;
 pub mod tm;
 

@@ -1,4 +1,4 @@
-//! Jobs of launches from outside: a script that starts the agents, given to qsub on its standard input.
+//! Batch jobs of the user's own, and jobs of launches from outside: a script that starts the agents, given to qsub on its standard input.
 //!
 //! The script holds the app's secret. PBS keeps scripts for root and the job's owner alone, and shows them to nobody; what it does show to everybody, the
 //! arguments of qsub and the job's variables, has nothing of it. It is in no file that we make.
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::ask::{PATIENCE, find_command, not_run, refused};
 use crate::host::Host;
-use crate::{Error, JobRef, JobStarter, Result};
+use crate::{Error, JobRef, JobStarter, Result, Submission};
 
 /// Ends the script's text for the starter.
 const END: &str = "GANTRY_END";
@@ -27,7 +27,25 @@ const REFUSED: [(&str, &str); 7] = [
     ("-G", "an interactive job has no script"),
 ];
 
-/// Submits the job.
+/// Submits a batch job as the user has it.
+///
+/// # Errors
+/// There is no qsub; it refuses; nothing would be submitted that runs by itself.
+pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+    let mut command = vec![find_command(OsStr::new("qsub"), host)?, "-f".into()];
+    if submission.args.first().is_some_and(|first| first == "-I") {
+        return Err(Error::invalid_with("an interactive job has no script", "run gantry in it"));
+    }
+    refuse_block(&submission.args)?;
+    command.extend(submission.args.iter().cloned());
+    let said = host.ask_in(&submission.cwd, &command, PATIENCE).map_err(|error| not_run(&command, &error))?;
+    match parse_submitted(&said.stdout) {
+        Some(job) => Ok(JobRef(job.to_owned())),
+        None => Err(refused(&command, &said)),
+    }
+}
+
+/// Submits the job of a launch.
 ///
 /// # Errors
 /// An option that makes no sense here; there is no qsub, or it refuses.
@@ -59,11 +77,7 @@ fn build_options(options: &[OsString]) -> Result<Vec<OsString>> {
             return Err(Error::invalid_with(message, "leave it out, or launch inside of such a job"));
         }
     }
-    let blocks = |pair: &[OsString]| pair[0] == "-W" && pair[1].to_string_lossy().contains("block=");
-    if options.windows(2).any(blocks) {
-        let hint = "leave it out: gantry waits for the job's ranks by itself";
-        return Err(Error::invalid_with("qsub's option '-W block' does not fit", hint));
-    }
+    refuse_block(options)?;
     let says = |letters: &[&str]| options.iter().any(|it| letters.iter().any(|letter| it == letter));
     // -f: without it a process stays that makes the next one quicker.
     let mut all: Vec<OsString> = ["-f", "-S", "/bin/sh"].map(OsString::from).to_vec();
@@ -75,6 +89,16 @@ fn build_options(options: &[OsString]) -> Result<Vec<OsString>> {
     }
     all.extend(options.iter().cloned());
     Ok(all)
+}
+
+/// Refuses what would have qsub wait for the job's end.
+fn refuse_block(options: &[OsString]) -> Result<()> {
+    let blocks = |pair: &[OsString]| pair[0] == "-W" && pair[1].to_string_lossy().contains("block=");
+    if options.windows(2).any(blocks) {
+        let hint = "leave it out: gantry waits for the job's ranks by itself";
+        return Err(Error::invalid_with("qsub's option '-W block' does not fit", hint));
+    }
+    Ok(())
 }
 
 /// A script for any `sh`.
@@ -147,6 +171,24 @@ mod tests {
         check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N gantry"));
         check("-I", "", "", Err("'-I' does not fit: an interactive job has no script"));
         check("-W block=true", "", "", Err("'-W block' does not fit"));
+    }
+
+    #[test]
+    fn a_batch_job_is_qsubs_own() {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
+        let words = "qsub: script file:: No such file or directory";
+        let host = host.with_answer("/bin/qsub -f -l select=2 job.sh", "8.head\n", "");
+        let host = host.with_answer("/bin/qsub -f none.sh", "", words);
+        let ask = |args: &str| {
+            let args = args.split(' ').map(OsString::from).collect();
+            submit(&Submission { args, cwd: "/w".into() }, &host)
+                .map(|job| job.0)
+                .map_err(|it| it.to_string())
+        };
+        assert_eq!(ask("-l select=2 job.sh"), Ok("8.head".to_owned()));
+        assert!(ask("none.sh").unwrap_err().contains(words));
+        assert!(ask("-I").unwrap_err().contains("has no script"));
+        assert!(ask("-W block=true x").unwrap_err().contains("does not fit"));
     }
 
     #[test]

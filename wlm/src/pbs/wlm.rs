@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
+use gantry_shared::error::Failure;
+use gantry_shared::id::Pid;
 
 use super::ask::find_command;
 use super::cause::cause_of_job;
@@ -13,14 +15,14 @@ use super::detect::{detect, job};
 use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::{Phase, ask_job};
-use super::{agents, submit};
+use super::{agents, attach, look, submit, wanted};
 use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::queue::{JobStarter, Queue, Stop};
 use crate::slots::{HostSlots, place};
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, EndCause, Error, Evidence, JobRef, Launch, Plan, ProcessOwner,
-    Queued, Result, Wlm,
+    Queued, Result, Submission, Wanted, Wlm,
 };
 
 /// What to do about too few places.
@@ -66,11 +68,12 @@ impl Wlm for Pbs {
         Ok(Plan::Queued(Queued { args: launch.args.clone() }))
     }
 
-    async fn adopt(&self, job: &JobRef, _agent: &Path, _host: &dyn Host) -> Result<Adoption> {
-        Err(Error::invalid_with(
-            format!("'{}': jobs of PBS cannot be attached to", job.0),
-            "launch the program by gantry in the job",
-        ))
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        wanted::build_args(wanted)
+    }
+
+    async fn adopt(&self, job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption> {
+        attach::adopt(job, agent, host).await
     }
 
     async fn start_agents(
@@ -78,9 +81,16 @@ impl Wlm for Pbs {
         app: &AppRef,
         agent: &AgentCommand,
         host: &dyn Host,
-        _owner: &dyn ProcessOwner,
+        owner: &dyn ProcessOwner,
     ) -> Result<()> {
+        if attach::start_agents(app, agent, host, owner).await? {
+            return Ok(());
+        }
         agents::start_agents(app, agent, host).await
+    }
+
+    fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
+        attach::explain_end(command, status, words)
     }
 
     async fn find_cause(&self, job: &JobRef, host: &dyn Host) -> Result<Option<EndCause>> {
@@ -101,6 +111,10 @@ impl Wlm for Pbs {
 
     fn queue(&self) -> Option<&'static dyn Queue> {
         Some(&Self)
+    }
+
+    async fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        submit::submit(submission, host)
     }
 
     fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
@@ -128,8 +142,31 @@ impl Queue for Pbs {
         }
     }
 
-    async fn run_agents(&self, agent: &AgentCommand, stop: Stop<'_>, host: &dyn Host) -> Result<()> {
-        agents::run_agents(agent, stop, host).await
+    async fn run_agents(
+        &self,
+        agent: &AgentCommand,
+        on: Option<&[String]>,
+        stop: Stop<'_>,
+        host: &dyn Host,
+    ) -> Result<()> {
+        agents::run_agents(agent, on, stop, host).await
+    }
+
+    fn read_variables(
+        &self,
+        job: &JobRef,
+        pid: Option<Pid>,
+        host: &dyn Host,
+    ) -> Result<Vec<(OsString, OsString)>> {
+        attach::read_variables(job, pid, host)
+    }
+
+    async fn look(&self, program: &Path, host: &dyn Host) -> String {
+        look::tell(look::look(program, host).await)
+    }
+
+    async fn leave(&self, host: &dyn Host) -> Result<()> {
+        look::leave(host).await
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `connection` | a host that a command runs on, as a stream of bytes |
 //! | `bring`, `fan_out` | one host's agent; all of them |
 //! | `attach` | launchers that run on a host already |
+//! | `remote` | a command on a host, for WLMs that have none of their own for that |
 //! | `wlm` | [`Ssh`], which acts |
 
 mod hosts;
@@ -25,6 +26,7 @@ mod connection;
 mod bring;
 mod fan_out;
 mod attach;
+pub(crate) mod remote;
 mod wlm;
 
 pub use call::Call;

@@ -5,8 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufReader, PipeReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use gantry_frontend::guard::{held, serve, starter};
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["--version"] => writeln!(io::stdout(), "gantry-guard {}", env!("CARGO_PKG_VERSION")),
         ["start", wlm] => start(wlm),
+        ["in", wlm, job, pid, what @ ("start" | "look")] => enter(wlm, job, pid, what),
+        ["look", wlm] => look(wlm),
+        ["leave", wlm] => run(starter::leave(wlm)),
         _ => guard(),
     };
     match done {
@@ -92,6 +96,29 @@ fn guard() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.local_addr()?;
     serve::serve(socket)
+}
+
+/// Becomes a program that acts in a job, as if a process of the job had started it.
+fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> io::Result<()> {
+    let entrance = starter::enter(wlm, job, pid, what).map_err(io::Error::other)?;
+    #[expect(clippy::disallowed_methods, reason = "nothing is started: this process goes on as another one")]
+    let mut command = Command::new(entrance.program);
+    Err(command.args(entrance.args).envs(entrance.variables).exec())
+}
+
+/// Says where a job's ranks are.
+fn look(wlm: &str) -> io::Result<()> {
+    let mut said = String::new();
+    run(async {
+        said = starter::look(wlm).await?;
+        Ok(())
+    })?;
+    io::stdout().write_all(said.as_bytes())
+}
+
+fn run(what: impl Future<Output = gantry_frontend::Result<()>>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(what).map_err(io::Error::other)
 }
 
 /// Starts agents in a job, which is asked to end by a signal.

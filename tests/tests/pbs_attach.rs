@@ -1,0 +1,205 @@
+//! Attaching to jobs of a real PBS that somebody's own script runs: from the login node, where the job's first host is reached by ssh and all others from there,
+//! and from within the job. The job stays as it is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, said_by};
+use gantry_tests::slurm::{Cluster, error_of};
+use gantry_tests::testbed::pbs::installation;
+use gantry_tests::testbed::{Process, program};
+use gantry_tests::{Run, SOON, binaries, eventually, proc, record_skip, tool};
+use nix::sys::signal::Signal;
+
+/// All ranks on two places of each of three hosts.
+const ALL: [&str; 6] = ["n001", "n001", "n002", "n002", "n003", "n003"];
+
+fn attach(cluster: &Cluster, options: &[&str], target: &str) -> Run {
+    cluster.gantry([&["--json", "attach", "--wlm", "pbs"], options, &[target]].concat())
+}
+
+/// The node and process of each rank, a `sleep` of that length, by node.
+fn ranks_of(cluster: &Cluster, seconds: u32) -> Vec<(String, Process)> {
+    let mut ranks = cluster.find(&format!("/bin/sleep {seconds}"));
+    ranks.retain(|(_, process)| process.line.starts_with("/bin/sleep "));
+    ranks.sort_by_key(|(node, process)| (node.clone(), process.pid));
+    ranks
+}
+
+/// A job whose ranks are `sleep`s, when they are there.
+#[track_caller]
+fn running(cluster: &Cluster, script: &str, seconds: u32, nodes: &[&str]) -> Script {
+    let script = Script::submit(&cluster.bed, script);
+    eventually(STARTS, "ranks", || {
+        ranks_of(cluster, seconds).len() == nodes.len() || script.code().is_some()
+    });
+    let there: Vec<String> = ranks_of(cluster, seconds).into_iter().map(|(node, _)| node).collect();
+    assert_eq!(there, nodes, "{}", script.text());
+    script
+}
+
+#[track_caller]
+fn assert_hosts(attached: &serde_json::Value, nodes: &[&str]) {
+    let ranks = attached["ranks"].as_array().expect("ranks");
+    let hosts: Vec<_> = ranks.iter().filter_map(|rank| rank["host"].as_str()).collect();
+    assert_eq!(hosts, nodes, "{attached}");
+}
+
+/// Attaches with a daemon on each node, lets go again, and sees that ranks are as they were.
+#[track_caller]
+fn attach_and_leave(cluster: &Cluster, target: &str, seconds: u32, nodes: &[&str]) {
+    let before = ranks_of(cluster, seconds);
+    let mut run = attach(cluster, &["--daemon", "/bin/sleep 2000"], target);
+    let attached = run.next_event("attached", STARTS);
+    assert_hosts(&attached, nodes);
+    let pids = attached["ranks"].as_array().into_iter().flatten().filter_map(|rank| rank["pid"].as_i64());
+    let pids: std::collections::BTreeSet<i64> = pids.collect();
+    assert!(before.iter().all(|(_, it)| pids.contains(&i64::from(it.number))), "{attached} {before:?}");
+    let hosts: std::collections::BTreeSet<&&str> = nodes.iter().collect();
+    for _ in &hosts {
+        run.next_event("daemon_started", SOON);
+    }
+    assert_eq!(cluster.find("sleep 2000").len(), hosts.len());
+    proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+    run.exited(SOON);
+    eventually(SOON, "daemons and agents are gone", || {
+        ["sleep 2000", "gantry-agent serve told"].iter().all(|line| cluster.find(line).is_empty())
+    });
+    assert_eq!(format!("{:?}", ranks_of(cluster, seconds)), format!("{before:?}"));
+}
+
+/// Deletes a job and waits until it is gone.
+#[track_caller]
+fn delete(cluster: &Cluster, script: &Script) {
+    assert_eq!(said_by(&cluster.bed, &["qdel", &script.id]), "");
+    eventually(2 * SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
+}
+
+#[test]
+fn ranks_of_the_jobs_own_mpiexec_are_found_in_its_table() {
+    on_pbs(|cluster| {
+        if let Err(why) = tool("mpiexec.hydra") {
+            return record_skip(&why);
+        }
+        let script = running(cluster, "mpiexec.hydra -n 6 /bin/sleep 1000", 1000, &ALL);
+        let number = script.id.split('.').next().expect("a number");
+        attach_and_leave(cluster, number, 1000, &ALL);
+        // And again: nothing is in the way.
+        attach_and_leave(cluster, &script.id, 1000, &ALL);
+        delete(cluster, &script);
+        // What an ssh of the launcher's has started is in no session of the job's.
+        for (_, process) in ranks_of(cluster, 1000) {
+            proc::send(process.pid, Signal::SIGKILL);
+        }
+        eventually(SOON, "no rank is left", || ranks_of(cluster, 1000).is_empty());
+    });
+}
+
+#[test]
+fn tasks_of_the_job_are_its_ranks_and_its_end_is_told() {
+    on_pbs(|cluster| {
+        let pbsdsh = installation().expect("PBS").join("bin/pbsdsh");
+        let script = running(cluster, &format!("{} -- /bin/sleep 1001", pbsdsh.display()), 1001, &ALL);
+        attach_and_leave(cluster, &script.id, 1001, &ALL);
+        let mut run = attach(cluster, &[], &script.id);
+        run.next_event("attached", STARTS);
+        delete(cluster, &script);
+        let done = run.wait(2 * SOON);
+        let events = done.events();
+        let cause = events.iter().find(|event| event["event"] == "ended_by");
+        let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
+        assert_eq!(cause["cause"], "cancelled", "{cause}");
+    });
+}
+
+#[test]
+fn what_a_script_runs_is_attached_to_from_outside_and_from_within() {
+    on_pbs(|cluster| {
+        let here = "/bin/sleep 1002 & gantry attach --json --timeout 30 $PBS_JOBID; wait; exit 0";
+        let script = running(cluster, here, 1002, &["n001"]);
+        let attached = script.event("attached");
+        assert_hosts(&attached, &["n001"]);
+        let mut run = attach(cluster, &[], &script.id);
+        assert_hosts(&run.next_event("attached", STARTS), &["n001"]);
+        for (_, process) in ranks_of(cluster, 1002) {
+            proc::send(process.pid, Signal::SIGTERM);
+        }
+        run.exited(SOON);
+        let (code, text) = script.wait();
+        assert_eq!(code, 0, "{text}");
+    });
+}
+
+#[test]
+fn ranks_that_gantry_has_launched_are_found_by_their_job() {
+    on_pbs(|cluster| {
+        let args = ["--wlm", "pbs", "--", "-l", "select=2:ncpus=2:mpiprocs=2", "-l", "place=scatter"];
+        let mut launched = cluster.launch(&[&args[..], &["/bin/sleep", "1003"]].concat());
+        launched.next_event("started", STARTS);
+        let listed = cluster.ask(&["ps", "--json"]).stdout.concat();
+        let job = listed.split("\"job\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a job");
+        let mut run = attach(cluster, &[], job);
+        assert_hosts(&run.next_event("attached", STARTS), &ALL[..4]);
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+        run.exited(SOON);
+        assert_eq!(ranks_of(cluster, 1003).len(), 4);
+        proc::send(program(launched.pid()).expect("the tool"), Signal::SIGTERM);
+        launched.exited(SOON);
+    });
+}
+
+#[test]
+fn a_job_that_waits_is_waited_for() {
+    on_pbs(|cluster| {
+        let path = cluster.bed.login().path(Path::new(gantry_tests::testbed::config::HOME).join("waits.sh"));
+        let path = path.expect("the login node");
+        fs::write(&path, "/bin/sleep 1004\n").expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+        let words = ["qsub", "-f", "-h", "-j", "oe", "-o", "/dev/null", "/run/home/tester/waits.sh"];
+        let job = said_by(&cluster.bed, &words).trim().to_owned();
+        let error = error_of(&attach(cluster, &[], &job).wait(SOON));
+        assert!(error.to_string().contains("is held by a user"), "{error}");
+        assert!(error.to_string().contains("--wait"), "{error}");
+        let mut run = attach(cluster, &["--wait", "--timeout", "60"], &job);
+        assert_eq!(said_by(&cluster.bed, &["qrls", &job]), "");
+        assert_hosts(&run.next_event("attached", STARTS), &["n001"]);
+        assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");
+        run.exited(2 * SOON);
+        eventually(SOON, "the job is gone", || jobs(&cluster.bed).is_empty());
+        let error = error_of(&attach(cluster, &["--wait"], &job).wait(SOON));
+        assert_eq!(error["kind"], "gone", "{error}");
+    });
+}
+
+#[test]
+fn what_cannot_be_attached_to_has_its_own_words() {
+    on_pbs(|cluster| {
+        let error = error_of(&attach(cluster, &[], "99999").wait(SOON));
+        assert_eq!(error["kind"], "not-found", "{error}");
+        assert!(error.to_string().contains("Unknown Job Id"), "{error}");
+        let script = running(cluster, "/bin/sleep 1005", 1005, &["n001"]);
+        // Who is not the job's owner does not get at what it needs to speak in its name.
+        let node = cluster.bed.node(1);
+        let session = node.user_processes().into_iter().find(|it| it.line == "-bash").expect("a script");
+        let guard = binaries().gantry.with_file_name("gantry-guard");
+        let mut command = node.root_command("setpriv").expect("a node");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(guard);
+        command.args(["in", "pbs", &script.id, &session.number.to_string(), "look"]).stdin(Stdio::null());
+        let output = command.output().expect("setpriv");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("is another user's"), "{output:?}");
+        // Nobody can be asked on a host that lets nobody in.
+        node.kill_daemon("sshd").expect("it runs");
+        let error = error_of(&attach(cluster, &[], &script.id).wait(SOON));
+        node.power_off().expect("it was on");
+        node.power_on().expect("it was off");
+        assert_eq!(error["kind"], "lost", "{error}");
+        assert!(error.to_string().contains("n001") && error.to_string().contains("refused"), "{error}");
+        drop(said_by(&cluster.bed, &["qdel", "-W", "force", &script.id]));
+        eventually(3 * SOON, "the node is back", || {
+            jobs(&cluster.bed).is_empty() && cluster.bed.wait_idle(SOON).is_ok()
+        });
+    });
+}

@@ -1,0 +1,257 @@
+//! Attaching to a job that runs: the server says which host is the first one, and there, by ssh, a program of ours speaks in the name of the job's script. What it
+//! needs for that, the job's cookie above all, it reads where the kernel shows it to the job's owner alone: in the script's own variables. From within the
+//! job nobody else is needed.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
+use gantry_shared::wire::hold::to_hex;
+
+use super::detect;
+use super::look::{look, parse_told};
+use super::processes::{SCRIPT, find, value};
+use super::qstat::{Phase, ask_job, short_name};
+use super::tm::environment::{JOB, is_of_one_task};
+use crate::host::Host;
+use crate::queue::STARTER;
+use crate::ssh::remote;
+use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, StepStart};
+
+/// What is said of a job whose script is not there yet.
+const NOT_BEGUN: &str = "its script has not begun";
+
+/// How long a look may take, all hosts of the job and the way there included.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where a job's script runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Script {
+    job: JobRef,
+    owner: String,
+    host: String,
+    /// The session of its login shell; 0: the server does not know it yet.
+    session: i32,
+}
+
+/// Where the ranks of a job are.
+///
+/// # Errors
+/// [`Error::NotYet`]: it waits, or runs nothing yet; PBS knows no such job, or it has ended; its first host does not let us in.
+pub(super) async fn adopt(job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption> {
+    let program = agent.with_file_name(STARTER);
+    if let Some(own) = find_own(job, host) {
+        let placement = look(&program, host).await?;
+        return Ok(Adoption { job: own, placement, marks: None });
+    }
+    let script = find_script(job, host)?;
+    let (said, words) =
+        remote::ask(&script.host, &build_words(&script, agent, "look")?, agent, PATIENCE, host)?;
+    let placement = parse_told(&said).unwrap_or_else(|| Err(explain(&script, &words)))?;
+    Ok(Adoption { job: script.job, placement, marks: None })
+}
+
+/// Starts agents for what was adopted, if it is not in the job that this process is in. False: it is.
+///
+/// # Errors
+/// As [`adopt`], and the guard cannot start a process.
+pub(super) async fn start_agents(
+    app: &AppRef,
+    agent: &AgentCommand,
+    host: &dyn Host,
+    owner: &dyn ProcessOwner,
+) -> Result<bool> {
+    let Some(job) = app.job.as_ref().filter(|job| find_own(job, host).is_none()) else { return Ok(false) };
+    let script = find_script(job, host)?;
+    let words = build_words(&script, &agent.program, "start")?;
+    let argv = remote::build_command(&script.host, &words, &agent.program, host)?;
+    let ticket = to_hex(&agent.ticket("").map_err(Error::NotStarted)?);
+    let ticket = format!("{}\n{}\n", *ticket, app.hosts.join(","));
+    owner.start_step(StepStart { argv, env: host.environment(), ticket: ticket.into_bytes() }).await?;
+    Ok(true)
+}
+
+/// The variables by which the script of `job` speaks for it: those of the process `pid`, or of whatever process of the script is found.
+///
+/// # Errors
+/// It is another user's, has ended or has not begun, or is in another job.
+pub(super) fn read_variables(
+    job: &JobRef,
+    pid: Option<Pid>,
+    host: &dyn Host,
+) -> Result<Vec<(OsString, OsString)>> {
+    let of_script = || find(job.0.as_bytes(), host).into_iter().find(|it| it.task == SCRIPT).map(|it| it.pid);
+    let Some(pid) = pid.or_else(of_script) else {
+        return Err(not_yet(format!("{NOT_BEGUN} on {}", host.hostname())));
+    };
+    let path = PathBuf::from(format!("/proc/{pid}/environ"));
+    let read = host.read(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => Error::NoAccess {
+            message: format!("job {} is another user's", job.0),
+            hint: Some("who has submitted a job may attach to it".to_owned()),
+        },
+        io::ErrorKind::NotFound => {
+            Error::Refused(Failure::new(Kind::Gone, format!("the script of job {} has ended", job.0)))
+        }
+        _ => Error::Read { path: path.clone(), source },
+    })?;
+    if value(&read, JOB) != Some(job.0.as_bytes()) {
+        let message = format!("process {pid} on {} is not in job {}", host.hostname(), job.0);
+        return Err(Error::NotFound { message, hint: None });
+    }
+    let entries = read.split(|byte| *byte == 0).filter(|entry| is_of_one_task(entry));
+    let pairs = entries.filter_map(|entry| {
+        let at = entry.iter().position(|byte| *byte == b'=')?;
+        Some((OsString::from_vec(entry[..at].to_vec()), OsString::from_vec(entry[at + 1..].to_vec())))
+    });
+    Ok(pairs.collect())
+}
+
+/// The full name of the job that this process is in, if it is meant: users leave out the server's name.
+fn find_own(job: &JobRef, host: &dyn Host) -> Option<JobRef> {
+    let own = detect::job(host)?.into_string().ok()?;
+    let is_meant = own == job.0 || own.split('.').next() == Some(job.0.as_str());
+    is_meant.then_some(JobRef(own))
+}
+
+fn find_script(job: &JobRef, host: &dyn Host) -> Result<Script> {
+    let found = ask_job(job, host)?;
+    let described = found.describe();
+    match found.phase() {
+        Phase::Waiting => return Err(not_yet(described)),
+        Phase::Ending | Phase::Ended => return Err(Error::Refused(Failure::new(Kind::Gone, described))),
+        Phase::Running => {}
+    }
+    let Some(first) = found.first_host() else {
+        return Err(not_yet(format!("{described}, and {NOT_BEGUN}")));
+    };
+    let host = short_name(first).to_owned();
+    let session = found.session_id.unwrap_or_default();
+    Ok(Script { job: JobRef(found.id.clone()), owner: found.owner.clone(), host, session })
+}
+
+fn not_yet(message: String) -> Error {
+    Error::NotYet { message, hint: Some("wait for it with --wait".to_owned()) }
+}
+
+/// What is to run on the first host: our program, in the name of the job's script.
+fn build_words(script: &Script, agent: &Path, what: &str) -> Result<Vec<String>> {
+    let program = agent.with_file_name(STARTER);
+    let program =
+        program.to_str().ok_or_else(|| Error::invalid("gantry is in a folder whose name is no text"))?;
+    let session = script.session.to_string();
+    Ok([program, "in", "pbs", &script.job.0, &session, what].map(str::to_owned).to_vec())
+}
+
+/// A look that has said nothing but these words.
+fn explain(script: &Script, words: &str) -> Error {
+    let words = if words.is_empty() { "nothing was said" } else { words };
+    if words.contains(NOT_BEGUN) {
+        return not_yet(format!("job {} is running, and {NOT_BEGUN}", script.job.0));
+    }
+    let failure = match words {
+        it if it.contains("another user's") => {
+            let what = format!("job {} is {}'s", script.job.0, script.owner);
+            Failure::new(Kind::NoAccess, what).with_hint("who has submitted a job may attach to it")
+        }
+        it if it.contains("No such file") || it.contains("not found") => {
+            Failure::new(Kind::NotFound, it).with_hint("have gantry at a path that all hosts of the job see")
+        }
+        it => Failure::new(Kind::LauncherFailed, it),
+    };
+    Error::Hosts { of: 1, missing: vec![(script.host.clone(), failure)] }
+}
+
+/// Why what was to start agents has ended. None: it was something else.
+pub(super) fn explain_end(command: &[String], status: &str, words: &str) -> Option<Failure> {
+    // What is run on the first host is the last of it.
+    let (said, rest) = command.split_last()?;
+    said.contains(" 'in' 'pbs' ").then_some(())?;
+    Some(remote::explain_end(rest.last()?, status, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    const AGENT: &str = "/g/gantry-agent";
+
+    fn login(job: &str) -> FakeHost {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+        let text = format!("{{\"Jobs\": {{\"7.head\": {{{job}}}}}}}");
+        host.with_file("/bin/ssh", "").with_answer("/bin/qstat -x -f -F json 7", &text, "")
+    }
+
+    const RUNNING: &str =
+        r#""job_state": "R", "Job_Owner": "me@login", "exec_host": "n1.site/0*2+n2/0", "session_id": 40"#;
+
+    async fn check(host: &FakeHost, expected: &str) {
+        let found = adopt(&JobRef("7".to_owned()), Path::new(AGENT), host).await;
+        let shown = match found {
+            Ok(it) => format!("{} on {}", it.job.0, it.placement.hosts().collect::<Vec<_>>().join(",")),
+            Err(error) => format!("{}: {error}", error.kind()),
+        };
+        assert!(shown.contains(expected), "{shown}");
+    }
+
+    fn with_said(stdout: &str, stderr: &str) -> FakeHost {
+        let host = login(RUNNING);
+        let words = ["/g/gantry-guard", "in", "pbs", "7.head", "40", "look"];
+        let line = remote::build_command("n1", &words, Path::new(AGENT), &host).unwrap();
+        let line = line.join(std::ffi::OsStr::new(" ")).into_string().unwrap();
+        host.with_answer(&line, stdout, stderr)
+    }
+
+    #[tokio::test]
+    async fn a_job_is_looked_at_on_its_first_host() {
+        let mut placement = gantry_shared::placement::PlacementBuilder::new();
+        placement.push("n2", Pid::new(5), "").unwrap();
+        let told = super::super::look::tell(Ok(placement.build()));
+        check(&with_said(&told, "Authenticated to n1 (x).\n"), "7.head on n2").await;
+        let missing = "Authenticated to n1 (x).\nbash: /g/gantry-guard: No such file or directory\n";
+        check(&with_said("", missing), "not-found: 1 of 1 hosts have no agent").await;
+        let theirs = "Authenticated to n1 (x).\ngantry-guard: job 7.head is another user's\n";
+        check(&with_said("", theirs), "no-access: 1 of 1 hosts").await;
+        check(&with_said("", "me@n1: Permission denied (publickey).\n"), "no-access: ").await;
+    }
+
+    #[tokio::test]
+    async fn a_job_that_does_not_run_says_why() {
+        let held = login(r#""job_state": "H", "comment": "held""#);
+        check(&held, "job 7.head is held by a user or the server: held").await;
+        let adopted = adopt(&JobRef("7".to_owned()), Path::new(AGENT), &held).await;
+        assert!(matches!(adopted, Err(Error::NotYet { .. })));
+        check(&login(r#""job_state": "R""#), "its script has not begun").await;
+        check(&login(r#""job_state": "F", "Exit_status": 3"#), "gone: job 7.head is ended with 3").await;
+    }
+
+    #[test]
+    fn a_process_speaks_for_its_own_job_only() {
+        let host = FakeHost::default();
+        let host = host.with_file("/proc/40/environ", "A=1\0PBS_JOBID=7.head\0PBS_JOBCOOKIE=AB\0");
+        let read = |job: &str, pid| read_variables(&JobRef(job.to_owned()), Pid::new(pid), &host);
+        let found = read("7.head", 40).unwrap();
+        assert_eq!(
+            found,
+            [("PBS_JOBID", "7.head"), ("PBS_JOBCOOKIE", "AB")].map(|(n, v)| (n.into(), v.into()))
+        );
+        assert!(read("8.head", 40).unwrap_err().to_string().contains("is not in job 8.head"));
+        assert_eq!(read("7.head", 41).unwrap_err().kind(), Kind::Gone);
+        assert!(matches!(read("7.head", 0), Err(Error::NotYet { .. })));
+        let begun = super::super::processes::tests::with(host, (50, 1, 50), "bash", SCRIPT, "");
+        assert!(read_variables(&JobRef("7.head".to_owned()), None, &begun).is_ok());
+    }
+
+    #[test]
+    fn the_own_job_needs_no_server() {
+        let host = FakeHost::default().with_env("PBS_JOBID", "7.head").with_env("PBS_JOBCOOKIE", "AB");
+        let own = |job: &str| find_own(&JobRef(job.to_owned()), &host).map(|job| job.0);
+        assert_eq!((own("7"), own("7.head")), (Some("7.head".to_owned()), Some("7.head".to_owned())));
+        assert_eq!((own("8"), own("7.other")), (None, None));
+    }
+}

@@ -1,0 +1,115 @@
+//! The processes of a job on this machine, as `/proc` has them: whose they are is known by the variables that PBS gives to every process of a job.
+
+use std::path::{Path, PathBuf};
+
+use gantry_shared::id::Pid;
+
+use super::tm::environment::{JOB, TASK};
+use crate::host::Host;
+
+/// Variables by which a rank knows its number and how many there are: of ranks that we have started, and of those of launchers.
+const RANKS: [(&str, &str); 4] = [
+    ("GANTRY_RANK", "GANTRY_SIZE"),
+    ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+];
+
+/// The task that is a job's script, or its interactive shell.
+pub(super) const SCRIPT: u32 = 1;
+
+/// A process of the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pub(super) parent: i32,
+    /// The process that leads its session.
+    pub(super) session: i32,
+    /// When it was started, in the kernel's ticks.
+    pub(super) started: u64,
+    /// The first letters of its program's name.
+    pub(super) name: String,
+    /// The task of the job that it belongs to.
+    pub(super) task: u32,
+    /// Its number, if a launcher or an agent of ours has started it or what has, and of how many if that is known.
+    pub(super) rank: Option<(u32, Option<u32>)>,
+}
+
+impl Process {
+    /// Whether it is one of ours, and no part of what the job is for.
+    pub(super) fn is_ours(&self) -> bool {
+        self.name.starts_with("gantry")
+    }
+}
+
+/// All processes of the job that this user may look into, in the order in which they were started.
+pub(super) fn find(job: &[u8], host: &dyn Host) -> Vec<Process> {
+    let names = host.list(Path::new("/proc")).unwrap_or_default();
+    let pids = names.iter().filter_map(|name| Pid::new(name.to_str()?.parse().ok()?));
+    let mut all: Vec<Process> = pids.filter_map(|pid| read(pid, job, host)).collect();
+    all.sort_by_key(|process| (process.started, process.pid.get()));
+    all
+}
+
+fn read(pid: Pid, job: &[u8], host: &dyn Host) -> Option<Process> {
+    // It may have ended meanwhile, or be somebody else's.
+    let variables = host.read(&PathBuf::from(format!("/proc/{pid}/environ"))).ok()?;
+    if value(&variables, JOB)? != job {
+        return None;
+    }
+    let text = |name| std::str::from_utf8(value(&variables, name)?).ok();
+    let task = u32::from_str_radix(text(TASK)?, 16).ok()?;
+    let number = |name| text(name)?.parse().ok();
+    let rank = RANKS.iter().find_map(|(rank, size)| Some((number(rank)?, number(size))));
+    let stat = host.read(&PathBuf::from(format!("/proc/{pid}/stat"))).ok()?;
+    let stat = String::from_utf8_lossy(&stat).into_owned();
+    // The name may have anything in it. Source: proc_pid_stat(5).
+    let (front, back) = stat.rsplit_once(')')?;
+    let name = front.split_once('(')?.1.to_owned();
+    let mut fields = back.split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(15)?.parse().ok()?;
+    (state != "Z").then_some(Process { pid, parent, session, started, name, task, rank })
+}
+
+/// What a variable is in an environment as `/proc/PID/environ` gives it.
+pub(super) fn value<'a>(variables: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut entries = variables.split(|byte| *byte == 0);
+    entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    /// Adds a process: its pid, parent, session, name, task, and its rank if it has one.
+    pub(in super::super) fn with(
+        host: FakeHost,
+        (pid, parent, session): (i32, i32, i32),
+        name: &str,
+        task: u32,
+        rank: &str,
+    ) -> FakeHost {
+        let rank = if rank.is_empty() { String::new() } else { format!("PMI_SIZE=2\0PMI_RANK={rank}\0") };
+        let variables = format!("A=1\0PBS_JOBID=7.head\0PBS_TASKNUM={task:08X}\0{rank}");
+        let stat = format!(
+            "{pid} ({name}) S {parent} {session} {session} 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 {pid}00 0 0"
+        );
+        host.with_file(format!("/proc/{pid}/environ"), variables).with_file(format!("/proc/{pid}/stat"), stat)
+    }
+
+    #[test]
+    fn processes_of_the_job_in_the_order_of_their_starts() {
+        let host = with(FakeHost::default(), (30, 1, 30), "a) (b", 1, "");
+        let host = with(host, (20, 30, 30), "app", 0x4000_0001, "3");
+        let host = host.with_file("/proc/40/environ", "PBS_JOBID=7\0").with_file("/proc/self/stat", "");
+        let found = find(b"7.head", &host);
+        let shown: Vec<_> = found.iter().map(|it| (it.pid.get(), it.parent, it.name.as_str())).collect();
+        assert_eq!(shown, [(20, 30, "app"), (30, 1, "a) (b")]);
+        assert_eq!((found[0].task, found[0].rank, found[0].started), (0x4000_0001, Some((3, Some(2))), 2000));
+        assert!(find(b"8.head", &host).is_empty());
+    }
+}
