@@ -280,8 +280,10 @@ fn place_numbered(found: &[(String, Vec<Found>)]) -> Result<Option<Placement>> {
         }
     }
     ranks.sort_by_key(|(order, _, _)| *order);
-    if let Some([one, _]) = ranks.array_windows().find(|[one, other]| one.0 == other.0) {
-        let message = format!("two processes of the job are rank {}: it runs more than one app", one.0);
+    if let Some(((one, _, _), _)) =
+        ranks.iter().zip(&ranks[1.min(ranks.len())..]).find(|(one, next)| one.0 == next.0)
+    {
+        let message = format!("two processes of the job are rank {one}: it runs more than one app");
         return Err(Error::invalid_with(message, "attach to the processes on their own host by their pids"));
     }
     let count = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
@@ -303,7 +305,9 @@ fn run_by_script(all: &[Process], own: i32) -> Vec<Pid> {
     // The login shell has a second one run the script.
     let mut is_login = true;
     loop {
-        let is_below = |it: &&Process| it.parent == shell.pid.get() && !it.is_ours() && !is_of_pbs(&it.name);
+        let is_below = |it: &&Process| {
+            it.parent == shell.pid.get() && !is_of_pbs(&it.name) && !it.is_ours() && !runs_ours_only(all, it)
+        };
         let children: Vec<&Process> = all.iter().filter(is_below).collect();
         match children.as_slice() {
             [one] if is_shell(&one.name) && (is_login || has_children(all, one)) => shell = one,
@@ -314,6 +318,12 @@ fn run_by_script(all: &[Process], own: i32) -> Vec<Pid> {
         }
         is_login = false;
     }
+}
+
+/// Whether it is a shell that waits for gantry and nothing else.
+fn runs_ours_only(all: &[Process], it: &Process) -> bool {
+    let mut children = all.iter().filter(|child| child.parent == it.pid.get()).peekable();
+    is_shell(&it.name) && children.peek().is_some() && children.all(Process::is_ours)
 }
 
 fn has_children(all: &[Process], of: &Process) -> bool {
@@ -401,6 +411,8 @@ mod tests {
         // The tool itself, run by the script, and what it has started.
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "tool", 1, "")], 13), [12]);
         assert_eq!(run(&[(12, 11, 10, "a", 1, ""), (13, 11, 10, "gantry", 1, "")], 0), [12]);
+        let waits = [(12, 11, 10, "a", 1, ""), (13, 11, 10, "bash", 1, ""), (14, 13, 10, "gantry", 1, "")];
+        assert_eq!(run(&waits, 0), [12]);
     }
 
     #[test]
