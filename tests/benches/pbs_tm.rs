@@ -1,4 +1,5 @@
-//! Task management by `libgantry_tm` and by PBS's own library, on a bed of three nodes that a real PBS manages: the same C program with each, in turns.
+//! Task management by `libgantry_tm` and by PBS's own library, on a bed of three nodes that a real PBS manages: the same C program with each, in turns. And a launch of
+//! gantry's beside PBS's own `pbsdsh`: a process on each host of a job, to their ends.
 //!
 //! Needs root and an OpenPBS in `/opt/pbs` or where `PBS_EXEC` says.
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_tests::pbs::{said, submit};
+use gantry_tests::pbs::{Script, said, submit};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, shared};
 use gantry_tests::{programs, tm_library};
@@ -31,6 +32,30 @@ fn compiled(made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
     let flags =
         [format!("-I{include}"), format!("-L{lib}"), format!("-Wl,-rpath,{lib}"), format!("-l{library}")];
     programs::get_with("tm_bench", made, &flags).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// What is compared: name, the ways, how many times as long ours may take.
+const GOALS: [(usize, &str, &str, f64); 5] = [
+    (0, "ours", "theirs", 1.2),
+    (1, "ours", "theirs", 1.2),
+    (2, "ours", "theirs", 1.2),
+    (3, "ours", "theirs", 1.2),
+    (LAUNCH, "gantry", "pbsdsh", 1.2),
+];
+
+/// The number of a launch among what is measured.
+const LAUNCH: usize = WAYS.len();
+
+/// A job in which the same program is started on each of three hosts by gantry and by `pbsdsh`, in turns.
+fn build_launches(pbsdsh: &Path) -> String {
+    let timed = |name: &str, command: &str| {
+        let took = "$((($(date +%s%N) - begin) / 1000))";
+        format!("begin=$(date +%s%N); {command} > /dev/null; echo {LAUNCH} {name} {took}\n")
+    };
+    let gantry = timed("gantry", "gantry launch -- /bin/true");
+    let pbsdsh = timed("pbsdsh", &format!("{} -- /bin/true", pbsdsh.display()));
+    // The first of each finds nothing in any cache.
+    format!("gantry launch -- /bin/true\nfor turn in $(seq {}); do\n{gantry}{pbsdsh}done", 2 * TURNS)
 }
 
 fn main() {
@@ -57,18 +82,13 @@ fn main() {
         let (ours, theirs) = (line("ours", &ours), line("theirs", &theirs));
         script.push_str(&format!("for turn in $(seq {turns}); do\n{ours}{theirs}done\n"));
     }
-    script.push_str(&format!("for turn in $(seq {TURNS}); do\n"));
-    let pbsdsh = installed.join("bin/pbsdsh");
-    script.push_str(&format!(
-        "begin=$(date +%s%N); {} -- /bin/true; echo 0 pbsdsh $((($(date +%s%N) - begin) / 1000))\n",
-        pbsdsh.display()
-    ));
-    script.push_str(&format!(
-        "begin=$(date +%s%N); {} each > /dev/null; echo 0 process $((($(date +%s%N) - begin) / 1000))\ndone",
-        ours.display()
-    ));
     submit(&bed, &script);
-    report(&said(&bed, LIMIT));
+    let mut all = said(&bed, LIMIT);
+    bed.wait_idle(LIMIT).expect("idle nodes");
+    let launches = build_launches(&installed.join("bin/pbsdsh"));
+    Script::submit_on(&bed, "select=3:ncpus=1:mpiprocs=1", &launches);
+    all.push_str(&said(&bed, LIMIT));
+    report(&all);
 }
 
 fn report(said: &str) {
@@ -81,16 +101,23 @@ fn report(said: &str) {
         }
     }
     println!("medians in microseconds, of the number of turns in brackets");
-    for ((index, name), mut of) in times {
-        of.sort_unstable();
-        let what = WAYS.get(index).map_or("", |(what, _)| what);
-        println!(
-            "{what:55} {name:8} {:8} [{}] {} to {}",
-            of[of.len() / 2],
-            of.len(),
-            of[0],
-            of[of.len() - 1]
-        );
+    let mut medians = BTreeMap::new();
+    for (of, mut times) in times {
+        let what = WAYS.get(of.0).map_or("a program on each of 3 hosts, to its end", |(what, _)| what);
+        times.sort_unstable();
+        let (median, turns, most) = (times[times.len() / 2], times.len(), times[times.len() - 1]);
+        medians.insert(of, median);
+        println!("{what:55} {:8} {median:8} [{turns}] {} to {most}", of.1, times[0]);
+    }
+    for (index, ours, theirs, goal) in GOALS {
+        let what = WAYS.get(index).map_or("a launch", |(what, _)| what);
+        match (medians.get(&(index, ours)), medians.get(&(index, theirs))) {
+            (Some(ours), Some(theirs)) => {
+                let ratio = *ours as f64 / *theirs as f64;
+                println!("{what}: {ratio:.2} times as long, the goal is {goal} at most");
+            }
+            _ => println!("{what}: not measured"),
+        }
     }
     let others: Vec<&str> = said.lines().filter(|line| line.split_ascii_whitespace().count() != 3).collect();
     println!("besides it said: {others:?}");

@@ -180,6 +180,15 @@ impl World {
         Terminal::spawn(self.terminal_command(args), 80, 24, false)
     }
 
+    /// Starts a command at such a terminal that must not lead a process group yet.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn terminal_of(&self, command: Command) -> Terminal {
+        Terminal::spawn(command, 80, 24, false)
+    }
+
     /// As [`terminal`](World::terminal), with variables in the environment.
     ///
     /// # Panics

@@ -1,0 +1,153 @@
+//! What dies under an app in a job of a real PBS: a mom, an agent, the job, the script. Each is told as what it is, and nothing is left on any host.
+
+use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, said_by};
+use gantry_tests::slurm::Cluster;
+use gantry_tests::testbed::config::HOME;
+use gantry_tests::testbed::{Process, program};
+use gantry_tests::{Run, SOON, binaries, eventually, proc, programs};
+use nix::sys::signal::Signal;
+
+/// Two places on each of two hosts.
+const FOUR: [&str; 5] = ["--", "-l", "select=2:ncpus=2:mpiprocs=2", "-l", "place=scatter"];
+
+/// Begins a held launch on the login node, and waits until its ranks are held.
+#[track_caller]
+fn held(cluster: &Cluster, seconds: &str) -> Run {
+    let mut run =
+        cluster.launch(&[&["--wlm", "pbs", "--hold"], &FOUR[..], &["/bin/sleep", seconds]].concat());
+    run.next_event("held", STARTS);
+    cluster.assert_held(&format!("/bin/sleep {seconds}"), 4);
+    run
+}
+
+fn agent_on(cluster: &Cluster, node: u16) -> Process {
+    let all = cluster.bed.node(node).user_processes();
+    let agent = all.iter().find(|it| it.line.ends_with("gantry-agent serve told")).cloned();
+    agent.unwrap_or_else(|| panic!("no agent: {all:?}"))
+}
+
+#[track_caller]
+fn assert_nothing_left(cluster: &Cluster, seconds: &str) {
+    for line in [&format!("/bin/sleep {seconds}"), "gantry-agent serve told", "gantry-guard start pbs"] {
+        eventually(3 * SOON, "nothing is left", || cluster.find(line).is_empty());
+    }
+    eventually(3 * SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
+}
+
+#[test]
+fn an_agent_that_is_killed_is_lost_with_its_host_and_the_rest_ends() {
+    on_pbs(|cluster| {
+        let mut run = held(cluster, "900");
+        proc::send(agent_on(cluster, 2).pid, Signal::SIGKILL);
+        let done = run.wait(3 * SOON);
+        assert_ne!(done.code(), 0);
+        let told = done.events().iter().map(ToString::to_string).collect::<String>();
+        assert!(told.contains("n002") && told.contains("lost"), "{told}");
+        assert_nothing_left(cluster, "900");
+    });
+}
+
+#[test]
+fn a_mom_that_is_killed_takes_its_host_and_the_others_are_cleaned() {
+    on_pbs(|cluster| {
+        let mut run = held(cluster, "901");
+        cluster.bed.node(2).kill_daemon("pbs_mom").expect("it runs");
+        // Agents have links of their own: the app goes on until somebody ends it.
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGTERM);
+        run.exited(3 * SOON);
+        for line in ["/bin/sleep 901", "gantry-agent serve told"] {
+            eventually(3 * SOON, "nothing is left", || cluster.find(line).is_empty());
+        }
+        drop(said_by(&cluster.bed, &["sh", "-c", "qdel -W force $(qselect)"]));
+        cluster.bed.node(2).power_off().expect("it was on");
+        cluster.bed.node(2).power_on().expect("it was off");
+        eventually(6 * SOON, "the node is back", || cluster.bed.wait_idle(SOON).is_ok());
+        assert_nothing_left(cluster, "901");
+    });
+}
+
+/// A whole node that is gone is seen by its agent's link, as its mom says nothing.
+#[test]
+fn a_host_that_goes_while_ranks_are_held_is_told_by_its_name() {
+    on_pbs(|cluster| {
+        let mut run = held(cluster, "902");
+        cluster.bed.node(2).power_off().expect("it was on");
+        let told = run.next_event("nodes_lost", 3 * SOON).to_string();
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGTERM);
+        run.exited(3 * SOON);
+        drop(said_by(&cluster.bed, &["sh", "-c", "qdel -W force $(qselect)"]));
+        cluster.bed.node(2).power_on().expect("it was off");
+        assert!(told.contains("n002") && told.contains("its link was cut"), "{told}");
+        eventually(6 * SOON, "the node is back", || cluster.bed.wait_idle(SOON).is_ok());
+        assert_nothing_left(cluster, "902");
+    });
+}
+
+/// The job's time is over while its ranks are held.
+#[test]
+fn a_job_that_ends_while_its_ranks_are_held_says_why() {
+    on_pbs(|cluster| {
+        let time = ["-l", "walltime=8"];
+        let args = [&["--wlm", "pbs", "--hold"], &FOUR[..], &time, &["/bin/sleep", "903"]].concat();
+        let mut run = cluster.launch(&args);
+        run.next_event("held", STARTS);
+        let done = run.wait(6 * SOON);
+        let events = done.events();
+        let cause = events.iter().find(|event| event["event"] == "ended_by");
+        let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
+        assert_eq!(cause["cause"], "time_limit", "{cause}");
+        assert!(cause["message"].as_str().is_some_and(|it| it.contains("walltime")), "{cause}");
+        assert_nothing_left(cluster, "903");
+    });
+}
+
+#[test]
+fn a_script_that_ends_while_ranks_are_held_takes_them_along() {
+    on_pbs(|cluster| {
+        let program = programs::get("exit_with").display().to_string();
+        let script = "gantry launch --json --hold -- --nodes 2 --ppn 1";
+        let script = format!("{script} {program} 7 & until [ -e $HOME/go ]; do sleep 0.1; done; exit 3");
+        let go = cluster.bed.login().path(std::path::Path::new(HOME).join("go")).expect("the login node");
+        drop(std::fs::remove_file(&go));
+        let script = Script::submit(&cluster.bed, &script);
+        script.event("held");
+        std::fs::write(&go, "").expect("a file");
+        assert_eq!(script.wait().0, 3);
+        eventually(2 * SOON, "no rank is left", || cluster.find("exit_with 7").is_empty());
+        std::fs::remove_file(&go).expect("it is there");
+    });
+}
+
+/// `qsub -I` at a terminal: gantry in it is as gantry in a script.
+#[test]
+fn an_interactive_job_holds_and_ends_ranks_on_its_hosts() {
+    on_pbs(|cluster| {
+        let mut command = cluster.bed.login().command_of(&cluster.world, "qsub").expect("the login node");
+        command.args(["-I", "-l", "select=2:ncpus=2:mpiprocs=2", "-l", "place=scatter"]);
+        let mut terminal = cluster.world.terminal_of(command);
+        terminal.wait_text("ready", STARTS);
+        let gantry = binaries().gantry.display().to_string();
+        let runtime = "GANTRY_RUNTIME_DIR=/run/home/tester/gantry-runtime";
+        terminal.type_text(&format!(
+            "{runtime} {gantry} launch -- sh -c 'echo rank $GANTRY_RANK on $(hostname)'; echo code=$?\n"
+        ));
+        for rank in ["rank 0 on n001", "rank 1 on n001", "rank 2 on n002", "rank 3 on n002", "code=0"] {
+            terminal.wait_text(rank, STARTS);
+        }
+        terminal.type_text(&format!("{runtime} {gantry} launch --hold -- /bin/sleep 904\n"));
+        terminal.wait_text("press Enter to release", STARTS);
+        let ranks: Vec<_> =
+            cluster.find("/bin/sleep 904").into_iter().filter(|it| it.1.line.starts_with("/bin/")).collect();
+        assert_eq!(ranks.len(), 4, "{ranks:?}");
+        for (node, process) in &ranks {
+            assert_eq!(proc::why_not_held(process.pid), None, "{node}: {process:?}");
+        }
+        terminal.type_text("\n");
+        terminal.wait_text("released", SOON);
+        ranks.iter().for_each(|(_, process)| proc::send(process.pid, Signal::SIGTERM));
+        terminal.wait_text("signal 15", SOON);
+        terminal.type_text("exit\n");
+        terminal.wait(STARTS);
+        assert_nothing_left(cluster, "904");
+    });
+}
