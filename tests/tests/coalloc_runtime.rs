@@ -170,6 +170,12 @@ fn the_end_of_a_subjob_is_told_to_those_that_wait_for_it() {
 }
 
 #[test]
+fn who_waits_for_a_rank_is_told_that_it_has_ended() {
+    let steps = "barrier leaves:1";
+    ends_well(World::new(), &[part("a", steps, "(count=3)"), part("b", steps, "(count=2)")]);
+}
+
+#[test]
 fn a_program_that_calls_the_barrier_is_a_job_by_itself_where_there_is_no_other() {
     let world = World::new();
     let probe = binaries().dir.join("job_probe").display().to_string();

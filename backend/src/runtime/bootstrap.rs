@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_shared::error::Kind;
 use gantry_shared::id::Rank;
 
-use super::{Message, Runtime, refused};
+use super::{Address, Runtime, refused};
 use crate::Error;
 
 impl Runtime {
@@ -21,17 +21,17 @@ impl Runtime {
         let structure = self.structure(deadline)?;
         let tag = self.tag("exchange")?;
         if self.rank() != Rank(0) {
-            return unpack(&self.receive_from_ranks(&tag, deadline)?.bytes);
+            return unpack(&self.receive_from_rank(Rank(0), &tag, deadline)?.bytes);
         }
         let count = structure.sizes.len();
-        let others = (0..).take(count).filter(|subjob| *subjob != structure.index);
-        for subjob in others {
+        let others = || (0..).take(count).filter(|subjob| *subjob != structure.index);
+        for subjob in others() {
             self.send_to_subjob(subjob, &tag, said, deadline)?;
         }
         let mut all = BTreeMap::from([(structure.index, said.to_vec())]);
-        while all.len() < count {
-            let Message { from, bytes } = self.receive_from_subjobs(&tag, deadline)?;
-            all.insert(from.subjob, bytes);
+        for subjob in others() {
+            let from = Address { subjob, rank: Rank(0) };
+            all.insert(subjob, self.receive_from(from, &tag, deadline)?.bytes);
         }
         let all: Vec<Vec<u8>> = all.into_values().collect();
         let packed = pack(&all);
@@ -87,21 +87,19 @@ impl Runtime {
             self.send_to_rank(Rank(0), &tag, start, deadline)?;
             return Ok(None);
         }
-        let mut own = BTreeMap::from([(Rank(0), start.to_vec())]);
-        while own.len() < usize::try_from(self.size()).unwrap_or(usize::MAX) {
-            let Message { from, bytes } = self.receive_from_ranks(&tag, deadline)?;
-            own.insert(from.rank, bytes);
+        let mut own = vec![start.to_vec()];
+        for rank in 1..self.size() {
+            own.push(self.receive_from_rank(Rank(rank), &tag, deadline)?.bytes);
         }
-        let own: Vec<Vec<u8>> = own.into_values().collect();
         let master = order.first().copied().unwrap_or_default();
         if structure.index != master {
             self.send_to_subjob(master, &tag, &pack(&own), deadline)?;
             return Ok(None);
         }
         let mut all = BTreeMap::from([(structure.index, own)]);
-        while all.len() < order.len() {
-            let Message { from, bytes } = self.receive_from_subjobs(&tag, deadline)?;
-            all.insert(from.subjob, unpack(&bytes)?);
+        for subjob in order.iter().copied().filter(|subjob| *subjob != master) {
+            let from = Address { subjob, rank: Rank(0) };
+            all.insert(subjob, unpack(&self.receive_from(from, &tag, deadline)?.bytes)?);
         }
         Ok(Some(order.iter().flat_map(|subjob| all.remove(subjob).unwrap_or_default()).collect()))
     }

@@ -163,9 +163,21 @@ impl Runtime {
     /// [`Error::Refused`]: all other subjobs have ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
     pub fn receive_from_subjobs(&self, tag: &str, deadline: Duration) -> Result<Message, Error> {
         let structure = self.structure(deadline)?;
-        self.receive(Scope::Job, tag, deadline, |state| {
+        self.receive(Scope::Job, tag, None, deadline, |state| {
             let others = structure.sizes.len().saturating_sub(1);
-            others > 0 && state.ended.len() >= others
+            (others > 0 && state.ended.len() >= others).then(|| "all other subjobs have ended".to_owned())
+        })
+    }
+
+    /// Takes the next message with this tag that one process of the job has sent to this one. Waits until there is one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names that process: it has ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
+    pub fn receive_from(&self, from: Address, tag: &str, deadline: Duration) -> Result<Message, Error> {
+        self.structure(deadline)?;
+        self.receive(Scope::Job, tag, Some(from), deadline, |state| {
+            let why = || format!("rank {} of subjob {} has ended", from.rank, from.subjob);
+            state.is_gone(Scope::Job, from).then(why)
         })
     }
 
@@ -186,9 +198,27 @@ impl Runtime {
     /// Takes the next message with this tag that a rank of this subjob has sent to this one. Waits until there is one.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], [`Error::Lost`].
+    /// [`Error::Refused`]: all other ranks have ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
     pub fn receive_from_ranks(&self, tag: &str, deadline: Duration) -> Result<Message, Error> {
-        self.receive(Scope::Subjob, tag, deadline, |_| false)
+        let others = usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(1);
+        self.receive(Scope::Subjob, tag, None, deadline, |state| {
+            let gone = state.gone_here();
+            (others > 0 && gone.len() >= others).then(|| match gone.first() {
+                Some(rank) if others == 1 => format!("rank {rank} has ended"),
+                _ => "all other ranks have ended".to_owned(),
+            })
+        })
+    }
+
+    /// As [`Runtime::receive_from_ranks`], of one rank.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names that rank: it has ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
+    pub fn receive_from_rank(&self, rank: Rank, tag: &str, deadline: Duration) -> Result<Message, Error> {
+        let from = Address { subjob: 0, rank };
+        self.receive(Scope::Subjob, tag, Some(from), deadline, |state| {
+            state.is_gone(Scope::Subjob, from).then(|| format!("rank {rank} has ended"))
+        })
     }
 
     fn send(
@@ -233,15 +263,19 @@ impl Runtime {
         &self,
         scope: Scope,
         tag: &str,
+        from: Option<Address>,
         deadline: Duration,
-        hopeless: impl Fn(&State) -> bool,
+        hopeless: impl Fn(&State) -> Option<String>,
     ) -> Result<Message, Error> {
         self.wire.until("receive a message", after(deadline), deadline, |state| {
-            if let Some(message) = state.take_message(scope, tag) {
+            if let Some(message) = state.take_message(scope, tag, from) {
                 return Some(Ok(message));
             }
-            let why = || format!("receive a message '{tag}': all other subjobs have ended");
-            hopeless(state).then(|| Err(refused(Kind::Gone, why())))
+            if let Some(why) = hopeless(state) {
+                return Some(Err(refused(Kind::Gone, format!("receive a message '{tag}': {why}"))));
+            }
+            state.watch();
+            None
         })
     }
 }

@@ -42,6 +42,12 @@ pub(super) struct State {
     pub(super) passed: bool,
     pub(super) structure: Option<Result<Structure, String>>,
     pub(super) ended: BTreeSet<u32>,
+    /// Ranks of this subjob that have ended.
+    gone_here: BTreeSet<Rank>,
+    /// Processes of the job that have ended.
+    gone: BTreeSet<Address>,
+    /// It was asked for them.
+    watching: bool,
     aborted: Option<String>,
     messages: HashMap<(Scope, String), VecDeque<Message>>,
     /// Messages of which more is to come.
@@ -68,14 +74,41 @@ impl State {
         Some(Error::Refused(Failure::new(Kind::Gone, format!("take part in the job: {why}"))))
     }
 
-    pub(super) fn take_message(&mut self, scope: Scope, tag: &str) -> Option<Message> {
+    /// The next message with this tag, of one sender or of any.
+    pub(super) fn take_message(&mut self, scope: Scope, tag: &str, from: Option<Address>) -> Option<Message> {
         let key = (scope, tag.to_owned());
         let queue = self.messages.get_mut(&key)?;
-        let message = queue.pop_front();
+        let is_of = |message: &Message| match (from, scope) {
+            (None, _) => true,
+            (Some(from), Scope::Job) => message.from == from,
+            (Some(from), Scope::Subjob) => message.from.rank == from.rank,
+        };
+        let message = queue.iter().position(is_of).and_then(|at| queue.remove(at));
         if queue.is_empty() {
             self.messages.remove(&key);
         }
         message
+    }
+
+    /// Asks for the ranks that have ended, and will.
+    pub(super) fn watch(&mut self) {
+        if !std::mem::replace(&mut self.watching, true) {
+            // It is of two bytes.
+            drop(encode_onto(&Say::Watch, &mut self.out));
+        }
+    }
+
+    /// Whether nothing comes from that process any more.
+    pub(super) fn is_gone(&self, scope: Scope, peer: Address) -> bool {
+        match scope {
+            Scope::Job => self.gone.contains(&peer) || self.ended.contains(&peer.subjob),
+            Scope::Subjob => self.gone_here.contains(&peer.rank),
+        }
+    }
+
+    /// How many ranks of this subjob have ended.
+    pub(super) fn gone_here(&self) -> &BTreeSet<Rank> {
+        &self.gone_here
     }
 
     fn hear(&mut self, heard: Hear) {
@@ -87,6 +120,13 @@ impl State {
             Hear::Aborted(why) => self.aborted = Some(why),
             Hear::Ended { subjob } => drop(self.ended.insert(subjob)),
             Hear::Piece(piece) => self.take_piece(piece),
+            Hear::RankEnded { own, peer } => {
+                if own {
+                    self.gone_here.insert(peer.rank);
+                }
+                self.gone.insert(peer);
+            }
+            Hear::Watched => self.watching = false,
         }
     }
 

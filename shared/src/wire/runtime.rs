@@ -73,6 +73,8 @@ pub enum Say {
     Passed,
     /// It sends something.
     Piece(Piece),
+    /// It waits for messages, and wants to hear of ranks that have ended: of all that it has not heard of yet, then or once there is one.
+    Watch,
 }
 
 /// What a rank hears.
@@ -100,6 +102,15 @@ pub enum Hear {
         /// Its number.
         subjob: u32,
     },
+    /// A rank has ended: nothing more comes from it. Told to those that [watch](Say::Watch).
+    RankEnded {
+        /// It is one of the hearer's own subjob.
+        own: bool,
+        /// Which one. The subjob is 0 where it exchanges no messages with others.
+        peer: Address,
+    },
+    /// All that has ended was told: who still waits watches again.
+    Watched,
 }
 
 /// The subjobs that exchange messages.

@@ -79,6 +79,7 @@ impl Probe {
                     "barrier" => Ok(runtime.barrier(LIMIT)?),
                     "exit-of-rank" => exit_of_rank(runtime, how.parse()?),
                     "mark-rank" => Ok(std::fs::write(format!("{how}.{}", runtime.rank()), "")?),
+                    "leaves" => leaves(runtime, how.parse()?),
                     "ring" => ring(runtime, how.parse()?),
                     "bootstrap" => bootstrap(runtime),
                     "big" => big(runtime, how.parse()?),
@@ -101,6 +102,39 @@ impl Probe {
 
 fn exit_of_rank(runtime: &Runtime, rank: u32) -> Done {
     if runtime.rank().0 == rank { std::process::exit(7) } else { Ok(()) }
+}
+
+/// Rank `rank` of subjob 0 ends well after it has sent something to rank 0 of each subjob; all others wait for more of it, and are told that it has ended.
+fn leaves(runtime: &Runtime, rank: u32) -> Done {
+    let (job, rank) = (runtime.structure(LIMIT)?, Rank(rank));
+    let whose = Address { subjob: 0, rank };
+    let count = u32::try_from(job.sizes.len())?;
+    if job.index == 0 && runtime.rank() == rank {
+        for subjob in 0..count {
+            runtime.send_to_subjob(subjob, "left", b"x", LIMIT)?;
+        }
+        std::process::exit(0);
+    }
+    if runtime.rank() == Rank(0) {
+        runtime.receive_from(whose, "left", LIMIT)?;
+    }
+    let names = |done: Result<Message, gantry_backend::Error>, name: &str| match done {
+        Err(gantry_backend::Error::Refused(failure)) => {
+            expect(failure.to_string().contains(name), &format!("another error: {failure}"))
+        }
+        Err(error) => expect(false, &format!("another error: {error}")),
+        Ok(_) => expect(false, "a message of nobody"),
+    };
+    names(runtime.receive_from(whose, "left", LIMIT), &format!("rank {rank} of subjob 0 has ended"))?;
+    if job.index == 0 {
+        names(runtime.receive_from_rank(rank, "left", LIMIT), &format!("rank {rank} has ended"))?;
+        let all = runtime.master_vector(b"x", LIMIT);
+        expect(runtime.rank() != Rank(0) || all.is_err(), "a vector without it")?;
+    }
+    // It is not that nobody answers any more.
+    let other =
+        runtime.receive_from(Address { subjob: job.index, rank: Rank(0) }, "left", Duration::from_millis(1));
+    expect(matches!(other, Err(gantry_backend::Error::TimedOut { .. })), "who is there has ended")
 }
 
 /// A token goes round through every rank of every subjob: each adds its own place to it.
@@ -200,7 +234,8 @@ fn order(runtime: &Runtime) -> Done {
         }
         // Tags of subjobs are others than those of ranks.
         let none = runtime.receive_from_subjobs("one", Duration::from_millis(1));
-        expect(matches!(none, Err(gantry_backend::Error::TimedOut { .. })), "a message for somebody else")?;
+        // Where all others have ended already, that is said.
+        expect(none.is_err(), "a message for somebody else")?;
     }
     Ok(())
 }

@@ -28,11 +28,14 @@ pub(super) async fn carry(stream: &mut UnixStream, rank: Rank, ask: &(dyn Fn(Req
     ask(Request::Open { link, rank, down });
     let (mut credit, mut owed) = (0_u32, 0_u32);
     let (mut out, mut chunk) = (Vec::new(), Vec::new());
+    // It reads no more, and may have written something all the same that is still to come.
+    let mut deaf = false;
     let mut closing = false;
     while !(closing && out.is_empty()) {
         chunk.resize(usize::try_from(credit.min(CHUNK_BYTES)).unwrap_or_default(), 0);
         tokio::select! {
             word = said.recv() => match word {
+                Some(LinkWord::Bytes(_)) if deaf => {}
                 Some(LinkWord::Bytes(Blob(bytes))) => out.extend_from_slice(&bytes),
                 Some(LinkWord::Credit(more)) => credit = credit.saturating_add(more),
                 Some(LinkWord::Close | LinkWord::Open(_)) => closing = true,
@@ -53,9 +56,43 @@ pub(super) async fn carry(stream: &mut UnixStream, rank: Rank, ask: &(dyn Fn(Req
                         up(LinkWord::Credit(std::mem::take(&mut owed)));
                     }
                 }
-                Err(_) => break,
+                Err(_) => {
+                    deaf = true;
+                    out.clear();
+                }
             },
         }
     }
     up(LinkWord::Close);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_rank_has_written_comes_though_it_hears_nothing_any_more() {
+        let (mut ours, mut rank) = UnixStream::pair().unwrap();
+        rank.write_all(b"last words").await.unwrap();
+        drop(rank);
+        let (asked, mut requests) = mpsc::unbounded_channel();
+        let ask = move |request| drop(asked.send(request));
+        let frontend = async {
+            let Some(Request::Open { down, .. }) = requests.recv().await else { panic!("it is not there") };
+            for word in [LinkWord::Bytes(Blob(vec![1; 100])), LinkWord::Bytes(Blob(vec![1; 100]))] {
+                down.send(word).unwrap();
+                tokio::task::yield_now().await;
+            }
+            down.send(LinkWord::Credit(1000)).unwrap();
+            let mut words = Vec::new();
+            while words.last() != Some(&LinkWord::Close) {
+                let Some(Request::Link { word, .. }) = requests.recv().await else {
+                    panic!("no end: {words:?}")
+                };
+                words.push(word);
+            }
+            assert_eq!(words, [LinkWord::Bytes(Blob(b"last words".to_vec())), LinkWord::Close]);
+        };
+        tokio::join!(carry(&mut ours, Rank(0), &ask), frontend);
+    }
 }

@@ -23,6 +23,9 @@ pub(super) const ROOM_BYTES: usize = 1024 * 1024;
 /// The most bytes for a rank in one order.
 const ORDER_BYTES: usize = 128 * 1024;
 
+/// Credit for less than that is kept until there is more: else each small message would cost two, and wake two agents.
+const CREDIT_BYTES: u32 = LINK_WINDOW_BYTES / 8;
+
 /// A link, by its agent's count.
 pub(super) type LinkId = (NodeId, u32);
 
@@ -66,6 +69,8 @@ struct Mailbox {
     queue: VecDeque<u8>,
     /// Senders that get so much credit when there is room.
     owed: Vec<(SubjobId, LinkId, u32)>,
+    /// How many of the ranks that have ended it was told of.
+    seen: usize,
 }
 
 /// Something of a rank's link.
@@ -73,6 +78,8 @@ struct Mailbox {
 struct Link {
     rank: Rank,
     buffer: FrameBuffer,
+    /// Credit that is kept.
+    owed: u32,
 }
 
 /// What is known of a subjob.
@@ -98,6 +105,10 @@ pub(super) struct Switchboard {
     members: Option<Vec<SubjobId>>,
     /// All of them are there.
     joined: bool,
+    /// Ranks that have ended, in that order.
+    ends: Vec<(SubjobId, Rank)>,
+    /// Who wants to hear of them.
+    watchers: BTreeSet<(SubjobId, Rank)>,
     effects: Vec<Effect>,
 }
 
@@ -185,6 +196,9 @@ impl Switchboard {
         part.links.retain(|_, link| link.rank != rank);
         self.give(owed);
         self.check_passed(id);
+        self.watchers.remove(&(id, rank));
+        self.ends.push((id, rank));
+        self.tell_watchers();
     }
 
     /// Takes all that a rank has written, whether there is room or not: it has ended, so that is little. True: it has a link.
@@ -232,7 +246,7 @@ impl Switchboard {
         }
         (mail.link, mail.window) = (Some(link), LINK_WINDOW_BYTES);
         // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
-        part.links.insert(link, Link { rank, buffer: FrameBuffer::new() });
+        part.links.insert(link, Link { rank, buffer: FrameBuffer::new(), owed: 0 });
         let waiting = std::mem::take(&mut mail.queue);
         let gate = part.gate.clone();
         self.effects.push(Effect::Say(id, link, LinkWord::Credit(LINK_WINDOW_BYTES)));
@@ -264,7 +278,9 @@ impl Switchboard {
         (mail.link, mail.window) = (None, 0);
         // Half a frame may have gone to who has closed. What comes for a later process is whole.
         mail.queue.clear();
+        mail.seen = 0;
         let owed = std::mem::take(&mut mail.owed);
+        self.watchers.remove(&(id, rank));
         self.give(owed);
     }
 
@@ -287,7 +303,14 @@ impl Switchboard {
             let why = "its connection to the job is out of step: are library and tool of one release?";
             return self.refuse(id, link, &Hear::Aborted(why.to_owned()));
         }
-        let credit = (id, link, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        let Some(known) = self.parts.get_mut(&id).and_then(|part| part.links.get_mut(&link)) else { return };
+        let owed = known.owed.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        if owed < CREDIT_BYTES && full.is_none() {
+            known.owed = owed;
+            return;
+        }
+        known.owed = 0;
+        let credit = (id, link, owed);
         match full.and_then(|(to, rank)| self.mailbox(to, rank)) {
             Some(mail) => mail.owed.push(credit),
             None => self.give(vec![credit]),
@@ -312,6 +335,11 @@ impl Switchboard {
                 None
             }
             Say::Piece(piece) => self.pass_on(id, rank, piece),
+            Say::Watch => {
+                self.watchers.insert((id, rank));
+                self.tell_ends(id, rank);
+                None
+            }
         }
     }
 
@@ -371,6 +399,9 @@ impl Switchboard {
                 .flat_map(|(id, part)| part.links.values().map(|it| (*id, it.rank)))
                 .collect();
             links.into_iter().for_each(|(id, rank)| self.tell_structure(id, rank));
+            // Who has ended before concerns others only now.
+            self.parts.values_mut().flat_map(|part| part.mail.values_mut()).for_each(|mail| mail.seen = 0);
+            self.tell_watchers();
         }
     }
 
@@ -391,6 +422,30 @@ impl Switchboard {
                 let why = "this subjob exchanges no messages with others (subjobCommsType=independent)";
                 self.tell(id, rank, &Hear::Alone(why.to_owned()));
             }
+        }
+    }
+
+    fn tell_watchers(&mut self) {
+        let watchers: Vec<(SubjobId, Rank)> = self.watchers.iter().copied().collect();
+        watchers.into_iter().for_each(|(id, rank)| self.tell_ends(id, rank));
+    }
+
+    /// Tells who watches of the ranks that have ended since it was told, if there is one that concerns it.
+    fn tell_ends(&mut self, id: SubjobId, rank: Rank) {
+        let members = self.members.as_deref().filter(|_| self.joined).unwrap_or_default();
+        let member = position(members, id);
+        let concerns = |(other, ended): &(SubjobId, Rank)| {
+            let subjob = member.and(position(members, *other));
+            let peer = Address { subjob: subjob.unwrap_or_default(), rank: *ended };
+            (*other == id || subjob.is_some()).then_some(Hear::RankEnded { own: *other == id, peer })
+        };
+        let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) else { return };
+        let unseen = self.ends.get(mail.seen..).unwrap_or_default();
+        let news: Vec<Hear> = unseen.iter().filter_map(concerns).collect();
+        mail.seen = self.ends.len();
+        if !news.is_empty() {
+            self.watchers.remove(&(id, rank));
+            news.iter().chain([&Hear::Watched]).for_each(|it| self.tell(id, rank, it));
         }
     }
 

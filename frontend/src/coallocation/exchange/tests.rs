@@ -117,6 +117,49 @@ fn nobody_joins_before_the_last_one_is_there_or_has_failed() {
 }
 
 #[test]
+fn who_watches_is_told_once_of_all_that_have_ended() {
+    let mut board = two();
+    board.started(A, 3);
+    board.rank_ended(A, Rank(2));
+    board.release(vec![A, B]);
+    let ended = |own, rank| Hear::RankEnded { own, peer: Address { subjob: 0, rank: Rank(rank) } };
+    // Nobody has asked.
+    assert_eq!(heard(&mut board, A).0.len(), 2);
+    say(&mut board, A, &Say::Watch);
+    assert_eq!(heard(&mut board, A).0, [ended(true, 2), Hear::Watched]);
+    say(&mut board, B, &Say::Watch);
+    assert_eq!(heard(&mut board, B).0, [ended(false, 2), Hear::Watched]);
+    board.rank_ended(A, Rank(1));
+    assert_eq!(heard(&mut board, B).0, []);
+    say(&mut board, B, &Say::Watch);
+    assert_eq!(heard(&mut board, B).0, [ended(false, 1), Hear::Watched]);
+    say(&mut board, B, &Say::Watch);
+    board.rank_ended(A, Rank(0));
+    assert_eq!(heard(&mut board, B).0, [ended(false, 0), Hear::Watched]);
+    board.rank_ended(B, Rank(0));
+    assert_eq!(board.watchers, BTreeSet::new());
+}
+
+#[test]
+fn the_ends_of_those_that_take_no_part_concern_their_own_alone() {
+    let mut board = two();
+    let own = SubjobId(2);
+    board.add(own, CommsType::Independent, true);
+    board.started(own, 2);
+    board.take(own, (NodeId(2), 5), LinkWord::Open(Rank(0)));
+    board.release(vec![A, B, own]);
+    for id in [A, own] {
+        heard(&mut board, id);
+        let mut bytes = Vec::new();
+        encode_onto(&Say::Watch, &mut bytes).unwrap();
+        board.take(id, (NodeId(id.0), 5), LinkWord::Bytes(Blob(bytes)));
+    }
+    heard(&mut board, A);
+    board.rank_ended(own, Rank(1));
+    assert_eq!(board.watchers, BTreeSet::from([(A, Rank(0))]));
+}
+
+#[test]
 fn the_numbers_are_those_of_who_takes_part() {
     let mut board = two();
     let own = SubjobId(2);
@@ -160,10 +203,27 @@ fn a_mailbox_that_is_full_holds_back_its_senders_and_nobody_else() {
     let room = u32::try_from(ROOM_BYTES).unwrap() + LINK_WINDOW_BYTES;
     assert!((room..room + 200_000).contains(&sent), "{sent}");
     // The other direction is free.
-    say(&mut board, B, &piece(0, vec![2; 1000]));
-    assert!(heard(&mut board, B).1 > 1000);
+    say(&mut board, B, &piece(0, vec![2; 40_000]));
+    assert!(heard(&mut board, B).1 > 40_000);
     board.take(B, link(B), LinkWord::Credit(300_000));
     assert!(heard(&mut board, A).1 >= 60_000, "there is room again, and no credit for it");
+}
+
+#[test]
+fn credit_for_small_messages_is_given_for_many_at_once() {
+    let mut board = two();
+    board.release(vec![A, B]);
+    board.take_effects();
+    let (mut words, mut credit) = (0, 0);
+    for _ in 0..200 {
+        say(&mut board, A, &piece(1, vec![1; 1000]));
+        board.take(B, link(B), LinkWord::Credit(2000));
+        let more = heard(&mut board, A).1;
+        credit += more;
+        words += u32::from(more > 0);
+    }
+    assert!((200_000 - CREDIT_BYTES..210_000).contains(&credit), "{credit}");
+    assert!((1..=7).contains(&words), "{words}");
 }
 
 #[test]
