@@ -23,7 +23,9 @@ use tokio::time::Instant;
 
 use super::App;
 use super::making::{Joined, Making, new_id};
-use super::prepare::{build_ticket, choose_scratch, find_cwd, find_launcher, new_secret, open_input};
+use super::prepare::{
+    await_input, build_ticket, choose_scratch, find_cwd, find_launcher, new_secret, open_input,
+};
 use super::stdio::OpenStreams;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
@@ -66,10 +68,11 @@ pub(super) struct Called {
 impl Frontend {
     pub(crate) async fn launch_until(
         &self,
-        request: LaunchRequest,
+        mut request: LaunchRequest,
         news: JobNews<'_>,
         deadline: Instant,
     ) -> Result<App> {
+        request.stdin = await_input(std::mem::take(&mut request.stdin), deadline).await?;
         let choice = self.choice_for(&request)?;
         // Before anything else, and in the order in which they are needed: an installation lacks both or none.
         helpers::find_helper(helpers::GUARD, &Machine)?;

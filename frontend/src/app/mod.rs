@@ -3,6 +3,7 @@
 pub(crate) mod core;
 mod events;
 mod prepare;
+mod fifo;
 mod making;
 mod launch;
 mod attach;

@@ -13,7 +13,9 @@ use gantry_shared::storage::{CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT, GANTRY_LAUN
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Host, Wlm};
+use tokio::time::{Instant, timeout_at};
 
+use super::fifo;
 use crate::error::{Error, Result};
 use crate::request::Input;
 
@@ -75,6 +77,23 @@ pub(super) fn own_pid() -> Result<Pid> {
     pid.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))
 }
 
+/// Opens what waits for somebody else until it is opened; all else is opened when it is its turn.
+pub(super) async fn await_input(input: Input, deadline: Instant) -> Result<Input> {
+    let path = match input {
+        Input::File(path) if fifo::is_fifo(&path) => path,
+        other => return Ok(other),
+    };
+    let begun = Instant::now();
+    match timeout_at(deadline, fifo::open(&path)).await {
+        Ok(opened) => opened.map(|file| Input::Fd(file.into())).map_err(|e| cannot_read(&path, e)),
+        Err(_) => Err(Error::TimedOut {
+            phase: "waiting for somebody to write to the FIFO that is standard input",
+            after: begun.elapsed(),
+            missing: vec![path.display().to_string()],
+        }),
+    }
+}
+
 /// What ranks are to read on standard input; none: nothing.
 pub(super) fn open_input(input: Input) -> Result<Option<File>> {
     match input {
@@ -89,5 +108,9 @@ fn open_file(path: &Path) -> Result<File> {
         true => Err(std::io::ErrorKind::IsADirectory.into()),
         false => Ok(file),
     });
-    opened.map_err(|e| Error::io(format!("cannot read {}", path.display()), e))
+    opened.map_err(|e| cannot_read(path, e))
+}
+
+fn cannot_read(path: &Path, error: std::io::Error) -> Error {
+    Error::io(format!("cannot read {}", path.display()), error)
 }
