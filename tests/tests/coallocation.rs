@@ -4,9 +4,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use gantry_tests::fault::Tool;
 use gantry_tests::slurm::on_cluster;
 use gantry_tests::testbed::Config;
 use gantry_tests::{Run, SOON, World, proc, programs};
+use nix::sys::signal::Signal;
 
 /// A subjob on this machine that makes the file `ran` once it runs, and then waits for its end.
 fn waiting(label: &str, ran: &Path, more: &str) -> String {
@@ -235,6 +237,73 @@ fn when_the_control_side_is_killed_nothing_goes_on() {
 }
 
 #[test]
+fn a_job_that_was_let_go_may_go_on_without_its_tool_and_no_other() {
+    let world = World::new();
+    let ran = files(&world, &["a", "b", "never"]);
+    let program = programs::get("touch_and_wait").display().to_string();
+    let of_program = || -> Vec<i32> {
+        let all = world.processes().into_iter();
+        all.filter(|pid| proc::command_line(*pid).starts_with(&program)).collect()
+    };
+    let mut tool = Tool::start(&world);
+    tool.ask(&format!("coalloc +{}", waiting("never", &ran[2], "")));
+    let refused = tool.refused("leave")["message"].to_string();
+    assert!(refused.contains("the job is open, and cannot be left alone"), "{refused}");
+    tool.ask(&format!("coalloc +{}{}", waiting("a", &ran[0], "(count=2)"), waiting("b", &ran[1], "")));
+    tool.ask("let-go");
+    tool.ask("leave");
+    tool.run.kill();
+    tool.run.exited(SOON);
+    ran[..2].iter().for_each(|file| proc::wait_file(file, SOON));
+    // What the kill could have set off happens before all of that: another job comes and goes.
+    let done =
+        world.gantry(["coalloc", "+(&(resourceManagerContact=localhost)(executable=/bin/true))"]).wait(SOON);
+    assert_eq!(done.code(), 0, "{done:?}");
+    assert!(!ran[2].exists(), "what was not let go has run");
+    let left = of_program();
+    assert_eq!(left.len(), 3, "it was left alone");
+    left.into_iter().for_each(|pid| proc::send(pid, Signal::SIGKILL));
+    world.finish();
+}
+
+#[test]
+fn a_job_in_the_background_is_told_by_its_apps_and_ends_with_them() {
+    let world = World::new();
+    let ran = files(&world, &["a", "b"]);
+    let spec = format!("+{}{}", waiting("a", &ran[0], ""), waiting("b", &ran[1], "(count=2)"));
+    let done = world.gantry(["coalloc", "--background", &spec]).wait(SOON);
+    assert_eq!((done.code(), done.stdout.len()), (0, 2), "{done:?}");
+    ran.iter().for_each(|file| proc::wait_file(file, SOON));
+    for app in &done.stdout {
+        assert_eq!(world.gantry(["kill", app]).wait(SOON).code(), 0, "{app}");
+    }
+    // What cannot be had is told by who was asked.
+    let bad = "+(&(resourceManagerContact=localhost)(label=bad)(executable=/nowhere/app))";
+    let done = world.gantry(["coalloc", "--background", bad]).wait(SOON);
+    assert_eq!(done.code(), 68, "{done:?}");
+    assert!(done.stderr.join("\n").contains("subjob bad failed"), "{done:?}");
+    world.finish();
+}
+
+#[test]
+fn a_fifo_that_nobody_opens_stops_nobody() {
+    let world = World::new();
+    let (gate, ran) = (world.work_dir().join("gate"), world.work_dir().join("ran"));
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let stdin = format!("(stdin=\"{}\")", gate.display());
+    let spec = format!("+{}{}", shell("late", "exit 0", &stdin), waiting("good", &ran, ""));
+    let mut run = world.gantry(["coalloc", "-i", &spec]);
+    run.stderr_line("good on localhost: checked in", SOON);
+    run.write(b"Dlate\nK\n");
+    assert_eq!(run.wait(SOON).code(), 68);
+    let done = world.gantry(["coalloc", "--timeout", "1", &spec]).wait(SOON);
+    let said = done.stderr.join("\n");
+    assert!(said.contains("waiting for somebody to write to the FIFO that is standard input"), "{said}");
+    assert!(!ran.exists());
+    world.finish();
+}
+
+#[test]
 fn a_name_of_the_users_own_stands_for_a_manager() {
     let world = World::new();
     let contacts = world.work_dir().join("contacts");
@@ -247,6 +316,12 @@ fn a_name_of_the_users_own_stands_for_a_manager() {
     command.env("GANTRY_CONTACTS", &contacts);
     let done = world.spawn(command).wait(SOON);
     assert_eq!((done.code(), done.stdout.as_slice()), (0, ["here".to_owned()].as_slice()), "{done:?}");
+    // Quietly nothing is said, and what the part writes goes nowhere.
+    let spec = "+(&(resourceManagerContact=localhost)(executable=/bin/echo)(arguments=here))";
+    let done = world.gantry(["coalloc", "-q", spec]).wait(SOON);
+    assert_eq!((done.code(), done.stdout.len(), done.stderr.len()), (0, 0, 0), "{done:?}");
+    let done = world.gantry(["coalloc", spec]).wait(SOON);
+    assert!(done.stdout.is_empty() && done.stderr.join("\n").contains("the job is released"), "{done:?}");
     world.finish();
 }
 

@@ -79,6 +79,7 @@ enum Asked {
     Delete(String),
     Release { wait: bool },
     Cancel(String),
+    Detach { until: Instant, done: mpsc::UnboundedSender<Result<()>> },
 }
 
 /// What everybody may know of a job.
@@ -225,6 +226,22 @@ impl Job {
         JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs }
     }
 
+    /// Lets a job that was released go on without this tool: the output of its subjobs is dropped from now on, daemons and sessions beside its processes
+    /// stay until these end. As the tool passes messages on, its processes cannot exchange any more: who tries is told that the connection is lost.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it was not released, and is cancelled. An app could not be let go within `deadline`; it then ends as if its owner had been dropped.
+    pub async fn detach(self, deadline: Duration) -> Result<()> {
+        let (done, mut outcomes) = mpsc::unbounded_channel();
+        self.ask(Asked::Detach { until: Instant::now() + deadline, done }).await?;
+        let mut outcome = Ok(());
+        // All of them have their turn.
+        while let Some(of_one) = outcomes.recv().await {
+            outcome = outcome.and(of_one);
+        }
+        outcome
+    }
+
     async fn ask(&self, asked: Asked) -> Result<()> {
         let (reply, answer) = oneshot::channel();
         let gone = || Error::Gone { what: "the job".to_owned() };
@@ -300,6 +317,21 @@ impl Keeper {
                 self.carry_out(acts);
                 Ok(())
             }
+            Asked::Detach { until, done } => {
+                if self.state.job() != JobState::Released {
+                    let message = format!("the job is {}, and cannot be left alone", self.state.job());
+                    let hint =
+                        "processes that wait for their release would do so for ever: release it before";
+                    return Err(Error::Invalid { message, hint: Some(hint.to_owned()) });
+                }
+                // What is still told is not what becomes of the job.
+                lock(&self.board.seen).subscribers.clear();
+                for orders in self.orders.values() {
+                    // One that has ended needs nothing.
+                    drop(orders.send(Tell::Detach { until, done: done.clone() }));
+                }
+                Ok(())
+            }
             Asked::Cancel(why) => {
                 let acts = self.state.ask(Wish::Cancel).map_err(|refusal| explain(refusal, ""))?;
                 if !acts.is_empty() {
@@ -336,12 +368,12 @@ impl Keeper {
     fn take(&mut self, id: SubjobId, told: Told) {
         match told {
             Told::News(news) => {
-                let before = self.state.job();
                 let acts = self.state.take(id, news);
                 if news == News::Ended {
                     self.unheard.remove(&id);
                 }
-                if news == News::Ended && self.state.job() == JobState::Ending && before != JobState::Ending {
+                // Of the last one's failure it is over at once.
+                if acts.contains(&Act::TellJob(JobState::Ending)) {
                     let seen = lock(&self.board.seen);
                     let failed = seen.subjobs.get(&id).map(|(info, _)| describe_failure(info));
                     drop(seen);

@@ -135,6 +135,13 @@ pub(super) enum Tell {
     Release,
     /// End, wherever it stands.
     End,
+    /// Go on without this tool.
+    Detach {
+        /// How long that may take.
+        until: Instant,
+        /// Hears how it went.
+        done: mpsc::UnboundedSender<Result<()>>,
+    },
 }
 
 /// What a subjob tells.
@@ -194,8 +201,10 @@ pub(super) async fn run(
             if point != Some(BarrierPoint::Runtime) {
                 report(Told::News(News::CheckedIn));
             }
-            if let Err(error) = attend(app, point, &mut inputs, &report).await {
-                report(Told::Why(error));
+            match attend(app, point, &mut inputs, &report).await {
+                Ok(Leaving::Over) => {}
+                Ok(Leaving::GoesOn) => inputs.member.leave(),
+                Err(error) => report(Told::Why(error)),
             }
         }
     }
@@ -208,13 +217,22 @@ async fn told_to_end(orders: &mut mpsc::UnboundedReceiver<Tell>) {
     while !matches!(orders.recv().await, Some(Tell::End) | None) {}
 }
 
+/// Why nobody looks after a subjob any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// Nothing of it is left.
+    Over,
+    /// It goes on without this tool.
+    GoesOn,
+}
+
 /// Carries out orders until the app is over or is to be.
 async fn attend(
     app: App,
     point: Option<BarrierPoint>,
     inputs: &mut Inputs,
     report: &impl Fn(Told),
-) -> Result<()> {
+) -> Result<Leaving> {
     let mut released = point.is_none();
     let outcome = loop {
         tokio::select! {
@@ -245,12 +263,17 @@ async fn attend(
                     }
                 }
                 Some(Tell::Release) => {}
+                Some(Tell::Detach { until, done }) => {
+                    // Whoever asked may have stopped waiting.
+                    drop(done.send(app.detach(until.saturating_duration_since(Instant::now())).await));
+                    return Ok(Leaving::GoesOn);
+                }
                 Some(Tell::End) | None => break Ok(()),
             }
         }
     };
     // Ranks that still are there end with it.
-    app.close(CLEAN_UP).await.and(outcome)
+    app.close(CLEAN_UP).await.and(outcome).map(|()| Leaving::Over)
 }
 
 /// A rank has ended before the barrier was released: the subjob would never be whole.

@@ -11,6 +11,8 @@
 //! | `daemon PROGRAM ARGS` | starts a daemon in the last session |
 //! | `release`, `detach`, `close` | of the last app |
 //! | `destroy` | of the last session |
+//! | `coalloc SPEC` | asks for a co-allocated job |
+//! | `let-go`, `leave` | releases that job when all have checked in; detaches from it |
 //! | `fork` | makes a child that has all its descriptors and does nothing |
 //! | `ignore` | ignores SIGCHLD |
 //!
@@ -21,6 +23,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput};
 use gantry_frontend::{App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, Session};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -34,6 +37,7 @@ struct Tool {
     apps: Vec<App>,
     sessions: Vec<Session>,
     daemons: Vec<Daemon>,
+    job: Option<Job>,
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -116,6 +120,19 @@ impl Tool {
             "destroy" => {
                 let session = self.sessions.pop().ok_or_else(|| gone("session"))?;
                 session.destroy(DEADLINE).await.map(|()| Value::Null)
+            }
+            "coalloc" => {
+                let coallocator = Coallocator::new(Config::default(), SubjobOutput::Null)?;
+                self.job = Some(coallocator.request(&args.join(" "), DEADLINE)?);
+                Ok(Value::Null)
+            }
+            "let-go" => {
+                let job = self.job.as_ref().ok_or_else(|| gone("job"))?;
+                job.release(true, DEADLINE).await.map(|()| Value::Null)
+            }
+            "leave" => {
+                let job = self.job.take().ok_or_else(|| gone("job"))?;
+                job.detach(DEADLINE).await.map(|()| Value::Null)
             }
             "fork" => Ok(json!({"pid": gantry_tests::fork_idle().map_err(failed)?})),
             "ignore" => gantry_tests::ignore_children().map(|()| Value::Null).map_err(failed),

@@ -349,7 +349,9 @@ Examples:
   gantry coalloc -s -f job.rsl
       The same from a file; what the parts write comes here, unless they name files.
   gantry coalloc -i -f job.rsl
-      Ask what to do: C lets go, DLABEL takes a part out, ASPEC adds one, K kills, Q leaves at once.")]
+      Ask what to do: C lets go, DLABEL takes a part out, ASPEC adds one, K kills, Q leaves at once.
+  for id in $(gantry coalloc --background -f job.rsl); do gantry wait $id; done
+      Leave it in the background once it was let go; each part is an app of its own to the other commands.")]
 pub(crate) struct Coalloc {
     /// Show where the parts stand and ask what to do.
     #[arg(short, long)]
@@ -363,6 +365,12 @@ pub(crate) struct Coalloc {
     /// Read the specification from a file; '-' is standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with = "spec", required_unless_present = "spec")]
     pub(crate) file: Option<PathBuf>,
+    /// Print the ids of the parts' apps when all were let go, and return; a process stays with the job until it ends.
+    #[arg(long, conflicts_with_all = ["interactive", "synchronous"])]
+    pub(crate) background: bool,
+    /// Where output goes in the background that no part sends elsewhere; added to what is there. Default: nowhere.
+    #[arg(long, value_name = "FILE", requires = "background")]
+    pub(crate) output: Option<PathBuf>,
     /// How long the parts may take to be there.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,

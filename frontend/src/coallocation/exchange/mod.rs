@@ -152,6 +152,11 @@ impl Member {
         self.act(|inner, id| inner.board.rank_ended(id, rank));
     }
 
+    /// The app goes on, and nothing is heard of it here any more.
+    pub(crate) fn leave(&self) {
+        self.act(|inner, id| inner.board.leave(id));
+    }
+
     /// The app is over.
     pub(crate) fn close(&self) {
         self.act(|inner, id| {

@@ -184,6 +184,13 @@ impl Switchboard {
         }
     }
 
+    /// The subjob's app goes on without us: nothing of it is known any more, and nobody is told that it has ended.
+    pub(super) fn leave(&mut self, id: SubjobId) {
+        if let Some(part) = self.parts.get_mut(&id) {
+            part.over = true;
+        }
+    }
+
     /// A rank has ended, and what it has written has come.
     pub(super) fn rank_ended(&mut self, id: SubjobId, rank: Rank) {
         let Some(part) = self.parts.get_mut(&id) else { return };

@@ -1,7 +1,7 @@
 //! `--background`: a frontend process of its own stays with the app.
 //!
 //! It is this program again, with the same arguments and one hidden one. Its standard input is a socket to who started it, on which it
-//! tells, one JSON value per line, the events of the start and then `{"ok":ID}` or `{"error":...}`.
+//! tells, one JSON value per line, the events of the start and then `{"ok":ID}`, of a job of several apps `{"ok":[ID,..]}`, or `{"error":...}`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
+use gantry_frontend::coallocation::SubjobOutput;
 use gantry_frontend::control::protocol::Answer;
 use gantry_frontend::{Input, OutputTo};
 use gantry_shared::error::{Failure, Kind};
@@ -18,8 +19,8 @@ use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, spawn_orphan};
 
 use super::launch::Surroundings;
-use super::{attach, block_on, launch, say, submit};
-use crate::args::{Command, Launch};
+use super::{attach, block_on, coalloc, launch, say, submit};
+use crate::args::{Coalloc, Command, Launch};
 use crate::exit::{self, Fault, Outcome};
 use crate::view::Screen;
 
@@ -39,9 +40,14 @@ pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
     for line in BufReader::new(ours).lines() {
         let line = line.map_err(failed)?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Ok::<AppId>(app)) => {
+            Ok(Answer::Ok::<Begun>(begun)) => {
+                let apps = match begun {
+                    Begun::App(app) => vec![app],
+                    Begun::Job(apps) => apps,
+                };
                 if !json {
-                    say(&format!("{app}\n"))?;
+                    let lines: String = apps.iter().map(|app| format!("{app}\n")).collect();
+                    say(&lines)?;
                 }
                 return Ok(exit::SUCCESS);
             }
@@ -52,6 +58,14 @@ pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
         }
     }
     Err(Fault(Failure::new(Kind::Lost, "the frontend process ended before the app was there")))
+}
+
+/// What is there now.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Begun {
+    App(AppId),
+    Job(Vec<AppId>),
 }
 
 /// Is that process: stays until the app ends.
@@ -65,19 +79,21 @@ pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
     let nothing = File::open("/dev/null").map_err(failed)?;
     nix::unistd::dup2_stdin(&nothing).map_err(|e| failed(e.into()))?;
     enter(dir).map_err(failed)?;
-    let stay = match &command {
-        Command::Launch(args) => &args.stay,
-        Command::Attach(args) => &args.stay,
-        Command::Submit(args) => &args.stay,
+    let output = match &command {
+        Command::Launch(args) => &args.stay.output,
+        Command::Attach(args) => &args.stay.output,
+        Command::Submit(args) => &args.stay.output,
+        Command::Coalloc(args) => &args.output,
         _ => return Err(Fault::invalid("nothing to do in the background", "use --background")),
     };
-    let files = stay.output.as_deref().map(open_twice).transpose()?;
+    let files = output.as_deref().map(open_twice).transpose()?;
     let screen: Arc<Screen> = Screen::background(Box::new(report), files).into();
     block_on(async {
         let outcome = match command {
             Command::Launch(args) => launch_here(args, Arc::clone(&screen)).await,
             Command::Attach(args) => attach::attach(args, Arc::clone(&screen)).await,
             Command::Submit(args) => submit::submit(args, Arc::clone(&screen)).await,
+            Command::Coalloc(args) => coalloc_here(&args, &screen).await,
             _ => return Ok(exit::USAGE),
         };
         if let Err(Fault(failure)) = &outcome {
@@ -99,6 +115,17 @@ async fn launch_here(args: Launch, screen: Arc<Screen>) -> Outcome {
     };
     let stdin = args.input.clone().map_or(Input::Null, Input::File);
     launch::launch(args, Surroundings { stdin, enter: None, output, screen }).await
+}
+
+async fn coalloc_here(args: &Coalloc, screen: &Screen) -> Outcome {
+    let output = match &args.output {
+        Some(path) => {
+            let [stdout, stderr] = open_twice(path)?;
+            SubjobOutput::Fds { stdout: stdout.into(), stderr: stderr.into() }
+        }
+        None => SubjobOutput::Null,
+    };
+    coalloc::stay(args, output, screen).await
 }
 
 fn enter(dir: &Path) -> io::Result<()> {

@@ -15,17 +15,13 @@ use super::interrupts::Interrupts;
 use super::say;
 use crate::args::Coalloc;
 use crate::exit::{self, Fault, Outcome};
-use crate::view::{self, json, table};
+use crate::view::{self, Screen, json, table};
 
 /// Longest specification that is read from a file.
 const MOST_BYTES: u64 = 2 << 20;
 
 pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
-    let spec = match (&args.spec, &args.file) {
-        (Some(spec), _) => spec.clone(),
-        (None, Some(file)) => read_spec(file)?,
-        (None, None) => return Err(Fault::invalid("no specification", "give it, or a file with -f")),
-    };
+    let spec = find_spec(&args)?;
     if json && args.interactive {
         return Err(Fault::invalid("--json cannot be asked what to do", "leave out --interactive"));
     }
@@ -45,7 +41,7 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
     let asked = async {
         match args.interactive {
             true => converse(&job, &args).await,
-            false => release(&job, &args).await.map(|()| Leave::AtItsEnd),
+            false => release(&job, &args).await.map(|_| Leave::AtItsEnd),
         }
     };
     let over = async {
@@ -72,6 +68,47 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
     // It ends with the job's events.
     drop(told.await);
     close(&exit, talk)
+}
+
+fn find_spec(args: &Coalloc) -> Result<String, Fault> {
+    match (&args.spec, &args.file) {
+        (Some(spec), _) => Ok(spec.clone()),
+        (None, Some(file)) => read_spec(file),
+        (None, None) => Err(Fault::invalid("no specification", "give it, or a file with -f")),
+    }
+}
+
+/// In the background: lets the job go when it is there, tells who started it of that, and stays until it ends.
+pub(super) async fn stay(args: &Coalloc, output: SubjobOutput, screen: &Screen) -> Outcome {
+    if args.file.as_deref() == Some(Path::new("-")) {
+        return Err(Fault::invalid("standard input is not read in the background", "name a file"));
+    }
+    let mut interrupts = Interrupts::new()?;
+    let job = Coallocator::new(Config::default(), output)?.request(&find_spec(args)?, args.timeout)?;
+    let over = async {
+        if release(&job, args).await? {
+            let apps = job.states().iter().filter_map(|info| Some(job.app(&info.label)?.id())).collect();
+            if !screen.all_started(apps).await {
+                // Whoever asked for it has gone without knowing the names.
+                job.cancel().await?;
+            }
+        }
+        Ok::<_, Fault>(job.wait().await)
+    };
+    let exit = tokio::select! {
+        over = over => over,
+        interrupt = interrupts.next() => {
+            end(&job).await;
+            return Ok(interrupt.code(false));
+        }
+    };
+    match exit {
+        Ok(exit) => close(&exit, Talk::Nothing),
+        Err(fault) => {
+            end(&job).await;
+            Err(fault)
+        }
+    }
 }
 
 fn read_spec(file: &Path) -> Result<String, Fault> {
@@ -128,12 +165,12 @@ fn describe(info: &SubjobInfo) -> String {
     format!("subjob {} on {}: {}{why}", info.label, info.wlm, info.state)
 }
 
-/// Waits for all, and lets them go.
-async fn release(job: &Job, args: &Coalloc) -> Result<(), Fault> {
+/// Waits for all, and lets them go. False: there is nobody to let go.
+async fn release(job: &Job, args: &Coalloc) -> Result<bool, Fault> {
     match job.release(true, args.timeout).await {
         // What the job was killed for is told at its end.
-        Err(Error::Lost { .. }) => Ok(()),
-        other => Ok(other?),
+        Err(Error::Lost { .. }) => Ok(false),
+        other => Ok(other.map(|()| true)?),
     }
 }
 

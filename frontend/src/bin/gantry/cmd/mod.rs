@@ -62,6 +62,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Launch(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Attach(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Submit(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
+        Command::Coalloc(args) if args.background => background::start(args.output.as_deref(), json),
         Command::Launch(args) => block_on(launch::run(args, json)),
         Command::Attach(args) => block_on(attach::run(args, json)),
         Command::Submit(args) => block_on(submit::run(args, json)),

@@ -144,6 +144,16 @@ impl Screen {
         }
     }
 
+    /// As [`Screen::started`], of a job of several apps.
+    pub(crate) async fn all_started(&self, apps: Vec<AppId>) -> bool {
+        match &self.events {
+            Some(events) if self.reports => {
+                events.write_last(json::line(&Answer::Ok(apps)).into_bytes()).await
+            }
+            _ => true,
+        }
+    }
+
     /// It cannot be started. In the background, who started us is told.
     pub(crate) fn not_started(&self, failure: &Failure) {
         if let Some(events) = &self.events {
