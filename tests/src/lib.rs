@@ -27,6 +27,7 @@ pub mod fault;
 pub mod fds;
 mod leak;
 pub mod loader;
+pub mod managers;
 mod other_root;
 pub mod pbs;
 pub mod proc;

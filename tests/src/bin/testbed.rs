@@ -118,6 +118,7 @@ fn run(args: &Args) -> Result<()> {
                 share: absolute(share)?,
                 proctrack: *proctrack,
                 pbs: pbs.then(installation).transpose()?,
+                kept_by_slurm: 0,
                 slurm: set.iter().map(|pair| parse_pair(pair)).collect::<Result<_>>()?,
             };
             up(args, &config, &program)

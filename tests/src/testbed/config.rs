@@ -57,6 +57,9 @@ pub struct Config {
     /// An installation of PBS, which then manages the nodes in place of Slurm.
     #[serde(default)]
     pub pbs: Option<PathBuf>,
+    /// How many nodes Slurm keeps beside PBS: the first ones.
+    #[serde(default)]
+    pub kept_by_slurm: u16,
     /// Parameters of `slurm.conf`, over the testbed's own.
     pub slurm: BTreeMap<String, String>,
 }
@@ -70,6 +73,7 @@ impl Default for Config {
             share: Vec::new(),
             proctrack: Proctrack::default(),
             pbs: None,
+            kept_by_slurm: 0,
             slurm: BTreeMap::new(),
         }
     }
@@ -94,6 +98,27 @@ impl Config {
     pub fn managed_by_pbs(mut self, installation: impl Into<PathBuf>) -> Self {
         self.pbs = Some(installation.into());
         self
+    }
+
+    /// Has Slurm manage the first nodes all the same.
+    #[must_use]
+    pub fn but_the_first_by_slurm(mut self, nodes: u16) -> Self {
+        self.kept_by_slurm = nodes;
+        self
+    }
+
+    /// The names of the nodes that Slurm manages.
+    #[must_use]
+    pub fn slurm_nodes(&self) -> Vec<String> {
+        let count = if self.pbs.is_some() { self.kept_by_slurm.min(self.nodes) } else { self.nodes };
+        (1..=count).map(node_name).collect()
+    }
+
+    /// The names of the nodes that PBS manages.
+    #[must_use]
+    pub fn pbs_nodes(&self) -> Vec<String> {
+        let first = if self.pbs.is_some() { self.kept_by_slurm } else { self.nodes };
+        (first + 1..=self.nodes).map(node_name).collect()
     }
 
     /// Sets a parameter of `slurm.conf`.
@@ -161,6 +186,26 @@ mod tests {
         for nobody in ["n000", "n1", "n0001", "node", "n+01", ""] {
             check(nobody, None);
         }
+    }
+
+    #[test]
+    fn a_node_has_one_manager() {
+        let check = |config: Config, slurm: &[&str], pbs: &[&str]| {
+            assert_eq!(
+                (config.slurm_nodes().as_slice(), config.pbs_nodes().as_slice()),
+                (
+                    &slurm.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()[..],
+                    &pbs.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()[..]
+                )
+            );
+        };
+        check(Config::with_nodes(2), &["n001", "n002"], &[]);
+        check(Config::with_nodes(2).managed_by_pbs("/x"), &[], &["n001", "n002"]);
+        check(
+            Config::with_nodes(3).managed_by_pbs("/x").but_the_first_by_slurm(2),
+            &["n001", "n002"],
+            &["n003"],
+        );
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
         line(&mut text, format_args!("{name}={value}"));
     }
     let cpus = config.cpus;
-    for node in config.node_names() {
+    for node in config.slurm_nodes() {
         let address = address(&node).map(|address| address.to_string()).unwrap_or_default();
         line(
             &mut text,

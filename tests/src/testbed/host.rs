@@ -142,10 +142,14 @@ fn start_daemons(config: &Config, name: &str) -> Result<()> {
     make_dir("/run/lock", 0o1777, 0)?;
     if let Some(installation) = &config.pbs {
         if name == LOGIN {
-            return pbs::start_server(installation, config);
+            pbs::start_server(installation, config)?;
+            if config.kept_by_slurm == 0 {
+                return Ok(());
+            }
+        } else if config.pbs_nodes().iter().any(|node| node == name) {
+            pbs::start_mom(installation, name)?;
+            return start_sshd(name);
         }
-        pbs::start_mom(installation, name)?;
-        return start_sshd(name);
     }
     start_munged()?;
     if name == LOGIN {

@@ -218,14 +218,18 @@ impl Testbed {
     /// # Errors
     /// What `sinfo`, or `pbsnodes`, says.
     pub fn node_states(&self) -> Result<String> {
+        let mut states = String::new();
         if self.config.pbs.is_some() {
             let mut pbsnodes = self.login().root_command("pbsnodes")?;
             pbsnodes.arg("-a");
-            return complete_output(pbsnodes).map(|said| pbs::parse_states(&said));
+            states = pbs::parse_states(&complete_output(pbsnodes)?);
+            if self.config.kept_by_slurm == 0 {
+                return Ok(states);
+            }
         }
         let mut sinfo = self.login().root_command("sinfo")?;
         sinfo.args(["--noheader", "--Node", "--format=%N %t"]);
-        complete_output(sinfo)
+        complete_output(sinfo).map(|said| said + &states)
     }
 
     /// Whether all hosts are up and Slurm has every node.

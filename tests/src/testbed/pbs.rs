@@ -1,4 +1,4 @@
-//! PBS on a bed, in place of Slurm: server, scheduler and communication on the login node, a mom on every other one. It is no package of Debian, so it is
+//! PBS on a bed, in place of Slurm or beside it: server, scheduler and communication on the login node, a mom on every other one. It is no package of Debian, so it is
 //! taken from where somebody has installed it.
 
 use std::fs;
@@ -80,7 +80,7 @@ pub(crate) fn start_server(installation: &Path, config: &Config) -> Result<()> {
         "set server scheduling=True".to_owned(),
         "set server default_queue=workq".to_owned(),
     ];
-    for node in config.node_names() {
+    for node in config.pbs_nodes() {
         orders.push(format!("create node {node} resources_available.ncpus={}", config.cpus));
     }
     let mut qmgr = command(installation, "bin/qmgr");

@@ -24,7 +24,8 @@ pub fn usable(config: &Config) -> Result<()> {
         return Err("the testbed needs root".to_owned());
     }
     // Of Slurm's own nothing is needed where PBS manages the nodes.
-    let not_needed = |package: &str| config.pbs.is_some() && matches!(package, "slurm-wlm" | "munge");
+    let not_needed =
+        |package: &str| config.slurm_nodes().is_empty() && matches!(package, "slurm-wlm" | "munge");
     for (command, package) in NEEDS.into_iter().filter(|(_, package)| !not_needed(package)) {
         if command != "sshd" {
             tool(command).map_err(|_| format!("{command} (Debian package {package}) is not installed"))?;

@@ -1,0 +1,132 @@
+//! Co-allocated jobs over four managers at once: a real PBS beside a real Slurm, hosts over ssh, and the login node.
+
+use gantry_tests::managers::on_slurm_and_pbs;
+use gantry_tests::pbs::{STARTS, jobs};
+use gantry_tests::slurm::Cluster;
+use gantry_tests::{Run, SOON, becomes_true, binaries};
+
+/// A subjob of programs that call the barrier.
+fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
+    let program = binaries().dir.join("job_probe").display().to_string();
+    format!(
+        "(&(resourceManagerContact=\"{contact}\")(label={label})(barrierPoint=runtime)(directory=/)(executable=\"{program}\")(arguments={steps}){more})"
+    )
+}
+
+/// The same on each of four managers: two ranks on two nodes of each batch system, one on a host over ssh, one here.
+fn four(steps: &str) -> [String; 4] {
+    [
+        part("pbs", "pbs://workq", steps, "(count=2)(hostCount=2)"),
+        part("slurm", "slurm", steps, "(count=2)(hostCount=2)"),
+        part("ssh", "ssh://n003", steps, ""),
+        part("here", "localhost", steps, ""),
+    ]
+}
+
+const ALL: [&str; 4] = ["pbs on pbs", "slurm on slurm", "ssh on ssh", "here on localhost"];
+
+fn begin(cluster: &Cluster, parts: &[String]) -> Run {
+    cluster.gantry(["coalloc", "-i", &format!("+{}", parts.concat())])
+}
+
+/// Waits until all have come to stand there.
+#[track_caller]
+fn reach(run: &mut Run, state: &str) {
+    for name in ALL {
+        run.stderr_line(&format!("{name}: {state}"), STARTS);
+    }
+}
+
+#[track_caller]
+fn nothing_runs(cluster: &Cluster, steps: &str) {
+    let gone = becomes_true(2 * SOON, || cluster.find(steps).is_empty() && jobs(&cluster.bed).is_empty());
+    assert!(gone, "{:?}, {}", cluster.find(steps), jobs(&cluster.bed));
+}
+
+#[test]
+fn four_managers_are_held_at_one_barrier_and_their_processes_find_each_other() {
+    on_slurm_and_pbs(|cluster| {
+        let steps = "barrier bootstrap ring:5 big:300000 order";
+        let mut run = begin(cluster, &four(steps));
+        reach(&mut run, "checked in");
+        let mut nodes: Vec<String> = cluster.find(steps).into_iter().map(|(node, _)| node).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, ["n001", "n002", "n003", "n003", "n004"]);
+        run.write(b"C\n");
+        let done = run.wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+/// Programs that know nothing of all this, as the document's lowering makes it: the second of its specifications.
+#[test]
+fn a_lowered_specification_of_the_document_runs_with_real_programs_on_two_batch_systems() {
+    on_slurm_and_pbs(|cluster| {
+        let contacts = cluster.world.work_dir().join("contacts");
+        std::fs::write(&contacts, "RM1 pbs\nRM2 slurm\n").expect("contacts");
+        // The document leaves out what would run, and stands in parentheses of its own, which are none of the language.
+        let lowered = "(+ (& (count=3) (resourceManagerContact=RM1 ))\n    (& (count=2) (resourceManagerContact=RM2 )))";
+        let program = "(directory=/)(executable=/bin/sh)(arguments=-c \"echo of $RANK_SAYS\")(environment=(RANK_SAYS \"five\"))";
+        let spec = lowered.trim_start_matches('(').trim_end_matches(')').to_owned() + "))";
+        let spec = spec.replace("(& ", &format!("(& {program} "));
+        let contacts = contacts.display().to_string();
+        let done = cluster
+            .run(&binaries().gantry, ["coalloc", "-s", &spec], &[("GANTRY_CONTACTS", &contacts)])
+            .wait(STARTS);
+        assert_eq!((done.code(), done.stderr.as_slice()), (0, [].as_slice()), "{done:?}");
+        assert_eq!(done.stdout, vec!["of five"; 5]);
+    });
+}
+
+#[test]
+fn a_part_on_pbs_that_fails_before_the_barrier_ends_a_strict_job_alone() {
+    on_slurm_and_pbs(|cluster| {
+        for (start, ends_all) in [("strict-barrier", true), ("loose-barrier", false)] {
+            let mut parts = four("barrier");
+            let more =
+                format!("(count=2)(hostCount=2)(subjobStartType={start})(subjobCommsType=independent)");
+            parts[0] = part("pbs", "pbs", "exit-of-rank:1 barrier", &more);
+            let done = cluster.gantry(["coalloc", &format!("+{}", parts.concat())]).wait(STARTS);
+            let said = done.stderr.join("\n");
+            assert_eq!(said.contains("the job was killed: subjob pbs failed"), ends_all, "{start}: {said}");
+            assert_eq!(said.contains("slurm on slurm: done"), !ends_all, "{start}: {said}");
+            assert!(!ends_all || !said.contains("slurm on slurm: released"), "{said}");
+            nothing_runs(cluster, "barrier");
+        }
+    });
+}
+
+#[test]
+fn when_the_control_side_is_killed_everything_ends_on_every_manager() {
+    on_slurm_and_pbs(|cluster| {
+        for released in [false, true] {
+            let mut run = begin(cluster, &four("barrier wait"));
+            reach(&mut run, "checked in");
+            if released {
+                run.write(b"C\n");
+                reach(&mut run, "released");
+            }
+            assert_eq!(cluster.find("barrier wait").len(), 5);
+            run.kill();
+            nothing_runs(cluster, "barrier wait");
+        }
+    });
+}
+
+/// PBS has nothing free for it: the job stays in the queue until it is taken out of there.
+#[test]
+fn a_part_that_pbs_never_starts_leaves_no_job_in_its_queue() {
+    on_slurm_and_pbs(|cluster| {
+        let parts = [
+            part("never", "pbs", "barrier wait", "(count=500)(hostCount=2)"),
+            part("here", "localhost", "barrier wait", ""),
+        ];
+        let mut run = begin(cluster, &parts);
+        run.stderr_line("here on localhost: checked in", SOON);
+        let queued = becomes_true(SOON, || !jobs(&cluster.bed).is_empty());
+        assert!(queued, "PBS was not asked for it");
+        run.write(b"K\n");
+        assert_eq!(run.wait(SOON).code(), 68);
+        nothing_runs(cluster, "barrier wait");
+    });
+}
