@@ -43,7 +43,7 @@ pub fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Read) -> 
         while let Some(event) = driver.take_event() {
             match event {
                 Event::Started(_) => started = true,
-                Event::Held(table) => driver.order(match table.step.as_deref() {
+                Event::Held { table, .. } => driver.order(match table.step.as_deref() {
                     Some(FIRST_STEP) => Order::Leave,
                     _ => Order::Release,
                 }),

@@ -119,7 +119,8 @@ impl<'a> Launcher<'a> {
     pub(super) fn serve_until_end(&mut self) -> ExitStatus {
         loop {
             match self.tracee.next_errand() {
-                Errand::Release => self.release_or_end(|_| Ok(())),
+                Errand::Release => self.release_or_end(|_| Ok(true)),
+                // Where no way out of the function is to be found it stands until it is released: it would wake its ranks.
                 Errand::Leave => self.release_or_end(breakpoint::leave_function),
                 Errand::Ended(status) => return status,
             }
@@ -127,8 +128,13 @@ impl<'a> Launcher<'a> {
     }
 
     /// One that cannot be let go must not stand there for ever.
-    fn release_or_end(&mut self, first: impl FnOnce(&Tracee) -> Result<(), Halt>) {
-        if first(&self.tracee).and_then(|()| self.release()).is_err() {
+    fn release_or_end(&mut self, may_go: impl FnOnce(&Tracee) -> Result<bool, Halt>) {
+        let gone = match may_go(&self.tracee) {
+            Ok(true) => self.release(),
+            Ok(false) => Ok(()),
+            Err(halt) => Err(halt),
+        };
+        if gone.is_err() {
             self.tracee.kill();
         }
     }

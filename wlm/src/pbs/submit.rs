@@ -37,12 +37,42 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
         return Err(Error::invalid_with("an interactive job has no script", "run gantry in it"));
     }
     refuse_block(&submission.args)?;
+    if submission.held.is_some() {
+        let hint = "leave out the hold, or launch held with options of qsub instead of a script";
+        return Err(Error::invalid_with("PBS does not tell what a script launches: it cannot be held", hint));
+    }
+    command.extend(name_variables(submission)?);
     command.extend(submission.args.iter().cloned());
-    let said = host.ask_in(&submission.cwd, &command, PATIENCE).map_err(|error| not_run(&command, &error))?;
+    let said = host.ask_in_with(&submission.cwd, &command, &submission.env, PATIENCE);
+    let said = said.map_err(|error| not_run(&command, &error))?;
     match parse_submitted(&said.stdout) {
         Some(job) => Ok(JobRef(job.to_owned())),
         None => Err(refused(&command, &said)),
     }
+}
+
+/// Has qsub give the job the variables that it is to have besides. It takes their values from its own environment, so that they stand in no argument.
+fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
+    let says =
+        |option: &str| submission.args.iter().any(|it| it.as_encoded_bytes().starts_with(option.as_bytes()));
+    if submission.env.is_empty() || says("-V") {
+        return Ok(Vec::new());
+    }
+    if says("-v") {
+        let hint = "give all of them to qsub, or all of them to the submission";
+        return Err(Error::invalid_with(
+            "qsub's option '-v' does not fit variables of the submission's own",
+            hint,
+        ));
+    }
+    let mut names = OsString::new();
+    for (name, _) in &submission.env {
+        if !names.is_empty() {
+            names.push(",");
+        }
+        names.push(name);
+    }
+    Ok(vec!["-v".into(), names])
 }
 
 /// Submits the job of a launch.
@@ -181,7 +211,7 @@ mod tests {
         let host = host.with_answer("/bin/qsub -f none.sh", "", words);
         let ask = |args: &str| {
             let args = args.split(' ').map(OsString::from).collect();
-            submit(&Submission { args, cwd: "/w".into() }, &host)
+            submit(&Submission { args, held: None, env: Vec::new(), cwd: "/w".into() }, &host)
                 .map(|job| job.0)
                 .map_err(|it| it.to_string())
         };
