@@ -77,7 +77,7 @@ impl LaunchRequest {
         self
     }
 
-    /// Gives the launcher's command line to another program, which is to run it: `spindle srun ...`. Default: none.
+    /// Gives the launcher's command line to another program, which is to run it: `spindle --pull LAUNCHER ...`. Default: none.
     pub fn launcher_wrapper<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.launcher_wrapper = words.into_iter().map(Into::into).collect();
         self
