@@ -1,6 +1,7 @@
 //! The channel on nodes of a real cluster: other hosts, another network, agents that came with the ranks.
 //!
 //! `GANTRY_CHANNEL_NODES` says how many nodes: 4 where it is not set, 64 by hand.
+#![expect(clippy::disallowed_methods, reason = "a test reads its own environment")]
 
 use gantry_shared::rank_set::RankSet;
 use gantry_tests::slurm::on_cluster;

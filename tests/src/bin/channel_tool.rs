@@ -80,8 +80,11 @@ async fn gather(channel: &Channel) -> Done<usize> {
     Ok(parts.iter().filter(right).count())
 }
 
-/// Every filter's name, how it is made, and what daemons contribute to it.
-const REDUCTIONS: [(&str, fn() -> Filter, &str); 8] = [
+/// A filter's name, how it is made, and what daemons contribute to it.
+type Reduction = (&'static str, fn() -> Filter, &'static str);
+
+/// All of them.
+const REDUCTIONS: [Reduction; 8] = [
     ("concatenate", || Filter::Concatenate, "any"),
     ("sum", || Filter::Sum, "numbers"),
     ("min", || Filter::Min, "numbers"),
