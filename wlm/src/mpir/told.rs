@@ -64,7 +64,7 @@ fn to_failure(kind: Kind, message: String, hint: Option<String>) -> Failure {
     }
 }
 
-/// Tells `out` where the ranks of the launcher `pid` of this machine are, or why that cannot be told: [`Telling`] understands it.
+/// Tells `out` where the ranks of the launcher `pid` of this machine are, or why that cannot be told, in frames that the other side understands.
 ///
 /// # Errors
 /// It cannot be written.
