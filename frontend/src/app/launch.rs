@@ -258,7 +258,7 @@ fn wrap(plan: Plan, wrapper: &[OsString]) -> Result<Plan> {
             let argv = words().chain(plan.argv).collect();
             Ok(Plan::Brought(Brought { argv, ..plan }))
         }
-        Plan::Driven(plan) => Ok(Plan::Driven(Driven { argv: words().chain(plan.argv).collect() })),
+        Plan::Driven(plan) => Ok(Plan::Driven(Driven { argv: words().chain(plan.argv).collect(), ..plan })),
         _ => Err(Error::Invalid {
             message: format!("there is no launcher for '{}' to start", show_args(wrapper).join(" ")),
             hint: Some("name a launcher, or no wrapper".to_owned()),
