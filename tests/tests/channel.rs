@@ -209,6 +209,39 @@ fn filters_merge_on_the_way_up_a_deep_tree() {
 }
 
 #[test]
+fn trees_of_megabytes_are_merged_on_the_way_while_others_are_answered() {
+    on_every_wlm(LIMIT, async |site| {
+        const NODES: usize = 4;
+        const MODULES: usize = 20;
+        let (app, trees) = on_deep_tree(site, 4).await;
+        let asks = app.session(SOON).await.expect("a session");
+        let _daemons = (
+            start(&trees, [&format!("large:1:{MODULES}"), "wait"]).await,
+            start(&asks, ["echoes:1", "wait"]).await,
+        );
+        let (trees, asks) = (trees.channel(), asks.channel());
+        let (reduced, ()) = tokio::join!(trees.reduce(1, Filter::PrefixTree, Policy::All, LIMIT), async {
+            for _ in 0..20 {
+                asks.broadcast(1, b"are you there?", SOON).await.expect("delivered");
+                asks.gather(1, Policy::All, SOON).await.expect("answers");
+            }
+        });
+        let reduced = reduced.expect("a tree");
+        assert_eq!((reduced.contributed, reduced.missing.len()), (4, 0));
+        assert!(reduced.bytes.len() > 1_000_000, "{} bytes", reduced.bytes.len());
+        let tree = PrefixTree::decode(&reduced.bytes).expect("a tree");
+        // Of 20 functions 19 are everybody's and one is the node's own.
+        let functions = MODULES * (950 + 50 * NODES);
+        assert_eq!((tree.len(), tree.ranks()), (MODULES + functions, RankSet::first_n(80)));
+        for module in tree.outermost() {
+            assert_eq!((module.ranks().len(), module.calls().len()), (NODES as u64, 950 + 50 * NODES));
+            assert!(module.calls().all(|function| matches!(function.ranks().len(), 1 | 4)));
+        }
+        app.close(SOON).await.expect("close");
+    });
+}
+
+#[test]
 fn sixty_four_nodes_make_one_sum() {
     on_every_wlm(LIMIT, async |site| {
         let (app, session) = on_deep_tree(site, 64).await;

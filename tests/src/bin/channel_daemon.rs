@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `gather:TAG:BYTES` | contributes so many bytes, all of them its node's number |
 //! | `give:TAG:FILTER` | contributes what is for that filter: its node's number, its rank, its stack |
-//! | `large:TAG` | contributes a tree of stacks of some ten megabytes, most of it the same on all nodes |
+//! | `large:TAG:MODULES` | contributes a tree of stacks, of 1000 functions and some 60 KB for each module; most of it is the same on all nodes |
 //! | `echo:TAG` | waits for a message with this tag and contributes it |
 //! | `hash:TAG` | reads a message with this tag as it comes and contributes its length and hash |
 //! | `send:TAG:COUNT` | sends so many messages, numbered |
@@ -51,7 +51,9 @@ fn take(channel: &Arc<Channel>, step: &str) -> Done {
             channel.contribute(tag.parse()?, &vec![number; bytes.parse()?], MINUTE)?;
         }
         ["give", tag, filter] => channel.contribute(tag.parse()?, &part_of(filter, node)?, MINUTE)?,
-        ["large", tag] => channel.contribute(tag.parse()?, &large_tree(node)?, 5 * MINUTE)?,
+        ["large", tag, modules] => {
+            channel.contribute(tag.parse()?, &large_tree(node, modules.parse()?)?, 5 * MINUTE)?;
+        }
         ["echo", tag] => {
             let message = channel.receive(tag.parse()?, MINUTE)?;
             channel.contribute(tag.parse()?, &message, MINUTE)?;
@@ -127,16 +129,16 @@ fn hash_of(mut reader: impl Read) -> std::io::Result<String> {
     }
 }
 
-/// Stacks of 200 ranks in 200,000 functions: every twentieth is the node's own.
-fn large_tree(node: u32) -> Result<Vec<u8>, Box<dyn Error>> {
+/// A rank in each module, in 1000 functions: every twentieth is the node's own.
+fn large_tree(node: u32, modules: u32) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut tree = PrefixTree::new();
-    for rank in 0..200 {
-        let own = RankSet::from_range(Rank(node * 200 + rank)..=Rank(node * 200 + rank));
+    for module in 0..modules {
+        let own = RankSet::from_range(Rank(node * modules + module)..=Rank(node * modules + module));
         for function in 0..1000_u32 {
             let whose = if function.is_multiple_of(20) { node } else { 0 };
             let names = [
-                format!("module_{rank}"),
-                format!("a_function_with_a_long_name_of_module_{rank}_{function}_{whose}"),
+                format!("module_{module}"),
+                format!("a_function_with_a_long_name_of_module_{module}_{function}_{whose}"),
             ];
             tree.add(names.iter().map(String::as_str), &own)?;
         }
