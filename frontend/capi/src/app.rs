@@ -7,9 +7,9 @@ use gantry_frontend::info::AppState;
 use gantry_frontend::{self as library, AppHandle};
 use gantry_shared::error::Kind;
 use gantry_shared::signal::Signal;
-use gantry_shared_capi::{Fault, enter};
+use gantry_shared_capi::{Fault, deadline, enter};
 
-use crate::gantry::{deadline, job};
+use crate::gantry::job;
 use crate::process::{Process, fault, process};
 use crate::table::lock;
 

@@ -9,11 +9,10 @@ use gantry_frontend::request::parse_words;
 use gantry_frontend::{Input, LaunchRequest, OutputTo};
 use gantry_shared::error::Kind;
 use gantry_shared::storage::CTI_LAUNCHER_WRAPPER;
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 
-use crate::gantry::deadline;
 use crate::process::{fault, process};
 
 /// What rank 0 is to read.

@@ -8,11 +8,10 @@ use std::sync::Mutex;
 use gantry_frontend::{self as library};
 use gantry_shared::error::Kind;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR};
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 
-use crate::gantry::deadline;
 use crate::process::{Process, fault, process};
 use crate::session::last_part;
 use crate::table::lock;

@@ -10,9 +10,8 @@ use gantry_frontend::{self as library};
 use gantry_shared::error::Kind;
 use gantry_shared::id::NodeId;
 use gantry_shared::storage::SessionDirs;
-use gantry_shared_capi::{Fault, enter, memory};
+use gantry_shared_capi::{Fault, deadline, enter, memory};
 
-use crate::gantry::deadline;
 use crate::process::{Process, fault, process};
 use crate::table::lock;
 

@@ -1,6 +1,6 @@
 //! What both libraries give of the channel and of rendezvous: `gantry_shared.h`.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 use gantry_shared::error::Kind;
 use gantry_shared::id::{DaemonId, NodeId};
@@ -291,11 +291,31 @@ pub unsafe fn take_list(given: &Given, list: *mut RendezvousList) -> Result<(), 
     Ok(())
 }
 
+/// Finds the item at the end of a way through data of a rendezvous, and says where it is; each pair is where something is and how much.
+///
+/// # Errors
+/// As [`find_item`]; something that must be there is null, or a number is below 0.
+///
+/// # Safety
+/// `bytes` leads to as many bytes, `way` to as many numbers, and the last two to places for the answer; each may be null.
+pub unsafe fn find(
+    (bytes, size): (*const c_void, usize),
+    (way, steps): (*const u32, c_int),
+    (item, item_size): (*mut *const u8, *mut usize),
+) -> Result<(), Fault> {
+    // SAFETY: our caller's word.
+    let all = unsafe { self::bytes(bytes.cast(), size) }?;
+    // SAFETY: our caller's word.
+    let way = unsafe { values(way, count(steps)?) }?;
+    // SAFETY: our caller's word.
+    unsafe { write_found(find_item(all, way)?, item, item_size) }
+}
+
 /// The item at the end of a way through data of a rendezvous: `[1, 3]` is rank 3 of subjob 1 in data of level 2.
 ///
 /// # Errors
 /// The bytes are no data of that level, or have no such item.
-pub fn find_item<'a>(data: &'a [u8], way: &[u32]) -> Result<&'a [u8], Fault> {
+fn find_item<'a>(data: &'a [u8], way: &[u32]) -> Result<&'a [u8], Fault> {
     let level = u8::try_from(way.len()).ok().filter(|level| *level <= MAX_LEVEL);
     let level = level.ok_or_else(|| Fault::invalid(format!("there is no level {}", way.len())))?;
     let tree = Tree::decode(level, data, Limits::default())
@@ -312,7 +332,7 @@ pub fn find_item<'a>(data: &'a [u8], way: &[u32]) -> Result<&'a [u8], Fault> {
 ///
 /// # Safety
 /// `item` and `size` are null or lead to places for the answer.
-pub unsafe fn write_found(found: &[u8], item: *mut *const u8, size: *mut usize) -> Result<(), Fault> {
+unsafe fn write_found(found: &[u8], item: *mut *const u8, size: *mut usize) -> Result<(), Fault> {
     if item.is_null() || size.is_null() {
         return Err(Fault::invalid("a place for the answer is NULL"));
     }

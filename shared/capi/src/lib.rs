@@ -6,6 +6,7 @@
 //! | [`fault`] | [`Fault`]: why a call failed; the last one of each thread |
 //! | [`text`] | strings and lists of strings that come from C |
 //! | [`memory`] | what is given to C: memory of `malloc`, which C may `free` |
+//! | [`deadline`] | how long calls of a thread may wait |
 //! | [`data`] | what both libraries take and give of the channel and of rendezvous |
 //!
 //! What C promises and nobody can check is named in the safety section of each function: pointers are null or lead to what the header says.
@@ -18,6 +19,7 @@ pub mod border;
 pub mod fault;
 pub mod text;
 pub mod memory;
+pub mod deadline;
 pub mod data;
 
 pub use border::enter;

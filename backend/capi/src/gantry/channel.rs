@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gantry_backend::{Channel, Failure, Kind};
 use gantry_shared_capi::data::{self, Data, Member, Merge};
 use gantry_shared_capi::memory::Given;
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 
-use super::deadline;
 use crate::connection::{backend, fault};
 
 /// This daemon's end, and the process that has opened it.

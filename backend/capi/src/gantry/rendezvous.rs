@@ -5,12 +5,11 @@ use std::os::fd::IntoRawFd;
 use std::ptr::null_mut;
 
 use gantry_backend::rendezvous::{Handle, Name, Rendezvous, Status};
-use gantry_shared_capi::data::{self, Data, Member, RendezvousList, count, find_item};
+use gantry_shared_capi::data::{self, Data, Member, RendezvousList};
 use gantry_shared_capi::memory::{Given, string};
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 
 use super::channel::GIVEN;
-use super::deadline;
 use crate::connection::fault;
 
 static LISTS: Given = Given::new();
@@ -203,12 +202,6 @@ pub unsafe extern "C" fn gantry_be_findItem(
 ) -> c_int {
     enter("gantry_be_findItem", 1, || {
         // SAFETY: our caller's word.
-        let all = unsafe { data::bytes(bytes.cast(), size) }?;
-        // SAFETY: our caller's word.
-        let way = unsafe { data::values(way, count(steps)?) }?;
-        let found = find_item(all, way)?;
-        // SAFETY: our caller's word.
-        unsafe { data::write_found(found, item, item_size) }?;
-        Ok(0)
+        unsafe { data::find((bytes, size), (way, steps), (item, item_size)) }.map(|()| 0)
     })
 }

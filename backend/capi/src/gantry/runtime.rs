@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_backend::runtime::{Message, Rank, Runtime};
-use gantry_shared_capi::{Fault, enter, memory, text};
+use gantry_shared_capi::{Fault, deadline, enter, memory, text};
 
-use super::deadline;
 use crate::connection::fault;
 use crate::node::to_int;
 
@@ -24,13 +23,13 @@ fn runtime() -> Result<Arc<Runtime>, Fault> {
     {
         return Ok(Arc::clone(runtime));
     }
-    let runtime = Arc::new(Runtime::connect(deadline::of_jobs()).map_err(|error| fault(&error))?);
+    let runtime = Arc::new(Runtime::connect(deadline::of_launches()).map_err(|error| fault(&error))?);
     *known = Some((own, Arc::clone(&runtime)));
     Ok(runtime)
 }
 
 fn ask<T>(question: impl FnOnce(&Runtime, Duration) -> Result<T, gantry_backend::Error>) -> Result<T, Fault> {
-    question(&*runtime()?, deadline::of_jobs()).map_err(|error| fault(&error))
+    question(&*runtime()?, deadline::of_launches()).map_err(|error| fault(&error))
 }
 
 /// The barrier.

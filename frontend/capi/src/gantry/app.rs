@@ -3,9 +3,8 @@
 use std::ffi::{c_char, c_int};
 
 use gantry_frontend::Error;
-use gantry_shared_capi::{enter, memory, text};
+use gantry_shared_capi::{deadline, enter, memory, text};
 
-use super::deadline;
 use crate::process::process;
 
 /// Attaches to what runs already.
@@ -38,7 +37,7 @@ pub unsafe extern "C" fn gantry_waitApp(app_id: i64, exit_code: *mut c_int) -> c
     enter("gantry_waitApp", 1, || {
         let process = process();
         let handle = process.apps.get(app_id)?.handle.clone();
-        let deadline = deadline::set();
+        let deadline = deadline::of_thread();
         let exit = process.try_wait(async move {
             let Some(after) = deadline else { return handle.wait().await };
             let waited = tokio::time::timeout(after, handle.wait()).await;

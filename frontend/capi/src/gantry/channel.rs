@@ -8,9 +8,8 @@ use gantry_frontend::{Channel, Policy, Session};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared_capi::data::{self, Member, Merge, Part};
 use gantry_shared_capi::memory::{Given, allocate, array, release};
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 
-use super::deadline;
 use super::outcome::{self, Outcome, parse_filter};
 use crate::process::process;
 

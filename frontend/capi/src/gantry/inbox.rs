@@ -12,11 +12,10 @@ use gantry_frontend::{Error, Session};
 use gantry_shared::error::Kind;
 use gantry_shared_capi::data::{self, Data};
 use gantry_shared_capi::memory::Given;
-use gantry_shared_capi::{Fault, enter};
+use gantry_shared_capi::{Fault, deadline, enter};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::deadline;
 use crate::process::process;
 
 pub(super) static GIVEN: Given = Given::new();

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use gantry_frontend::Error;
 use gantry_frontend::coallocation::{Coallocator, Job, JobEvent, SubjobInfo, SubjobOutput, SubjobState};
 use gantry_shared::error::Kind;
-use gantry_shared_capi::{Fault, enter, memory, text};
+use gantry_shared_capi::{Fault, deadline, enter, memory, text};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use super::deadline;
 use crate::process::{fault, process};
 
 /// What the id of a job stands for.
@@ -172,7 +171,7 @@ fn number_of(info: &SubjobInfo) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gantry_waitJob(job_id: i64, exit_code: *mut c_int) -> c_int {
     enter("gantry_waitJob", 1, || {
-        let (job, deadline) = (job(job_id)?, deadline::set());
+        let (job, deadline) = (job(job_id)?, deadline::of_thread());
         let exit = process().try_wait(async move {
             let Some(after) = deadline else { return Ok(job.wait().await) };
             let phase = "waiting for the job's end";

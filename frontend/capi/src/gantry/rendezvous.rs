@@ -4,11 +4,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use gantry_frontend::rendezvous::Multijob;
-use gantry_shared_capi::data::{self, Data, Member, RendezvousList, count, find_item};
+use gantry_shared_capi::data::{self, Data, Member, RendezvousList};
 use gantry_shared_capi::memory::Given;
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 
-use super::deadline;
 use super::inbox::GIVEN;
 use crate::launch::{Asked, Reads};
 use crate::process::{fault, process};
@@ -63,13 +62,7 @@ pub unsafe extern "C" fn gantry_findItem(
 ) -> c_int {
     enter("gantry_findItem", 1, || {
         // SAFETY: our caller's word.
-        let all = unsafe { data::bytes(bytes.cast(), size) }?;
-        // SAFETY: our caller's word.
-        let way = unsafe { data::values(way, count(steps)?) }?;
-        let found = find_item(all, way)?;
-        // SAFETY: our caller's word.
-        unsafe { data::write_found(found, item, item_size) }?;
-        Ok(0)
+        unsafe { data::find((bytes, size), (way, steps), (item, item_size)) }.map(|()| 0)
     })
 }
 

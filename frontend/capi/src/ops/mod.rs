@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use gantry_shared::cti::{self};
 use gantry_shared::error::Kind;
-use gantry_shared_capi::{Fault, enter};
+use gantry_shared_capi::{Fault, deadline, enter};
 
-use crate::gantry::deadline;
 use crate::library::current_wlm;
 use crate::process::process;
 
