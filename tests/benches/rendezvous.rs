@@ -1,9 +1,17 @@
 //! What a rendezvous costs: the gathering alone, and real processes with all that is between them.
 //!
-//! Prints a table: per number of members the time and the memory of a gathering whose items have 100 bytes, which grow as the data does; then
-//! 512 real ranks on this machine, from the launch to the last one's end, with and without a rendezvous.
+//! ```sh
+//! cargo bench -p gantry-tests --bench rendezvous
+//! ```
+//!
+//! Per number of members the time of a gathering whose items have 100 bytes, and the most memory that it took while the aggregate was written, beside what the model says: the
+//! items, the aggregate, and a fixed price for each member. It has to grow as the data does, so the last column stays what it is. Then 512 real ranks on this machine, from the launch
+//! to the last one's end, with and without a rendezvous: the difference is what it costs.
+
+#![expect(clippy::disallowed_methods, reason = "a bench measures itself in a process of its own")]
 
 use std::io::Write;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,34 +23,68 @@ const DEADLINE: Duration = Duration::from_secs(120);
 const ITEM_BYTES: usize = 100;
 const RUNS: usize = 5;
 
+/// The first argument of the part that runs by itself.
+const PEAK: &str = "--peak";
+
 fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(members) = args.iter().position(|arg| arg == PEAK).and_then(|at| args.get(at + 1)) {
+        return tell_peak(members.parse().expect("a number of members"));
+    }
     let mut out = std::io::stdout().lock();
     let mut line = |text: String| drop(writeln!(out, "{text}"));
-    line(format!("{:>9}  {:>12}  {:>14}  {:>12}", "members", "time", "per member", "memory"));
-    for members in [1024, 4096, 16_384, 65_536] {
-        let before = resident_bytes();
-        let mut times: Vec<Duration> = (0..RUNS).map(|_| gather(members).0).collect();
+    line("| members | time | for each | data | peak of memory | peak for each byte of data |".to_owned());
+    line("| ---: | ---: | ---: | ---: | ---: | ---: |".to_owned());
+    for members in [64, 1024, 4096, 16_384, 65_536] {
+        let mut times: Vec<Duration> = (0..RUNS).map(|_| gather(members)).collect();
         times.sort_unstable();
-        let (_, kept) = gather(members);
-        let memory = resident_bytes().saturating_sub(before);
-        drop(kept);
-        let time = times[RUNS / 2];
-        line(format!("{members:>9}  {time:>12.1?}  {:>14.1?}  {:>8} KiB", time / members, memory / 1024));
+        let (time, peak) = (times[RUNS / 2], peak_of(members));
+        let data = u64::from(members) * ITEM_BYTES as u64;
+        let ratio = peak as f64 / data as f64;
+        line(format!(
+            "| {members} | {time:.1?} | {:.1?} | {} KiB | {} KiB | {ratio:.1} |",
+            time / members,
+            data / 1024,
+            peak / 1024
+        ));
     }
     let built = gantry_tests::binaries();
     let probe = built.dir.join("rendezvous_probe").display().to_string();
+    line(
+        "\n| 512 real ranks | time | more than nothing | for each |\n| --- | ---: | ---: | ---: |".to_owned(),
+    );
+    let mut nothing = Duration::ZERO;
     for (name, words) in [
-        ("512 ranks that do nothing", vec!["/bin/true"]),
-        ("512 ranks: register, wait, look one up; 8 take all (11 MB)", vec![probe.as_str(), "all"]),
+        ("that do nothing", vec!["/bin/true"]),
+        ("register, wait, look one up; 8 take all (11 MB)", vec![probe.as_str(), "all"]),
     ] {
         let mut times: Vec<Duration> = (0..RUNS).map(|_| run(&words)).collect();
         times.sort_unstable();
-        line(format!("{name}: {:.0?}", times[RUNS / 2]));
+        let time = times[RUNS / 2];
+        if nothing.is_zero() {
+            nothing = time;
+        }
+        let more = time.saturating_sub(nothing);
+        line(format!("| {name} | {time:.0?} | {more:.0?} | {:.2?} |", more / 512));
     }
 }
 
+/// What this process had at most, in a gathering in a process of its own: so nothing that was freed before is taken again.
+fn peak_of(members: u32) -> u64 {
+    let own = std::env::current_exe().expect("this program");
+    let done = Command::new(own).args([PEAK, &members.to_string()]).output().expect("this program again");
+    String::from_utf8_lossy(&done.stdout).trim().parse().expect("a number of bytes")
+}
+
+/// The part of this bench that runs in a process of its own: gathers once, and tells how far memory went.
+fn tell_peak(members: u32) {
+    let before = highest_bytes();
+    gather(members);
+    drop(writeln!(std::io::stdout(), "{}", highest_bytes() - before));
+}
+
 /// Registers in an order that is not that of the members, and writes the aggregate.
-fn gather(members: u32) -> (Duration, (Gathering, Vec<u8>)) {
+fn gather(members: u32) -> Duration {
     let items: Vec<Arc<Vec<u8>>> = (0..members).map(|_| Arc::new(vec![7; ITEM_BYTES])).collect();
     let begun = Instant::now();
     let mut gathering = Gathering::new(1, members, members).expect("a gathering");
@@ -54,7 +96,7 @@ fn gather(members: u32) -> (Duration, (Gathering, Vec<u8>)) {
     let parts = gathering.aggregate().expect("the aggregate");
     let mut data = Vec::with_capacity(usize::try_from(count_bytes(&parts)).expect("memory"));
     write_parts(&mut data, &parts).expect("memory");
-    (begun.elapsed(), (gathering, data))
+    begun.elapsed()
 }
 
 fn run(words: &[&str]) -> Duration {
@@ -72,9 +114,9 @@ fn run(words: &[&str]) -> Duration {
     })
 }
 
-/// What this process has in memory.
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or_default() * 4096
+/// The most that this process ever had in memory.
+fn highest_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    peak.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
