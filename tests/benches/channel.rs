@@ -1,99 +1,184 @@
-//! How fast a tool and its daemons speak over trees of real agents, all on this machine.
+//! What a tool and its daemons pay for speaking over the tree, beside the model: latency times depth, and bytes.
 //!
-//! Every row is one operation as a tool sees it, with real daemons: `ask_1_kb` is a broadcast of 1 KB and a gather of as much from each; `sum` is a broadcast of
-//! nothing and a reduction to two numbers; `broadcast_20_mb` ends when every daemon has told the hash of what it read. Arguments are the number of nodes and
-//! the tree's radix. All nodes share this machine's cores, so beyond a few of them times grow with their number whatever the tree.
+//! ```sh
+//! cargo bench -p gantry-tests --bench channel
+//! ```
+//!
+//! Three Markdown tables. *Simulated* agents, 64 to 16,384 in one process, on links of 50 us and 1 GB/s in a clock of their own: what operations cost does not depend on
+//! this machine there. *Real* agents and daemons, all on this machine: `ask` is 1 KB to each and as much back; `sum` is a reduction to two numbers; `broadcast` ends when every daemon has
+//! told the hash of what it read. The model's latency and speed are those of one node in the same run; all nodes share this machine's cores, so beyond a few of them what
+//! is done for each counts more than the way, and is given for each node too. Last, *how long others wait* while trees of many megabytes are merged.
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
+#![expect(clippy::disallowed_methods, reason = "the simulation is a test of a program: cargo runs it")]
 
-use std::sync::LazyLock;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use divan::Bencher;
-use divan::counter::BytesCount;
 use gantry_frontend::filter::Filter;
 use gantry_frontend::{App, Channel, Config, DaemonRequest, Frontend, LaunchRequest, Policy, Session};
-use tokio::runtime::Runtime;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 const LARGE_BYTES: usize = 20_000_000;
-const TREES: [(u32, u32); 8] = [(1, 64), (4, 64), (16, 64), (64, 64), (4, 2), (16, 2), (16, 4), (64, 4)];
+/// Nodes, radix, and how deep that is.
+const TREES: [(u32, u32, u32); 6] = [(1, 64, 1), (4, 64, 1), (4, 2, 2), (16, 4, 2), (64, 64, 1), (64, 4, 3)];
+const ROUNDS: usize = 21;
+const LARGE_ROUNDS: usize = 3;
 
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-
-fn main() {
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    simulate();
     // Helpers of the same profile lie beside this bench.
     let _built = gantry_tests::binaries();
-    divan::main();
-}
-
-/// An app with a daemon on each of its nodes.
-struct Tool {
-    app: Option<App>,
-    session: Session,
-}
-
-impl Tool {
-    fn start((nodes, radix): (u32, u32), step: &str) -> Self {
-        RUNTIME.block_on(async {
-            let config =
-                Config { wlm: Some("localhost".to_owned()), radix, control: false, ..Config::default() };
-            let nodes = nodes.to_string();
-            let request = LaunchRequest::new(["-N", &nodes, "-n", &nodes, "/bin/sleep", "1000"]);
-            let app = Frontend::new(config).launch(request, DEADLINE).await.expect("an app");
-            let session = app.session(DEADLINE).await.expect("a session");
-            let program = gantry_tests::binaries().dir.join("channel_daemon");
-            let request = DaemonRequest::new(program).args([step]);
-            session.manifest().exec_daemon(request, DEADLINE).await.expect("a daemon");
-            Self { app: Some(app), session }
-        })
-    }
-
-    fn ask(&self, bytes: &[u8]) {
-        let channel = self.session.channel();
-        RUNTIME.block_on(async {
-            send(&channel, bytes).await;
-            channel.gather(1, Policy::All, DEADLINE).await.expect("answers");
-        });
-    }
-
-    fn sum(&self) {
-        let channel = self.session.channel();
-        RUNTIME.block_on(async {
-            send(&channel, b"").await;
-            channel.reduce(1, Filter::Sum, Policy::All, DEADLINE).await.expect("a sum");
-        });
-    }
-}
-
-impl Drop for Tool {
-    fn drop(&mut self) {
-        if let Some(app) = self.app.take() {
-            RUNTIME.block_on(app.close(DEADLINE)).expect("an end");
+    println!(
+        "\n| real agents: nodes | radix | depth | what | time | for each node | model | ratio |\n| ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |"
+    );
+    let mut one = [Duration::ZERO; 3];
+    for (nodes, radix, depth) in TREES {
+        let times = measure(nodes, radix).await;
+        if nodes == 1 {
+            one = times;
+        }
+        let large = one[2].saturating_sub(one[0]);
+        for (what, time, model) in [
+            ("ask", times[0], one[0] * depth),
+            ("sum", times[1], one[1] * depth),
+            // Every node's bytes pass the same cores.
+            ("broadcast of 20 MB", times[2], one[0] * depth + large * nodes),
+        ] {
+            let ratio = time.as_secs_f64() / model.as_secs_f64();
+            println!(
+                "| {nodes} | {radix} | {depth} | {what} | {time:.2?} | {:.2?} | {model:.2?} | {ratio:.2} |",
+                time / nodes
+            );
         }
     }
+    wait_while_much_is_merged().await;
 }
 
-async fn send(channel: &Channel, bytes: &[u8]) {
+/// The agents' own simulation, which prints its rows.
+fn simulate() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let folder = gantry_tests::target_dir();
+    let mut test = Command::new(cargo);
+    test.args([
+        "test",
+        "--quiet",
+        "--profile",
+        if cfg!(debug_assertions) { "test" } else { "bench" },
+        "-p",
+        "gantry-backend",
+        "--bin",
+        "gantry-agent",
+        "--target-dir",
+    ]);
+    test.arg(folder).args(["simulated", "--", "--nocapture", "--test-threads", "1"]);
+    let done = test
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .stdin(Stdio::null())
+        .output()
+        .expect("cargo");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    println!(
+        "| simulated: what | agents | time | model | ratio | busiest link, bytes | all links, bytes | this machine's time |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    );
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let rows: Vec<&str> =
+        text.lines().map(|line| line.trim_start_matches('.')).filter(|line| line.starts_with("| ")).collect();
+    assert!(!rows.is_empty(), "{text}");
+    println!("{}", rows.join("\n"));
+}
+
+/// An app with a daemon on each of its nodes, for each of these steps in a session of its own.
+async fn start(nodes: u32, radix: u32, steps: &[&str]) -> (App, Vec<Session>) {
+    let wlm = Some("localhost".to_owned());
+    let config = Config { wlm, radix, control: false, ..Config::default() };
+    let count = nodes.to_string();
+    let request = LaunchRequest::new(["-N", &count, "-n", &count, "/bin/sleep", "1000"]);
+    let app = Frontend::new(config).launch(request, DEADLINE).await.expect("an app");
+    let mut sessions = Vec::new();
+    for step in steps {
+        let session = app.session(DEADLINE).await.expect("a session");
+        let program = gantry_tests::binaries().dir.join("channel_daemon");
+        let request = DaemonRequest::new(program).args([*step]);
+        session.manifest().exec_daemon(request, DEADLINE).await.expect("a daemon");
+        sessions.push(session);
+    }
+    (app, sessions)
+}
+
+/// Medians of a question to all, a sum, and a large broadcast.
+async fn measure(nodes: u32, radix: u32) -> [Duration; 3] {
+    let (app, sessions) = start(nodes, radix, &["echoes:1", "sums:1", "hashes:1"]).await;
+    let [asks, sums, hashes] = [0, 1, 2].map(|at: usize| sessions[at].channel());
+    let (question, large) = (vec![7; 1024], vec![7; LARGE_BYTES]);
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    // The first of each is not counted: daemons may still be on their way.
+    for round in 0..=ROUNDS {
+        let took = [timed(ask(&asks, &question)).await, timed(sum(&sums)).await];
+        if round > 0 {
+            times[0].push(took[0]);
+            times[1].push(took[1]);
+        }
+    }
+    for _ in 0..LARGE_ROUNDS {
+        times[2].push(timed(ask(&hashes, &large)).await);
+    }
+    app.close(DEADLINE).await.expect("an end");
+    times.map(median)
+}
+
+/// How long a small question takes by itself, and while trees of many megabytes come from each of three nodes and are merged on two of them.
+async fn wait_while_much_is_merged() {
+    let (app, sessions) = start(3, 1, &["echoes:1", "large:2:200"]).await;
+    let [asks, trees] = [0, 1].map(|at: usize| sessions[at].channel());
+    ask(&asks, b"x").await;
+    let mut idle = Vec::new();
+    for _ in 0..ROUNDS {
+        idle.push(timed(ask(&asks, b"x")).await);
+    }
+    let mut busy = Vec::new();
+    let (begun, merging) = (Instant::now(), trees.reduce(2, Filter::PrefixTree, Policy::All, DEADLINE));
+    tokio::pin!(merging);
+    let reduced = loop {
+        tokio::select! {
+            reduced = &mut merging => break reduced.expect("a tree"),
+            took = timed(ask(&asks, b"x")) => busy.push(took),
+        }
+    };
+    println!(
+        "\n| how long others wait | questions | median | longest |\n| --- | ---: | ---: | ---: |\n| nothing is merged | {} | {:.2?} | {:.2?} |",
+        idle.len(),
+        median(idle.clone()),
+        idle.iter().max().expect("some"),
+    );
+    println!(
+        "| trees of {} MB are merged, in {:.2?}; goal: 50 ms | {} | {:.2?} | {:.2?} |",
+        reduced.bytes.len() / 1_000_000,
+        begun.elapsed(),
+        busy.len(),
+        median(busy.clone()),
+        busy.iter().max().expect("some"),
+    );
+    app.close(DEADLINE).await.expect("an end");
+}
+
+async fn ask(channel: &Channel, bytes: &[u8]) {
     assert!(channel.broadcast(1, bytes, DEADLINE).await.expect("delivered").is_empty());
+    channel.gather(1, Policy::All, DEADLINE).await.expect("answers");
 }
 
-#[divan::bench(sample_count = 100, sample_size = 1, args = TREES)]
-fn ask_1_kb(bencher: Bencher, tree: (u32, u32)) {
-    let tool = Tool::start(tree, "echoes:1");
-    let question = vec![7; 1024];
-    tool.ask(&question);
-    bencher.bench_local(|| tool.ask(&question));
+async fn sum(channel: &Channel) {
+    assert!(channel.broadcast(1, b"", DEADLINE).await.expect("delivered").is_empty());
+    channel.reduce(1, Filter::Sum, Policy::All, DEADLINE).await.expect("a sum");
 }
 
-#[divan::bench(sample_count = 100, sample_size = 1, args = TREES)]
-fn sum(bencher: Bencher, tree: (u32, u32)) {
-    let tool = Tool::start(tree, "sums:1");
-    tool.sum();
-    bencher.bench_local(|| tool.sum());
+async fn timed(what: impl Future<Output = ()>) -> Duration {
+    let start = Instant::now();
+    what.await;
+    start.elapsed()
 }
 
-#[divan::bench(sample_count = 3, sample_size = 1, args = [(1, 64), (4, 64), (16, 64), (64, 64)])]
-fn broadcast_20_mb(bencher: Bencher, tree: (u32, u32)) {
-    let tool = Tool::start(tree, "hashes:1");
-    let bytes = vec![7; LARGE_BYTES];
-    bencher.counter(BytesCount::new(LARGE_BYTES)).bench_local(|| tool.ask(&bytes));
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
+use std::time::Instant;
 
 use gantry_shared::filter::Filter;
 use gantry_shared::wire::frame::encode_body;
@@ -159,13 +160,13 @@ fn model_ns(overlay: &Overlay, bytes: u64) -> u64 {
     2 * u64::from(overlay.tree.depth()) * LATENCY_NS + bytes * NS_OF_BYTE
 }
 
-fn report(what: &str, nodes: u32, cost: &Cost, model_ns: u64) {
+/// A row of the bench's table.
+fn report(what: &str, nodes: u32, cost: &Cost, model_ns: u64, begun: Instant) {
+    let (time, model) = (cost.time_ns as f64 / 1e3, model_ns as f64 / 1e3);
+    let ratio = time / model;
+    let (busiest, all, here) = (cost.busiest, cost.all, begun.elapsed());
     println!(
-        "{what:>9} {nodes:>6} nodes: {:>8.1} us, model {:>8.1} us; busiest link {:>9} bytes, all links {:>9}",
-        cost.time_ns as f64 / 1e3,
-        model_ns as f64 / 1e3,
-        cost.busiest,
-        cost.all
+        "| {what} | {nodes} | {time:.1} us | {model:.1} us | {ratio:.3} | {busiest} | {all} | {here:.1?} |"
     );
 }
 
@@ -174,9 +175,10 @@ fn a_sum_of_sixteen_thousand_costs_every_link_what_one_of_sixty_four_does() {
     for nodes in TREES {
         let mut overlay = Overlay::new(nodes);
         overlay.contribute(|node| number(i64::from(node)));
+        let begun = Instant::now();
         let cost = overlay.run(&collect(nodes, Some(Filter::Sum)));
         let model = model_ns(&overlay, cost.busiest);
-        report("sum", nodes, &cost, model);
+        report("sum of 8 bytes", nodes, &cost, model, begun);
         assert!(cost.busiest < 100, "{} bytes on a link of {nodes} nodes", cost.busiest);
         assert!(cost.time_ns <= model + u64::from(overlay.tree.depth()) * cost.busiest, "{}", cost.time_ns);
         assert_eq!(cost.came.len(), overlay.tree.root_children().len(), "one part from each child");
@@ -198,9 +200,10 @@ fn a_gather_costs_what_is_gathered_and_little_around_it() {
     for nodes in TREES {
         let mut overlay = Overlay::new(nodes);
         overlay.contribute(|_| vec![7; BYTES]);
+        let begun = Instant::now();
         let cost = overlay.run(&collect(nodes, None));
         let model = model_ns(&overlay, cost.busiest);
-        report("gather", nodes, &cost, model);
+        report("gather of 1 KB", nodes, &cost, model, begun);
         assert_eq!(cost.came.len(), nodes as usize);
         // Every contribution passes each link between its node and the frontend once.
         let hops: u64 = (0..nodes).map(|node| u64::from(overlay.tree.depth_of(node))).sum();
@@ -222,10 +225,11 @@ fn a_message_to_all_passes_every_link_once() {
         let bytes = Blob(vec![7; 1024]);
         let order = ChannelOrder::Message { session: SESSION, to: members(0..nodes), tag: 1, bytes };
         let body = encode_body(&order).unwrap().len() as u64;
+        let begun = Instant::now();
         let cost = overlay.run(&order);
         let depth = u64::from(overlay.tree.depth());
         let model = depth * (LATENCY_NS + body * NS_OF_BYTE);
-        report("broadcast", nodes, &cost, model);
+        report("broadcast of 1 KB", nodes, &cost, model, begun);
         assert_eq!((cost.time_ns, cost.busiest, cost.all), (model, body, u64::from(nodes) * body));
         assert!(body < 1024 + 24, "{body}");
         for heard in &mut overlay.heard {
