@@ -68,7 +68,7 @@ fn check_linger(config: Config) {
 }
 
 #[test]
-fn daemons_outlive_the_ranks_where_that_is_asked_for() {
+fn where_daemonised_processes_survive_daemons_outlive_the_ranks_too() {
     check_linger(Config::with_nodes(2));
 }
 
@@ -113,7 +113,7 @@ fn a_job_that_ends_with_its_ranks_has_nothing_that_lingers() {
             assert!(error["message"].as_str().is_some_and(|it| it.contains(words)), "{error}");
         };
         check(&["--linger", "--", "-n1", "/bin/true"], "the job that srun makes ends with the ranks");
-        let parts = ["--linger", "--", "-n1", "/bin/true", ":", "-n1", "/bin/true"];
-        check(&parts, "agents that a launcher brings with the ranks end with them");
+        let behind = ["--linger", "--hold-at=true", "--", "-n1", "/bin/true"];
+        check(&behind, "agents that a launcher brings with the ranks end with them");
     });
 }
