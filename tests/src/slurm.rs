@@ -33,10 +33,19 @@ pub struct Cluster {
 /// As `body` does; and when something is left.
 #[track_caller]
 pub fn on_cluster(config: Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    on_cluster_for(LIMIT, config, body);
+}
+
+/// As [`on_cluster`], for a test that may take that long.
+///
+/// # Panics
+/// As there.
+#[track_caller]
+pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
     if let Err(why) = usable(&config) {
         return record_skip(&why);
     }
-    within(LIMIT, move || {
+    within(limit, move || {
         let bed = shared(&config);
         // The test before may have had nodes killed, whose jobs complete for a while.
         bed.wait_idle(2 * SOON).expect("idle nodes");

@@ -1,4 +1,6 @@
 //! Apps under a real Slurm, launched by an ordinary user: held by one srun, on every node a daemon, let go, and nothing left.
+//!
+//! A bed is made anew when the next test wants another one, and tests run in the order of their names: those on another bed begin with why they are there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +10,7 @@ use gantry_tests::proc::eventually;
 use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster, text_of};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
-use gantry_tests::{SOON, binaries, programs, require};
+use gantry_tests::{Run, SOON, binaries, programs, require};
 
 /// Two tasks on each of two nodes.
 const FOUR: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
@@ -130,6 +132,13 @@ fn ranks_read_what_srun_passes_on() {
         run.close_stdin();
         let done = run.wait(SOON);
         assert_eq!((done.code(), text_of(&done)), (0, "to all\nto all\n".to_owned()), "{done:?}");
+        // An srun whose ranks are held has it for them, too.
+        let input = shared_file("input", "to all\n").display().to_string();
+        for method in ["exec", "mpir"] {
+            let method = format!("--hold-method={method}");
+            let args = [&method, "--input", &input, "--", "-N2", "-n2", "/bin/cat"];
+            assert_eq!(check_held(cluster, &args, "/bin/cat", 2, 0), ["to all", "to all"]);
+        }
     });
 }
 
@@ -167,7 +176,7 @@ fn the_users_task_epilog_runs_alone_where_daemonised_processes_survive() {
 }
 
 #[test]
-fn the_users_task_epilog_still_runs_where_nothing_survives() {
+fn where_nothing_survives_the_users_task_epilog_still_runs() {
     check_epilogs(Config { proctrack: Proctrack::Cgroup, ..visible() }, true);
 }
 
@@ -278,7 +287,7 @@ fn hidden() -> Config {
 }
 
 #[test]
-fn an_agent_that_nodes_do_not_have_is_sent_when_asked_and_removed() {
+fn without_a_shared_path_the_agent_is_sent_when_asked_and_removed() {
     on_cluster(hidden(), |cluster| {
         check_error(cluster, &four(&["/bin/true"]), &["--send-agent", "gantry-agent"]);
         let args: Vec<&str> = ["--send-agent"].into_iter().chain(four(&["/bin/true"])).collect();
@@ -288,57 +297,71 @@ fn an_agent_that_nodes_do_not_have_is_sent_when_asked_and_removed() {
     });
 }
 
-/// The session's folders are on the nodes while the app lives, and gone when it has ended, whoever ended it: itself, its user, or its time limit.
-fn check_sessions(config: Config, method: &'static str) {
+/// Launches with a daemon on each node, held in that way, as the job `name`; gives the app too.
+fn with_session(cluster: &Cluster, method: &str, name: &str, seconds: &str) -> (Run, String) {
+    let name = format!("--job-name={name}");
+    let mut args = vec![method, "--daemon", "/bin/sleep 1000"];
+    args.extend(four(&[&name, "/bin/sleep", seconds]));
+    let (mut run, app) = cluster.held(&args);
+    run.next_event("daemon_started", SOON);
+    run.next_event("daemon_started", SOON);
+    (run, app)
+}
+
+/// The sessions' folders are on the nodes while the apps live, held in these ways, and gone when they have ended, whoever ended them: themselves, their user, or
+/// their time limit.
+fn check_sessions(config: Config, methods: &'static [&'static str]) {
     on_cluster(config, move |cluster| {
         for end in ["itself", "cancelled", "limit"] {
-            let mut args = vec![method, "--daemon", "/bin/sleep 1000"];
-            args.extend(four(&["--job-name=mine", "/bin/sleep", if end == "itself" { "0" } else { "999" }]));
-            let (mut run, app) = cluster.held(&args);
-            run.next_event("daemon_started", SOON);
-            run.next_event("daemon_started", SOON);
+            let seconds = if end == "itself" { "0" } else { "999" };
+            let name = |index: usize| format!("mine-{index}");
+            // At once, as Slurm looks at time limits every half minute only.
+            let launched = methods.iter().enumerate();
+            let launched = launched.map(|(at, method)| with_session(cluster, method, &name(at), seconds));
+            let mut apps: Vec<_> = launched.collect();
             for node in cluster.bed.nodes() {
-                assert!(!node.user_files().is_empty(), "{} has a session", node.name());
+                assert!(node.user_files().len() >= methods.len(), "{} has sessions", node.name());
             }
-            cluster.ask(&["release", &app]);
-            match end {
-                "cancelled" => {
-                    cluster.said("scancel", ["--name=mine"]);
+            for (index, (_, app)) in apps.iter().enumerate() {
+                cluster.ask(&["release", app]);
+                match end {
+                    "cancelled" => {
+                        cluster.said("scancel", ["--name", &name(index)]);
+                    }
+                    "limit" => limit(cluster, &name(index)),
+                    _ => {}
                 }
-                "limit" => {
-                    let job = cluster.said("squeue", ["--me", "--noheader", "--format=%A"]);
-                    // Limits are whole minutes; the end of a job may be said by the second.
-                    let job = format!("jobid={}", job.trim());
-                    let mut update = cluster.bed.login().root_command("scontrol").expect("the login node");
-                    let done = update.args(["update", &job, "EndTime=now+2"]).stdin(Stdio::null()).output();
-                    assert!(done.expect("scontrol").status.success());
-                }
-                _ => {}
             }
-            run.exited(3 * SOON);
+            for (run, _) in &mut apps {
+                run.exited(3 * SOON);
+            }
             cluster.bed.assert_nothing_left(SOON);
             cluster.bed.wait_idle(2 * SOON).expect("idle nodes");
         }
     });
 }
 
+/// Has Slurm end the job of that name in two seconds, or when it looks after that. Limits are whole minutes; the end of a job may be said by the second.
+fn limit(cluster: &Cluster, name: &str) {
+    let job = cluster.said("squeue", ["--me", "--noheader", "--format=%A", "--name", name]);
+    let job = format!("jobid={}", job.trim());
+    let mut update = cluster.bed.login().root_command("scontrol").expect("the login node");
+    let done = update.args(["update", &job, "EndTime=now+2"]).stdin(Stdio::null()).output();
+    assert!(done.expect("scontrol").status.success());
+}
+
 #[test]
 fn sessions_are_gone_with_their_app_where_daemonised_processes_survive() {
-    check_sessions(visible(), "--quiet");
+    check_sessions(visible(), &["--quiet"]);
 }
 
 #[test]
-fn sessions_are_gone_with_their_app_where_nothing_survives() {
-    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, "--quiet");
+fn where_nothing_survives_sessions_are_gone_with_their_app_whoever_has_brought_its_agents() {
+    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, &["--quiet", "--hold-method=exec"]);
 }
 
 #[test]
-fn sessions_of_agents_among_the_ranks_are_gone_where_nothing_survives() {
-    check_sessions(Config { proctrack: Proctrack::Cgroup, ..visible() }, "--hold-method=exec");
-}
-
-#[test]
-fn agents_that_leave_with_their_ranks_are_not_lost_however_slow_srun_is() {
+fn where_nothing_survives_agents_that_leave_are_not_lost_however_slow_srun_is() {
     // Slurm looks once a second whether the epilog of a task has ended, one task after the other.
     on_cluster(Config { proctrack: Proctrack::Cgroup, ..visible() }, |cluster| {
         let done = cluster.launch(&["--hold-method=exec", "--", "-N1", "-n4", "/bin/true"]).wait(SOON);

@@ -7,8 +7,8 @@ use gantry_tests::testbed::{Config, Process, Shared, Testbed, program, shared, u
 use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
 use nix::sys::signal::Signal;
 
-/// For a whole test, a new bed included.
-const LIMIT: Duration = Duration::from_secs(240);
+/// For a whole test, a new bed and the turns of other tests included: one of them attaches fifty times.
+const LIMIT: Duration = Duration::from_secs(480);
 
 /// How long commands of Slurm and agents on all nodes may take together.
 const LONG: Duration = Duration::from_secs(60);
@@ -93,8 +93,22 @@ fn pids(processes: &[Process]) -> Vec<(i32, Option<char>, Option<i32>)> {
 /// Attaches with a daemon on every node that says where it is, and lets go again.
 #[track_caller]
 fn attach_and_leave(bed: &Testbed, world: &World, target: &str, nodes: usize) {
+    attach_and_leave_with(bed, world, target, nodes, &[]);
+}
+
+/// As [`attach_and_leave`], with variables in the tool's environment.
+#[track_caller]
+fn attach_and_leave_with(
+    bed: &Testbed,
+    world: &World,
+    target: &str,
+    nodes: usize,
+    variables: &[(&str, &str)],
+) {
     let daemon = "sh -c 'echo here $SLURMD_NODENAME $(hostname); exec sleep 2000'";
-    let mut tool = gantry(bed, world, &["--json", "attach", target, "--daemon", daemon]);
+    let mut command = command(bed, world, binaries().gantry.to_str().expect("a path"));
+    command.args(["--json", "attach", target, "--daemon", daemon]).envs(variables.iter().copied());
+    let mut tool = world.spawn(command);
     let attached = tool.next_event("attached", LONG);
     assert!(attached.is_object());
     for _ in 0..nodes {
@@ -114,15 +128,21 @@ fn a_step_is_attached_to_by_its_name_by_its_job_and_by_the_pid_of_its_srun() {
         let world = World::new();
         let (run, job) = start_sleepers(bed, &world, &["-N3", "-n6"], 6);
         let before = pids(&sleepers(bed, "1000"));
-        let srun = program(run.pid()).expect("srun");
-        let number = bed.login().user_processes().into_iter().find(|it| it.pid == srun).expect("srun").number;
-        for target in [format!("{job}.0"), job.clone(), number.to_string()] {
+        for target in [format!("{job}.0"), job.clone(), pid_of_srun(bed, &run)] {
             attach_and_leave(bed, &world, &target, 3);
             assert_eq!(pids(&sleepers(bed, "1000")), before, "{target}");
         }
         cancel(bed, run, &job);
         world.finish();
     });
+}
+
+/// The pid of an srun as the login node has it.
+#[track_caller]
+fn pid_of_srun(bed: &Testbed, run: &Run) -> String {
+    let srun = program(run.pid()).expect("srun");
+    let processes = bed.login().user_processes();
+    processes.iter().find(|it| it.pid == srun).expect("srun").number.to_string()
 }
 
 /// What is there of gantry on any host.
@@ -154,8 +174,9 @@ fn attaching_fifty_times_leaves_nothing() {
         let world = World::new();
         let (run, job) = start_sleepers(bed, &world, &["-N3", "-n3"], 3);
         let before = pids(&sleepers(bed, "1000"));
+        let targets = [job.clone(), pid_of_srun(bed, &run)];
         for round in 0..50 {
-            attach_and_leave(bed, &world, &job, 3);
+            attach_and_leave(bed, &world, &targets[round % 2], 3);
             eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
             assert_eq!(pids(&sleepers(bed, "1000")), before, "round {round}");
         }
@@ -175,10 +196,28 @@ fn agents_need_no_free_cpu_and_no_free_memory() {
         let options = ["-N3", "-n3", "--exclusive", "--mem=0", &all];
         let (run, job) = start_sleepers(bed, &world, &options, 3);
         attach_and_leave(bed, &world, &format!("{job}.0"), 3);
+        attach_and_leave_with(bed, &world, &format!("{job}.0"), 3, &FOR_SOMEBODY_ELSE);
         cancel(bed, run, &job);
         world.finish();
     });
 }
+
+/// Options in the environment that were meant for launches of the user's own. An srun that obeyed any of them would not bring agents here.
+const FOR_SOMEBODY_ELSE: [(&str, &str); 13] = [
+    ("SLURM_CPU_BIND", "map_cpu:99"),
+    ("SLURM_CPUS_PER_TASK", "999"),
+    ("SLURM_DISTRIBUTION", "nonsense"),
+    ("SLURM_EXCLUSIVE", "1"),
+    ("SLURM_HET_SIZE", "3"),
+    ("SLURM_JOB_ID", "4711"),
+    ("SLURM_JOB_NODELIST", "nowhere"),
+    ("SLURM_MEM_PER_NODE", "9999999"),
+    ("SLURM_MPI_TYPE", "nonsense"),
+    ("SLURM_NTASKS", "7"),
+    ("SLURM_PARTITION", "none"),
+    ("SLURM_REMOTE_CWD", "/no/folder"),
+    ("SLURM_SRUN_MULTI", "1"),
+];
 
 #[test]
 fn ranks_that_end_are_the_end_of_the_attachment() {

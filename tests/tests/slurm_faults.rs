@@ -92,6 +92,16 @@ fn a_killed_agent_takes_its_app_with_it() {
 }
 
 #[test]
+fn ranks_that_run_go_on_without_a_killed_agent() {
+    in_state(State::Running, |cluster, run| {
+        kill(cluster.find("gantry-agent enter")[0].1.pid);
+        run.next_event("nodes_lost", SOON);
+        assert_eq!(cluster.find(LINE).len(), 4);
+        cluster.said("scancel", ["--me"]);
+    });
+}
+
+#[test]
 fn a_cancelled_job_leaves_nothing_on_any_node() {
     in_each(|cluster, _| {
         let jobs = cluster.said("squeue", ["--noheader", "--format=%A"]);

@@ -1,14 +1,21 @@
 //! Apps held for longer than Slurm has patience with a launcher that does not answer: an srun whose ranks are held answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::slurm::{Cluster, on_cluster_for};
 use gantry_tests::testbed::Config;
 use gantry_tests::{SOON, becomes_true, proc};
 use nix::sys::signal::Signal;
 
 /// Slurm looks at its limits every half minute.
 const LIMIT: Duration = Duration::from_secs(100);
+
+/// How long apps are held at least: for as long as somebody wants to see it by hand, in seconds.
+#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+fn asked_for() -> Duration {
+    let seconds = std::env::var("GANTRY_HOLD_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(0))
+}
 
 fn jobs(cluster: &Cluster) -> String {
     cluster.said("squeue", ["--me", "--noheader", "--states=RUNNING", "--format=%j"])
@@ -18,7 +25,7 @@ fn jobs(cluster: &Cluster) -> String {
 fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
     // The lowest limit there is, and little time to answer.
     let config = Config::with_nodes(2).slurm("InactiveLimit", "1").slurm("MessageTimeout", "5");
-    on_cluster(config, |cluster| {
+    on_cluster_for(LIMIT * 3 + asked_for(), config, |cluster| {
         let silent = cluster.run("srun", ["--job-name=silent", "-n1", "sleep", "800"], &[]);
         assert!(becomes_true(SOON, || cluster.find("sleep 800").len() == 1));
         let by = |method: &'static str, line: &'static str| {
@@ -26,7 +33,8 @@ fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
             let method = format!("--hold-method={method}");
             cluster.held(&[&method, "--", &name, "-N2", "-n2", "/bin/echo", line])
         };
-        let mut held = [by("exec", "one"), by("mpir", "two")];
+        let mut held = [by("exec", "one"), by("mpir", "two"), by("mpir-stop", "three")];
+        let since = Instant::now();
         // Both processes of it, so that nobody is there to answer.
         let sruns = cluster.bed.login().user_processes();
         let sruns: Vec<i32> =
@@ -36,10 +44,12 @@ fn apps_stay_held_while_slurm_ends_a_job_whose_srun_does_not_answer() {
         sruns.iter().for_each(|pid| proc::send(*pid, Signal::SIGKILL));
         assert!(ended, "Slurm ends what does not answer: {}", cluster.bed.last_log_lines());
         drop(silent);
+        let expected =
+            |running: &str| ["exec", "mpir", "mpir-stop"].iter().all(|name| running.contains(name));
+        let lost = becomes_true(asked_for().saturating_sub(since.elapsed()), || !expected(&jobs(cluster)));
         let running = jobs(cluster);
-        assert!(running.contains("exec") && running.contains("mpir"), "{running}");
-        cluster.assert_held("echo one", 2);
-        cluster.assert_held("echo two", 2);
+        assert!(!lost && expected(&running), "{running}");
+        ["echo one", "echo two", "echo three"].iter().for_each(|line| cluster.assert_held(line, 2));
         for (run, app) in &mut held {
             cluster.ask(&["release", app]);
             assert_eq!(run.wait(SOON).code(), 0);
