@@ -1,7 +1,7 @@
 //! How fast an app is launched held under Slurm, with a daemon on every node, and how fast all of it is gone: beside bare steps of srun, in one run.
 //!
 //! ```sh
-//! cargo bench -p gantry-tests --bench slurm           # 4 and 16 nodes
+//! cargo bench -p gantry-tests --bench slurm           # 4, 16 and 64 nodes
 //! cargo bench -p gantry-tests --bench slurm -- 4 64   # these numbers of nodes
 //! ```
 //!
@@ -30,7 +30,7 @@ fn main() {
         return asked.into_iter().for_each(measure);
     }
     if asked.is_empty() {
-        asked = vec![4, 16];
+        asked = vec![4, 16, 64];
     }
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("command: cargo bench -p gantry-tests --bench slurm\nmachine: {cores} cores");
@@ -59,17 +59,19 @@ struct Times {
     held: Vec<Duration>,
     with_daemon: Vec<Duration>,
     further: Vec<Duration>,
-    left: Vec<Duration>,
     destroyed: Vec<Duration>,
+    released: Vec<Duration>,
     exited: Vec<Duration>,
     closed: Vec<Duration>,
     driven: Vec<Duration>,
+    driven_with_daemon: Vec<Duration>,
+    detached: Vec<Duration>,
 }
 
 fn measure(nodes: u16) {
-    let rounds = match nodes {
-        0..=8 => 21,
-        9..=32 => 11,
+    let rounds: usize = match nodes {
+        0..=8 => 15,
+        9..=32 => 9,
         _ => 5,
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -80,19 +82,20 @@ fn measure(nodes: u16) {
     for round in 0..=rounds {
         let start = Instant::now();
         bench.bare();
-        let one = start.elapsed();
+        times.bare.push(start.elapsed());
         runtime.block_on(bench.brought(&mut times)).expect("a launch");
         let start = Instant::now();
         bench.bare();
         bench.bare();
-        let two = start.elapsed();
+        times.two_bare.push(start.elapsed());
         runtime.block_on(bench.driven(&mut times)).expect("a launch by MPIR");
-        times.bare.push(one);
-        times.two_bare.push(two);
         if round == 0 {
             // Nothing is in any cache yet.
             times = Times::default();
         }
+    }
+    for _ in 0..rounds.div_ceil(2) {
+        runtime.block_on(bench.let_go(&mut times)).expect("a launch that is detached from");
     }
     print(nodes, times);
 }
@@ -103,43 +106,44 @@ struct Bench {
 }
 
 impl Bench {
-    fn args(&self) -> [String; 5] {
+    fn args(&self, program: &[&str]) -> Vec<String> {
         let (nodes, ranks) = (self.nodes.to_string(), (2 * self.nodes).to_string());
-        ["-N".to_owned(), nodes, "-n".to_owned(), ranks, TRUE.to_owned()]
+        ["-N", &nodes, "-n", &ranks].iter().chain(program).map(|&word| word.to_owned()).collect()
     }
 
     fn bare(&self) {
-        finish(Command::new("srun").args(self.args()));
+        finish(Command::new("srun").args(self.args(&[TRUE])));
     }
 
-    async fn held(&self, method: HoldMethod) -> gantry_frontend::Result<App> {
-        let request = LaunchRequest::new(self.args()).hold(true).hold_method(method);
+    async fn held(&self, method: HoldMethod, program: &[&str]) -> gantry_frontend::Result<App> {
+        let request = LaunchRequest::new(self.args(program)).hold(true).hold_method(method);
         self.frontend.launch(request, DEADLINE).await
     }
 
-    /// A whole life: held, a daemon on every node, another one, and the end of all of it.
+    /// A whole life: held, a daemon on every node, three more, and the end of all of it.
     async fn brought(&self, times: &mut Times) -> gantry_frontend::Result<()> {
         let start = Instant::now();
-        let app = self.held(HoldMethod::Exec).await?;
+        let app = self.held(HoldMethod::Exec, &[TRUE]).await?;
         times.held.push(start.elapsed());
         let session = app.session(DEADLINE).await?;
         self.daemon(&session).await?;
         times.with_daemon.push(start.elapsed());
-        let start = Instant::now();
-        self.daemon(&session).await?;
-        times.further.push(start.elapsed());
+        for _ in 0..3 {
+            let start = Instant::now();
+            self.daemon(&session).await?;
+            times.further.push(start.elapsed());
+        }
         let start = Instant::now();
         session.destroy(DEADLINE).await?;
-        let destroyed = start.elapsed();
+        times.destroyed.push(start.elapsed());
         app.release(DEADLINE).await?;
+        times.released.push(start.elapsed());
+        let start = Instant::now();
         app.wait().await?;
-        let exited = start.elapsed();
+        times.exited.push(start.elapsed());
+        let start = Instant::now();
         app.close(DEADLINE).await?;
-        let left = start.elapsed();
-        times.destroyed.push(destroyed);
-        times.exited.push(exited - destroyed);
-        times.closed.push(left - exited);
-        times.left.push(left);
+        times.closed.push(start.elapsed());
         Ok(())
     }
 
@@ -150,22 +154,48 @@ impl Bench {
         Ok(())
     }
 
-    /// Held by srun itself, and agents in a step of their own.
+    /// Held by srun itself, agents in a step of their own, and a daemon on every node.
     async fn driven(&self, times: &mut Times) -> gantry_frontend::Result<()> {
         let start = Instant::now();
-        let app = self.held(HoldMethod::Mpir).await?;
+        let app = self.held(HoldMethod::Mpir, &[TRUE]).await?;
         times.driven.push(start.elapsed());
+        let session = app.session(DEADLINE).await?;
+        self.daemon(&session).await?;
+        times.driven_with_daemon.push(start.elapsed());
+        session.destroy(DEADLINE).await?;
         app.release(DEADLINE).await?;
         app.wait().await?;
         app.close(DEADLINE).await
     }
+
+    /// The session is destroyed, and the app goes on without us.
+    async fn let_go(&self, times: &mut Times) -> gantry_frontend::Result<()> {
+        let app = self.held(HoldMethod::Exec, &["/bin/sleep", "600"]).await?;
+        let session = app.session(DEADLINE).await?;
+        self.daemon(&session).await?;
+        app.release(DEADLINE).await?;
+        let job = app.info().job.expect("its job and step");
+        let start = Instant::now();
+        session.destroy(DEADLINE).await?;
+        app.detach(DEADLINE).await?;
+        times.detached.push(start.elapsed());
+        finish(Command::new("scancel").args(["--signal=KILL", &job]));
+        // An allocation without steps is quiet again.
+        while is_listed(&job) {}
+        Ok(())
+    }
+}
+
+/// Whether Slurm still has this step. It takes as long as an answer takes.
+fn is_listed(step: &str) -> bool {
+    let steps = Command::new("squeue").args(["--noheader", "--steps", step]).stdin(Stdio::null()).output();
+    !steps.expect("squeue").stdout.is_empty()
 }
 
 fn print(nodes: u16, times: Times) {
-    let rounds = times.bare.len();
     let (bare, two) = (median(times.bare), median(times.two_bare));
     let row = |what: &str, times: Vec<Duration>, plain: Option<(&str, Duration)>, goal: &str| {
-        let time = median(times);
+        let (rounds, time) = (times.len(), median(times));
         let compared = plain.map_or("| |".to_owned(), |(way, plain)| {
             format!("{way} | {} | {:.2}", show(plain), time.as_secs_f64() / plain.as_secs_f64())
         });
@@ -173,12 +203,14 @@ fn print(nodes: u16, times: Times) {
     };
     row("launch until all are held", times.held, Some(("one step", bare)), "");
     row("- and a daemon runs on every node", times.with_daemon, Some(("one step", bare)), "1.4");
-    row("held by MPIR, agents in a step of their own", times.driven, Some(("two steps", two)), "1.3");
+    row("held by MPIR, agents in a step of their own", times.driven, Some(("two steps", two)), "");
+    row("- and a daemon runs on every node", times.driven_with_daemon, Some(("two steps", two)), "1.3");
     row("a further daemon on every node", times.further, None, "15 ms");
-    row("session destroyed, released, until all is gone", times.left, None, "50 ms");
-    row("- of it: the session, its daemons with it", times.destroyed, None, "");
-    row("- of it: from the release to srun's end", times.exited, None, "");
-    row("- of it: agents and guard after that", times.closed, None, "");
+    row("session with four daemons destroyed", times.destroyed, None, "");
+    row("- and the held app released", times.released, None, "50 ms");
+    row("session with a daemon destroyed, running app detached from", times.detached, None, "50 ms");
+    row("from the release to srun's end", times.exited, None, "");
+    row("agents and guard gone after that", times.closed, None, "");
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
