@@ -83,24 +83,6 @@ fn a_host_that_goes_while_ranks_are_held_is_told_by_its_name() {
     });
 }
 
-/// The job's time is over while its ranks are held.
-#[test]
-fn a_job_that_ends_while_its_ranks_are_held_says_why() {
-    on_pbs(|cluster| {
-        let time = ["-l", "walltime=8"];
-        let args = [&["--wlm", "pbs", "--hold"], &FOUR[..], &time, &["/bin/sleep", "903"]].concat();
-        let mut run = cluster.launch(&args);
-        run.next_event("held", STARTS);
-        let done = run.wait(6 * SOON);
-        let events = done.events();
-        let cause = events.iter().find(|event| event["event"] == "ended_by");
-        let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
-        assert_eq!(cause["cause"], "time_limit", "{cause}");
-        assert!(cause["message"].as_str().is_some_and(|it| it.contains("walltime")), "{cause}");
-        assert_nothing_left(cluster, "903");
-    });
-}
-
 #[test]
 fn a_script_that_ends_while_ranks_are_held_takes_them_along() {
     on_pbs(|cluster| {
@@ -145,7 +127,7 @@ fn an_interactive_job_holds_and_ends_ranks_on_its_hosts() {
         terminal.type_text("\n");
         terminal.wait_text("released", SOON);
         ranks.iter().for_each(|(_, process)| proc::send(process.pid, Signal::SIGTERM));
-        terminal.wait_text("signal 15", SOON);
+        terminal.wait_text("rank 0: killed by SIGTERM", SOON);
         terminal.type_text("exit\n");
         terminal.wait(STARTS);
         assert_nothing_left(cluster, "904");
