@@ -6,12 +6,11 @@ use gantry_frontend::request::parse_env_string;
 use gantry_shared::error::Kind;
 use gantry_shared::id::Pid;
 use gantry_shared_capi::memory::allocate;
-use gantry_shared_capi::{Fault, enter, text};
+use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_wlm::host::Machine;
 use gantry_wlm::slurm::{SlurmExtras, SrunStep};
 
 use super::{register, register_when_there};
-use crate::gantry::deadline;
 use crate::process::{fault, process};
 
 /// `cti_srunProc_t`.
