@@ -294,7 +294,7 @@ pub unsafe fn take_list(given: &Given, list: *mut RendezvousList) -> Result<(), 
 /// Finds the item at the end of a way through data of a rendezvous, and says where it is; each pair is where something is and how much.
 ///
 /// # Errors
-/// As [`find_item`]; something that must be there is null, or a number is below 0.
+/// The bytes are no data of that level, or have no such item; something that must be there is null, or a number is below 0.
 ///
 /// # Safety
 /// `bytes` leads to as many bytes, `way` to as many numbers, and the last two to places for the answer; each may be null.
