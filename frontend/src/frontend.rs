@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, detect};
+use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, detect};
 use tokio::time::Instant;
 
 use crate::app::{App, News, find_launcher};
@@ -185,12 +185,16 @@ impl Frontend {
     }
 
     async fn attach_to(&self, target: &str, wait: News<'_>, deadline: Duration) -> Result<App> {
-        let (wlm, job) = match target.split_once(':') {
-            // A WLM's own words may have colons in them: who has chosen it need not name it again.
-            Some((name, rest)) if self.config.wlm.is_none() || detect::find(name).is_ok() => {
-                (detect::find(name)?, rest)
-            }
-            _ => (self.choice()?.wlm, target),
+        // Where hosts have names a WLM's own words may have colons in them: who has chosen it need not name it again.
+        let chosen = self.config.wlm.as_ref().map(|_| self.choice()).transpose()?;
+        let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| wlm.reach() != Reach::ThisMachine);
+        let (wlm, job) = match (target.split_once(':'), chosen) {
+            (Some((name, rest)), chosen) => match (detect::find(name), chosen) {
+                (Ok(wlm), _) => (wlm, rest),
+                (Err(_), Some(wlm)) => (wlm, target),
+                (Err(error), None) => return Err(error.into()),
+            },
+            (None, _) => (self.choice()?.wlm, target),
         };
         self.attach_until(wlm, &JobRef(job.to_owned()), wait, Instant::now() + deadline).await
     }

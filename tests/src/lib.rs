@@ -23,6 +23,7 @@
 
 mod binaries;
 pub mod capi;
+pub mod driven;
 pub mod fault;
 pub mod fds;
 mod leak;

@@ -6,7 +6,7 @@
 )]
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read};
+use std::io::{Read, pipe};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
+use gantry_tests::driven::{Driven, How, LEAVE, STAY};
 use gantry_tests::programs::{self, Link};
 use gantry_tests::{World, proc, require, tool};
 use gantry_wlm::host::Machine;
@@ -23,103 +24,7 @@ use gantry_wlm::mpir::{
 };
 
 const SOON: Duration = Duration::from_secs(20);
-
-/// A launcher that is driven, and its standard streams.
-struct Driven {
-    driver: Driver,
-    pid: i32,
-    /// Its first thread stands at its breakpoint.
-    stands: bool,
-    stdin: Option<PipeWriter>,
-    stdout: BufReader<PipeReader>,
-    stderr: PipeReader,
-}
-
-/// How a launcher is started, other than its command line.
-#[derive(Clone, Copy)]
-struct How {
-    at_breakpoint: AtBreakpoint,
-    breakpoints: Breakpoints,
-    deadline: Duration,
-}
-
-const LEAVE: How =
-    How { at_breakpoint: AtBreakpoint::LeaveAtOnce, breakpoints: Breakpoints::Detect, deadline: SOON };
-const STAY: How = How { at_breakpoint: AtBreakpoint::Stay, ..LEAVE };
 const CHANGE_CODE: How = How { breakpoints: Breakpoints::ChangeCode, ..LEAVE };
-
-impl Driven {
-    fn start<A: Into<OsString> + Clone>(world: &World, argv: &[A], how: How) -> Self {
-        let ((stdin, their_stdin), (stdout, their_stdout)) = (pipe(), pipe());
-        let (stderr, their_stderr) = pipe();
-        let mut env = world.variables();
-        env.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".into()));
-        let mut driver = Driver::start(LauncherCommand {
-            argv: argv.iter().cloned().map(Into::into).collect(),
-            env,
-            cwd: world.work_dir(),
-            stdin: stdin.into(),
-            stdout: their_stdout.into(),
-            stderr: their_stderr.into(),
-            at_breakpoint: how.at_breakpoint,
-            breakpoints: how.breakpoints,
-            deadline: how.deadline,
-        })
-        .expect("threads");
-        let pid = match driver.next_event(SOON) {
-            Some(Event::Started(pid)) => pid.get(),
-            other => panic!("{other:?} instead of a start"),
-        };
-        Self { driver, pid, stands: false, stdin: Some(their_stdin), stdout: BufReader::new(stdout), stderr }
-    }
-
-    #[track_caller]
-    fn held(&mut self) -> Table {
-        match self.driver.next_event(SOON) {
-            Some(Event::Held { table, stands }) => {
-                self.stands = stands;
-                table
-            }
-            Some(Event::Failed(error)) => panic!("{}", Failure::from(&error)),
-            other => panic!("{other:?} instead of held ranks"),
-        }
-    }
-
-    /// The failure, and how the launcher ended.
-    #[track_caller]
-    fn failed(&mut self) -> (MpirError, ExitStatus) {
-        match self.driver.next_event(SOON) {
-            Some(Event::Failed(error)) => (error, self.ended()),
-            other => panic!("{other:?} instead of a failure"),
-        }
-    }
-
-    #[track_caller]
-    fn ended(&mut self) -> ExitStatus {
-        let ended = self.driver.next_event(SOON);
-        assert!(self.driver.next_event(SOON).is_none(), "something after {ended:?}");
-        match ended {
-            Some(Event::Ended(status)) => status,
-            other => panic!("{other:?} instead of an end"),
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("its output");
-        line.trim_end().to_owned()
-    }
-
-    fn rest(&mut self) -> Vec<String> {
-        let mut text = String::new();
-        self.stdout.read_to_string(&mut text).expect("its output");
-        text.lines().map(str::to_owned).collect()
-    }
-}
-
-fn pipe() -> (PipeReader, PipeWriter) {
-    io::pipe().expect("a pipe")
-}
 
 /// The fake launcher's command line.
 fn launcher(words: &[&str]) -> Vec<OsString> {
@@ -486,9 +391,9 @@ fn a_deadline_and_an_order_end_a_launcher_that_does_not_come_to_its_breakpoint()
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let world = World::new();
-    let (stdin, _) = pipe();
-    let (_, stdout) = pipe();
-    let (_, stderr) = pipe();
+    let (stdin, _) = pipe().expect("a pipe");
+    let (_, stdout) = pipe().expect("a pipe");
+    let (_, stderr) = pipe().expect("a pipe");
     let mut driver = Driver::start(LauncherCommand {
         argv: vec!["no-such-launcher".into()],
         env: world.variables(),
