@@ -91,6 +91,29 @@ fn a_rank_that_becomes_its_program_by_exec_keeps_its_pid_and_is_held_there() {
 }
 
 #[test]
+fn a_program_in_a_container_with_pids_of_its_own_is_held_there() {
+    let launcher = require!(tool("mpiexec.hydra")).display().to_string();
+    require!(tool("bwrap"));
+    within(LIMIT, move || {
+        let world = World::new();
+        let container = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent"];
+        let program = [&container[..], &["sleep", "0.1"]].concat();
+        let mut run = launch(&world, &launcher, &["--hold-at", "*/sleep"], "2", &program);
+        let held = run.next_event("held", SOON);
+        for pid in pids_of(&held) {
+            assert_eq!(proc::why_not_held(pid), None, "process {pid}");
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+            let inside = status.lines().find_map(|line| line.strip_prefix("NSpid:")).expect("its pids");
+            assert_eq!(inside.split_whitespace().count(), 2, "a pid here and one in there: {inside}");
+        }
+        let app = held["app"].as_str().expect("an id").to_owned();
+        assert_eq!(world.gantry(["release", &app]).wait(SOON).code(), 0);
+        assert_eq!(run.wait(SOON).code(), 0);
+        world.finish();
+    });
+}
+
+#[test]
 fn a_pattern_that_nothing_fits_is_told_with_what_there_was() {
     let launcher = require!(tool("mpiexec.hydra")).display().to_string();
     within(LIMIT, move || {
