@@ -47,6 +47,8 @@ fn main() {
         let nodes = nodes.to_string();
         let mut inside = bed.login().command_in("/", "salloc").expect("the login node");
         inside.args(["--quiet", "-N", &nodes, "-n", &nodes]);
+        // Nothing of our environment gets there.
+        inside.args(["env", &format!("GANTRY_BIN_DIR={}", binaries().dir.display())]);
         inside.arg(std::env::current_exe().expect("this program")).args([INSIDE, &nodes]);
         finish(&mut inside);
     }

@@ -99,9 +99,13 @@ fn the_address_sanitizer_sees_nothing_in_what_c_is_given() {
     const FLAGS: &[&str] = &["-fsanitize=address", "-fno-omit-frame-pointer"];
     // The suites free little of their own; what the library leaks is looked for by valgrind.
     const OPTIONS: &[(&str, &str)] = &[("ASAN_OPTIONS", "detect_leaks=0")];
-    for (suite, test) in
-        [("app", "launches"), ("session", "manifests"), ("host", "attributes"), ("channel", "everything")]
-    {
+    for (suite, test) in [
+        ("app", "launches"),
+        ("session", "manifests"),
+        ("host", "attributes"),
+        ("channel", "everything"),
+        ("wrong", "everything"),
+    ] {
         run(suite, test, FLAGS, OPTIONS);
     }
 }

@@ -116,7 +116,7 @@ fn an_interactive_job_holds_and_ends_ranks_on_its_hosts() {
         for rank in ["rank 0 on n001", "rank 1 on n001", "rank 2 on n002", "rank 3 on n002", "code=0"] {
             terminal.wait_text(rank, STARTS);
         }
-        terminal.type_text(&format!("{runtime} {gantry} launch --hold -- /bin/sleep 904\n"));
+        terminal.type_text(&format!("{runtime} {gantry} launch --hold -- /bin/sleep 904; echo ended=$?\n"));
         terminal.wait_text("press Enter to release", STARTS);
         let ranks: Vec<_> =
             cluster.find("/bin/sleep 904").into_iter().filter(|it| it.1.line.starts_with("/bin/")).collect();
@@ -128,6 +128,8 @@ fn an_interactive_job_holds_and_ends_ranks_on_its_hosts() {
         terminal.wait_text("released", SOON);
         ranks.iter().for_each(|(_, process)| proc::send(process.pid, Signal::SIGTERM));
         terminal.wait_text("rank 0: killed by SIGTERM", SOON);
+        // What is typed before that, gantry may still read.
+        terminal.wait_text("ended=1", SOON);
         terminal.type_text("exit\n");
         terminal.wait(STARTS);
         assert_nothing_left(cluster, "904");

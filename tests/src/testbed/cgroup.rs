@@ -1,6 +1,6 @@
 //! Cgroups of a bed whose Slurm tracks processes by them.
 //!
-//! Slurm's plug-in for cgroup v1 wants the freezer's own root, and makes one folder there per node name: so there can be
+//! Slurm's plug-ins for cgroup v1 want the hierarchies' own roots, and make one folder there per node name: so there can be
 //! one such bed at a time on a machine, and the folders must be removed when it ends.
 
 use std::fs::{self, File};
@@ -11,17 +11,20 @@ use nix::fcntl::{Flock, FlockArg};
 use super::place::Place;
 use super::{Result, err, files};
 
-/// Where Slurm looks for it.
+/// Where Slurm looks for what tracks processes.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
+
+/// The same for what keeps a task's memory within bounds.
+const MEMORY: &str = "/sys/fs/cgroup/memory";
 
 /// A file that only the root of a hierarchy of cgroup v1 has. Beds lock it against each other; not the folder, which Slurm locks.
 const ROOTS_OWN: &str = "/sys/fs/cgroup/freezer/release_agent";
 
 /// Why Slurm cannot track processes by cgroup on this machine, if so.
 pub(crate) fn unusable() -> Option<String> {
-    let root = Path::new(FREEZER).join("release_agent");
-    (!root.exists())
-        .then(|| format!("{FREEZER} is not the freezer of cgroup v1, which proctrack/cgroup needs"))
+    let missing =
+        [FREEZER, MEMORY].into_iter().find(|root| !Path::new(root).join("release_agent").exists())?;
+    Some(format!("{missing} is no hierarchy of cgroup v1, which proctrack/cgroup and task/cgroup need"))
 }
 
 /// Takes the freezer for this bed; it is held until this process ends.
@@ -45,8 +48,10 @@ pub(crate) fn remove(place: &Place) -> Result<()> {
     if !files::needs_cgroup(&config) {
         return Ok(());
     }
-    let mut folders =
-        config.node_names().into_iter().map(|node| Path::new(FREEZER).join(format!("slurm_{node}")));
+    let nodes = config.node_names();
+    let mut folders = [FREEZER, MEMORY]
+        .into_iter()
+        .flat_map(|root| nodes.iter().map(move |node| Path::new(root).join(format!("slurm_{node}"))));
     folders.try_for_each(|folder| remove_tree(&folder))
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
         ("/etc/resolv.conf", String::new()),
         ("/etc/hosts", build_hosts(config)),
         ("/etc/slurm/slurm.conf", build_slurm_conf(config)),
-        ("/etc/slurm/cgroup.conf", build_cgroup_conf()),
+        ("/etc/slurm/cgroup.conf", build_cgroup_conf(config)),
         ("/etc/slurm/plugstack.conf", String::new()),
         (SSHD_CONFIG, build_sshd_config()),
         ("/etc/profile", "PATH=/usr/local/bin:/usr/bin:/bin\nexport PATH\n".to_owned()),
@@ -101,7 +101,7 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
         ("CredType", "cred/munge".to_owned()),
         ("MpiDefault", "none".to_owned()),
         ("ProctrackType", format!("proctrack/{}", config.proctrack)),
-        ("TaskPlugin", "task/none".to_owned()),
+        ("TaskPlugin", if needs_cgroup(config) { "task/cgroup" } else { "task/none" }.to_owned()),
         ("SwitchType", "switch/none".to_owned()),
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU".to_owned()),
@@ -143,10 +143,12 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
     text
 }
 
-/// Named whatever the proctrack: where Slurm is left to find out, it looks for systemd.
-fn build_cgroup_conf() -> String {
-    "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores=no\nConstrainRAMSpace=no\n"
-        .to_owned()
+/// Named whatever the proctrack: where Slurm is left to find out, it looks for systemd. Memory alone is kept within bounds: nodes have fewer cores than they say.
+fn build_cgroup_conf(config: &Config) -> String {
+    let memory = if needs_cgroup(config) { "yes" } else { "no" };
+    format!(
+        "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores=no\nConstrainRAMSpace={memory}\n"
+    )
 }
 
 fn build_sshd_config() -> String {
@@ -209,7 +211,7 @@ mod tests {
         );
         let changed =
             Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(1).slurm("KillWait", "30") };
-        check(&changed, &["KillWait=30", "ProctrackType=proctrack/cgroup"]);
+        check(&changed, &["KillWait=30", "ProctrackType=proctrack/cgroup", "TaskPlugin=task/cgroup"]);
         assert!(!build_slurm_conf(&changed).contains("KillWait=5"));
     }
 
