@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
+use gantry_tests::capi::{prefix, program as c_program};
 use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, said_by};
 use gantry_tests::slurm::{Cluster, error_of};
 use gantry_tests::testbed::pbs::installation;
@@ -111,6 +112,23 @@ fn tasks_of_the_job_are_its_ranks_and_its_end_is_told() {
         let cause = events.iter().find(|event| event["event"] == "ended_by");
         let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
         assert_eq!(cause["cause"], "cancelled", "{cause}");
+    });
+}
+
+#[test]
+fn tools_in_c_attach_by_the_table_of_pbs() {
+    on_pbs(|cluster| {
+        let pbsdsh = installation().expect("PBS").join("bin/pbsdsh");
+        let nodes = ["n001", "n002", "n003"];
+        let hosts = format!("for n in 0 2 4; do {} -n $n -- /bin/sleep 1007 & done; wait", pbsdsh.display());
+        let script = running(cluster, &hosts, 1007, &nodes);
+        let before = ranks_of(cluster, 1007);
+        let variables = [("CTI_INSTALL_DIR", prefix().to_str().expect("a path")), ("CTI_WLM_IMPL", "pbs")];
+        let suite = c_program("pbs", "fe", &[]);
+        let done = cluster.run(&suite, ["attaches", &script.id], &variables).wait(SOON * 3);
+        assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+        assert_eq!(format!("{:?}", ranks_of(cluster, 1007)), format!("{before:?}"), "left as found");
+        delete(cluster, &script);
     });
 }
 

@@ -1,0 +1,34 @@
+/* The table of PBS in libcommontools_fe. Arguments: the test, a job whose script runs three ranks, one on each of three hosts. */
+#include "check.h"
+
+static const char *job;
+
+static void check_and_leave(cti_pbs_ops_t *ops, cti_app_id_t app) {
+    if (app <= 0) FAIL("not attached");
+    CHECK(cti_appIsValid(app) && cti_getNumAppPEs(app) == 3 && cti_getNumAppNodes(app) == 3);
+    char *id = ops->getJobId(app);
+    CHECK(id && strcmp(id, job) == 0);
+    free(id);
+    cti_session_id_t session = cti_createSession(app);
+    if (session <= 0) FAIL("no session");
+    CHECK(cti_execToolDaemon(cti_createManifest(session), "sleep", (args_t){"300", NULL}, NULL) == 0);
+    CHECK(cti_destroySession(session) == 0);
+    cti_deregisterApp(app);
+}
+
+static void attaches(void) {
+    cti_pbs_ops_t *ops = NULL;
+    CHECK(cti_open_ops((void **)&ops) == CTI_WLM_PBS && ops && cti_current_wlm() == CTI_WLM_PBS);
+    check_and_leave(ops, ops->registerJob(job));
+    check_and_leave(ops, ops->registerJobWait(job, 60));
+    FAILS(ops->registerJob("999999"), "999999");
+    FAILS(ops->registerJob("no job"), "no job");
+    CHECK(gantry_finalize() == 0);
+}
+
+static const struct test tests[] = {{"attaches", attaches}, {NULL, NULL}};
+
+int main(int argc, char **argv) {
+    if (argc > 2) job = argv[2];
+    return run_named(tests, argc, argv);
+}
