@@ -151,3 +151,32 @@ fn of_256_ranks_under_either_launcher_none_is_lost() {
         }
     });
 }
+
+/// Starts the first of two ranks, and kills it as soon as its agent is there: as launchers do that hear of a failure on another node.
+const GIVES_UP: &[u8] = br#"#!/bin/sh
+shift 2
+PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=0 "$@" &
+is_agent() {
+    tr '\0' ' ' <"$1/cmdline" | grep -q 'gantry-agent enter ' && tr '\0' '\n' <"$1/environ" | grep -qxF "GANTRY_TEST_TAG=$GANTRY_TEST_TAG"
+}
+while kill -0 $!; do
+    for it in /proc/[0-9]*; do
+        if is_agent "$it" 2>/dev/null; then
+            kill -KILL $!
+            wait
+            exit 3
+        fi
+    done
+done
+"#;
+
+#[test]
+fn a_launcher_that_gives_up_before_all_ranks_have_come_leaves_no_agent_that_waits() {
+    in_a_world(|world| {
+        let launcher = world.executable("mpiexec.hydra", GIVES_UP).display().to_string();
+        let launch = ["launch", "--hold", "--json", "--launcher", &launcher, "--", "-n", "2", "/bin/true"];
+        let done = world.gantry(launch).wait(2 * SOON);
+        let error = gantry_tests::slurm::error_of(&done).to_string();
+        assert!(error.contains("rank 0") || error.contains("code 3"), "{error}");
+    });
+}

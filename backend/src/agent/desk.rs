@@ -3,6 +3,7 @@
 //! All of the node or none: the first of them that fails ends the others, and the failure is what the frontend is told. Nobody goes on
 //! before all have come, so that a launcher that brings only some of them leaves nothing that runs.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, interval, timeout_at};
 
 use crate::process::error::StartError;
 use crate::process::follow::{Follower, Pattern};
@@ -25,6 +26,9 @@ use crate::ranks::{self, Ranks};
 
 /// How long the ranks of a node may take to check in, from the first one on, and then to become their programs.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How often it is seen whether those that have come are still there. Ranks whose launcher gives up are killed, and nobody else tells.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a process that has come may take to say what it wants.
 const EPILOG_DEADLINE: Duration = Duration::from_secs(2);
@@ -108,8 +112,16 @@ async fn gather(
     deadline: Instant,
 ) -> Result<(), Failure> {
     let mut expected = None;
+    let mut look = interval(LOOK);
     while expected != Some(waiting.len()) {
-        let accepted = timeout_at(deadline, listener.accept()).await;
+        let accepted = tokio::select! {
+            biased;
+            accepted = timeout_at(deadline, listener.accept()) => accepted,
+            _ = look.tick() => {
+                waiting.iter().try_for_each(Waiting::still_waits)?;
+                continue;
+            }
+        };
         let (stream, _) = accepted
             .map_err(|_| late(waiting, expected))?
             .map_err(|error| crate::failure::from_io("accept a rank", &error))?;
@@ -274,6 +286,16 @@ impl Waiting {
                 0 => return Ok(None),
                 read => self.incoming.push(&bytes[..read]).map_err(invalid)?,
             }
+        }
+    }
+
+    /// Whether it is there and says nothing, as it should once it has checked in.
+    fn still_waits(&self) -> Result<(), Failure> {
+        match self.stream.try_read(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(self.gone(&error.to_string())),
+            Ok(0) => Err(self.gone("others of this node had not come yet")),
+            Ok(_) => Err(self.gone("it spoke out of turn")),
         }
     }
 

@@ -81,10 +81,8 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     let local = facts.local.ok_or_else(|| {
         Failure::new(Kind::Unsupported, "the launcher does not say how many ranks this node has")
     })?;
-    let mut desk =
-        reach_desk(&ticket).map_err(|error| failure::from_io("reach this node's agent", &error))?;
     let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
-    say(&mut desk, &ToDesk::CheckIn(check_in))?;
+    let mut desk = come_to_desk(&ticket, check_in)?;
     let mut variables = Vec::new();
     loop {
         match hear(&mut desk)? {
@@ -104,19 +102,29 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     }
 }
 
-/// Connects to the node's agent; starts it when there is none.
-fn reach_desk(ticket: &HoldTicket) -> io::Result<UnixStream> {
+/// Checks in with the node's agent; starts it when there is none.
+///
+/// Whoever starts it has checked in before: an agent looks after those that have come, and would wait for one that was killed between the two.
+fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Failure> {
+    let failed = |error: io::Error| failure::from_io("reach this node's agent", &error);
     let name = build_desk_name(ticket.agent.app, geteuid().as_raw());
-    let address = SocketAddr::from_abstract_name(name.as_bytes())?;
-    match UnixListener::bind_addr(&address) {
-        Ok(listener) => {
-            let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
-            spawn_orphan(&agent, &["enter"], listener.into())?;
-        }
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-        Err(error) => return Err(error),
+    let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(failed)?;
+    let first = match UnixListener::bind_addr(&address) {
+        Ok(listener) => Some(listener),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let mut desk = connect(&address).map_err(failed)?;
+    say(&mut desk, &ToDesk::CheckIn(check_in))?;
+    if let Some(listener) = first {
+        let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+        spawn_orphan(&agent, &["enter"], listener.into()).map_err(failed)?;
     }
-    let desk = UnixStream::connect_addr(&address)?;
+    Ok(desk)
+}
+
+fn connect(address: &SocketAddr) -> io::Result<UnixStream> {
+    let desk = UnixStream::connect_addr(address)?;
     // Of who has made the socket: another rank of ours.
     let owner = getsockopt(&desk, PeerCredentials)?.uid();
     if owner != geteuid().as_raw() {
