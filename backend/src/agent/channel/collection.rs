@@ -11,38 +11,9 @@ use gantry_shared::id::{DaemonId, NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{CHUNK_BYTES, FIRST_MADE, Member, MemberSet};
 
-use super::filtering::{Batch, Merged};
+use super::filtering::Merged;
 use super::merging::Merging;
-
-/// Where a part comes from, and its number there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PartKey {
-    pub(super) node: NodeId,
-    pub(super) part: u32,
-}
-
-/// Parts for a daemon to merge.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) daemon: DaemonId,
-    pub(super) filter: String,
-    pub(super) parts: Vec<Arc<Vec<u8>>>,
-}
-
-/// What follows from what an operation was told.
-#[derive(Debug, Default)]
-pub(super) struct Out {
-    /// Chunks of parts that go up: number, length of the whole, whose they are, bytes.
-    pub(super) parts: Vec<(u32, u64, MemberSet, Vec<u8>)>,
-    /// Who is missing, and why.
-    pub(super) missing: Vec<(MemberSet, Failure)>,
-    /// Parts of which more may come.
-    pub(super) more: Vec<(PartKey, u32)>,
-    /// What a daemon is to merge.
-    pub(super) job: Option<Job>,
-    /// What is too much to be merged at once.
-    pub(super) batch: Option<Batch>,
-}
+use super::outcome::{Out, PartKey};
 
 /// An operation.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use gantry_shared::filter::Filter;
 use gantry_shared::id::DaemonId;
 use gantry_shared::wire::channel::{MAX_PART_BYTES, MemberSet, PART_WINDOW_BYTES};
 
-use super::collection::{Job, Out, PartKey};
 use super::filtering::{Filtering, Merged, Step};
+use super::outcome::{Job, Out, PartKey};
 
 /// What may be held of parts that are to be merged by a daemon before it is asked to.
 const BATCH_BYTES: usize = 16 * 1024 * 1024;

@@ -15,6 +15,7 @@ mod local;
 mod collection;
 mod merging;
 mod filtering;
+mod outcome;
 pub(crate) mod connection;
 
 use std::collections::{BTreeMap, HashMap};
@@ -31,9 +32,10 @@ use gantry_shared::wire::channel::{
 use gantry_shared::wire::message::Answer;
 use tokio::sync::mpsc;
 
-use self::collection::{Collection, PartKey};
+use self::collection::Collection;
 pub(crate) use self::filtering::{Batch, Merged};
 use self::local::{Asked, Local, Source};
+use self::outcome::{Job, Out, PartKey};
 use crate::overlay::Piece;
 
 /// Operations that may be under way on a node at once.
@@ -480,9 +482,9 @@ impl Hub {
     }
 
     /// Lets an operation act, and does what follows.
-    fn with(&mut self, operation: u64, act: impl FnOnce(&mut Collection, &mut collection::Out)) {
+    fn with(&mut self, operation: u64, act: impl FnOnce(&mut Collection, &mut Out)) {
         let Some(collection) = self.collections.get_mut(&operation) else { return };
-        let mut out = collection::Out::default();
+        let mut out = Out::default();
         act(collection, &mut out);
         for (part, total, of, bytes) in out.parts {
             let bytes = gantry_shared::wire::message::Blob(bytes);
@@ -501,7 +503,7 @@ impl Hub {
         if let Some(batch) = out.batch {
             self.effects.push(Effect::Merge(operation, batch));
         }
-        if let Some(collection::Job { daemon, filter, parts }) = out.job {
+        if let Some(Job { daemon, filter, parts }) = out.job {
             self.begin_job(operation, daemon, &filter, &parts);
         }
     }

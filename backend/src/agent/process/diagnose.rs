@@ -1,5 +1,5 @@
 //! From an errno to a cause. `execve` says ENOENT for a missing program and for a missing interpreter, EACCES for
-//! five things, EPERM of ptrace comes from any of four knobs: here it is looked at which one it was.
+//! five things: here it is looked at which one it was.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -12,7 +12,6 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
 use super::error::StartError;
-use super::procfs;
 
 /// The kernel follows no more `#!` than this.
 const INTERPRETERS_AT_MOST: usize = 5;
@@ -242,87 +241,6 @@ fn machine_name(machine: u16) -> String {
         other => return format!("machine type {other}"),
     };
     name.to_owned()
-}
-
-/// Which rule forbids ptrace here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PtraceRefusal {
-    /// Somebody traces the rank already.
-    Traced(i32),
-    /// Yama lets nobody trace, or administrators only.
-    Yama(u32),
-    /// SELinux's boolean `deny_ptrace`.
-    Selinux,
-    /// A seccomp filter is in the way.
-    Seccomp,
-    /// None of these.
-    Unknown,
-}
-
-/// What can be known when ptrace was refused.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct PtraceFacts {
-    /// The rank's tracer, 0 for none.
-    pub(crate) tracer: i32,
-    /// `/proc/sys/kernel/yama/ptrace_scope`, where there is Yama.
-    pub(crate) yama: Option<u32>,
-    /// Whether `/sys/fs/selinux/booleans/deny_ptrace` is on.
-    pub(crate) selinux_denies: bool,
-    /// `Seccomp:` of our own `/proc/self/status`.
-    pub(crate) seccomp: Option<u32>,
-}
-
-impl PtraceFacts {
-    /// Looks around, for the rank `pid`.
-    pub(crate) fn read(pid: i32) -> Self {
-        let number = |path: &str| std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok();
-        let own = std::process::id().cast_signed();
-        Self {
-            tracer: procfs::read_status(pid).map_or(0, |status| status.tracer),
-            yama: number("/proc/sys/kernel/yama/ptrace_scope"),
-            selinux_denies: number("/sys/fs/selinux/booleans/deny_ptrace") == Some(1),
-            seccomp: procfs::read_status(own).ok().and_then(|status| status.seccomp),
-        }
-    }
-}
-
-/// The most likely reason. Yama's 0 and 1 allow a parent to trace its child, so they are none.
-pub(crate) fn why_ptrace_refused(facts: PtraceFacts) -> PtraceRefusal {
-    match facts {
-        PtraceFacts { tracer, .. } if tracer != 0 => PtraceRefusal::Traced(tracer),
-        PtraceFacts { yama: Some(scope @ 2..), .. } => PtraceRefusal::Yama(scope),
-        PtraceFacts { selinux_denies: true, .. } => PtraceRefusal::Selinux,
-        PtraceFacts { seccomp: Some(1..), .. } => PtraceRefusal::Seccomp,
-        _ => PtraceRefusal::Unknown,
-    }
-}
-
-impl std::fmt::Display for PtraceRefusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Traced(tracer) => write!(f, "it is already traced by process {tracer}"),
-            Self::Yama(2) => f.write_str("kernel.yama.ptrace_scope is 2: only administrators may trace"),
-            Self::Yama(scope) => write!(f, "kernel.yama.ptrace_scope is {scope}: nobody may trace"),
-            Self::Selinux => f.write_str("SELinux's deny_ptrace is on"),
-            Self::Seccomp => f.write_str("a seccomp filter does not let ptrace through"),
-            Self::Unknown => f.write_str("the kernel does not let it be traced"),
-        }
-    }
-}
-
-impl PtraceRefusal {
-    /// Which knob to turn.
-    pub(crate) fn hint(self) -> Option<String> {
-        let text = match self {
-            Self::Traced(_) => "do not run the agent under strace -f or a debugger that follows forks",
-            Self::Yama(2) => "ask for sysctl kernel.yama.ptrace_scope=1 on this node",
-            Self::Yama(_) => "kernel.yama.ptrace_scope=3 stays until a reboot: ask for 1 in /etc/sysctl.d",
-            Self::Selinux => "ask for setsebool deny_ptrace off on this node",
-            Self::Seccomp => "allow ptrace in the container's seccomp profile (or --cap-add=SYS_PTRACE)",
-            Self::Unknown => return None,
-        };
-        Some(text.to_owned())
-    }
 }
 
 #[cfg(test)]

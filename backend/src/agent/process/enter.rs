@@ -8,10 +8,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::diagnose::{PtraceFacts, why_ptrace_refused};
 use super::error::StartError;
 use super::hold::{Batch, StartFailure};
 use super::procfs::Width;
+use super::refusal::{PtraceFacts, why_ptrace_refused};
 use super::trace::{self, HeldProof, HoldFailure};
 use super::{procfs, sys};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gantry_shared::error::Kind;
 
 use super::ExitStatus;
-use super::diagnose::PtraceRefusal;
+use super::refusal::PtraceRefusal;
 use super::sys::Stage;
 
 /// Why one rank did not start.

@@ -7,8 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::diagnose::{PtraceFacts, why_ptrace_refused};
 use super::error::StartError;
+use super::refusal::{PtraceFacts, why_ptrace_refused};
 use super::spawn::{Forked, Gate, ProcessSpec};
 use super::trace::{self, EndWatch, HeldProof, HoldFailure};
 use super::{ExitStatus, Pinned, parse_end, procfs, sys};

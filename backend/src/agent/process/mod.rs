@@ -14,6 +14,7 @@ pub(crate) mod error;
 pub(crate) mod hold;
 pub(crate) mod procfs;
 pub(crate) mod reaper;
+mod refusal;
 pub(crate) mod signal;
 pub(crate) mod spawn;
 mod sys;

@@ -5,27 +5,6 @@ use crate::testing::{IN_NAMESPACE, rerun_with_mount};
 use gantry_shared::error::Kind;
 
 #[track_caller]
-fn check_refusal(facts: PtraceFacts, expected: PtraceRefusal, word: &str) {
-    let refusal = why_ptrace_refused(facts);
-    assert_eq!(refusal, expected);
-    let text = format!("{refusal} {}", refusal.hint().unwrap_or_default());
-    assert!(text.contains(word), "{text}");
-}
-
-#[test]
-fn a_ptrace_refusal_names_its_knob() {
-    let none = PtraceFacts::default();
-    let yama = |scope| PtraceFacts { yama: Some(scope), seccomp: Some(2), ..none };
-    check_refusal(yama(3), PtraceRefusal::Yama(3), "kernel.yama.ptrace_scope is 3: nobody");
-    check_refusal(yama(2), PtraceRefusal::Yama(2), "ptrace_scope is 2: only administrators");
-    check_refusal(yama(1), PtraceRefusal::Seccomp, "seccomp");
-    check_refusal(PtraceFacts { seccomp: Some(2), ..none }, PtraceRefusal::Seccomp, "SYS_PTRACE");
-    check_refusal(PtraceFacts { seccomp: Some(0), ..none }, PtraceRefusal::Unknown, "kernel");
-    check_refusal(PtraceFacts { selinux_denies: true, ..none }, PtraceRefusal::Selinux, "deny_ptrace");
-    check_refusal(PtraceFacts { tracer: 7, yama: Some(3), ..none }, PtraceRefusal::Traced(7), "process 7");
-}
-
-#[track_caller]
 fn check_head(head: &[u8], expected: &Head) {
     assert_eq!(&parse_head(head), expected);
 }
