@@ -119,9 +119,10 @@ fn run(args: &Args) -> Result<()> {
                 proctrack: *proctrack,
                 pbs: pbs.then(installation).transpose()?,
                 kept_by_slurm: 0,
+                other_slurm: None,
                 slurm: set.iter().map(|pair| parse_pair(pair)).collect::<Result<_>>()?,
             };
-            up(args, &config, &program)
+            up(args, &config.with_slurm_of_the_environment(), &program)
         }
         What::Down => {
             let was = Testbed::sweep(&args.base, &args.name)?;

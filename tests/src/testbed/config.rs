@@ -16,6 +16,9 @@ pub const UID: u32 = 20001;
 /// The ordinary user's home. It lies in `/run`, which every host has for itself: so it hides nothing of this machine.
 pub const HOME: &str = "/run/home/tester";
 
+/// Where programs are found on every machine.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// The most nodes that a bed has addresses for.
 pub const MOST_NODES: u16 = 999;
 
@@ -60,6 +63,9 @@ pub struct Config {
     /// How many nodes Slurm keeps beside PBS: the first ones.
     #[serde(default)]
     pub kept_by_slurm: u16,
+    /// An installation of Slurm that stands in for the machine's own.
+    #[serde(default)]
+    pub other_slurm: Option<PathBuf>,
     /// Parameters of `slurm.conf`, over the testbed's own.
     pub slurm: BTreeMap<String, String>,
 }
@@ -74,6 +80,7 @@ impl Default for Config {
             proctrack: Proctrack::default(),
             pbs: None,
             kept_by_slurm: 0,
+            other_slurm: None,
             slurm: BTreeMap::new(),
         }
     }
@@ -105,6 +112,19 @@ impl Config {
     pub fn but_the_first_by_slurm(mut self, nodes: u16) -> Self {
         self.kept_by_slurm = nodes;
         self
+    }
+
+    /// Takes Slurm from where `GANTRY_SLURM` says, if it says so.
+    #[must_use]
+    pub fn with_slurm_of_the_environment(mut self) -> Self {
+        self.other_slurm = self.other_slurm.or_else(|| std::env::var_os("GANTRY_SLURM").map(PathBuf::from));
+        self
+    }
+
+    /// Where everything on the bed finds programs.
+    pub(crate) fn path(&self) -> String {
+        let own = self.pbs.iter().chain(&self.other_slurm);
+        own.map(|own| format!("{0}/bin:{0}/sbin:", own.display())).collect::<String>() + PATH
     }
 
     /// The names of the nodes that Slurm manages.

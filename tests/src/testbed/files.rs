@@ -42,7 +42,13 @@ pub(crate) fn build_etc(config: &Config) -> Vec<(&'static str, String)> {
         ("/etc/slurm/cgroup.conf", build_cgroup_conf(config)),
         ("/etc/slurm/plugstack.conf", String::new()),
         (SSHD_CONFIG, build_sshd_config()),
-        ("/etc/profile", "PATH=/usr/local/bin:/usr/bin:/bin\nexport PATH\n".to_owned()),
+        (
+            "/etc/profile",
+            format!(
+                "PATH={}/usr/local/bin:/usr/bin:/bin\nexport PATH\n",
+                config.other_slurm.iter().map(|own| format!("{}/bin:", own.display())).collect::<String>()
+            ),
+        ),
     ];
     if let Some(installation) = &config.pbs {
         files.push(("/etc/pbs.conf", pbs::build_config(installation, None)));
@@ -102,7 +108,6 @@ pub(crate) fn build_slurm_conf(config: &Config) -> String {
         ("MpiDefault", "none".to_owned()),
         ("ProctrackType", format!("proctrack/{}", config.proctrack)),
         ("TaskPlugin", if needs_cgroup(config) { "task/cgroup" } else { "task/none" }.to_owned()),
-        ("SwitchType", "switch/none".to_owned()),
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU".to_owned()),
         ("SchedulerType", "sched/backfill".to_owned()),

@@ -148,37 +148,37 @@ fn start_daemons(config: &Config, name: &str) -> Result<()> {
             }
         } else if config.pbs_nodes().iter().any(|node| node == name) {
             pbs::start_mom(installation, name)?;
-            return start_sshd(name);
+            return start_sshd(config, name);
         }
     }
-    start_munged()?;
+    start_munged(config)?;
     if name == LOGIN {
         make_dir("/var/spool/slurmctld", 0o700, files::SLURM_UID)?;
         let log = fs::File::create("/var/log/slurmctld.log").map_err(err("/var/log/slurmctld.log"))?;
         std::os::unix::fs::fchown(log, Some(files::SLURM_UID), Some(files::SLURM_UID))
             .map_err(err("slurmctld.log"))?;
-        begin(daemon("slurmctld"))?;
+        begin(daemon(config, "slurmctld"))?;
         return listening("slurmctld", files::SLURMCTLD_PORT);
     }
-    start_slurmd()?;
-    start_sshd(name)
+    start_slurmd(config)?;
+    start_sshd(config, name)
 }
 
-fn start_sshd(name: &str) -> Result<()> {
+fn start_sshd(config: &Config, name: &str) -> Result<()> {
     make_dir("/run/sshd", 0o755, 0)?;
     let key = Path::new(files::HOST_KEYS).join(name);
-    let mut sshd = daemon("/usr/sbin/sshd");
+    let mut sshd = daemon(config, "/usr/sbin/sshd");
     sshd.args(["-f", files::SSHD_CONFIG, "-h"]).arg(key);
     begin(sshd)?;
     listening("sshd", 22)
 }
 
 /// Every host has its own munged, as on a real cluster: each remembers for itself which credentials it has seen.
-fn start_munged() -> Result<()> {
+fn start_munged(config: &Config) -> Result<()> {
     for folder in ["/run/munge", "/var/log/munge"] {
         make_dir(folder, 0o755, files::MUNGE_UID)?;
     }
-    let mut munged = daemon("setpriv");
+    let mut munged = daemon(config, "setpriv");
     munged.args(["--reuid=munge", "--regid=munge", "--clear-groups", "--", "munged"]);
     munged.args(["--socket=/run/munge/munge.socket.2", "--pid-file=/run/munge/munged.pid"]);
     munged.args(["--seed-file=/run/munge/munged.seed", "--log-file=/var/log/munge/munged.log"]);
@@ -187,15 +187,15 @@ fn start_munged() -> Result<()> {
 }
 
 /// It tells slurmctld of itself as soon as it can.
-fn start_slurmd() -> Result<()> {
+fn start_slurmd(config: &Config) -> Result<()> {
     make_dir("/var/spool/slurmd", 0o755, 0)?;
-    begin(daemon("slurmd"))
+    begin(daemon(config, "slurmd"))
 }
 
 /// A command with a daemon's environment, whatever this process has.
-fn daemon(program: &str) -> Command {
+fn daemon(config: &Config, program: &str) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().env("PATH", super::PATH).stdin(Stdio::null());
+    command.env_clear().env("PATH", config.path()).stdin(Stdio::null());
     // What an init says on stdout is an answer; what daemons say goes into the host's log.
     if let Ok(log) = io::stderr().as_fd().try_clone_to_owned() {
         command.stdout(log);

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use super::config::{HOME, LOGIN, UID, USER};
 use super::host::OWN_OF_NODES;
 use super::place::own_number;
-use super::{PATH, Result, Testbed, complete, err, files, kill};
+use super::{Result, Testbed, complete, err, files, kill};
 use crate::{World, proc};
 
 /// How long a killed process may take to be gone.
@@ -98,7 +98,7 @@ impl<'a> Machine<'a> {
         command.args(["--clear-groups", "--pdeathsig=KILL", "--", "env", "-C"]).arg(folder).arg(program);
         command
             .env_clear()
-            .env("PATH", self.programs())
+            .env("PATH", self.bed.config.path())
             .env("HOME", HOME)
             .env("USER", USER)
             .env("LOGNAME", USER);
@@ -130,17 +130,11 @@ impl<'a> Machine<'a> {
         command.args(["setpriv", "--pdeathsig=KILL", "--"]).arg(program);
         command
             .env_clear()
-            .env("PATH", self.programs())
+            .env("PATH", self.bed.config.path())
             .env("HOME", "/root")
             .env("USER", "root")
             .env("LANG", "C.UTF-8");
         Ok(command)
-    }
-
-    /// Where programs are found here.
-    fn programs(&self) -> String {
-        let own = self.bed.config.pbs.as_ref();
-        own.map_or_else(|| PATH.to_owned(), |own| format!("{0}/bin:{0}/sbin:{PATH}", own.display()))
     }
 
     /// All processes here but its init.

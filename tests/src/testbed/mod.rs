@@ -48,9 +48,6 @@ use place::{HALL, Held, Place};
 /// Why a bed could not be made or asked, in words for whoever runs the tests.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// Where everything on a bed finds programs.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 /// How long the nodes may take until Slurm has them all.
 const ASSEMBLING: Duration = Duration::from_secs(90);
 
@@ -161,7 +158,7 @@ impl Testbed {
         let mut open = Command::new(program);
         open.args(["inside", "hall"]).arg(place.dir()).args(owner.map(|pid| pid.to_string()));
         // Nothing of whoever makes the bed gets into it.
-        open.env_clear().env("PATH", PATH);
+        open.env_clear().env("PATH", config.path());
         complete(open)?;
         let (hall_pid, _) = place.hall().ok_or("the hall is gone as soon as it was made")?;
         let (place, program) = (place.clone(), program.to_path_buf());
@@ -195,7 +192,7 @@ impl Testbed {
     /// A command that runs what is added to it in the hall, as root.
     fn in_hall(&self) -> Command {
         let mut command = machine::enter(self.hall_pid);
-        command.env_clear().env("PATH", PATH);
+        command.env_clear().env("PATH", self.config.path());
         command
     }
 

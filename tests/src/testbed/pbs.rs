@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::config::PATH;
 use super::config::{Config, LOGIN};
-use super::{PATH, Result, complete, complete_with, err, files};
+use super::{Result, complete, complete_with, err, files};
 use crate::proc::becomes_true;
 
 /// Where an installation is looked for when `PBS_EXEC` does not say.

@@ -46,6 +46,7 @@ pub fn usable(config: &Config) -> Result<()> {
 #[must_use]
 #[track_caller]
 pub fn shared(config: &Config) -> Shared {
+    let config = &config.clone().with_slurm_of_the_environment();
     // A test that failed during its turn is no reason to fail this one: the bed is looked at anyhow.
     let mut turn = BED.lock().unwrap_or_else(PoisonError::into_inner);
     let good = turn
