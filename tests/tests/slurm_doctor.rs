@@ -49,7 +49,9 @@ fn the_hold_method_is_told_with_its_reason() {
         assert!(text(&hold["why"]).contains("site-run is no launcher whose options"), "{hold}");
         let done = cluster.gantry(["doctor"]).wait(2 * SOON);
         let lines = done.stdout.join("\n");
-        assert!(lines.contains("hold method: exec, because the options of /usr/bin/srun"), "{done:?}");
+        let told =
+            format!("hold method: exec, because the options of {}", cluster.bed.config().srun().display());
+        assert!(lines.contains(&told), "{done:?}");
     });
 }
 
@@ -70,7 +72,8 @@ fn a_script_in_front_of_srun_has_its_ranks_held_too() {
     let expected: Vec<String> = (0..4).map(|rank| format!("{rank} of it")).collect();
     on_cluster(Config::with_nodes(2), move |cluster| {
         // One that the plan can see through, because it has srun's name: its options are srun's.
-        let named = script("srun", "#!/bin/sh\nexec /usr/bin/srun \"$@\"\n");
+        let srun = cluster.bed.config().srun();
+        let named = script("srun", &format!("#!/bin/sh\nexec {} \"$@\"\n", srun.display()));
         assert_eq!(held_by(cluster, &named), expected);
         // One with a name of its own, which puts options in front: srun itself holds.
         let wrapper = script("site-srun", "#!/bin/sh\nexec srun --job-name=site \"$@\"\n");

@@ -167,14 +167,15 @@ fn what_srun_refuses_is_told_in_its_words() {
 }
 
 /// A folder with an srun that does something before it starts agents, and is srun itself otherwise.
-fn meddling(before_agents: &str) -> std::path::PathBuf {
+fn meddling(before_agents: &str, srun: &std::path::Path) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder =
         gantry_tests::target_dir().join("test-programs").join(format!("mpir-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("srun");
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *gantry-agents*) {before_agents};; esac\nexec /usr/bin/srun \"$@\"\n"
+        "#!/bin/sh\ncase \"$*\" in *gantry-agents*) {before_agents};; esac\nexec {} \"$@\"\n",
+        srun.display()
     );
     std::fs::write(&path, script).expect("a file");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
@@ -186,13 +187,17 @@ fn a_table_with_a_process_that_is_gone_fails_the_launch_and_leaves_nothing() {
     on_bed(|bed| {
         let world = World::new();
         // One of the held ranks dies between the launcher's table and the agents.
-        let kill = "/usr/bin/srun --overlap --jobid=$(squeue --me --noheader --format=%A) -w n002 -n1 pkill -KILL -f 'sleep 1001' </dev/null";
-        let path = format!("{}:/usr/bin:/bin", meddling(kill).display());
+        let srun = bed.config().srun();
+        let kill = "--overlap --jobid=$(squeue --me --noheader --format=%A) -w n002 -n1 pkill -KILL -f 'sleep 1001' </dev/null";
+        let folder = meddling(&format!("{} {kill}", srun.display()), &srun);
+        let path =
+            format!("{}:{}:/usr/bin:/bin", folder.display(), srun.parent().expect("a folder").display());
         let gantry = binaries().gantry.to_str().expect("a path");
         let mut command = bed.login().command_of(&world, "/usr/bin/env").expect("the login node");
         command.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
         command.args([&format!("PATH={path}"), gantry, "--json", "launch", "--hold-method=mpir"]);
-        command.args(["--launcher=/usr/bin/srun", "--hold", "--", "-N3", "-n3", "sleep", "1001"]);
+        command.arg(format!("--launcher={}", srun.display()));
+        command.args(["--hold", "--", "-N3", "-n3", "sleep", "1001"]);
         let done = world.spawn(command).wait(LONG);
         assert_ne!(done.code(), 0, "{done:?}");
         let error = gantry_tests::slurm::error_of(&done).to_string();

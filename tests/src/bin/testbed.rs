@@ -20,6 +20,7 @@ Examples:
   testbed up 4 --hide $PWD                      nodes without a file system in common
   testbed up 2 --proctrack cgroup --set KillWait=30
   testbed up 3 --pbs                            nodes that PBS manages
+  GANTRY_SLURM=/opt/slurm testbed up 2          with the Slurm that is installed there
   testbed status --json
   testbed down
 

@@ -121,6 +121,12 @@ impl Config {
         self
     }
 
+    /// The srun of the bed.
+    #[must_use]
+    pub fn srun(&self) -> PathBuf {
+        self.other_slurm.clone().unwrap_or_else(|| "/usr".into()).join("bin/srun")
+    }
+
     /// Where everything on the bed finds programs.
     pub(crate) fn path(&self) -> String {
         let own = self.pbs.iter().chain(&self.other_slurm);

@@ -156,10 +156,11 @@ fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<
     let (mut all, mut waiting) = (Vec::new(), Vec::new());
     let mut last = Asked::default();
     for job in jobs {
-        // An array's tasks are told apart by their names alone: the array's number is one of them, too.
+        // The number of an array is that of one of its tasks, too: all their steps are told apart by their names alone. One step that is named so is not found
+        // by newer versions; its number with the task's own is always that task's.
         let name = match job.name {
-            JobName::ArrayTask(..) => job.name,
-            JobName::Plain(_) | JobName::Component(..) => JobName::Plain(job.id),
+            JobName::ArrayTask(..) if target.step.is_none() => job.name,
+            _ => JobName::Plain(job.id),
         };
         let (steps, said) = ask_steps(&Target { job: name, step: target.step }, host)?;
         waiting.extend(steps.iter().filter(|step| step.step.step.is_none()).map(|step| step.srun.clone()));

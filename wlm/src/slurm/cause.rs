@@ -20,6 +20,10 @@ const CAUSES: &[(&[&str], CauseKind)] = &[
 /// What a line on srun's standard error says of why its tasks were ended. What a task has written is no such line.
 pub fn parse_cause(line: &str) -> Option<EndCause> {
     let line = line.trim();
+    // A task's own end, for which srun was to end the others.
+    if line.contains("DUE TO TASK FAILURE") {
+        return None;
+    }
     let (_, kind) = CAUSES.iter().find(|(words, _)| words.iter().all(|word| line.contains(word)))?;
     is_slurms(line).then(|| EndCause { kind: *kind, message: line.to_owned() })
 }
@@ -62,6 +66,11 @@ mod tests {
         check("srun: error: n001: task 0: Terminated", None);
         check(&format!("my app says: {step} DUE TO TIME LIMIT ***"), None);
         check("", None);
+        let newer =
+            "[2026-11-22T07:28:31.012] error: *** STEP 3.0 ON n001 CANCELLED AT 2026-11-22T07:28:31 DUE";
+        check(&format!("{newer} TO TIME LIMIT ***"), Some(CauseKind::TimeLimit));
+        check(&format!("{newer} to SIGNAL Killed ***"), Some(CauseKind::Cancelled));
+        check(&format!("{newer} TO TASK FAILURE ***"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Slurm. How it is detected, the commands to run, and what they print, all of which needs no cluster; and [`Slurm`], which acts.
 //!
-//! Facts were measured with Slurm 22.05.8; what the tests read are recordings of it. Sources: the manual pages of srun, squeue, scontrol, sattach,
-//! sacct and scancel, and the JSON of `squeue` in versions 22.05 to 24.11.
+//! Facts were measured with Slurm 22.05.8 and 25.05.8; what the tests read are recordings of both. Sources: the manual pages of srun, squeue, scontrol, sattach,
+//! sacct and scancel, and the JSON of `squeue` in versions 22.05 to 25.05.
 
 mod ask;
 mod attach;

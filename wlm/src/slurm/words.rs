@@ -38,6 +38,8 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     ),
     (&["already completing or completed"], Kind::Gone, None),
     (&["Job has been cancelled"], Kind::Gone, None),
+    // Newer versions say so where srun ends tasks for another one's end.
+    (&["DUE TO TASK FAILURE"], Kind::LauncherFailed, None),
     (&["CANCELLED AT"], Kind::Gone, None),
     (&["Invalid job id specified"], Kind::NotFound, Some("see with 'squeue --me' which jobs there are")),
     (&["StepId=", "does not exist"], Kind::NotFound, None),
@@ -163,7 +165,17 @@ pub(super) fn is_slurms(line: &str) -> bool {
         "Job step ",
     ];
     let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':' || c == ' ');
-    WRITERS.iter().any(|writer| line.starts_with(writer)) || line.starts_with("StepId=")
+    WRITERS.iter().any(|writer| line.starts_with(writer)) || line.starts_with("StepId=") || is_of_log(line)
+}
+
+/// Whether a line is as slurmstepd writes them into its log, `[2026-11-22T07:34:29.159] error: ...`: newer versions pass them on so, without a name.
+fn is_of_log(line: &str) -> bool {
+    let Some((stamp, rest)) = line.strip_prefix('[').and_then(|line| line.split_once("] ")) else {
+        return false;
+    };
+    let shape: String = stamp.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape.starts_with("0000-00-00T00:00:00")
+        && ["error: ", "fatal: "].iter().any(|word| rest.starts_with(word))
 }
 
 /// Lines that say nothing about a failure.
@@ -264,6 +276,17 @@ mod tests {
             "0: slurmstepd-n1: error: execve(): /x: Permission denied\n",
             Kind::NoAccess,
             "srun ended with exit code 13: 0: slurmstepd-n1: error: execve(): /x: Permission denied (command: srun -l /x)",
+        );
+    }
+
+    #[test]
+    fn lines_of_slurmstepds_log_are_slurms() {
+        check(
+            "srun gantry-agent",
+            "exit code 2",
+            "[x] error: execve(): mine\n[2026-11-22T07:31:14.161] error: execve(): /a/gantry-agent: No such file or directory\n",
+            Kind::NotFound,
+            "srun ended with exit code 2: [2026-11-22T07:31:14.161] error: execve(): /a/gantry-agent: No such file or directory (command: srun gantry-agent)",
         );
     }
 

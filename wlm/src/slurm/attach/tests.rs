@@ -103,7 +103,7 @@ fn a_task_of_an_array_is_named_by_its_number_or_by_its_own_job() {
     let with_third = |name: &str| {
         let host = with_jobs(host(), name, &third);
         let host = with_steps(host, "5_3", &format!("StepId=5_3.batch {STEP}\nStepId=5_3.0 {STEP}\n"));
-        let host = with_steps(host, "5_3.0", &format!("StepId=5_3.0 {STEP}\n"));
+        let host = with_steps(host, "6.0", &format!("StepId=5_3.0 {STEP}\n"));
         with_layout(host, "6.0", LAYOUT)
     };
     check(&with_third("5_3"), "5_3.0", Ok("5_3.0 n1,n2,n1 6.0"));
