@@ -106,6 +106,9 @@ pub enum Event {
         /// Which, each with the reason.
         hosts: Vec<MissingHost>,
     },
+    /// The table of ranks that the launcher keeps for debuggers contradicts what its ranks' agents see. The app goes on: what agents tell is proven.
+    /// Told once, after the event that tells how the app stands.
+    TableDiffers(TableDiffers),
     /// Nodes can no longer be reached.
     NodesLost {
         /// The app.
@@ -205,6 +208,41 @@ impl MissingHost {
     pub(crate) fn new(host: String, why: &Failure) -> Self {
         Self { host, reason: why.message().to_owned() }
     }
+}
+
+/// What a launcher says of its ranks that is not so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableDiffers {
+    /// The app.
+    pub app: AppId,
+    /// How many ranks the launcher's table has.
+    pub table_ranks: u32,
+    /// How many of the app's ranks are somewhere else by it.
+    pub count: u32,
+    /// Which, in rank order: the first [`TableDiffers::MOST`] of them.
+    pub ranks: Vec<RankDiffers>,
+    /// The same for people.
+    pub message: String,
+}
+
+impl TableDiffers {
+    /// How many ranks are named.
+    pub const MOST: usize = 16;
+}
+
+/// A rank that is somewhere else by its launcher's table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankDiffers {
+    /// The rank.
+    pub rank: Rank,
+    /// Its node, as its agent knows it.
+    pub host: String,
+    /// Its process, as its agent knows it.
+    pub pid: Option<Pid>,
+    /// Its node by the table.
+    pub table_host: String,
+    /// Its process by the table.
+    pub table_pid: Option<Pid>,
 }
 
 /// A rank, where it is and what it does.

@@ -180,3 +180,69 @@ fn a_launcher_that_gives_up_before_all_ranks_have_come_leaves_no_agent_that_wait
         assert!(error.contains("rank 0") || error.contains("code 3"), "{error}");
     });
 }
+
+/// Holds and lets go four ranks of a launcher whose table of ranks says this; gives what is told of that.
+fn lied_to(world: &World, launcher: &str, lie: &str, more: &[&str]) -> Option<serde_json::Value> {
+    let args = ["launch", "-vv", "--json", "--launcher", launcher];
+    let rest = ["--", "-n", "4", "-x", lie, "/bin/sh", "-c", "read -r line; exit 3"];
+    let mut run = world.gantry(args.iter().chain(more).chain(&rest));
+    if !more.is_empty() {
+        run.next_event("held", SOON);
+        assert_eq!(world.gantry(["release"]).wait(SOON).code(), 0);
+    }
+    // The table is looked at in the launcher that runs, so that the app must not be over before.
+    run.stderr_line("own table of ranks", SOON);
+    run.close_stdin();
+    let done = run.wait(SOON);
+    assert_eq!(done.code(), 3, "{done:?}");
+    let mut told = done.events();
+    told.retain(|event| event["event"] == "table_differs");
+    assert!(told.len() < 2, "{told:?}");
+    told.pop()
+}
+
+#[test]
+fn a_launcher_whose_table_contradicts_is_told_of_and_its_ranks_run() {
+    let launcher =
+        require!(programs::get_with("mpir_starter", "orterun", &["-no-pie"])).display().to_string();
+    in_a_world(move |world| {
+        let told = |lie: &str, more: &[&str]| lied_to(world, &launcher, lie, more);
+        assert_eq!(told("LIE=no", &[]), None);
+        let pid = told("LIE=pid", &[]).expect("an event");
+        assert_eq!((&pid["count"], &pid["table_ranks"]), (&1.into(), &4.into()), "{pid}");
+        let rank = &pid["ranks"][0];
+        assert_eq!((&rank["rank"], &rank["table_pid"]), (&1.into(), &1.into()), "{pid}");
+        assert_ne!(rank["pid"], 1, "{pid}");
+        assert_eq!(rank["host"], rank["table_host"], "{pid}");
+        let host = told("LIE=host", &[]).expect("an event");
+        assert_eq!(
+            (&host["count"], &host["ranks"][0]["table_host"]),
+            (&1.into(), &"elsewhere".into()),
+            "{host}"
+        );
+        let count = told("LIE=count", &[]).expect("an event");
+        assert!(
+            count["message"].as_str().is_some_and(|it| it.contains("it has 5 ranks, and 4 are there")),
+            "{count}"
+        );
+        // What the launcher has started is then not the rank.
+        assert_eq!(told("LIE=pid", &["--hold-at", "*/dash"]), None);
+    });
+}
+
+#[test]
+fn the_table_of_open_mpi_agrees_once_its_ranks_have_met() {
+    require!(tool("mpirun.openmpi"));
+    let hang = require!(programs::get_mpi("mpi_hang", "mpicc.openmpi")).display().to_string();
+    in_a_world(move |world| {
+        let launch = ["launch", "--hold", "-vv", "--json", "--launcher", "mpirun.openmpi", "--"];
+        let mut run = world.gantry(launch.iter().chain(OPEN_MPI.options).chain(&["-n", "4", &hang]));
+        let held = run.next_event("held", 2 * SOON);
+        let app = held["app"].as_str().expect("an id");
+        assert_eq!(world.gantry(["release", app]).wait(SOON).code(), 0);
+        run.stderr_line("the launcher's own table of ranks agrees", 2 * SOON);
+        assert_eq!(world.gantry(["kill", app]).wait(SOON).code(), 0);
+        let done = run.wait(2 * SOON);
+        assert!(!done.events().iter().any(|event| event["event"] == "table_differs"), "{done:?}");
+    });
+}

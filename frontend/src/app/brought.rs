@@ -23,6 +23,7 @@ use super::prepare::{build_ticket, choose_scratch, find_cwd, new_secret, open_in
 use super::state::Happening;
 use super::stdio::OutputStream;
 use super::stdio::launcher::{self, LauncherStdio, Words};
+use super::table::{self, Look};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
@@ -54,6 +55,9 @@ impl Frontend {
             wrapper: self.config.rank_wrapper.clone(),
             own: plan.own.clone(),
         };
+        // What stands between the launcher and a rank has a process of its own, which is the one that the launcher knows.
+        let pids = ticket.hold_at.is_none() && ticket.wrapper.is_none();
+        let look = Look { pids, wrapped: !request.launcher_wrapper.is_empty() };
         let env = build_env(&plan, &request.env, &ticket)?;
         let cwd = find_cwd(request.cwd)?;
         let stdout = match &request.output {
@@ -95,7 +99,9 @@ impl Frontend {
         for (_, ranks) in nodes {
             begun.core().happened(Happening::RanksThere(ranks));
         }
-        begun.serve().await
+        let app = begun.serve().await?;
+        table::check(&app.handle.core, look);
+        Ok(app)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::coallocation::Member;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::guard::client::{Guard, GuardEvent};
+use crate::guard::protocol::LauncherTable;
 use crate::info::AppState;
 use crate::lock::lock;
 use crate::overlay::{Overlay, OverlayEvent, Reply};
@@ -174,7 +175,8 @@ impl Core {
     pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<Event> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let state = self.state();
-        let past = [Some(state.standing()), state.left_out(), state.exit().cloned().map(Event::Exited)];
+        let exit = state.exit().cloned().map(Event::Exited);
+        let past = [Some(state.standing()), state.left_out(), state.table_differs(), exit];
         for event in past.into_iter().flatten() {
             // The receiver is in our hands: this cannot fail.
             drop(sender.send(event));
@@ -294,6 +296,11 @@ impl Core {
     /// Has the guard remove a socket should this process be killed.
     pub(crate) async fn remember_socket(&self, socket: PathBuf) -> Result<()> {
         self.guard.remember_socket(socket).await
+    }
+
+    /// As [`Guard::launcher_table`].
+    pub(super) async fn launcher_table(&self, wrapped: bool) -> Option<LauncherTable> {
+        self.guard.launcher_table(wrapped).await
     }
 
     /// The launcher stands at its breakpoint, and is to stay there until [`Core::let_launcher_go`].

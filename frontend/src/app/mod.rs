@@ -10,6 +10,7 @@ mod attach;
 mod queued;
 mod brought;
 mod driven;
+mod table;
 mod member;
 pub(crate) mod state;
 pub(crate) mod stdio;

@@ -16,7 +16,9 @@ use gantry_shared::wire::message::RankReport;
 
 use gantry_wlm::EndCause;
 
-use crate::event::{Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName};
+use crate::event::{
+    Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName, TableDiffers,
+};
 use crate::info::{AppInfo, AppState, DaemonInfo};
 
 /// What an app is, apart from what happens to it.
@@ -58,6 +60,8 @@ pub(crate) enum Happening {
     AgentsLeft(NodeSet),
     /// The launcher ended; with what it has said of why its ranks were ended.
     LauncherEnded(ExitStatus, Option<EndCause>),
+    /// The launcher's own table of ranks says otherwise.
+    TableDiffers(TableDiffers),
     /// The WLM says why it has ended the app.
     EndedBy(EndCause),
 }
@@ -100,6 +104,8 @@ pub(crate) struct State {
     lost: NodeSet,
     /// Hosts without which it was begun.
     left_out: Vec<MissingHost>,
+    /// What the launcher's own table says otherwise.
+    differs: Option<TableDiffers>,
     announced: bool,
     release: Release,
     launcher: Launcher,
@@ -122,6 +128,7 @@ impl State {
             staging: BTreeMap::new(),
             lost: NodeSet::new(),
             left_out: Vec::new(),
+            differs: None,
             announced: false,
             release: Release::NotYet,
             launcher: Launcher::None,
@@ -153,6 +160,11 @@ impl State {
     pub(crate) fn left_out(&self) -> Option<Event> {
         let hosts = self.left_out.clone();
         (!hosts.is_empty()).then_some(Event::HostsLeftOut { app: self.identity.app, hosts })
+    }
+
+    /// The event that tells what the launcher's own table says otherwise, if it was found to.
+    pub(crate) fn table_differs(&self) -> Option<Event> {
+        self.differs.clone().map(Event::TableDiffers)
     }
 
     /// Whether the app has a launcher that has not ended.
@@ -200,6 +212,10 @@ impl State {
                 }
             }
             Happening::LauncherEnded(..) => {}
+            Happening::TableDiffers(differs) => {
+                self.differs = Some(differs.clone());
+                events.push(Event::TableDiffers(differs));
+            }
             Happening::EndedBy(cause) => self.ended_by(cause, &mut events),
         }
         if !self.announced && !self.ranks.contains(&RankState::Starting) {

@@ -22,7 +22,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::protocol::{
-    Drive, FromGuard, HeldRanks, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
+    Drive, FromGuard, HeldRanks, LauncherTable, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
 };
 use crate::error::{Error, Result};
 use crate::lock::lock;
@@ -66,8 +66,14 @@ pub(crate) enum GuardEvent {
 /// The commands that start agents elsewhere.
 type Steps = Arc<Mutex<HashMap<ProcessId, Vec<String>>>>;
 
-/// Who waits to hear of the launcher's job.
-type Job = Arc<Mutex<Option<oneshot::Sender<Option<(String, String)>>>>>;
+/// Who waits to hear something of the launcher.
+type Asked<T> = Arc<Mutex<Option<oneshot::Sender<T>>>>;
+
+/// Its job and step.
+type Job = Asked<Option<(String, String)>>;
+
+/// Its table of ranks.
+type Table = Asked<LauncherTable>;
 
 type Waiting = Arc<Mutex<HashMap<ProcessId, oneshot::Sender<std::result::Result<(), Failure>>>>>;
 
@@ -97,6 +103,7 @@ pub(crate) struct Guard {
     launcher: Arc<OnceLock<ProcessId>>,
     steps: Steps,
     job: Job,
+    table: Table,
     next: std::sync::atomic::AtomicU32,
     stage_base: Option<PathBuf>,
 }
@@ -144,12 +151,12 @@ impl Guard {
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
         let steps = Steps::default();
-        let job = Job::default();
-        let known = (Arc::clone(&launcher), Arc::clone(&steps), Arc::clone(&job));
+        let (job, table) = (Job::default(), Table::default());
+        let known = (Arc::clone(&launcher), Arc::clone(&steps), Arc::clone(&job), Arc::clone(&table));
         tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), known, events));
         let next = std::sync::atomic::AtomicU32::new(1);
         let to_guard = tokio::sync::Mutex::new(Some(to_guard));
-        let guard = Self { to_guard, waiting, launcher, steps, job, next, stage_base };
+        let guard = Self { to_guard, waiting, launcher, steps, job, table, next, stage_base };
         Ok((guard, receiver))
     }
 
@@ -180,6 +187,14 @@ impl Guard {
         self.say(&ToGuard::TellJob).await.ok()?;
         let (job, step) = tokio::time::timeout(JOB_DEADLINE, answered).await.ok()?.ok()??;
         Some(JobRef(format!("{job}.{step}")))
+    }
+
+    /// What the launcher says of its ranks in the table that it keeps for debuggers; none: the guard does not answer. `wrapped`: another program starts it.
+    pub(crate) async fn launcher_table(&self, wrapped: bool) -> Option<LauncherTable> {
+        let (answer, answered) = oneshot::channel();
+        *lock(&self.table) = Some(answer);
+        self.say(&ToGuard::ReadTable { wrapped }).await.ok()?;
+        tokio::time::timeout(DEADLINE, answered).await.ok()?.ok()
     }
 
     /// Tells the guard that the agents of a step are there.
@@ -309,7 +324,7 @@ async fn listen(
     mut from_guard: OwnedReadHalf,
     mut incoming: FrameBuffer,
     waiting: Waiting,
-    (launcher, steps, asked): (Arc<OnceLock<ProcessId>>, Steps, Job),
+    (launcher, steps, job_asked, table_asked): (Arc<OnceLock<ProcessId>>, Steps, Job, Table),
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
     while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
@@ -318,12 +333,8 @@ async fn listen(
             FromGuard::Started { id, .. } => answer(&waiting, id, Ok(())),
             FromGuard::NotStarted { id, failure } => answer(&waiting, id, Err(failure)),
             FromGuard::Held(ranks) => drop(events.send(GuardEvent::Held(ranks))),
-            FromGuard::Job(job) => {
-                if let Some(answer) = lock(&asked).take() {
-                    // Whoever asked may have stopped waiting.
-                    drop(answer.send(job));
-                }
-            }
+            FromGuard::Job(job) => tell(&job_asked, job),
+            FromGuard::Table(table) => tell(&table_asked, table),
             FromGuard::NotHeld(failure) => drop(events.send(GuardEvent::NotHeld(failure))),
             FromGuard::Exited { id, status, .. } if launcher.get() == Some(&id) => {
                 drop(events.send(GuardEvent::LauncherEnded(status)));
@@ -344,6 +355,13 @@ async fn listen(
     }
     lock(&waiting).clear();
     drop(events.send(GuardEvent::Gone));
+}
+
+fn tell<T>(asked: &Asked<T>, what: T) {
+    if let Some(answer) = lock(asked).take() {
+        // Whoever asked may have stopped waiting.
+        drop(answer.send(what));
+    }
 }
 
 fn answer(waiting: &Waiting, id: ProcessId, result: std::result::Result<(), Failure>) {

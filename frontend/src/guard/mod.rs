@@ -9,6 +9,7 @@
 //! - [`starter`]: the same executable inside of a job that brings agents.
 //! - [`held`]: the same executable in a batch script, in the place of a launcher.
 //! - `launcher`, `driven`: the app's launcher, started plainly or as a debugger does it.
+//! - `table`: what the launcher itself says of its ranks.
 //! - `client`: the tool's end.
 
 pub(crate) mod client;
@@ -20,3 +21,4 @@ mod launcher;
 pub mod serve;
 pub mod starter;
 mod sys;
+mod table;

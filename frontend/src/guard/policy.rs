@@ -50,6 +50,13 @@ pub enum Response {
     LetLauncherGo,
     /// Tell the tool which job this launcher has made; none: there is no launcher.
     TellJob(Option<Pid>),
+    /// Tell the tool what this launcher says of its ranks; none: there is no launcher.
+    ReadTable {
+        /// Its process, or that of what starts it.
+        launcher: Option<Pid>,
+        /// Another program starts it.
+        wrapped: bool,
+    },
     /// Run a command and wait for its end, but not for long.
     Run(Vec<OsString>),
     /// Read on what the launcher and its ranks write: the tool does not any more.
@@ -139,6 +146,10 @@ impl Default for Policy {
 }
 
 impl Policy {
+    fn launcher(&self) -> Option<Pid> {
+        self.wards.iter().find(|(_, ward)| ward.what == What::Launcher).map(|(pid, _)| *pid)
+    }
+
     /// The one place that decides.
     pub fn handle(&mut self, event: Event, now: Instant) -> Vec<Response> {
         let mut todo = Vec::new();
@@ -159,9 +170,9 @@ impl Policy {
                 self.starting.insert(step.id, What::Step);
                 todo.push(Response::StartStep(step));
             }
-            Event::Said(ToGuard::TellJob) => {
-                let launcher = self.wards.iter().find(|(_, ward)| ward.what == What::Launcher);
-                todo.push(Response::TellJob(launcher.map(|(pid, _)| *pid)));
+            Event::Said(ToGuard::TellJob) => todo.push(Response::TellJob(self.launcher())),
+            Event::Said(ToGuard::ReadTable { wrapped }) => {
+                todo.push(Response::ReadTable { launcher: self.launcher(), wrapped });
             }
             Event::Said(ToGuard::LetLauncherGo) => todo.push(Response::LetLauncherGo),
             Event::Said(ToGuard::AtLoss(command)) => self.at_loss = command,
@@ -428,6 +439,17 @@ mod tests {
         assert_eq!(asked, [Response::TellJob(Some(pid(200)))]);
         drop(policy.handle(Event::ChildEnded(pid(200), ExitStatus::Code(0), String::new()), now));
         assert_eq!(policy.handle(Event::Said(ToGuard::TellJob), now), [Response::TellJob(None)]);
+    }
+
+    #[test]
+    fn the_launchers_table_is_read_while_it_lives() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        let read = |launcher| [Response::ReadTable { launcher, wrapped: true }];
+        let ask = |policy: &mut Policy| policy.handle(Event::Said(ToGuard::ReadTable { wrapped: true }), now);
+        assert_eq!(ask(&mut policy), read(Some(pid(200))));
+        drop(policy.handle(Event::ChildEnded(pid(200), ExitStatus::Code(0), String::new()), now));
+        assert_eq!(ask(&mut policy), read(None));
     }
 
     #[test]

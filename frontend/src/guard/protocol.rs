@@ -32,6 +32,11 @@ pub enum ToGuard {
     LetLauncherGo,
     /// Say which job of the WLM the launcher has made, if it can tell.
     TellJob,
+    /// Read the table of ranks that the launcher keeps for debuggers, if it has one.
+    ReadTable {
+        /// The launcher is a program that another one starts.
+        wrapped: bool,
+    },
     /// Run this command, by its path and its arguments, when the tool is gone; none: no longer.
     AtLoss(Option<Vec<OsString>>),
     /// The agents that a step has started are there, and end by themselves should the tool be killed.
@@ -92,6 +97,17 @@ pub struct HeldRanks {
     pub stopped: bool,
     /// The launcher stands at its breakpoint until it is let go.
     pub stands: bool,
+}
+
+/// What a launcher tells debuggers of its ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LauncherTable {
+    /// Where they are, by its own account.
+    There(Placement),
+    /// It has a table, which is not filled, or is just being filled; with what was found.
+    NotYet(String),
+    /// It has none that could be read; with the reason.
+    Never(String),
 }
 
 /// A command that runs as long as the agents that it starts elsewhere. It gets a process group of its own. It outlives the guard: were it to die
@@ -156,6 +172,8 @@ pub enum FromGuard {
     NotHeld(Failure),
     /// The job and the step of the launcher, if it can tell: the answer to `TellJob`.
     Job(Option<(String, String)>),
+    /// The launcher's table of ranks: the answer to `ReadTable`.
+    Table(LauncherTable),
     /// The process ended.
     Exited {
         /// Which.

@@ -26,6 +26,7 @@ use super::driven::{self, Driven};
 use super::launcher;
 use super::policy::{Event, Policy, Response};
 use super::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
+use super::table::TableReader;
 
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
@@ -64,6 +65,7 @@ pub fn serve(socket: UnixStream) -> io::Result<()> {
         policy: Policy::default(),
         children: HashMap::new(),
         driven: None,
+        table: TableReader::default(),
         descriptors: VecDeque::new(),
         pipes: Vec::new(),
         drains: false,
@@ -84,6 +86,7 @@ struct Guard {
     children: HashMap<Pid, Child>,
     /// The launcher, if it is driven: no child of this thread.
     driven: Option<Driven>,
+    table: TableReader,
     /// Came with an order that is not whole yet.
     descriptors: VecDeque<OwnedFd>,
     /// What a launcher's output comes through; read here once the tool does not.
@@ -236,6 +239,10 @@ impl Guard {
                     let job =
                         launcher.and_then(|pid| gantry_wlm::mpir::read_job(pid, &gantry_wlm::host::Machine));
                     self.tell(&FromGuard::Job(job));
+                }
+                Response::ReadTable { launcher, wrapped } => {
+                    let told = self.table.read(launcher, wrapped);
+                    self.tell(&told);
                 }
                 Response::Run(command) => run(&command),
                 Response::Drain => self.drains = true,

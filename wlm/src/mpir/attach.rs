@@ -21,17 +21,55 @@ const MOST_TEXT_BYTES: usize = 4 * BLOCK_BYTES;
 /// # Errors
 /// There is no such process or it may not be looked into; it has no MPIR symbols; its table is empty, half filled or makes no sense.
 pub fn read_running(pid: Pid, host: &dyn Host) -> Result<Table, MpirError> {
-    let image = Image::read(pid, host)?;
-    let mut inspected = vec![image.path.clone()];
-    let mut symbols = image.symbols();
-    // An executable may have copies of a library's variables, but not all: its own function tells which of the two it is.
-    if !symbols.can_hold() {
-        image.add_libraries(host, &mut symbols, &mut inspected)?;
+    RunningTable::find(pid, host)?.read()
+}
+
+/// Where a launcher that runs has its table: found once, and read as often as is wanted, while the launcher goes on.
+#[derive(Debug)]
+pub struct RunningTable {
+    pid: Pid,
+    width: Width,
+    symbols: Symbols,
+}
+
+impl RunningTable {
+    /// Finds the table of the launcher `pid`. Its symbols may be in libraries, so it is to have loaded them.
+    ///
+    /// # Errors
+    /// There is no such process or it may not be looked into; it has no MPIR symbols.
+    pub fn find(pid: Pid, host: &dyn Host) -> Result<Self, MpirError> {
+        let image = Image::read(pid, host)?;
+        let mut inspected = vec![image.path.clone()];
+        let mut symbols = image.symbols();
+        // An executable may have copies of a library's variables, but not all: its own function tells which of the two it is.
+        if !symbols.can_hold() {
+            image.add_libraries(host, &mut symbols, &mut inspected)?;
+        }
+        if !symbols.can_tell() {
+            return Err(MpirError::NotALauncher { pid, inspected });
+        }
+        Ok(Self { pid, width: image.elf.width, symbols })
     }
-    if !symbols.can_tell() {
-        return Err(MpirError::NotALauncher { pid, inspected });
+
+    /// As [`RunningTable::find`], of a launcher that the process `pid` has started, or that it is itself.
+    ///
+    /// # Errors
+    /// None of them has a table; the reason is that of `pid`.
+    pub fn find_below(pid: Pid, host: &dyn Host) -> Result<Self, MpirError> {
+        let own = Self::find(pid, host);
+        if own.is_ok() {
+            return own;
+        }
+        family(pid, host).skip(1).find_map(|pid| Self::find(pid, host).ok()).map_or(own, Ok)
     }
-    Ok(table_of(&ProcessMemory::new(pid), image.elf.width, &symbols)?)
+
+    /// Reads it as it is now. Does not wait for a launcher that has not started its ranks yet.
+    ///
+    /// # Errors
+    /// The launcher is gone or may not be looked into; its table is empty, half filled or makes no sense.
+    pub fn read(&self) -> Result<Table, MpirError> {
+        Ok(table_of(&ProcessMemory::new(self.pid), self.width, &self.symbols)?)
+    }
 }
 
 /// How many processes are looked at, at most, for a launcher that another program has started.
@@ -39,15 +77,18 @@ const MOST_WRAPPED: usize = 16;
 
 /// The WLM's job and step of the launcher `pid`, or of one that it has started, which goes on meanwhile, where it tells them.
 pub fn read_job(pid: Pid, host: &dyn Host) -> Option<(String, String)> {
+    family(pid, host).find_map(|pid| read_own_job(pid, host))
+}
+
+/// A process, then what it has started, and what that has, the nearest first.
+fn family(pid: Pid, host: &dyn Host) -> impl Iterator<Item = Pid> {
     let mut waiting = VecDeque::from([pid]);
-    for _ in 0..MOST_WRAPPED {
+    let next = move || {
         let pid = waiting.pop_front()?;
-        if let Some(job) = read_own_job(pid, host) {
-            return Some(job);
-        }
         waiting.extend(children(pid, host));
-    }
-    None
+        Some(pid)
+    };
+    std::iter::from_fn(next).take(MOST_WRAPPED)
 }
 
 /// The children of a process' first thread.

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `drive` | [`Driver`]: a launcher from its start to its end, on threads of its own |
 //! | `launcher` | the way to the breakpoint: through wrappers, past the loader, past forks |
-//! | `attach` | [`read_running`]: the table of a launcher that runs already |
+//! | `attach` | [`read_running`], [`RunningTable`]: the table of a launcher that runs already |
 //! | `told` | the table of a launcher on another machine, as our agent there tells it |
 //! | `proctable` | the table: read in bulk, checked |
 //! | `symbols`, `image` | where the symbols are in files, and where the files are in memory |
@@ -33,7 +33,7 @@ mod words;
 
 use gantry_shared::placement::Placement;
 
-pub use attach::{read_job, read_running};
+pub use attach::{RunningTable, read_job, read_running};
 pub use drive::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand};
 pub use error::MpirError;
 pub use proctable::TableError;

@@ -412,6 +412,7 @@ impl Teller {
             Event::NodesLost { hosts, reason, .. } => {
                 self.screen.note(&format!("lost {}: {reason}", gantry_shared::host_set::fold_hosts(hosts)));
             }
+            Event::TableDiffers(differs) => self.screen.note(&differs.message),
             Event::EndedBy { message, .. } => {
                 self.screen.note(&format!("ended by the workload manager: {message}"));
             }

@@ -1,0 +1,228 @@
+//! What a launcher itself says of its ranks, where it keeps a table of them for debuggers, compared with what their agents see.
+//!
+//! Ranks that a launcher's own programs have told us of, through the environment, are believed to be the ones that they say they are; the table is the
+//! launcher's word on the same, by another way. It is looked at when the app stands already, so that no launch waits for it, and a contradiction is told
+//! and nothing else: that ranks are where agents have them is proven.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_shared::id::AppId;
+use gantry_shared::placement::{Placement, RankPlace};
+
+use super::core::{Core, Stage};
+use super::state::Happening;
+use crate::event::{RankDiffers, TableDiffers};
+use crate::guard::protocol::LauncherTable;
+use crate::info::AppState;
+
+/// When the table is looked at once the ranks are there. Launchers that fill it from what their daemons say have done so by then, or are about to.
+const WHEN_THERE_MILLIS: [u64; 3] = [0, 250, 1000];
+
+/// When it is looked at once the ranks run, each after the one before: some launchers fill it when the last rank is in `MPI_Init`, and tell nobody.
+const WHEN_RUNNING_MILLIS: [u64; 8] = [100, 200, 400, 800, 1600, 3200, 6400, 12800];
+
+/// How the table is to be compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// Ranks are the processes that the launcher has started.
+    pub(super) pids: bool,
+    /// Another program starts the launcher.
+    pub(super) wrapped: bool,
+}
+
+/// Compares the launcher's table with the app's ranks as soon as there is one, as long as the app lives. Returns at once.
+pub(super) fn check(core: &Arc<Core>, look: Look) {
+    let core = Arc::clone(core);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = look_until_known(&core, look) => {}
+            () = core.reached(Stage::Exited) => {}
+        }
+    });
+}
+
+async fn look_until_known(core: &Core, look: Look) {
+    if look_some_times(core, look, &WHEN_THERE_MILLIS).await {
+        return;
+    }
+    core.until(|state| (state.app_state() == AppState::Running).then_some(())).await;
+    if !look_some_times(core, look, &WHEN_RUNNING_MILLIS).await {
+        tracing::debug!(app = %core.app, "the launcher has filled no table of ranks");
+    }
+}
+
+/// False: the launcher has a table, which is not filled yet.
+async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool {
+    let app = core.app;
+    for pause in pauses_millis {
+        tokio::time::sleep(Duration::from_millis(*pause)).await;
+        match core.launcher_table(look.wrapped).await {
+            Some(LauncherTable::There(table)) => {
+                let found = core.state().placement().clone();
+                match compare(app, &found, &table, look.pids) {
+                    None => {
+                        tracing::debug!(%app, ranks = table.rank_count(), "the launcher's own table of ranks agrees")
+                    }
+                    Some(differs) => core.happened(Happening::TableDiffers(differs)),
+                }
+                return true;
+            }
+            Some(LauncherTable::NotYet(reason)) => tracing::trace!(%app, reason, "no table of ranks yet"),
+            Some(LauncherTable::Never(reason)) => {
+                tracing::debug!(%app, reason, "the launcher has no table of ranks");
+                return true;
+            }
+            None => return true,
+        }
+    }
+    false
+}
+
+/// What the launcher's table says otherwise than the agents; none when it says the same.
+fn compare(app: AppId, found: &Placement, table: &Placement, pids: bool) -> Option<TableDiffers> {
+    let other_names = find_other_names(found, table);
+    let differs = |(found, told): &(RankPlace<'_>, RankPlace<'_>)| {
+        let same_host = is_same_host(found.host, told.host)
+            || other_names.get(told.host).is_some_and(|host| *host == found.host);
+        !same_host || (pids && found.pid != told.pid)
+    };
+    let (mut ranks, mut count) = (Vec::new(), 0);
+    for (found, told) in found.iter().zip(table.iter()).filter(differs) {
+        count += 1;
+        if ranks.len() < TableDiffers::MOST {
+            ranks.push(RankDiffers {
+                rank: found.rank,
+                host: found.host.to_owned(),
+                pid: found.pid,
+                table_host: told.host.to_owned(),
+                table_pid: told.pid,
+            });
+        }
+    }
+    let table_ranks = table.rank_count();
+    if count == 0 && table_ranks == found.rank_count() {
+        return None;
+    }
+    let message = describe(found.rank_count(), table_ranks, count, ranks.first());
+    Some(TableDiffers { app, table_ranks, count, ranks, message })
+}
+
+/// Host names of the table that are no names of our hosts, but stand for one each: an address, or another name of a machine.
+fn find_other_names<'a>(found: &'a Placement, table: &'a Placement) -> BTreeMap<&'a str, &'a str> {
+    let mut ours: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut theirs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (found, told) in found.iter().zip(table.iter()) {
+        ours.entry(told.host).or_default().insert(found.host);
+        theirs.entry(found.host).or_default().insert(told.host);
+    }
+    let only_one = |(told, hosts): (&'a str, BTreeSet<&'a str>)| {
+        let host = *hosts.first().filter(|_| hosts.len() == 1)?;
+        let one_name = theirs.get(host).is_some_and(|names| names.len() == 1);
+        let is_ours = found.hosts().any(|host| is_same_host(host, told));
+        (one_name && !is_ours).then_some((told, host))
+    };
+    ours.into_iter().filter_map(only_one).collect()
+}
+
+/// Whether two names are of one host, as far as names tell: one may have its domain behind it.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let first = |name: &'_ str| name.split('.').next().unwrap_or_default().len();
+    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    short.eq_ignore_ascii_case(long)
+        || (!short.contains('.') && long.get(..first(long)).is_some_and(|it| it.eq_ignore_ascii_case(short)))
+}
+
+fn describe(ranks: u32, table_ranks: u32, count: u32, first: Option<&RankDiffers>) -> String {
+    let mut message = "the launcher's own table of ranks says otherwise".to_owned();
+    if ranks != table_ranks {
+        message += &format!(": it has {table_ranks} ranks, and {ranks} are there");
+    }
+    if let Some(first) = first {
+        let pid = |pid: Option<gantry_shared::id::Pid>| pid.map_or("?".to_owned(), |pid| pid.to_string());
+        let (here, there) = (pid(first.pid), pid(first.table_pid));
+        message += &format!(
+            ": rank {} is process {here} on {}, and by the table process {there} on {}",
+            first.rank, first.host, first.table_host
+        );
+        if count > 1 {
+            message += &format!("; {} more ranks differ", count - 1);
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_shared::id::Pid;
+    use gantry_shared::placement::PlacementBuilder;
+
+    use super::*;
+
+    /// `HOST:PID` of every rank.
+    fn placement(ranks: &str) -> Placement {
+        let mut placement = PlacementBuilder::new();
+        for rank in ranks.split_whitespace() {
+            let (host, pid) = rank.split_once(':').unwrap();
+            placement.push(host, Pid::new(pid.parse().unwrap()), "").unwrap();
+        }
+        placement.build()
+    }
+
+    /// Which ranks differ, or the number of ranks in the table where it is another one.
+    #[track_caller]
+    fn check(found: &str, table: &str, pids: bool, expected: &[u32], message: &str) {
+        let differs = compare("dx0g8sf8".parse().unwrap(), &placement(found), &placement(table), pids);
+        let ranks = differs.iter().flat_map(|it| &it.ranks).map(|it| it.rank.0).collect::<Vec<_>>();
+        assert_eq!(ranks, expected, "{differs:?}");
+        let said = differs.map(|it| it.message).unwrap_or_default();
+        assert!(said.contains(message) && said.is_empty() == message.is_empty(), "{said}");
+    }
+
+    #[test]
+    fn a_table_that_says_the_same_is_not_told_of() {
+        check("a:1 a:2 b:1", "a:1 a:2 b:1", true, &[], "");
+        check("a:1 b:2", "A.example.org:1 b.example.org:2", true, &[], "");
+        check("a.x:1 b.x:2", "a:1 b:2", true, &[], "");
+    }
+
+    #[test]
+    fn other_names_of_hosts_are_no_contradiction_where_each_stands_for_one() {
+        check("a:1 a:2 b:1", "10.0.0.1:1 10.0.0.1:2 10.0.0.2:1", true, &[], "");
+        check("a:1 b:2", "localhost:1 b:2", true, &[], "");
+        check(
+            "a:1 b:2",
+            "c:1 c:2",
+            true,
+            &[0, 1],
+            "rank 0 is process 1 on a, and by the table process 1 on c; 1 more",
+        );
+        check("a:1 a:2", "c:1 d:2", true, &[0, 1], "by the table process 1 on c");
+        check("a:1 b:2", "b:1 a:2", true, &[0, 1], "by the table process 1 on b");
+        check("a.x:1 a.y:2", "a.y:1 a.x:2", true, &[0, 1], "by the table process 1 on a.y");
+    }
+
+    #[test]
+    fn other_processes_and_numbers_of_ranks_are_told() {
+        check(
+            "a:1 a:2 b:3",
+            "a:1 a:9 b:3",
+            true,
+            &[1],
+            "rank 1 is process 2 on a, and by the table process 9 on a",
+        );
+        check("a:1 a:2", "a:5 a:6", false, &[], "");
+        check("a:1 a:2", "a:1 a:2 a:3", true, &[], "it has 3 ranks, and 2 are there");
+        check("a:1 a:2", "a:3", true, &[0], "it has 1 ranks, and 2 are there: rank 0 is process 1 on a");
+    }
+
+    #[test]
+    fn of_many_ranks_that_differ_the_first_are_named() {
+        let all = |first: u32| (first..first + 20).map(|pid| format!("a:{pid} ")).collect::<String>();
+        let app = "dx0g8sf8".parse().unwrap();
+        let differs = compare(app, &placement(&all(1)), &placement(&all(100)), true).unwrap();
+        assert_eq!((differs.count, differs.ranks.len(), differs.table_ranks), (20, TableDiffers::MOST, 20));
+        assert!(differs.message.ends_with("; 19 more ranks differ"), "{}", differs.message);
+    }
+}
