@@ -146,6 +146,28 @@ fn what_libssh2_lacks_the_users_ssh_does_and_the_reason_is_told() {
     });
 }
 
+/// ssh itself says what a configuration comes to, and so runs what `Match exec` names: nobody has to be asked for that.
+#[test]
+fn what_match_exec_decides_is_followed() {
+    on_hosts(Config::with_nodes(1), |cluster| {
+        let _port = with_sshd_config(cluster, 1, "s/^Port.*/Port 2222/");
+        let text = "Match originalhost other exec \"test %n = another\"\n Port 23\n\
+                    Match originalhost other exec \"test %n = other && echo asked >>~/.ssh/asked\"\n Port 2222\n\
+                    Host other\n HostName n001\n HostKeyAlias n001\n\
+                    Match originalhost slow exec \"sleep 1000\"\n Port 23\n";
+        let _config = home_file(cluster, ".ssh/config", text);
+        let _asked = home_file(cluster, ".ssh/asked", "");
+        let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "other", "/bin/true"];
+        let done = cluster.gantry(args).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let said = format!("{done:?}");
+        assert!(said.contains("hosts are reached by libssh2") && !said.contains("takes over"), "{said}");
+        assert_eq!(read_home(cluster, ".ssh/asked"), "asked\n");
+        let slow = ["--", "--hosts", "slow", "--connect-timeout", "2", "/bin/true"];
+        check_refused(&cluster.launch(&slow).wait(SOON), "slow: ");
+    });
+}
+
 #[test]
 fn the_client_is_the_one_that_is_asked_for() {
     on_hosts(Config::with_nodes(1), |cluster| {

@@ -35,15 +35,22 @@ pub fn spawn_orphan<A: AsRef<OsStr>>(program: &Path, args: &[A], stdin: OwnedFd)
 pub struct Orphan {
     /// None: it had ended before it could be taken hold of.
     process: Option<OwnedFd>,
+    /// Its pid, and the number of its process group.
+    pid: libc::pid_t,
 }
 
 impl Orphan {
-    /// Kills it. One that has ended already is fine.
+    /// Kills it, and what it has started in its process group. One that has ended already is fine.
     ///
     /// # Errors
     /// The system's.
     pub fn kill(&self) -> io::Result<()> {
-        self.process.as_ref().map_or(Ok(()), sys::kill_process)
+        let Some(process) = &self.process else { return Ok(()) };
+        // As long as it has not ended the number is its own.
+        if sys::is_there(process) {
+            sys::kill_group(self.pid);
+        }
+        sys::kill_process(process)
     }
 }
 
@@ -67,8 +74,8 @@ pub fn spawn_orphan_with<A: AsRef<OsStr>>(
     told.read_exact(&mut pid)?;
     let pid = libc::pid_t::try_from(libc::c_long::from_ne_bytes(pid)).map_err(io::Error::other)?;
     match sys::pidfd_open(pid) {
-        Ok(process) => Ok(Orphan { process: Some(process) }),
-        Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(Orphan { process: None }),
+        Ok(process) => Ok(Orphan { process: Some(process), pid }),
+        Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(Orphan { process: None, pid }),
         Err(error) => Err(error),
     }
 }
@@ -230,6 +237,11 @@ mod tests {
         let (mut ours, orphan) = start("/bin/sleep", &["1000"]);
         orphan.kill().unwrap();
         // Its ends are closed with it.
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+        // And with what it has started, which has them too.
+        let (mut ours, orphan) = start("/bin/sh", &["-c", "sleep 1000 & echo; wait"]);
+        assert_eq!(ours.read(&mut [0]).unwrap(), 1);
+        orphan.kill().unwrap();
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
         for _ in 0..20 {
             let (mut ours, orphan) = start("/bin/true", &[]);

@@ -92,16 +92,28 @@ pub(super) fn close_from(first: u32) -> io::Result<()> {
 
 /// SIGKILL to the process that a pidfd stands for. One that has ended already is fine.
 pub(super) fn kill_process(pidfd: &impl AsFd) -> io::Result<()> {
+    match send(pidfd, libc::SIGKILL) {
+        Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        sent => sent,
+    }
+}
+
+/// Whether the process that a pidfd stands for has not ended.
+pub(super) fn is_there(pidfd: &impl AsFd) -> bool {
+    send(pidfd, 0).is_ok()
+}
+
+fn send(pidfd: &impl AsFd, signal: libc::c_int) -> io::Result<()> {
     let fd = pidfd.as_fd().as_raw_fd();
     // SAFETY: pidfd_send_signal takes a descriptor, a number, no siginfo and no flags; it touches no memory of ours.
     let sent = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, std::ptr::null::<libc::siginfo_t>(), 0)
+        libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, std::ptr::null::<libc::siginfo_t>(), 0)
     };
-    match sent {
-        0 => Ok(()),
-        _ => match io::Error::last_os_error() {
-            gone if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-            error => Err(error),
-        },
-    }
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// SIGKILL to a process group, as far as there is one.
+pub(super) fn kill_group(group: libc::pid_t) {
+    // SAFETY: killpg takes two integers and touches no memory of ours.
+    unsafe { libc::killpg(group, libc::SIGKILL) };
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use gantry_wlm::ssh::Call;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{getpgrp, getpid};
 
 use crate::words::{Peer, not_connected, not_resolved};
 use crate::{FAILED, say};
@@ -58,8 +60,7 @@ impl Watch {
             if over.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
                 let phase = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 phase.words().iter().for_each(|line| say(line));
-                // The main thread may hang where nobody can interrupt it.
-                exit(i32::from(FAILED));
+                end();
             }
         });
         Self { phase, _over: sender }
@@ -72,6 +73,15 @@ impl Watch {
 
     /// The host has let us in.
     pub(crate) fn end(self) {}
+}
+
+/// Ends this process, whose main thread may hang where nobody can interrupt it, and what ssh runs on its behalf, such as the command of a `Match exec`: that is in
+/// this process's group, where that is its own.
+fn end() -> ! {
+    if getpgrp() == getpid() {
+        killpg(getpgrp(), Signal::SIGKILL).ok();
+    }
+    exit(i32::from(FAILED))
 }
 
 #[cfg(test)]
