@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::{Config, Process, Shared, Testbed, program, shared, usable};
 use gantry_tests::{Run, World, becomes_true, binaries, eventually, proc, require, within};
 use nix::sys::signal::Signal;
@@ -120,6 +121,34 @@ fn attach_and_leave_with(
     proc::send(inside, Signal::SIGINT);
     tool.exited(LONG);
     eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
+}
+
+/// Slurm tells of a step before its tasks are executed: what they wait for here is in the way of who attaches.
+#[test]
+fn ranks_that_do_not_stand_yet_are_waited_for() {
+    on_bed(|bed| {
+        let world = World::new();
+        // All hosts have the same home.
+        let script =
+            "printf '#!/bin/sh\\nwhile ! test -e ~/go; do sleep 0.05; done\\n' >~/prolog; chmod 700 ~/prolog";
+        said(bed, &["sh", "-c", script]);
+        let prolog = format!("--task-prolog={HOME}/prolog");
+        let waits = srun(bed, &world, &["-N2", "-n2", &prolog, "sleep", "1000"]);
+        let step = || said(bed, &["squeue", "--me", "--steps", "--noheader", "--format=%i"]);
+        assert!(becomes_true(LONG, || step().contains(".0")), "{}", bed.last_log_lines());
+        let steps = step();
+        let step = steps.lines().find(|line| line.trim().ends_with(".0")).expect("a step").trim().to_owned();
+        let mut run = gantry(bed, &world, &["attach", "-vv", "--json", &step]);
+        run.stderr_line("ranks do not stand yet", LONG);
+        said(bed, &["touch", &format!("{HOME}/go")]);
+        let attached = run.next_event("attached", LONG);
+        assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(2), "{attached}");
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+        run.exited(LONG);
+        cancel(bed, waits, step.split('.').next().expect("a job"));
+        said(bed, &["sh", "-c", "rm ~/go ~/prolog"]);
+        world.finish();
+    });
 }
 
 #[test]

@@ -198,9 +198,20 @@ impl Core {
         phase: &'static str,
         deadline: Instant,
     ) -> Result<Vec<(NodeId, Answer)>> {
+        self.accept(self.ask_each(nodes, order, phase, deadline).await?)
+    }
+
+    /// As [`Core::ask`], with refusals among the answers.
+    pub(super) async fn ask_each(
+        &self,
+        nodes: &NodeSet,
+        order: Order,
+        phase: &'static str,
+        deadline: Instant,
+    ) -> Result<Vec<(NodeId, Reply)>> {
         self.check_alive()?;
         let to = if *nodes == self.state().live_nodes() { To::All } else { To::Nodes(nodes.clone()) };
-        self.accept(self.overlay.request(to, order, phase, deadline).await?)
+        self.overlay.request(to, order, phase, deadline).await
     }
 
     /// What nodes answered to an order; the first refusal is the error.

@@ -1,7 +1,9 @@
 //! An app in the making: what every way to an app carries along from the request on, and the steps that all ways share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use gantry_shared::error::Kind;
 use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
 use gantry_shared::rendezvous::handle::Subjob;
@@ -22,9 +24,15 @@ use crate::error::{Error, Result};
 use crate::event::MissingHost;
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
-use crate::overlay::{Overlay, OverlayEvent};
+use crate::overlay::{Overlay, OverlayEvent, Reply};
 use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, show_args};
+
+/// How long ranks that the WLM has told of may take to be processes of their own: it knows of them before their launcher's daemons have executed them.
+const RANKS_STAND_WITHIN: Duration = Duration::from_secs(5);
+
+/// After which pause nodes are asked again that do not have theirs yet.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What is known of an app before it has agents.
 #[derive(Debug)]
@@ -186,14 +194,26 @@ async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)
 
 async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: Instant) -> Result<()> {
     // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
-    let nodes = core.state().all_nodes();
-    for (_, answer) in core.ask(&nodes, order, phase, deadline).await? {
-        match answer {
-            Answer::Ranks(reports) => core.happened(Happening::RanksThere(reports)),
-            other => return Err(Error::Protocol(format!("an agent answered {other:?} while {phase}"))),
+    let mut nodes = core.state().all_nodes();
+    let until = deadline.min(Instant::now() + RANKS_STAND_WITHIN);
+    let seeks = matches!(order, Order::SeekRanks(_));
+    loop {
+        let answers = core.ask_each(&nodes, order.clone(), phase, deadline).await?;
+        let waits = seeks && Instant::now() + LOOK_AGAIN < until;
+        let not_yet =
+            |(_, reply): &(_, Reply)| waits && reply.as_ref().is_err_and(|it| it.kind() == Kind::NotFound);
+        let (later, answers): (Vec<_>, Vec<_>) = answers.into_iter().partition(not_yet);
+        for (_, answer) in core.accept(answers)? {
+            match answer {
+                Answer::Ranks(reports) => core.happened(Happening::RanksThere(reports)),
+                other => return Err(Error::Protocol(format!("an agent answered {other:?} while {phase}"))),
+            }
         }
+        let Some((_, Err(reason))) = later.first() else { return Ok(()) };
+        tracing::debug!(app = %core.app, nodes = later.len(), %reason, "ranks do not stand yet");
+        nodes = later.iter().map(|(node, _)| *node).collect();
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
-    Ok(())
 }
 
 /// Cleans up after a launch that failed, and gives back why it did.
