@@ -113,7 +113,7 @@ impl Batch {
     /// # Errors
     /// As [`Batch::attach`].
     pub async fn wait_for_ranks(self, deadline: Duration) -> Result<String> {
-        let found = adopt(self.wlm, &self.job, Some(&mut |_| {}), Instant::now() + deadline).await?;
+        let found = adopt(self.wlm, &self.job, &[], Some(&mut |_| {}), Instant::now() + deadline).await?;
         self.detach().await?;
         Ok(found.job.0)
     }

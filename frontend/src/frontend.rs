@@ -29,6 +29,9 @@ pub struct Config {
     pub send_agent: bool,
     /// How many hosts must be reached, where hosts are reached one by one. Default: all.
     pub hosts_policy: HostsPolicy,
+    /// How [`Frontend::attach`] reaches what runs already: the options of a launch by the same WLM that say so, such as how many connections are made at a time.
+    /// Default: none.
+    pub reach_args: Vec<OsString>,
     /// The name of a program that stands around ranks on the nodes, such as a container's starter: a rank is then the first child of it. What runs
     /// without it is a rank as it is. Default: none.
     pub rank_wrapper: Option<String>,
@@ -54,6 +57,7 @@ impl Default for Config {
             bulk_radix: DEFAULT_BULK_RADIX,
             send_agent: false,
             hosts_policy: HostsPolicy::All,
+            reach_args: Vec::new(),
             rank_wrapper: None,
             runtime_dir: None,
             control: true,

@@ -102,6 +102,39 @@ fn a_launch_goes_on_without_hosts_as_its_policy_says() {
 }
 
 #[test]
+fn hosts_that_are_named_besides_take_the_place_of_those_that_cannot_be_had() {
+    on_hosts(Config::with_nodes(3), |cluster| {
+        let on = |policy: &str, args: &[&str]| {
+            let mut run = cluster.launch(&[&["--hosts-policy", policy, "--"], args].concat());
+            let told = if policy == "all" { None } else { Some(run.next_event("hosts_left_out", SOON)) };
+            let done = run.wait(SOON);
+            let hosts =
+                told.map(|told| told["hosts"].as_array().expect("a list").clone()).unwrap_or_default();
+            let without: Vec<String> =
+                hosts.iter().filter_map(|it| it["host"].as_str().map(str::to_owned)).collect();
+            (lines_of(&done).join(" "), without.join(" "), done)
+        };
+        let (ran, without, done) = on("quorum=2", &["--hosts", "n001,n999,n002,n003", "-N", "2", "hostname"]);
+        assert_eq!((ran.as_str(), without.as_str(), done.code()), ("n001 n002", "n999", 0), "{done:?}");
+        // One that is to take a place may be missing too, and the next one has fewer places.
+        let hosts = ["--hosts", "n999:4,n998:4,n001:2,n002:2,n003:2", "-n", "4", "hostname"];
+        let (ran, without, done) = on("best-effort", &hosts);
+        assert_eq!(
+            (ran.as_str(), without.as_str(), done.code()),
+            ("n001 n001 n002 n002", "n999 n998", 0),
+            "{done:?}"
+        );
+        // Fewer than the policy wants, however many there were to try.
+        let args =
+            ["--hosts-policy", "quorum=3", "--", "--hosts", "n001,n999,n002,n998", "-N", "3", "hostname"];
+        check_error(&cluster.launch(&args).wait(SOON), &["2 of 4 hosts have no agent", "n998: ", "n999: "]);
+        cluster.bed.assert_nothing_left(SOON);
+        let (_, _, done) = on("all", &["--hosts", "n001,n999,n002", "-N", "2", "hostname"]);
+        check_error(&done, &["1 of 2 hosts have no agent", "n999: "]);
+    });
+}
+
+#[test]
 fn a_host_that_is_full_of_connections_is_tried_again() {
     on_hosts(Config::with_nodes(2), |cluster| {
         let _few = with_sshd_config(cluster, 1, "s/^MaxStartups.*/MaxStartups 1/");

@@ -99,6 +99,21 @@ fn a_launcher_that_runs_on_a_host_is_attached_to_from_here() {
             // They are left as they were found.
             assert_eq!(cluster.find(&hang).iter().filter(|(_, it)| it.line == hang).count(), 4);
         }
+        // The options of a launch say how it is reached: by a name that is let in, and by ssh alone.
+        let attach = |target: &str, more: &[&str]| {
+            let args = ["attach", "-v", "--json", target, "--"].into_iter().chain(more.iter().copied());
+            cluster.gantry(args)
+        };
+        let target = format!("ssh:n001:{pid}");
+        let error = error_of(&attach(&target, &["--login", "nobody"]).wait(SOON)).to_string();
+        assert!(error.contains("nobody@n001: Permission denied"), "{error}");
+        let error = error_of(&attach(&target, &["--hosts", "n001"]).wait(SOON)).to_string();
+        assert!(error.contains("'--hosts' does not say how hosts are reached"), "{error}");
+        let mut run = attach(&target, &["--window", "1", "--login=tester", "--transport", "ssh"]);
+        run.next_event("attached", SOON);
+        (0..2).for_each(|_| drop(run.stderr_line("has its link over ssh", SOON)));
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+        run.exited(SOON);
         let mut run = {
             let _config = home_file(cluster, ".ssh/config", "Host n002\n Port 23\n");
             let target = format!("ssh:n001:{pid}");

@@ -43,7 +43,7 @@ pub struct AppRef {
     pub hosts: Vec<String>,
     /// While agents are started: what it was adopted as, if it was.
     pub job: Option<JobRef>,
-    /// While agents are started: what the plan had to tell, [`Direct::told`](crate::Direct).
+    /// While agents are started: what the plan had to tell, [`Direct::told`](crate::Direct), or [`Wlm::read_reach_args`](crate::Wlm::read_reach_args).
     pub told: Vec<String>,
 }
 

@@ -28,8 +28,8 @@ pub struct Launch {
     pub hold_behind: bool,
     /// Agents are to outlive the ranks.
     pub linger: bool,
-    /// Of the hosts that are named only these, and every one of them; none: all that the ranks need.
-    pub only_on: Option<Vec<String>>,
+    /// Hosts that are named and cannot be had: others that are named take their place, and where there are none it is done with fewer.
+    pub without: Vec<String>,
     /// The launcher to use, where the user names one: a name to look up in PATH, or a path.
     pub launcher: Option<OsString>,
     /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
@@ -122,6 +122,8 @@ pub struct Direct {
     pub hosts: Vec<String>,
     /// Which ranks each node gets.
     pub layout: Vec<RankSet>,
+    /// Hosts that are named besides, and get no ranks unless others cannot be had: [`Launch::without`].
+    pub spare: Vec<String>,
     /// What the WLM wants to be told again when it starts the agents, in words of its own.
     pub told: Vec<String>,
     /// The job that the nodes belong to, where the WLM has jobs.

@@ -130,12 +130,28 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         Err(Error::invalid_with(message, "choose another workload manager, or launch the programs there"))
     }
 
-    /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile. `agent` is the
-    /// agent's path on this machine, for a WLM that has to have one look elsewhere.
+    /// Reads options for how what runs already is reached: those of a launch that say how it reaches nodes. What they say, in words of its own, is told again when it
+    /// is asked where the ranks are, and when agents start there. Pure.
+    ///
+    /// # Errors
+    /// It knows no such option.
+    fn read_reach_args(&self, args: &[OsString]) -> Result<Vec<String>> {
+        match args.first() {
+            None => Ok(Vec::new()),
+            Some(arg) => {
+                let message =
+                    format!("{} has no option '{}' for what runs already", self.name(), arg.display());
+                Err(Error::invalid_with(message, "leave out what stands behind '--'"))
+            }
+        }
+    }
+
+    /// Where the ranks of `job` are. Changes nothing about the job. May take as long as a program of the WLM does, and hold up its thread meanwhile. `told` is of
+    /// [`Wlm::read_reach_args`], `agent` the agent's path on this machine, for a WLM that has to have one look elsewhere.
     ///
     /// # Errors
     /// The job is unknown, has ended, or belongs to somebody else. [`Error::NotYet`]: it has no ranks yet and may get some.
-    async fn adopt(&self, job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption>;
+    async fn adopt(&self, job: &JobRef, told: &[String], agent: &Path, host: &dyn Host) -> Result<Adoption>;
 
     /// Starts one agent on every node of `app`. Returns when all are started; that they have reported is the overlay's business.
     ///

@@ -87,7 +87,8 @@ impl Mixed {
     pub(crate) fn plan_direct(&self, hosts: Vec<String>, layout: Vec<RankSet>, told: Vec<String>) -> Direct {
         let first = self.parts.first().cloned().unwrap_or_default();
         let MixedPart { program, args, .. } = first;
-        Direct { hosts, layout, told, job: None, program, args, mixed: self.parts.clone() }
+        let (spare, mixed) = (Vec::new(), self.parts.clone());
+        Direct { hosts, layout, spare, told, job: None, program, args, mixed }
     }
 }
 

@@ -8,7 +8,8 @@ use gantry_wlm::{Adoption, JobRef, Wlm};
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
-use super::launch::{ASK_EVERY, ASK_SOON, Called, SHORT_WAIT, build_adoption};
+use super::called::Called;
+use super::launch::{ASK_EVERY, ASK_SOON, SHORT_WAIT, build_adoption};
 use super::making::Making;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
@@ -28,9 +29,10 @@ impl Frontend {
     ) -> Result<App> {
         self.check_policy(wlm, true)?;
         let making = Making::attach(self, wlm, job)?;
-        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, wait, deadline).await?;
+        let told = wlm.read_reach_args(&self.config.reach_args)?;
+        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &told, wait, deadline).await?;
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: Some(adopted.clone()), told: Vec::new() };
+        let called = Called { hosts, job: Some(adopted.clone()), told, instead: None };
         let joined = self.start_agents(&making, called, deadline).await?;
         let placement = put_last(&placement, &joined.left_out)?;
         let order = match marks {
@@ -54,6 +56,7 @@ impl Frontend {
 pub(crate) async fn adopt(
     wlm: &'static dyn Wlm,
     job: &JobRef,
+    told: &[String],
     mut wait: News<'_>,
     deadline: Instant,
 ) -> Result<Adoption> {
@@ -62,10 +65,10 @@ pub(crate) async fn adopt(
     // What the WLM has said last: at the deadline that says more than that it was asked once more.
     let mut said = None;
     loop {
-        let (asked, agent) = (job.clone(), agent.clone());
+        let (asked, told, agent) = (job.clone(), told.to_vec(), agent.clone());
         let runtime = tokio::runtime::Handle::current();
         let asking =
-            tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &agent, &Machine)));
+            tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &told, &agent, &Machine)));
         let Ok(found) = timeout_at(deadline, asking).await else {
             let after = deadline.saturating_duration_since(started);
             let late = Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() };

@@ -92,8 +92,8 @@ impl Frontend {
         guard.ranks_there().await?;
         let job = if wlm.names_jobs() { guard.launcher_job().await } else { None };
         let placement = build_placement(&nodes)?;
-        let left_out = Vec::new();
-        let joined = Joined { overlay, overlay_events: events, guard, guard_events, left_out };
+        let (hosts, left_out) = (nodes.iter().map(|(host, _)| host.clone()).collect(), Vec::new());
+        let joined = Joined { overlay, overlay_events: events, guard, guard_events, hosts, left_out };
         let begun = making.begin(joined, placement, job, Some(words)).await?;
         pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
         for (_, ranks) in nodes {

@@ -17,7 +17,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::brought::{ended, pass_on};
-use super::launch::{Called, build_adoption};
+use super::called::Called;
+use super::launch::build_adoption;
 use super::making::Making;
 use super::prepare::{find_cwd, open_input};
 use super::stdio::launcher::{self, LauncherStdio, Words};
@@ -74,7 +75,7 @@ impl Frontend {
         check_hosts(wlm, &placement, &command)?;
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: job.clone(), told: Vec::new() };
+        let called = Called { hosts, job: job.clone(), told: Vec::new(), instead: None };
         let found = match (stopped, request.hold) {
             (true, true) => Found::Held,
             (true, false) => Found::HeldToRun,

@@ -15,13 +15,14 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
-    AgentCommand, AgentWatch, AppRef, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, JobRef, Launch,
-    LeftOut, Plan, Wlm,
+    AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, Launch, LeftOut, Plan,
+    Wlm,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::called::{Called, Instead, Reached};
 use super::making::{Joined, Making, new_id};
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, new_secret, open_input,
@@ -55,16 +56,6 @@ pub(super) struct Prepared {
     input: Option<std::fs::File>,
 }
 
-/// Where agents are to be.
-pub(super) struct Called {
-    /// The nodes' names, by node number.
-    pub(super) hosts: Vec<String>,
-    /// What the app was adopted as, if it was.
-    pub(super) job: Option<JobRef>,
-    /// What the plan had to tell.
-    pub(super) told: Vec<String>,
-}
-
 impl Frontend {
     pub(crate) async fn launch_until(
         &self,
@@ -83,7 +74,7 @@ impl Frontend {
             hold_method: choose_method(&request),
             hold_behind: request.hold_at.is_some() || self.config.rank_wrapper.is_some(),
             linger: request.linger,
-            only_on: None,
+            without: Vec::new(),
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
             send_agent_to: self.choose_sent_agent(app),
@@ -121,10 +112,15 @@ impl Frontend {
         self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
-        let called = Called { hosts: plan.hosts.clone(), job: None, told: plan.told.clone() };
+        let instead = instead_of_missing(making.wlm, &launch, &plan);
+        let called = Called { hosts: plan.hosts.clone(), job: None, told: plan.told.clone(), instead };
         let joined = self.start_agents(&making, called, deadline).await?;
         if !joined.left_out.is_empty() {
-            plan = plan_without(making.wlm, launch, plan, &joined.left_out)?;
+            plan = plan_without(making.wlm, &launch, names_of(&joined.left_out))?;
+        }
+        // Agents have their numbers already.
+        if plan.hosts != joined.hosts {
+            return Err(Error::Protocol("the hosts have changed meanwhile".to_owned()));
         }
         begin_direct(making, joined, request, plan, prepared, deadline).await
     }
@@ -159,7 +155,7 @@ impl Frontend {
         &self,
         (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
         making: &Making,
-        Called { hosts, job, told }: Called,
+        called: Called,
         deadline: Instant,
     ) -> Result<Joined> {
         let wlm = making.wlm;
@@ -167,27 +163,22 @@ impl Frontend {
         let secret = new_secret()?;
         let listener = self.listen(making, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
-        let (left, mut left_out) = mpsc::unbounded_channel();
+        let (left, left_out) = mpsc::unbounded_channel();
         let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener);
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
-        let agent = agent.on_hosts(self.config.hosts_policy, LeftOut::new(left));
-        let mut reference = AppRef { app: making.app, hosts, job, told };
-        wlm.start_agents(&reference, &agent, &Machine, &guard).await?;
-        let mut without = Vec::new();
-        while let Ok((host, why)) = left_out.try_recv() {
-            without.push(MissingHost::new(host, &why));
-        }
-        reference.hosts.retain(|host| !without.iter().any(|missing| missing.host == *host));
+        let agent = agent.on_hosts(called.round_policy(self.config.hosts_policy), LeftOut::new(left));
+        let Reached { hosts, without } =
+            called.reach(making, self.config.hosts_policy, (&agent, left_out), &guard).await?;
         let assembled = tokio::select! {
-            assembled = listener.assemble(&reference.hosts, deadline) => assembled,
+            assembled = listener.assemble(&hosts, deadline) => assembled,
             event = guard_events.recv() => Err(agent_failed(wlm, event, agent_program)),
             // None is told of where the WLM does not see agents end.
             Some((host, failure)) = ended.recv() => Err(Error::Node { hosts: vec![host], failure }),
         };
         let (overlay, overlay_events) = assembled?;
         guard.agents_there().await?;
-        Ok(Joined { overlay, overlay_events, guard, guard_events, left_out: without })
+        Ok(Joined { overlay, overlay_events, guard, guard_events, hosts, left_out: without })
     }
 
     /// Refuses a policy that would not be followed. `one_by_one`: gantry reaches the hosts itself, and may choose among them.
@@ -230,16 +221,22 @@ impl Frontend {
     }
 }
 
-/// The plan for those hosts that have agents.
-fn plan_without(wlm: &dyn Wlm, launch: Launch, plan: Direct, left_out: &[MissingHost]) -> Result<Direct> {
-    let mut hosts = plan.hosts;
-    hosts.retain(|host| !left_out.iter().any(|missing| missing.host == *host));
-    let launch = Launch { only_on: Some(hosts.clone()), ..launch };
-    match wlm.plan(&launch, &Machine)? {
-        // Agents have their numbers already.
-        Plan::Direct(plan) if plan.hosts == hosts => Ok(plan),
-        _ => Err(Error::Protocol("the hosts have changed meanwhile".to_owned())),
+/// The plan without hosts that cannot be had.
+fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<Direct> {
+    match wlm.plan(&Launch { without, ..launch.clone() }, &Machine)? {
+        Plan::Direct(plan) => Ok(plan),
+        _ => Err(Error::Protocol("the way of launching has changed meanwhile".to_owned())),
     }
+}
+
+/// Where more hosts are named than have ranks: which hosts are to be had when some cannot.
+fn instead_of_missing(wlm: &'static dyn Wlm, launch: &Launch, plan: &Direct) -> Option<Instead> {
+    let launch = (!plan.spare.is_empty()).then(|| launch.clone())?;
+    Some(Box::new(move |missing| plan_without(wlm, &launch, names_of(missing)).map(|plan| plan.hosts)))
+}
+
+fn names_of(missing: &[MissingHost]) -> Vec<String> {
+    missing.iter().map(|missing| missing.host.clone()).collect()
 }
 
 /// A launcher that another program starts is not the one whose ranks could be held by what stands in its memory.
@@ -417,6 +414,7 @@ mod tests {
         let plan = Direct {
             hosts: vec!["b".into(), "a".into()],
             layout: vec![set("0,2"), set("1,3")],
+            spare: Vec::new(),
             told: Vec::new(),
             job: None,
             program: "x".into(),

@@ -60,6 +60,8 @@ pub(super) struct Joined {
     pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
     pub(super) guard: Guard,
     pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+    /// The nodes' names, by node number.
+    pub(super) hosts: Vec<String>,
     /// Hosts without an agent, which the policy allows.
     pub(super) left_out: Vec<MissingHost>,
 }

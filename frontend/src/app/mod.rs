@@ -5,6 +5,7 @@ mod events;
 mod prepare;
 mod fifo;
 mod making;
+mod called;
 mod launch;
 mod attach;
 mod queued;

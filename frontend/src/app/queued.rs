@@ -62,7 +62,8 @@ impl Frontend {
         let (overlay, overlay_events) = assembled?;
         // From here on agents see by themselves that nobody needs them.
         guard.at_loss(None).await?;
-        let joined = Joined { overlay, overlay_events, guard, guard_events, left_out: Vec::new() };
+        let (hosts, left_out) = (direct.hosts.clone(), Vec::new());
+        let joined = Joined { overlay, overlay_events, guard, guard_events, hosts, left_out };
         begin_direct(making, joined, request, direct, prepared, deadline).await
     }
 }

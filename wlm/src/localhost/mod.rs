@@ -60,6 +60,7 @@ impl Wlm for Localhost {
         Ok(Plan::Direct(Direct {
             hosts: command::build_hosts(&host.hostname(), options.nodes),
             layout: command::build_layout(options.ranks, options.nodes),
+            spare: Vec::new(),
             told: Vec::new(),
             job: None,
             program: options.program,
@@ -80,7 +81,13 @@ impl Wlm for Localhost {
         wanted::build_args(wanted)
     }
 
-    async fn adopt(&self, job: &JobRef, _agent: &Path, host: &dyn Host) -> Result<Adoption> {
+    async fn adopt(
+        &self,
+        job: &JobRef,
+        _told: &[String],
+        _agent: &Path,
+        host: &dyn Host,
+    ) -> Result<Adoption> {
         let placement = processes::find_target(&job.0, host)?;
         Ok(Adoption { job: job.clone(), placement, marks: None })
     }

@@ -72,7 +72,7 @@ impl Wlm for Pbs {
         wanted::build_args(wanted)
     }
 
-    async fn adopt(&self, job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption> {
+    async fn adopt(&self, job: &JobRef, _told: &[String], agent: &Path, host: &dyn Host) -> Result<Adoption> {
         attach::adopt(job, agent, host).await
     }
 
@@ -197,6 +197,7 @@ fn plan_ranks(options: Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) 
     Ok(Direct {
         hosts,
         layout,
+        spare: Vec::new(),
         told: Vec::new(),
         job,
         program: options.program,

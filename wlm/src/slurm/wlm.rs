@@ -78,7 +78,13 @@ impl Wlm for Slurm {
         super::wanted::build_args(wanted)
     }
 
-    async fn adopt(&self, job: &JobRef, _agent: &Path, host: &dyn Host) -> Result<Adoption> {
+    async fn adopt(
+        &self,
+        job: &JobRef,
+        _told: &[String],
+        _agent: &Path,
+        host: &dyn Host,
+    ) -> Result<Adoption> {
         attach::adopt(&job.0, host)
     }
 

@@ -61,9 +61,20 @@ impl Named {
         Ok(Self { login: login.map(str::to_owned), host: Some(host.to_owned()), pid })
     }
 
-    /// How its hosts are reached.
-    pub(super) fn reaching(&self) -> Reaching {
-        Reaching { login: self.login.clone(), ..Reaching::default() }
+    /// How its hosts are reached, where the options have told that.
+    ///
+    /// # Errors
+    /// They name another user than it does.
+    pub(super) fn reaching(&self, told: &[String]) -> Result<Reaching> {
+        let reaching = Reaching::from_words(told);
+        match (&self.login, &reaching.login) {
+            (Some(one), Some(other)) if one != other => {
+                let message = format!("the login names '{one}' and '{other}' are both given");
+                Err(Error::invalid_with(message, "leave out one of them"))
+            }
+            (Some(_), _) => Ok(Reaching { login: self.login.clone(), ..reaching }),
+            (None, _) => Ok(reaching),
+        }
     }
 }
 
@@ -71,27 +82,34 @@ impl Named {
 ///
 /// # Errors
 /// The host cannot be reached; what [`find_ranks`] says there.
-pub(super) async fn find(job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Placement> {
+pub(super) async fn find(job: &JobRef, told: &[String], agent: &Path, host: &dyn Host) -> Result<Placement> {
     let named = Named::parse(job)?;
+    let reaching = named.reaching(told)?;
     let Some(there) = &named.host else {
         let own = host.hostname();
         return Ok(rename_own(&find_ranks(named.pid, host)?, &own, &own));
     };
-    let (placement, own) = ask(&named, there, agent, host).await?;
+    let (placement, own) = ask(named.pid, reaching, there, agent, host).await?;
     Ok(rename_own(&placement, &own, there))
 }
 
 /// Has an agent on the launcher's host read the table.
-async fn ask(named: &Named, there: &str, agent: &Path, host: &dyn Host) -> Result<(Placement, String)> {
+async fn ask(
+    pid: Pid,
+    reaching: Reaching,
+    there: &str,
+    agent: &Path,
+    host: &dyn Host,
+) -> Result<(Placement, String)> {
     let client = find_client(host, agent)?;
     tracing::info!("hosts are reached by {client}");
     let app = AppId::random().map_err(|error| Error::invalid(format!("cannot make an id: {error}")))?;
     let common = FanOut {
         mark: build_mark(app),
         client: Arc::new(client),
-        reaching: named.reaching(),
+        reaching,
         agent: look_at(agent.to_owned())?,
-        errand: vec!["ranks".to_owned(), named.pid.to_string()],
+        errand: vec!["ranks".to_owned(), pid.to_string()],
         until: None,
         policy: HostsPolicy::All,
         watch: AgentWatch::default(),
@@ -184,6 +202,18 @@ mod tests {
             let error = Named::parse(&JobRef(wrong.to_owned())).unwrap_err();
             assert_eq!(error.kind(), Kind::Invalid, "{wrong}");
         }
+    }
+
+    #[test]
+    fn how_hosts_are_reached_is_told_beside_the_launchers_name() {
+        let named = |text: &str| Named::parse(&JobRef(text.to_owned())).unwrap();
+        let told = Reaching { login: Some("me".to_owned()), window: 3, ..Reaching::default() };
+        let words = told.to_words();
+        assert_eq!(named("n1:42").reaching(&words).unwrap(), told);
+        assert_eq!(named("me@n1:42").reaching(&words).unwrap(), told);
+        assert_eq!(named("you@n1:42").reaching(&[]).unwrap().login.as_deref(), Some("you"));
+        let error = named("you@n1:42").reaching(&words).unwrap_err();
+        assert_eq!(error.to_string(), "the login names 'you' and 'me' are both given");
     }
 
     #[test]

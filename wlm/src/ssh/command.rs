@@ -19,6 +19,9 @@ const MAX_WINDOW: u32 = 512;
 const ACCEPTED: &str = "before the program may stand --hosts n[1-4]:2,m1 or --hostfile FILE, -n RANKS, --ppn RANKS, -N HOSTS, \
      --map-by slot|node, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh, --accept-new-host-keys, and '--' to end them";
 
+/// What says how hosts are reached.
+const REACHING: &str = "--login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh and --accept-new-host-keys say how hosts are reached";
+
 /// The options that say where ranks go.
 const HOSTS: [&str; 7] = ["--hosts", "-hosts", "--host", "-host", "-H", "--nodelist", "-w"];
 const HOST_FILE: [&str; 6] =
@@ -87,6 +90,48 @@ impl Default for Reaching {
 }
 
 impl Reaching {
+    /// Reads options that stand alone, before no program.
+    ///
+    /// # Errors
+    /// Something else is among them.
+    pub(super) fn parse(args: &[OsString]) -> Result<Self> {
+        let mut reaching = Self::default();
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            let (name, given) = split_option(&arg.to_string_lossy());
+            let missing = |what: &str| Error::invalid_with(format!("option '{name}' needs {what}"), REACHING);
+            let value = |what: &str| given.or_else(|| rest.next().cloned()).ok_or_else(|| missing(what));
+            if !reaching.set(&name, value)? {
+                let what = format!("'{}' does not say how hosts are reached", arg.display());
+                return Err(Error::invalid_with(what, REACHING));
+            }
+        }
+        Ok(reaching)
+    }
+
+    /// Takes an option; false: it is none of these.
+    fn set(&mut self, name: &str, value: impl FnOnce(&str) -> Result<OsString>) -> Result<bool> {
+        match name {
+            "--accept-new-host-keys" => self.accept_new = true,
+            "--login" | "-l" => self.login = Some(parse_login(&value("a name")?)?),
+            "--window" => self.window = parse_count(name, &value("a number of connections")?, MAX_WINDOW)?,
+            "--connect-timeout" => {
+                let seconds = parse_count(name, &value("a number of seconds")?, 86_400)?;
+                self.connect = Duration::from_secs(seconds.into());
+            }
+            "--transport" => {
+                let text = value("'auto', 'tcp' or 'ssh'")?;
+                let text = text.to_string_lossy();
+                self.transport = Transport::parse(&text).ok_or_else(|| {
+                    let what = format!("'--transport {text}': links go by tcp or by ssh, or auto: ssh where tcp does not get through");
+                    Error::invalid_with(what, REACHING)
+                })?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// As words for [`Reaching::from_words`].
     pub(super) fn to_words(&self) -> Vec<String> {
         let login = self.login.iter().map(|login| format!("login={login}"));
@@ -187,10 +232,7 @@ pub(super) fn parse_args(args: &[OsString], host: &dyn Host) -> Result<Options> 
         if !text.starts_with('-') || text == "-" {
             break arg.clone();
         }
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
-            None => (text.into_owned(), None),
-        };
+        let (name, value) = split_option(&text);
         match (name.as_str(), &value) {
             ("--accept-new-host-keys", None) => options.reaching.accept_new = true,
             ("--bynode" | "-bynode", None) => options.map_by = MapBy::Node,
@@ -240,22 +282,7 @@ impl Options {
             "--map-by" | "-map-by" | "--rank-by" => {
                 self.map_by = parse_map_by(name, &value("'slot' or 'node'")?, ACCEPTED)?;
             }
-            "--login" | "-l" => self.reaching.login = Some(parse_login(&value("a name")?)?),
-            "--window" => {
-                self.reaching.window = parse_count(name, &value("a number of connections")?, MAX_WINDOW)?;
-            }
-            "--connect-timeout" => {
-                let seconds = parse_count(name, &value("a number of seconds")?, 86_400)?;
-                self.reaching.connect = Duration::from_secs(seconds.into());
-            }
-            "--transport" => {
-                let text = value("'auto', 'tcp' or 'ssh'")?;
-                let text = text.to_string_lossy();
-                self.reaching.transport = Transport::parse(&text).ok_or_else(|| {
-                    let what = format!("'--transport {text}': links go by tcp or by ssh, or auto: ssh where tcp does not get through");
-                    Error::invalid_with(what, ACCEPTED)
-                })?;
-            }
+            _ if self.reaching.set(name, value)? => {}
             _ => {
                 return Err(Error::invalid_with(
                     format!("unknown option '{name}' before the program"),
@@ -266,12 +293,8 @@ impl Options {
         Ok(())
     }
 
-    /// The hosts that get ranks, and which.
-    pub(super) fn place(
-        &self,
-        only_on: Option<&[String]>,
-        host: &dyn Host,
-    ) -> Result<(Vec<String>, Vec<RankSet>)> {
+    /// The hosts that get ranks, and which; `without` cannot be had.
+    pub(super) fn place(&self, without: &[String], host: &dyn Host) -> Result<Placed> {
         let mut hosts = match (&self.hosts, host.env(PBS_NODEFILE)) {
             (Some(hosts), _) => hosts.clone(),
             (None, Some(file)) => read_host_file(&file, host)?,
@@ -283,22 +306,44 @@ impl Options {
             merged.push(host)?;
         }
         let mut hosts = merged.into_vec();
+        let gone: HashSet<&str> = without.iter().map(String::as_str).collect();
+        hosts.retain(|host| !gone.contains(host.name.as_str()));
+        let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
         if let Some(first) = self.first_hosts {
             let first = first as usize;
-            if first > hosts.len() {
+            if first > hosts.len() && without.is_empty() {
                 let what = format!("{first} hosts are asked for, and {} are named", hosts.len());
                 return Err(Error::invalid_with(what, "name more hosts, or ask for fewer"));
             }
             hosts.truncate(first);
         }
-        let Some(only_on) = only_on else {
-            let hint = "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8";
-            return place(hosts, self.ranks, self.per_host, self.map_by, hint);
+        let hint = match without.is_empty() {
+            true => "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8",
+            false => "leave out -n, and there are as many ranks as the hosts that can be reached take",
         };
-        let only_on: HashSet<&str> = only_on.iter().map(String::as_str).collect();
-        hosts.retain(|host| only_on.contains(host.name.as_str()));
-        let hint = "leave out -n, and there are as many ranks as the hosts that can be reached take";
-        place(hosts, self.ranks, self.per_host, self.map_by, hint)
+        let (hosts, layout) = place(hosts, self.ranks, self.per_host, self.map_by, hint)?;
+        let used: HashSet<&String> = hosts.iter().collect();
+        let spare = names.iter().filter(|name| !used.contains(name)).cloned().collect();
+        Ok(Placed { hosts, layout, spare })
+    }
+}
+
+/// Which host gets which ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// Hosts that get ranks.
+    pub(super) hosts: Vec<String>,
+    /// Which ranks each of them gets.
+    pub(super) layout: Vec<RankSet>,
+    /// Hosts that are named besides.
+    pub(super) spare: Vec<String>,
+}
+
+/// An option's name, and its value where that stands behind a '='.
+fn split_option(text: &str) -> (String, Option<OsString>) {
+    match text.split_once('=') {
+        Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
+        None => (text.to_owned(), None),
     }
 }
 

@@ -7,9 +7,9 @@ fn words(args: &str) -> Vec<OsString> {
 
 #[track_caller]
 fn check_at(host: &FakeHost, args: &str, expected: std::result::Result<&str, &str>) {
-    let placed = parse_args(&words(args), host).and_then(|options| options.place(None, host));
+    let placed = parse_args(&words(args), host).and_then(|options| options.place(&[], host));
     match (placed, expected) {
-        (Ok((hosts, layout)), Ok(text)) => {
+        (Ok(Placed { hosts, layout, .. }), Ok(text)) => {
             let show = |(host, ranks): (&String, &RankSet)| format!("{host}={ranks}");
             let got: Vec<_> = hosts.iter().zip(&layout).map(show).collect();
             assert_eq!(got.join(" "), text, "{args}");
@@ -48,19 +48,46 @@ fn ranks_go_around_when_mapped_by_node() {
 }
 
 #[test]
-fn ranks_go_to_those_hosts_that_there_are() {
-    let only_on = |args: &str, hosts: &[&str]| {
-        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+fn hosts_that_cannot_be_had_are_done_without_and_spare_ones_take_their_place() {
+    let place = |args: &str, without: &[&str]| {
+        let without: Vec<String> = without.iter().map(|&host| host.to_owned()).collect();
         let options = parse_args(&words(args), &FakeHost::default()).unwrap();
-        options.place(Some(&hosts), &FakeHost::default()).map_err(|error| error.to_string())
+        options.place(&without, &FakeHost::default()).map_err(|error| error.to_string())
     };
-    let layout =
-        |args, hosts| only_on(args, hosts).unwrap().1.iter().map(RankSet::to_string).collect::<Vec<_>>();
-    assert_eq!(layout("--hosts n[1-3]:2 x", &["n1", "n3"]), ["0-1", "2-3"]);
-    assert_eq!(layout("--hosts n[1-3]:2 --map-by node x", &["n1", "n3"]), ["0,2", "1,3"]);
-    assert_eq!(layout("--hosts n[1-3] -n 6 x", &["n2", "n3"]), ["0-2", "3-5"]);
-    let error = only_on("--hosts n[1-3]:2 -n 6 x", &["n1", "n2"]).unwrap_err();
-    assert_eq!(error, "6 ranks for 4 places on 2 hosts");
+    let check = |args, without: &[&str], expected: &str, spare: &[&str]| {
+        let placed = place(args, without).unwrap();
+        let show = |(host, ranks): (&String, &RankSet)| format!("{host}={ranks}");
+        let got: Vec<_> = placed.hosts.iter().zip(&placed.layout).map(show).collect();
+        assert_eq!(
+            (got.join(" ").as_str(), &placed.spare[..]),
+            (expected, &spare.iter().map(|&host| host.to_owned()).collect::<Vec<_>>()[..]),
+            "{args}"
+        );
+    };
+    check("--hosts n[1-3]:2 x", &[], "n1=0-1 n2=2-3 n3=4-5", &[]);
+    check("--hosts n[1-3]:2 x", &["n2"], "n1=0-1 n3=2-3", &[]);
+    check("--hosts n[1-3]:2 --map-by node x", &["n2"], "n1=0,2 n3=1,3", &[]);
+    check("--hosts n[1-3] -n 6 x", &["n1"], "n2=0-2 n3=3-5", &[]);
+    check("--hosts n[1-4]:2 -N 2 x", &[], "n1=0-1 n2=2-3", &["n3", "n4"]);
+    check("--hosts n[1-4]:2 -N 2 x", &["n1"], "n2=0-1 n3=2-3", &["n4"]);
+    check("--hosts n[1-4]:2 -N 2 x", &["n1", "n3"], "n2=0-1 n4=2-3", &[]);
+    check("--hosts n[1-4]:2 -N 2 x", &["n1", "n3", "n4"], "n2=0-1", &[]);
+    check("--hosts n[1-3]:2 -n 3 x", &[], "n1=0-1 n2=2", &["n3"]);
+    // One that takes fewer needs another one beside it.
+    check("--hosts n1:4,n2:2,n3:2 -n 4 x", &["n1"], "n2=0-1 n3=2-3", &[]);
+    assert_eq!(place("--hosts n[1-3]:2 -n 6 x", &["n3"]).unwrap_err(), "6 ranks for 4 places on 2 hosts");
+}
+
+#[test]
+fn options_that_say_how_hosts_are_reached_may_stand_alone() {
+    let parse = |text: &str| Reaching::parse(&words(text)).map_err(|error| error.to_string());
+    let reaching = parse("--window=4 --transport ssh -l me --accept-new-host-keys").unwrap();
+    assert_eq!((reaching.window, reaching.transport, reaching.accept_new), (4, Transport::Ssh, true));
+    assert_eq!(reaching.login.as_deref(), Some("me"));
+    assert_eq!(parse("").unwrap(), Reaching::default());
+    assert_eq!(parse("--window").unwrap_err(), "option '--window' needs a number of connections");
+    assert_eq!(parse("--hosts n1").unwrap_err(), "'--hosts' does not say how hosts are reached");
+    assert_eq!(parse("./app").unwrap_err(), "'./app' does not say how hosts are reached");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use gantry_shared::wire::greeting::build_mark;
 use super::attach::{self, Named};
 use super::bring::AgentFile;
 use super::client::find_client;
-use super::command::{Reaching, parse_args};
+use super::command::{Placed, Reaching, parse_args};
 use super::detect::detect_wish;
 use super::fan_out::{FanOut, start_all};
 use super::wanted;
@@ -64,12 +64,13 @@ impl Wlm for Ssh {
             return plan_launcher(launcher, launch, host).map(Plan::Brought);
         }
         let options = parse_args(&launch.args, host)?;
-        let (hosts, layout) = options.place(launch.only_on.as_deref(), host)?;
+        let Placed { hosts, layout, spare } = options.place(&launch.without, host)?;
         find_client(host, &launch.agent)?;
         let told = options.reaching.to_words();
         Ok(Plan::Direct(Direct {
             hosts,
             layout,
+            spare,
             told,
             job: None,
             program: options.program,
@@ -86,8 +87,12 @@ impl Wlm for Ssh {
         Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Reaching::default().to_words())))
     }
 
-    async fn adopt(&self, job: &JobRef, agent: &Path, host: &dyn Host) -> Result<Adoption> {
-        let placement = attach::find(job, agent, host).await?;
+    fn read_reach_args(&self, args: &[std::ffi::OsString]) -> Result<Vec<String>> {
+        Reaching::parse(args).map(|reaching| reaching.to_words())
+    }
+
+    async fn adopt(&self, job: &JobRef, told: &[String], agent: &Path, host: &dyn Host) -> Result<Adoption> {
+        let placement = attach::find(job, told, agent, host).await?;
         Ok(Adoption { job: job.clone(), placement, marks: None })
     }
 
@@ -116,7 +121,10 @@ impl Wlm for Ssh {
         tracing::info!("hosts are reached by {client}");
         let program = agent.program.clone();
         let looked_at = tokio::task::spawn_blocking(move || look_at(program)).await;
-        let reaching = named.map_or_else(|| Reaching::from_words(&app.told), |named| named.reaching());
+        let reaching = match &named {
+            Some(named) => named.reaching(&app.told)?,
+            None => Reaching::from_words(&app.told),
+        };
         let common = FanOut {
             mark: build_mark(app.app),
             client: Arc::new(client),

@@ -144,6 +144,8 @@ Examples:
       Look after the ranks of the launcher with that pid.
   gantry attach WLM:n1:4711
       The same of a launcher on the host n1, with a WLM that reaches hosts by their names.
+  gantry attach WLM:n1:4711 -- --window 8 --connect-timeout 5
+      Eight connections at a time, each within five seconds.
   gantry attach 4711,4712 --daemon './my-tool'
       These processes are the ranks; start a tool daemon beside them.")]
 pub(crate) struct Attach {
@@ -161,13 +163,16 @@ pub(crate) struct Attach {
     pub(crate) daemons: Daemons,
     #[command(flatten)]
     pub(crate) stay: Stay,
+    /// How nodes are reached: the options of a launch by the same workload manager that say so, such as --login, --window and --transport.
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub(crate) reach_args: Vec<OsString>,
 }
 
 /// Hosts that cannot be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Hosts {
-    /// How many hosts must be reached, where they are reached one by one: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. It goes on without the others, says which and why, and
-    /// places ranks on those that were reached.
+    /// How many hosts must be reached, where they are reached one by one: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. Hosts that are named beyond those that the
+    /// ranks need take the place of others; then it goes on without those, says which and why, and places ranks on those that were reached.
     #[arg(long, value_name = "POLICY", default_value_t, hide_default_value = true)]
     pub(crate) hosts_policy: HostsPolicy,
 }

@@ -25,7 +25,8 @@ pub(super) async fn attach(args: Attach, screen: Arc<Screen>) -> Outcome {
     plan.attached = true;
     let stage_base = args.stay.stage_dir.clone();
     let hosts_policy = args.hosts.hosts_policy;
-    let frontend = Frontend::new(Config { wlm: args.wlm, stage_base, hosts_policy, ..Config::default() });
+    let (wlm, reach_args) = (args.wlm, args.reach_args);
+    let frontend = Frontend::new(Config { wlm, stage_base, hosts_policy, reach_args, ..Config::default() });
     let attached = async {
         match args.wait {
             true => frontend.attach_when_there(&args.target, args.stay.timeout).await,

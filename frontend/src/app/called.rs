@@ -1,0 +1,94 @@
+//! Hosts on which agents are to be: those that cannot be had, and others that are named besides and take their place.
+
+use gantry_shared::error::Failure;
+use gantry_wlm::host::Machine;
+use gantry_wlm::{AgentCommand, AppRef, HostsPolicy, JobRef, ProcessOwner};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::making::Making;
+use crate::error::{Error, Result};
+use crate::event::MissingHost;
+
+/// Which hosts are to be had when these cannot. All that were to be had before and are there are among them.
+pub(super) type Instead = Box<dyn Fn(&[MissingHost]) -> Result<Vec<String>> + Send + Sync>;
+
+/// Where agents are to be.
+pub(super) struct Called {
+    /// The nodes' names, by node number.
+    pub(super) hosts: Vec<String>,
+    /// What the app was adopted as, if it was.
+    pub(super) job: Option<JobRef>,
+    /// What the plan had to tell.
+    pub(super) told: Vec<String>,
+    /// Where more hosts are named than are needed.
+    pub(super) instead: Option<Instead>,
+}
+
+/// Where agents have been started.
+#[derive(Debug)]
+pub(super) struct Reached {
+    /// The nodes' names, by node number.
+    pub(super) hosts: Vec<String>,
+    /// Hosts that could not be had.
+    pub(super) without: Vec<MissingHost>,
+}
+
+impl Called {
+    /// How many hosts must be had at a time, where `policy` says how many must be had in all.
+    pub(super) fn round_policy(&self, policy: HostsPolicy) -> HostsPolicy {
+        match (&self.instead, policy) {
+            (None, _) | (_, HostsPolicy::All) => policy,
+            (Some(_), _) => HostsPolicy::BestEffort,
+        }
+    }
+
+    /// Has the WLM start agents on all hosts, and on others as long as some cannot be had. `left_out` brings what `agent` is told of these.
+    ///
+    /// # Errors
+    /// What the WLM says; more hosts are missing than the policy allows.
+    pub(super) async fn reach(
+        self,
+        making: &Making,
+        policy: HostsPolicy,
+        (agent, mut left_out): (&AgentCommand, UnboundedReceiver<(String, Failure)>),
+        owner: &dyn ProcessOwner,
+    ) -> Result<Reached> {
+        let Self { mut hosts, job, told, instead } = self;
+        let instead = instead.filter(|_| policy != HostsPolicy::All);
+        let wanted = hosts.len();
+        let mut round = AppRef { app: making.app, hosts: hosts.clone(), job, told };
+        let (mut missing, mut without) = (Vec::new(), Vec::new());
+        loop {
+            let started = making.wlm.start_agents(&round, agent, &Machine, owner).await;
+            let before = without.len();
+            while let Ok((host, why)) = left_out.try_recv() {
+                without.push(MissingHost::new(host.clone(), &why));
+                missing.push((host, why));
+            }
+            match started {
+                Ok(()) => {}
+                // None of them could be had, but perhaps others can.
+                Err(gantry_wlm::Error::Hosts { missing: all, .. }) if instead.is_some() => {
+                    without.extend(all.iter().map(|(host, why)| MissingHost::new(host.clone(), why)));
+                    missing.extend(all);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            hosts.retain(|host| !without.iter().any(|missing| missing.host == *host));
+            let Some(instead) = instead.as_ref().filter(|_| without.len() > before) else { break };
+            // Too few are left for what is wanted: that is told when it is known whether they are enough for the policy.
+            let Ok(others) = instead(&without) else { break };
+            round.hosts = others.iter().filter(|host| !hosts.contains(host)).cloned().collect();
+            hosts = others;
+            if round.hosts.is_empty() {
+                break;
+            }
+            tracing::info!(hosts = ?round.hosts, "take the place of hosts that cannot be reached");
+        }
+        if instead.is_some() && !policy.allows(wanted, wanted.saturating_sub(hosts.len())) {
+            let of = hosts.len() + missing.len();
+            return Err(Error::Wlm(gantry_wlm::Error::Hosts { of, missing }));
+        }
+        Ok(Reached { hosts, without })
+    }
+}
