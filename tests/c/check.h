@@ -153,6 +153,21 @@ static inline int exit_code(cti_app_id_t app) {
     return code;
 }
 
+/* Attached to so many ranks on so many nodes. */
+static inline void check_attached(cti_app_id_t app, int ranks, int nodes) {
+    if (app <= 0) FAIL("not attached");
+    CHECK(cti_appIsValid(app) && cti_getNumAppPEs(app) == ranks && cti_getNumAppNodes(app) == nodes);
+}
+
+/* A session with a daemon, and the application is left as it was found. */
+static inline void serve_and_leave(cti_app_id_t app) {
+    cti_session_id_t session = cti_createSession(app);
+    if (session <= 0) FAIL("no session");
+    CHECK(cti_execToolDaemon(cti_createManifest(session), "sleep", (args_t){"300", NULL}, NULL) == 0);
+    CHECK(cti_destroySession(session) == 0);
+    cti_deregisterApp(app);
+}
+
 /* What an application writes to standard output, from its launch to its end. */
 static inline char *output_of(args_t argv, const char *input, const char *folder, args_t env) {
     int out[2];

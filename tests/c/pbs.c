@@ -4,16 +4,11 @@
 static const char *job;
 
 static void check_and_leave(cti_pbs_ops_t *ops, cti_app_id_t app) {
-    if (app <= 0) FAIL("not attached");
-    CHECK(cti_appIsValid(app) && cti_getNumAppPEs(app) == 3 && cti_getNumAppNodes(app) == 3);
+    check_attached(app, 3, 3);
     char *id = ops->getJobId(app);
     CHECK(id && strcmp(id, job) == 0);
     free(id);
-    cti_session_id_t session = cti_createSession(app);
-    if (session <= 0) FAIL("no session");
-    CHECK(cti_execToolDaemon(cti_createManifest(session), "sleep", (args_t){"300", NULL}, NULL) == 0);
-    CHECK(cti_destroySession(session) == 0);
-    cti_deregisterApp(app);
+    serve_and_leave(app);
 }
 
 static void attaches(void) {

@@ -4,17 +4,12 @@
 static pid_t there, own;
 
 static void check_and_leave(cti_app_id_t app) {
-    if (app <= 0) FAIL("not attached");
-    CHECK(cti_appIsValid(app) && cti_getNumAppPEs(app) == 4 && cti_getNumAppNodes(app) == 2);
+    check_attached(app, 4, 2);
     cti_hostsList_t *placement = cti_getAppHostsPlacement(app);
     CHECK(placement && strcmp(placement->hosts[0].hostname, "n001") == 0 && strcmp(placement->hosts[1].hostname, "n002") == 0);
     CHECK(placement->hosts[0].numPes == 2 && placement->hosts[1].numPes == 2);
     cti_destroyHostsList(placement);
-    cti_session_id_t session = cti_createSession(app);
-    if (session <= 0) FAIL("no session");
-    CHECK(cti_execToolDaemon(cti_createManifest(session), "sleep", (args_t){"300", NULL}, NULL) == 0);
-    CHECK(cti_destroySession(session) == 0);
-    cti_deregisterApp(app);
+    serve_and_leave(app);
 }
 
 static void attaches(void) {
@@ -23,7 +18,7 @@ static void attaches(void) {
     check_and_leave(ops->registerRemoteJob("n001", there));
     check_and_leave(ops->registerJob(own));
     cti_app_id_t again = ops->registerLauncherPid(own);
-    CHECK(again > 0 && cti_getNumAppPEs(again) == 4);
+    check_attached(again, 4, 2);
     cti_deregisterApp(again);
     FAILS(ops->registerRemoteJob("n999", there), "n999");
     FAILS(ops->registerRemoteJob("n001", 4194304), "there is no process 4194304");
