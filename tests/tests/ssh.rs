@@ -197,8 +197,15 @@ fn a_host_is_known_by_a_key_of_any_type() {
         for name in ["rsa", "ecdsa"] {
             // Of the keys that the host has, the one that is known is asked for.
             let _known = home_file(cluster, ".ssh/known_mine", &format!("n001 {}", read(name)));
-            let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+            let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n001", "/bin/true"];
+            let done = cluster.gantry(args).wait(SOON);
             assert_eq!(done.code(), 0, "{name}: {done:?}");
+            // Nor does another client have to be asked for it.
+            let said = done.stderr.concat();
+            assert!(
+                said.contains("connected 1/1") && !said.contains("the OpenSSH client is used"),
+                "{name}: {said}"
+            );
         }
     });
 }

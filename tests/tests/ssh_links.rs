@@ -1,9 +1,11 @@
 //! Hosts that cannot dial back: agents have their link to the tool over the connection that has brought them. Real firewalls before a real sshd.
 
+use std::time::{Duration, Instant};
+
 use gantry_tests::slurm::{Cluster, error_of, lines_of};
 use gantry_tests::ssh::{Closed, closed_to_all_but_ssh, on_hosts};
 use gantry_tests::testbed::{Config, program};
-use gantry_tests::{SOON, proc, programs, require, tool};
+use gantry_tests::{Run, SOON, eventually, proc, programs, require, tool};
 use nix::sys::signal::Signal;
 
 /// Two ranks on each of four nodes.
@@ -70,5 +72,99 @@ fn a_killed_tool_leaves_nothing_on_hosts_that_it_had_by_ssh_alone() {
         drop(run);
         cluster.ask(&["ps", "--json"]);
         cluster.bed.assert_nothing_left(SOON);
+    });
+}
+
+/// How long a node that says nothing more is waited for: 40 s by TCP, 75 s by ssh.
+const SILENCE: Duration = Duration::from_secs(110);
+
+/// An app with a rank on each of two nodes.
+struct Cut {
+    run: Run,
+    app: String,
+    line: String,
+    held: bool,
+}
+
+/// By each transport one that is held and one that runs.
+fn start_all(cluster: &Cluster) -> Vec<Cut> {
+    let ways = [("tcp", true), ("tcp", false), ("ssh", true), ("ssh", false)];
+    let start = |((transport, held), seconds): ((&str, bool), u32)| {
+        let seconds = seconds.to_string();
+        let args = ["--", "--hosts", "n[001-002]", "--transport", transport, "/bin/sleep", &seconds];
+        let (run, app) = cluster.held(&args);
+        if !held {
+            cluster.ask(&["release", &app]);
+        }
+        Cut { run, app, line: format!("/bin/sleep {seconds}"), held }
+    };
+    ways.into_iter().zip(1001..).map(start).collect()
+}
+
+/// The ranks of an app on a node.
+fn ranks_on(cluster: &Cluster, node: &str, line: &str) -> usize {
+    cluster.find(line).iter().filter(|(name, _)| name == node).count()
+}
+
+#[test]
+fn a_node_whose_link_was_cut_for_a_moment_is_not_lost() {
+    on_hosts(Config::with_nodes(2), |cluster| {
+        let mut apps = start_all(cluster);
+        cluster.bed.node(2).cut_link().expect("cut");
+        // What is ordered meanwhile is done on the node that hears of it, and on the other one when it does.
+        let orders = apps.iter().map(|it| match it.held {
+            true => cluster.gantry(["release", &it.app]),
+            false => cluster.gantry(["kill", &it.app, "-s", "TERM"]),
+        });
+        let orders: Vec<Run> = orders.collect();
+        for it in &apps {
+            let is_done = || match it.held {
+                true => cluster.find(&it.line).iter().any(|(_, it)| proc::state(it.pid) == Some('S')),
+                false => ranks_on(cluster, "n001", &it.line) == 0,
+            };
+            eventually(SOON, "the order is obeyed where it gets", is_done);
+            assert_eq!(ranks_on(cluster, "n002", &it.line), 1, "{}", it.line);
+        }
+        cluster.bed.node(2).mend_link().expect("mended");
+        orders.into_iter().for_each(|mut order| assert_eq!(order.wait(SOON).code(), 0));
+        for it in apps.iter_mut().filter(|it| it.held) {
+            cluster.ask(&["kill", &it.app, "-s", "TERM"]);
+        }
+        for it in apps {
+            let mut run = it.run;
+            let done = run.wait(SOON);
+            assert_eq!(done.code(), 128 + 15, "{done:?}");
+            assert!(!done.events().iter().any(|event| event["event"] == "nodes_lost"), "{done:?}");
+        }
+    });
+}
+
+/// By hand, as it waits for silence: `GANTRY_SILENCE=1`.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "who has more time says so in the environment")]
+fn a_node_whose_link_is_cut_is_lost_and_ends_its_ranks_by_itself() {
+    if std::env::var_os("GANTRY_SILENCE").is_none() {
+        return;
+    }
+    on_hosts(Config::with_nodes(2), |cluster| {
+        let mut apps = start_all(cluster);
+        cluster.bed.node(2).cut_link().expect("cut");
+        let cut = Instant::now();
+        for it in &mut apps {
+            let lost = it.run.next_event("nodes_lost", SILENCE);
+            eprintln!("{}: {lost} after {:?}", it.line, cut.elapsed());
+            assert!(lost.to_string().contains("n002") && !lost.to_string().contains("n001"), "{lost}");
+            assert_eq!(ranks_on(cluster, "n001", &it.line), 1, "the rest goes on");
+        }
+        for it in &apps {
+            eventually(SILENCE, "the node's rank ends", || ranks_on(cluster, "n002", &it.line) == 0);
+            eprintln!("{}: its rank there has ended after {:?}", it.line, cut.elapsed());
+        }
+        for it in apps {
+            cluster.ask(&["kill", &it.app]);
+            let mut run = it.run;
+            run.exited(SOON);
+        }
+        cluster.bed.node(2).mend_link().expect("mended");
     });
 }
