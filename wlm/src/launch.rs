@@ -11,6 +11,7 @@ use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::hold::Own;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
+use zeroize::Zeroizing;
 
 use crate::mpir::AtBreakpoint;
 use crate::{HostsPolicy, JobRef, LeftOut, MixedPart, Result};
@@ -285,8 +286,8 @@ pub struct StepStart {
     pub argv: Vec<OsString>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// What it reads on its standard input, and gives every agent. It holds the app's secret.
-    pub ticket: Vec<u8>,
+    /// What it reads on its standard input, and gives every agent. It holds the app's secret, and is wiped.
+    pub ticket: Zeroizing<Vec<u8>>,
 }
 
 impl fmt::Debug for StepStart {

@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
+use zeroize::{Zeroize, Zeroizing};
 
 use super::protocol::{
     Drive, FromGuard, HeldRanks, LauncherTable, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
@@ -255,7 +256,8 @@ impl Guard {
 
     /// Says something. Descriptors go with its first byte.
     async fn say_with(&self, message: &ToGuard, descriptors: &[OwnedFd]) -> Result<()> {
-        let bytes = frame::encode(message).map_err(|e| Error::Protocol(e.to_string()))?;
+        // It may be a ticket.
+        let bytes = Zeroizing::new(frame::encode(message).map_err(|e| Error::Protocol(e.to_string()))?);
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
             Some(to_guard) => write_with(to_guard, &bytes, descriptors).await,
@@ -311,10 +313,15 @@ impl ProcessOwner for Guard {
     }
 
     async fn start_step(&self, start: StepStart) -> gantry_wlm::Result<()> {
-        let StepStart { argv, env, ticket } = start;
+        let StepStart { argv, env, mut ticket } = start;
         let (id, answered) = self.expect_start();
         lock(&self.steps).insert(id, show_args(&argv));
-        let said = self.say(&ToGuard::StartStep(StartStep { id, argv, env, ticket: Blob(ticket) })).await;
+        let mut order =
+            ToGuard::StartStep(StartStep { id, argv, env, ticket: Blob(std::mem::take(&mut *ticket)) });
+        let said = self.say(&order).await;
+        if let ToGuard::StartStep(order) = &mut order {
+            order.ticket.0.zeroize();
+        }
         said.map_err(|e| gantry_wlm::Error::NotStarted(Failure::new(e.kind(), e.to_string())))?;
         wait_for_start(answered).await.map_err(gantry_wlm::Error::NotStarted)
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::wire::hold::to_hex;
+use zeroize::Zeroizing;
 
 use super::detect;
 use super::look::{look, parse_told};
@@ -69,9 +70,9 @@ pub(super) async fn start_agents(
     let script = find_script(job, host)?;
     let words = build_words(&script, &agent.program, "start")?;
     let argv = remote::build_command(&script.host, &words, &agent.program, host)?;
-    let ticket = to_hex(&agent.ticket("").map_err(Error::NotStarted)?);
-    let ticket = format!("{}\n{}\n", *ticket, app.hosts.join(","));
-    owner.start_step(StepStart { argv, env: host.environment(), ticket: ticket.into_bytes() }).await?;
+    let ticket = Zeroizing::new(agent.ticket("").map_err(Error::NotStarted)?);
+    let ticket = build_input(&to_hex(&ticket), &app.hosts);
+    owner.start_step(StepStart { argv, env: host.environment(), ticket }).await?;
     Ok(true)
 }
 
@@ -145,6 +146,18 @@ fn build_words(script: &Script, agent: &Path, what: &str) -> Result<Vec<String>>
         program.to_str().ok_or_else(|| Error::invalid("gantry is in a folder whose name is no text"))?;
     let session = script.session.to_string();
     Ok([program, "in", "pbs", &script.job.0, &session, what].map(str::to_owned).to_vec())
+}
+
+/// What starts agents reads: a ticket for all of them, and the hosts that are meant. Has its room from the beginning, so that no copy of the secret is left behind
+/// where it grows.
+fn build_input(ticket: &str, hosts: &[String]) -> Zeroizing<Vec<u8>> {
+    let hosts = hosts.join(",");
+    let mut input = Zeroizing::new(Vec::with_capacity(ticket.len() + hosts.len() + 2));
+    for line in [ticket, &hosts] {
+        input.extend_from_slice(line.as_bytes());
+        input.push(b'\n');
+    }
+    input
 }
 
 /// A look that has said nothing but these words.
@@ -245,6 +258,12 @@ mod tests {
         assert!(matches!(read("7.head", 0), Err(Error::NotYet { .. })));
         let begun = super::super::processes::tests::with(host, (50, 1, 50), "bash", SCRIPT, "");
         assert!(read_variables(&JobRef("7.head".to_owned()), None, &begun).is_ok());
+    }
+
+    #[test]
+    fn what_is_read_of_a_ticket_was_never_copied() {
+        let input = build_input("c0ffee", &["a".to_owned(), "b".to_owned()]);
+        assert_eq!((input.as_slice(), input.capacity()), (b"c0ffee\na,b\n".as_slice(), 11));
     }
 
     #[test]

@@ -269,7 +269,8 @@ fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Ve
             program.clone_from(&srun);
         }
         // Every node knows its own name.
-        Ok(StepStart { argv, env: env.clone(), ticket: agent.ticket("").map_err(Error::NotStarted)? })
+        let ticket = agent.ticket("").map_err(Error::NotStarted)?.into();
+        Ok(StepStart { argv, env: env.clone(), ticket })
     });
     starts.collect()
 }
