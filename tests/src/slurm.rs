@@ -196,6 +196,17 @@ pub fn lines_of(done: &Finished) -> Vec<String> {
     lines
 }
 
+/// Why the workload manager has ended an app, as the command line told.
+///
+/// # Panics
+/// When it told nothing of that.
+#[must_use]
+#[track_caller]
+pub fn cause_of(done: &Finished) -> Value {
+    let cause = done.events().into_iter().find(|event| event["event"] == "ended_by");
+    cause.unwrap_or_else(|| panic!("no cause in {done:?}"))
+}
+
 /// The error that the command line told.
 ///
 /// # Panics

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use gantry_tests::pbs::{STARTS, jobs, on_pbs, on_pbs_with, said_by};
-use gantry_tests::slurm::{Cluster, error_of, lines_of};
+use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, on_pbs_with, said_by};
+use gantry_tests::slurm::{Cluster, cause_of, error_of, lines_of};
+use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::program;
 use gantry_tests::{Run, SOON, eventually, proc, programs};
 use nix::sys::signal::Signal;
@@ -138,12 +139,45 @@ fn a_tool_that_is_killed_or_a_job_that_is_deleted_leaves_nothing() {
         assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");
         let done = run.wait(2 * SOON);
         assert_ne!(done.code(), 0, "{done:?}");
-        let events = done.events();
-        let cause = events.iter().find(|event| event["event"] == "ended_by");
-        let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
+        let cause = cause_of(&done);
         assert_eq!(cause["cause"], "cancelled", "{cause}");
         assert!(cause["message"].as_str().is_some_and(|it| it.contains("and terminated by")), "{cause}");
         eventually(SOON, "no rank is left", || cluster.find("/bin/sleep 801").is_empty());
+    });
+}
+
+/// Its time is made shorter when everything stands, so that nothing depends on how long that takes.
+#[test]
+fn a_job_whose_time_is_over_is_told_as_that_whether_its_ranks_are_held_or_run() {
+    on_pbs(|cluster| {
+        let places = four(&["-l", "walltime=1:00:00"]);
+        let mut held = launch(cluster, &["--hold"], &[&places[..], &["/bin/sleep", "802"]].concat());
+        let mut runs = launch(cluster, &[], &[&places[..], &["/bin/sleep", "803"]].concat());
+        held.next_event("held", STARTS);
+        runs.next_event("started", STARTS);
+        let pbsdsh = installation().expect("PBS").join("bin/pbsdsh");
+        let places = "select=2:ncpus=2:mpiprocs=2,walltime=1:00:00";
+        let own = format!("{} -- /bin/sleep 804", pbsdsh.display());
+        let own = Script::submit_on(&cluster.bed, places, &own);
+        let mut attached = cluster.gantry(["--json", "attach", "--wait", "--wlm", "pbs", &own.id]);
+        attached.next_event("attached", STARTS);
+        let all = said_by(&cluster.bed, &["qselect"]);
+        assert_eq!(all.lines().count(), 3, "{all}");
+        for job in all.lines() {
+            assert_eq!(said_by(&cluster.bed, &["qalter", "-l", "walltime=1", job]), "");
+        }
+        for run in [&mut held, &mut runs, &mut attached] {
+            let done = run.wait(STARTS);
+            let cause = cause_of(&done);
+            assert_eq!(cause["cause"], "time_limit", "{cause}");
+            assert!(
+                cause["message"].as_str().is_some_and(|it| it.contains("exceeded resource walltime")),
+                "{cause}"
+            );
+        }
+        for line in ["/bin/sleep 802", "/bin/sleep 803", "/bin/sleep 804"] {
+            eventually(SOON, "no rank is left", || cluster.find(line).is_empty());
+        }
     });
 }
 

@@ -58,6 +58,17 @@ pub struct Adoption {
     pub marks: Option<RankMarks>,
 }
 
+/// What a WLM is asked about that has ended: an app, as far as its agents have seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedApp {
+    /// Its name.
+    pub job: JobRef,
+    /// Names of the hosts whose agents were lost.
+    pub lost: Vec<String>,
+    /// It has not ended by itself: ranks were told to end or killed, or were lost with their agents.
+    pub torn: bool,
+}
+
 /// Why something was ended that would have gone on by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndCause {

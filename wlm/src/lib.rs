@@ -50,7 +50,7 @@ pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
 pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
-pub use job::{Adoption, AppRef, CauseKind, EndCause, HeldScript, JobRef, Submission};
+pub use job::{Adoption, AppRef, CauseKind, EndCause, EndedApp, HeldScript, JobRef, Submission};
 pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
     Queued, StepStart,
@@ -176,12 +176,12 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Why `job` was ended, which was adopted and has ended. May take as long as a program of the WLM does, and hold up its thread meanwhile. None: not by the
-    /// WLM, as far as it tells.
+    /// Why an app was ended that no launcher of ours has brought. May take as long as a program of the WLM does, and hold up its thread meanwhile. None: not by
+    /// the WLM, as far as it tells.
     ///
     /// # Errors
     /// [`Error::NotYet`] while the job ends; the WLM's own words.
-    async fn find_cause(&self, _job: &JobRef, _host: &dyn Host) -> Result<Option<EndCause>> {
+    async fn find_cause(&self, _ended: &EndedApp, _host: &dyn Host) -> Result<Option<EndCause>> {
         Ok(None)
     }
 

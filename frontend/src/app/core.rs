@@ -11,8 +11,8 @@ use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
+use gantry_wlm::Wlm;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{JobRef, Wlm};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
@@ -466,22 +466,18 @@ async fn listen(
     drop(over);
 }
 
-/// How long a WLM may take to say why it has ended what was attached to: it does so when it has ended all of it.
-const CAUSE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a WLM may take to say why it has ended something: it does so when it has ended all of it, also what takes a signal's time.
+const CAUSE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// How often it is asked meanwhile.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// Asks the WLM why something has ended that has no launcher of ours, which would have said so.
 async fn tell_cause(core: &Core) {
-    let job = {
-        let state = core.state();
-        state.job().filter(|_| state.needs_cause()).map(|job| JobRef(job.to_owned()))
-    };
-    let Some(job) = job else { return };
+    let Some(ended) = core.state().needs_cause() else { return };
     let until = Instant::now() + CAUSE_PATIENCE;
     loop {
-        let (wlm, asked, runtime) = (core.wlm, job.clone(), tokio::runtime::Handle::current());
+        let (wlm, asked, runtime) = (core.wlm, ended.clone(), tokio::runtime::Handle::current());
         let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.find_cause(&asked, &Machine)));
         match tokio::time::timeout_at(until, asking).await {
             Ok(Ok(Ok(Some(cause)))) => return core.happened(Happening::EndedBy(cause)),

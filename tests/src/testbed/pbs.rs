@@ -93,7 +93,9 @@ pub(crate) fn start_server(installation: &Path, config: &Config) -> Result<()> {
 /// Starts the mom of a node.
 pub(crate) fn start_mom(installation: &Path, name: &str) -> Result<()> {
     lay_out(installation, name, "execution")?;
-    let settings = format!("$clienthost {LOGIN}\n$usecp *:/ /\n$restrict_user False\n");
+    // A mom looks every ten seconds at first, and less often later, for what a job has used up.
+    let looks = "$min_check_poll 1\n$max_check_poll 1\n";
+    let settings = format!("$clienthost {LOGIN}\n$usecp *:/ /\n$restrict_user False\n{looks}");
     let path = Path::new(HOME).join("mom_priv/config");
     fs::write(&path, settings).map_err(err(path.display()))?;
     start(installation)

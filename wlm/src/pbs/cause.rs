@@ -1,7 +1,17 @@
-//! Why PBS ended a job: by what the server says of it last, and by how it says that it ended.
+//! Why PBS ended a job: by what the server says of it last, by how it says that it ended, and by the state of its nodes.
+//!
+//! That a job is deleted stands in its comment from the beginning. Of a limit the server hears nothing until the mom has ended the job's last process: for so
+//! long the job just runs.
 
-use super::qstat::Job;
-use crate::{CauseKind, EndCause};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use serde::Deserialize;
+
+use super::ask::ask;
+use super::qstat::{Job, Phase, ask_job};
+use crate::host::Host;
+use crate::{CauseKind, EndCause, EndedApp, Error, Result};
 
 /// What the server appends to a job's comment. Source: OpenPBS's server, where a job's end is recorded.
 const COMMENTS: [(&str, CauseKind); 5] = [
@@ -12,26 +22,80 @@ const COMMENTS: [(&str, CauseKind); 5] = [
     (" and terminated", CauseKind::Cancelled),
 ];
 
-/// How a job ends that its mom has killed for what it took. Source: job.h, `JOB_EXEC_KILL_WALLTIME` and those before it.
-const STATUSES: [(i64, CauseKind); 4] = [
-    (-29, CauseKind::TimeLimit),
-    (-28, CauseKind::TimeLimit),
-    (-27, CauseKind::OutOfMemory),
-    (-26, CauseKind::OutOfMemory),
+/// How a job ends that its mom has killed, and in words. Sources: job.h, `JOB_EXEC_KILL_WALLTIME` and those before it.
+const STATUSES: [(i64, CauseKind, &str); 6] = [
+    (-29, CauseKind::TimeLimit, "it exceeded resource walltime"),
+    (-28, CauseKind::TimeLimit, "it exceeded resource cput"),
+    (-27, CauseKind::OutOfMemory, "it exceeded resource mem"),
+    (-26, CauseKind::OutOfMemory, "it exceeded resource vmem"),
+    (-20, CauseKind::NodeFailed, "its first host failed"),
+    (-14, CauseKind::NodeFailed, "one of its hosts failed"),
 ];
 
-/// Why a job was ended, if PBS has done it. Known as soon as PBS begins with that.
-pub(super) fn cause_of_job(job: &Job) -> Option<EndCause> {
+/// Most hosts whose states are asked for.
+const MAX_HOSTS: usize = 64;
+
+/// What pbsnodes prints.
+#[derive(Debug, Deserialize)]
+struct Printed {
+    #[serde(default)]
+    nodes: BTreeMap<String, Node>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    #[serde(default)]
+    state: String,
+}
+
+/// Why an app's job was ended. None: not by PBS, as far as it tells.
+///
+/// # Errors
+/// [`Error::NotYet`] while the job ends, or is about to; the commands' own words.
+pub(super) fn find_cause(ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
+    let found = ask_job(&ended.job, host)?;
+    if let Some(cause) = cause_of_job(&found).or_else(|| cause_of_nodes(&ended.lost, &found, host)) {
+        return Ok(Some(cause));
+    }
+    match found.phase() {
+        Phase::Ending => {}
+        Phase::Running if ended.torn => {}
+        Phase::Running | Phase::Waiting | Phase::Ended => return Ok(None),
+    }
+    Err(Error::NotYet { message: found.describe(), hint: None })
+}
+
+/// Why a job was ended, if PBS has done it.
+fn cause_of_job(job: &Job) -> Option<EndCause> {
     let comment = job.comment.as_deref().unwrap_or_default();
-    let by_comment = COMMENTS.iter().find(|(words, _)| comment.contains(words)).map(|(_, kind)| *kind);
-    let by_status =
-        || STATUSES.iter().find(|(status, _)| job.exit_status == Some(*status)).map(|(_, kind)| *kind);
-    Some(EndCause { kind: by_comment.or_else(by_status)?, message: job.describe() })
+    if let Some((_, kind)) = COMMENTS.iter().find(|(words, _)| comment.contains(words)) {
+        return Some(EndCause { kind: *kind, message: job.describe() });
+    }
+    let (_, kind, words) = STATUSES.iter().find(|(status, ..)| job.exit_status == Some(*status))?;
+    // The comment follows when the job is over.
+    Some(EndCause { kind: *kind, message: format!("{}; {words}", job.describe()) })
+}
+
+/// That a host is gone whose agent was lost, if PBS knows that already.
+fn cause_of_nodes(lost: &[String], job: &Job, host: &dyn Host) -> Option<EndCause> {
+    if lost.is_empty() {
+        return None;
+    }
+    let words = ["pbsnodes", "-F", "json"].into_iter().map(OsString::from);
+    let words: Vec<OsString> = words.chain(lost.iter().take(MAX_HOSTS).map(OsString::from)).collect();
+    let (_, said) = ask(&words, host).ok()?;
+    let printed: Printed = serde_json::from_str(&said.stdout).ok()?;
+    let (name, node) =
+        printed.nodes.into_iter().find(|(_, node)| node.state.split(',').any(|word| word == "down"))?;
+    let message = format!("node {name} is {}; {}", node.state, job.describe());
+    Some(EndCause { kind: CauseKind::NodeFailed, message })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::JobRef;
+    use crate::host::fake::FakeHost;
 
     #[track_caller]
     fn check(comment: &str, exit_status: Option<i64>, expected: Option<CauseKind>) {
@@ -50,5 +114,48 @@ mod tests {
         check(&format!("{run} and exceeded resource vmem"), None, Some(CauseKind::OutOfMemory));
         check(run, Some(-29), Some(CauseKind::TimeLimit));
         check(run, Some(-27), Some(CauseKind::OutOfMemory));
+        check(run, Some(-20), Some(CauseKind::NodeFailed));
+    }
+
+    const QSTAT: &str = "/bin/qstat -x -f -F json 7";
+
+    /// What is said of a job that stands so, when one host was lost if PBS has a state for it.
+    #[track_caller]
+    fn check_ended(job: &str, state: Option<&str>, torn: bool, expected: &str) {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+        let host = host.with_answer(QSTAT, &format!("{{\"Jobs\": {{\"7.head\": {{{job}}}}}}}"), "");
+        let nodes = format!("{{\"nodes\": {{\"n2\": {{\"state\": \"{}\"}}}}}}", state.unwrap_or_default());
+        let host = host.with_file("/bin/pbsnodes", "").with_answer("/bin/pbsnodes -F json n2", &nodes, "");
+        let lost = state.map(|_| "n2".to_owned()).into_iter().collect();
+        let shown = match find_cause(&EndedApp { job: JobRef("7".to_owned()), lost, torn }, &host) {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(cause)) => format!("{:?}: {}", cause.kind, cause.message),
+            Err(Error::NotYet { message, .. }) => format!("not yet: {message}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected, "{job} {state:?} {torn}");
+    }
+
+    #[test]
+    fn what_was_torn_from_a_job_that_runs_is_waited_for() {
+        let runs = r#""job_state": "R", "comment": "Job run""#;
+        check_ended(runs, None, false, "nothing");
+        check_ended(runs, None, true, "not yet: job 7.head is running: Job run");
+        let ends = r#""job_state": "E", "Exit_status": -29, "comment": "Job run""#;
+        let said = "TimeLimit: job 7.head is being ended with -29: Job run; it exceeded resource walltime";
+        check_ended(ends, None, true, said);
+        let over =
+            r#""job_state": "F", "Exit_status": -29, "comment": "Job run and exceeded resource walltime""#;
+        let said = "TimeLimit: job 7.head is ended with -29: Job run and exceeded resource walltime";
+        check_ended(over, None, false, said);
+        check_ended(r#""job_state": "F", "Exit_status": 0"#, None, true, "nothing");
+    }
+
+    #[test]
+    fn a_node_that_is_down_is_the_cause_if_its_agent_was_lost() {
+        let runs = r#""job_state": "R""#;
+        let said = "NodeFailed: node n2 is state-unknown,down; job 7.head is running";
+        check_ended(runs, Some("state-unknown,down"), true, said);
+        check_ended(runs, Some("job-exclusive"), true, "not yet: job 7.head is running");
     }
 }

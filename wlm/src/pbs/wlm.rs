@@ -9,20 +9,19 @@ use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
 
 use super::ask::find_command;
-use super::cause::cause_of_job;
 use super::command::{Options, parse_args};
 use super::detect::{detect, job};
 use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::{Phase, ask_job};
-use super::{agents, attach, look, submit, wanted};
+use super::{agents, attach, cause, look, submit, wanted};
 use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::queue::{JobStarter, Queue, Stop};
 use crate::slots::{HostSlots, place};
 use crate::{
-    Adoption, AgentCommand, AppRef, Direct, EndCause, Error, Evidence, JobRef, Launch, Plan, ProcessOwner,
-    Queued, Result, Submission, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Direct, EndCause, EndedApp, Error, Evidence, JobRef, Launch, Plan,
+    ProcessOwner, Queued, Result, Submission, Wanted, Wlm,
 };
 
 /// What to do about too few places.
@@ -93,16 +92,12 @@ impl Wlm for Pbs {
         attach::explain_end(command, status, words)
     }
 
-    async fn find_cause(&self, job: &JobRef, host: &dyn Host) -> Result<Option<EndCause>> {
+    async fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
         // Who is in the job ends with it, and need not be told; and qstat leaves a file of its own wherever it is run.
-        if super::detect::job(host).is_some_and(|own| own == *job.0) {
+        if super::detect::job(host).is_some_and(|own| own == *ended.job.0) {
             return Ok(None);
         }
-        let found = ask_job(job, host)?;
-        match (cause_of_job(&found), found.phase()) {
-            (None, Phase::Ending) => Err(Error::NotYet { message: found.describe(), hint: None }),
-            (cause, _) => Ok(cause),
-        }
+        cause::find_cause(ended, host)
     }
 
     fn extras(&self) -> Option<&'static dyn Any> {

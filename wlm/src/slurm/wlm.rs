@@ -22,8 +22,8 @@ use crate::launcher::{
 };
 use crate::mpir::AtBreakpoint;
 use crate::{
-    Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, Error, Evidence, HoldMethod, JobRef, Launch,
-    Mixed, Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
+    Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, EndedApp, Error, Evidence, HoldMethod, JobRef,
+    Launch, Mixed, Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Slurm.
@@ -105,7 +105,8 @@ impl Wlm for Slurm {
         parse_cause(line)
     }
 
-    async fn find_cause(&self, job: &JobRef, host: &dyn Host) -> Result<Option<EndCause>> {
+    async fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
+        let job = &ended.job;
         let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;
         if jobs.iter().any(|job| job.phase() == JobPhase::Ending) {
             return Err(Error::NotYet { message: format!("job {} is being ended", job.0), hint: None });

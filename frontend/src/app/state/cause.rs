@@ -1,6 +1,8 @@
 //! What a WLM says of an app: its name for it, and why it has ended it.
 
-use gantry_wlm::EndCause;
+use gantry_shared::signal::Signal;
+use gantry_shared::status::{ExitStatus, RankState};
+use gantry_wlm::{EndCause, EndedApp, JobRef};
 
 use super::{Launcher, State};
 use crate::event::Event;
@@ -15,23 +17,24 @@ impl State {
         events.push(Event::EndedBy { app: self.identity.app, cause: cause.kind, message: cause.message });
     }
 
-    /// Whether only the WLM knows why the app has ended: it was attached to, or has ended badly and had no launcher.
-    pub(crate) fn needs_cause(&self) -> bool {
+    /// What the WLM is to be asked about if only it knows why the app has ended: it was attached to, or has ended badly and had no launcher.
+    pub(crate) fn needs_cause(&self) -> Option<EndedApp> {
         let badly = self.exit.as_ref().is_some_and(|exit| exit.code != 0);
-        self.identity.attached || (badly && self.launcher == Launcher::None)
-    }
-
-    /// The WLM's name for what runs, where it has one.
-    pub(crate) fn job(&self) -> Option<&str> {
-        self.identity.job.as_deref()
+        let asked = self.identity.attached || (badly && self.launcher == Launcher::None);
+        let job = self.identity.job.as_ref().filter(|_| asked)?;
+        let is_torn = |state: &RankState| {
+            let ended = [Signal::TERM, Signal::KILL].map(ExitStatus::Signal);
+            *state == RankState::Lost || state.exit_status().is_some_and(|status| ended.contains(&status))
+        };
+        let torn = self.ranks.iter().any(is_torn);
+        Some(EndedApp { job: JobRef(job.clone()), lost: self.hosts(&self.lost), torn })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::{Pid, Rank};
+    use gantry_shared::id::{NodeId, Pid, Rank};
     use gantry_shared::placement::PlacementBuilder;
-    use gantry_shared::status::ExitStatus;
     use gantry_shared::wire::message::RankReport;
     use gantry_wlm::CauseKind;
 
@@ -59,6 +62,39 @@ mod tests {
 
     fn limit() -> EndCause {
         EndCause { kind: CauseKind::TimeLimit, message: "too long".to_owned() }
+    }
+
+    /// An app of two ranks on two hosts that was attached to; they end so, if they are not lost with their host.
+    #[track_caller]
+    fn check_asked(ends: [Option<ExitStatus>; 2], lost: &[&str], torn: bool) {
+        let mut placement = PlacementBuilder::new();
+        placement.push("a", None, "").unwrap();
+        placement.push("b", None, "").unwrap();
+        let mut state = running();
+        let identity = Identity { attached: true, ..state.identity.clone() };
+        state = State::new(identity, placement.build());
+        for (rank, end) in (0..).zip(ends) {
+            drop(state.handle(match end {
+                Some(status) => Happening::RankExited(Rank(rank), status),
+                None => Happening::NodesLost([NodeId(rank)].into_iter().collect(), "cut".to_owned()),
+            }));
+        }
+        let asked = state.needs_cause().unwrap();
+        assert_eq!(
+            (asked.job.0.as_str(), asked.lost, asked.torn),
+            ("7.0", lost.iter().map(|it| (*it).to_owned()).collect(), torn)
+        );
+    }
+
+    #[test]
+    fn what_was_torn_is_told_from_what_has_ended() {
+        let code = |code| Some(ExitStatus::Code(code));
+        let signal = |signal| Some(ExitStatus::Signal(signal));
+        check_asked([code(0), code(3)], &[], false);
+        check_asked([code(0), signal(Signal::HUP)], &[], false);
+        check_asked([code(0), signal(Signal::TERM)], &[], true);
+        check_asked([signal(Signal::KILL), code(0)], &[], true);
+        check_asked([code(0), None], &["b"], true);
     }
 
     fn shown(events: &[Event]) -> Vec<serde_json::Value> {
