@@ -39,6 +39,7 @@ mod site;
 mod skip;
 pub mod slurm;
 pub mod ssh;
+pub mod submit;
 mod sys;
 mod terminal;
 pub mod testbed;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use gantry_tests::capi::{prefix, program as c_program};
 use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, said_by};
-use gantry_tests::slurm::{Cluster, error_of};
+use gantry_tests::slurm::{Cluster, cause_of, error_of};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Process, program};
 use gantry_tests::{Run, SOON, binaries, eventually, proc, record_skip, tool};
@@ -66,7 +66,7 @@ fn attach_and_leave(cluster: &Cluster, target: &str, seconds: u32, nodes: &[&str
     proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
     run.exited(SOON);
     eventually(SOON, "daemons and agents are gone", || {
-        ["sleep 2000", "gantry-agent serve told"].iter().all(|line| cluster.find(line).is_empty())
+        ["sleep 2000", "gantry-agent serve told pbs"].iter().all(|line| cluster.find(line).is_empty())
     });
     assert_eq!(format!("{:?}", ranks_of(cluster, seconds)), format!("{before:?}"));
 }
@@ -108,9 +108,7 @@ fn tasks_of_the_job_are_its_ranks_and_its_end_is_told() {
         run.next_event("attached", STARTS);
         delete(cluster, &script);
         let done = run.wait(2 * SOON);
-        let events = done.events();
-        let cause = events.iter().find(|event| event["event"] == "ended_by");
-        let cause = cause.unwrap_or_else(|| panic!("no cause in {done:?}"));
+        let cause = cause_of(&done);
         assert_eq!(cause["cause"], "cancelled", "{cause}");
     });
 }

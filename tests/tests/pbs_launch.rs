@@ -3,7 +3,7 @@
 use gantry_tests::pbs::{Script, ask_there, on_pbs, said_by};
 use gantry_tests::slurm::Cluster;
 use gantry_tests::testbed::Process;
-use gantry_tests::{SOON, becomes_true, eventually, proc, programs, tool};
+use gantry_tests::{SOON, becomes_true, binaries, eventually, proc, programs, tool};
 use nix::sys::signal::Signal;
 
 /// The node and process of every rank of that line, by node. The tool and launchers, whose lines end so too, are none.
@@ -58,7 +58,8 @@ fn every_rank_has_the_place_in_the_job_of_its_own_host() {
         let foreign = "echo at $GANTRY_RANK: $PBS_TASKNUM; [ -z \"$GANTRY_TICKET\" ] || echo secret";
         let script = format!(
             "gantry launch -- --map-by node -n 4 sh -c '{say}; {foreign}'; echo own $PBS_TASKNUM; \
-             gantry launch -- --ppn 1 --nodes 2 sh -c 'echo two on $(hostname)'"
+             {} tasks; gantry launch -- --ppn 1 --nodes 2 sh -c 'echo two on $(hostname)'",
+            binaries().dir.join("tm_probe").display()
         );
         let script = Script::submit(&cluster.bed, &script);
         let (code, text) = script.wait();
@@ -73,6 +74,16 @@ fn every_rank_has_the_place_in_the_job_of_its_own_host() {
         let distinct: std::collections::BTreeSet<_> = tasks.iter().collect();
         assert_eq!(distinct.len(), 4, "{text}");
         assert!(!text.contains("secret"), "{text}");
+        let mut listed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("task ")).collect();
+        listed.sort_unstable();
+        let hosts = ["n001", "n002", "n003", "n001"];
+        let mut expected: Vec<_> =
+            tasks.iter().zip(hosts).map(|(id, host)| format!("{id:0>8} on {host}")).collect();
+        expected.sort_unstable();
+        assert_eq!(listed, expected, "{text}");
+        let outside = cluster.run(binaries().dir.join("tm_probe"), ["tasks"], &[]).wait(SOON);
+        assert_eq!(outside.code(), 1);
+        assert!(outside.stderr.join(" ").contains("answer its own processes alone"), "{outside:?}");
         let two: Vec<&str> = text.lines().filter(|line| line.starts_with("two on ")).collect();
         assert!(two.len() == 2 && two.contains(&"two on n001") && two.contains(&"two on n002"), "{text}");
     });
@@ -167,5 +178,38 @@ fn an_mpi_launcher_brings_agents_to_the_hosts_of_the_job() {
         assert_held(cluster, "exit_with 5", &ALL);
         ask_there(&cluster.bed, ["release", &app]);
         assert!(becomes_true(SOON, || script.code() == Some(5)), "{}", script.text());
+    });
+}
+
+/// Its ranks stop nowhere by themselves: they wait in the library for their launcher.
+#[test]
+fn a_launcher_that_says_where_its_ranks_are_holds_them_on_the_hosts_of_the_job() {
+    on_pbs(|cluster| {
+        if let Err(why) = tool("mpirun.openmpi") {
+            return gantry_tests::record_skip(&why);
+        }
+        let hello = match programs::get_mpi("mpi_hello", "mpicc.openmpi") {
+            Ok(hello) => hello.display().to_string(),
+            Err(why) => return gantry_tests::record_skip(&why),
+        };
+        let by = "--hold-method mpir --launcher mpirun.openmpi -- --hostfile $PBS_NODEFILE -n 6";
+        let script = format!("gantry launch --json --hold {by} {hello}");
+        let script = Script::submit(&cluster.bed, &script);
+        let held = script.event("held");
+        let mut ranks = cluster.find(&hello);
+        ranks.retain(|(_, process)| process.line == hello);
+        ranks.sort_by(|one, other| one.0.cmp(&other.0));
+        let nodes: Vec<&str> = ranks.iter().map(|(node, _)| node.as_str()).collect();
+        assert_eq!(nodes, ALL, "{held}");
+        for (node, rank) in &ranks {
+            let seen = (proc::state(rank.pid), proc::tracer(rank.pid));
+            assert_eq!(seen, (Some('T'), None), "{node}: {rank:?}");
+        }
+        ask_there(&cluster.bed, ["release", held["app"].as_str().expect("an id")]);
+        let (_, text) = script.wait();
+        let said: String = script.events().iter().filter_map(|event| event["text"].as_str()).collect();
+        for rank in 0..6 {
+            assert!(said.contains(&format!("rank {rank} of 6 on ")), "{text}");
+        }
     });
 }

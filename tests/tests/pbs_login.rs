@@ -220,6 +220,7 @@ fn a_job_whose_nodes_have_no_gantry_says_how_it_ended() {
                 error.contains("is ended with 127") && error.contains("its agents were not there"),
                 "{error}"
             );
+            assert!(error.contains("gantry is not where it is here on its first host"), "{error}");
             assert!(error.contains("-o FILE"), "{error}");
         },
     );

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use async_trait::async_trait;
+use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
 use zeroize::Zeroizing;
 
@@ -32,6 +33,9 @@ impl fmt::Debug for JobStarter {
         f.debug_struct("JobStarter").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
+
+/// What the job's script ends with if its agents could not reach the frontend, and so could not say why: EX_UNAVAILABLE of `sysexits.h`.
+pub const UNREACHABLE: u8 = 69;
 
 /// When it is over, agents are asked to end.
 pub type Stop<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -79,6 +83,12 @@ pub trait Queue: Send + Sync + fmt::Debug {
     /// In the job, on its first node: where its ranks are, as a text for [`Wlm::adopt`](crate::Wlm::adopt). `program` looks on other nodes, by
     /// [`leave`](Queue::leave).
     async fn look(&self, program: &Path, host: &dyn Host) -> String;
+
+    /// In the job, on any node: leaves word of why an agent, which this process was, has ended without a link. Who started it reads that.
+    ///
+    /// # Errors
+    /// The WLM's own words.
+    async fn leave_word(&self, word: &Failure, host: &dyn Host) -> Result<()>;
 
     /// In the job, on another node: leaves word of what is there for [`look`](Queue::look).
     ///

@@ -47,6 +47,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,10 +56,11 @@ use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex};
+use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::find_node_name;
+use gantry_wlm::queue::STARTER;
 use nix::sys::signal::SigSet;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
@@ -66,7 +68,7 @@ const USAGE: &str = "gantry-agent is started by gantry, not by hand
 usage: gantry-agent serve [attached [dial|here|either]]
                                    serve an app; what it needs to know comes on standard input, which an attached starter keeps open;
                                    dial the frontend (that is so without a word), or have the link on standard input and output
-       gantry-agent serve told     serve an app, where the starter has nothing but variables to tell by
+       gantry-agent serve told WLM serve an app, where the starter has nothing but variables to tell by; why it ends is left with the WLM
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent ranks PID      tell gantry on another machine where the ranks of the launcher with that pid are
@@ -93,7 +95,10 @@ fn main() -> ExitCode {
         [] if let Some(ticket) = ticket => epilog::run_epilog(&ticket.to_string_lossy()),
         ["enter"] => enter(),
         ["serve"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
-        ["serve", "told"] => begin(read_told_ticket).and_then(|ticket| serve(ticket, false)),
+        ["serve", "told", wlm] => {
+            let served = begin(read_told_ticket).and_then(|ticket| serve(ticket, false));
+            served.map_err(|failure| leave_word(wlm, failure))
+        }
         ["serve", "attached"] | ["serve", "attached", "dial"] => {
             begin(read_ticket).and_then(|ticket| serve(ticket, true))
         }
@@ -143,6 +148,18 @@ fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
         };
         work::serve(ticket, joined, work::Beginning::Empty).await
     })
+}
+
+/// Becomes the program that leaves word of a failure with the WLM, under the name of this very process, as nobody may ever read what is written here. Comes back if that
+/// program is not here.
+fn leave_word(wlm: &str, failure: Failure) -> Failure {
+    let (Ok(own), Ok(word)) = (std::env::current_exe(), frame::encode_body(&failure)) else { return failure };
+    #[expect(clippy::disallowed_methods, reason = "nothing is started: this process goes on as another one")]
+    let mut program = std::process::Command::new(own.with_file_name(STARTER));
+    // Its secret is of no use any more.
+    let error = program.args(["word", wlm, &to_hex(&word)]).env_remove(GANTRY_TICKET).exec();
+    tracing::debug!(%error, "no word is left of this agent's end");
+    failure
 }
 
 /// As [`serve`], with the link on standard input and output: at once, or where the frontend cannot be dialled.

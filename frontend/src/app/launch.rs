@@ -12,7 +12,7 @@ use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::message::{Order, Program, StartRanks};
+use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
     AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, Launch, LeftOut, Plan,
@@ -26,6 +26,7 @@ use super::called::{Called, Instead, Reached};
 use super::making::{Joined, Making, new_id};
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, new_secret, open_input,
+    patience_until,
 };
 use super::stdio::OpenStreams;
 use crate::error::{Error, Result};
@@ -164,7 +165,7 @@ impl Frontend {
         let listener = self.listen(making, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
         let (left, left_out) = mpsc::unbounded_channel();
-        let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener);
+        let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener, deadline);
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
         let agent = agent.on_hosts(called.round_policy(self.config.hosts_policy), LeftOut::new(left));
@@ -204,6 +205,7 @@ impl Frontend {
         making: &Making,
         secret: Secret,
         listener: &Listener,
+        deadline: Instant,
     ) -> AgentCommand {
         let (wlm, app, subjob) = (making.wlm, making.app, making.subjob());
         let addresses = listener.addresses();
@@ -211,6 +213,7 @@ impl Frontend {
         AgentCommand::new(program, self.choose_sent_agent(app), move |host| {
             let (secret, addresses, base) = (secret.clone(), addresses.clone(), stage_base.clone());
             let ticket = build_ticket(wlm, app, secret, addresses, base, host, subjob);
+            let ticket = Ticket { patience: patience_until(deadline), ..ticket };
             frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
         })
     }

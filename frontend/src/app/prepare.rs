@@ -22,6 +22,11 @@ use crate::request::Input;
 /// How long an agent tries to reach the frontend or its parent.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same, where it has to be there by a deadline: if it does not get there its reason is to be heard before that.
+pub(super) fn patience_until(deadline: Instant) -> Duration {
+    AGENT_PATIENCE.min(deadline.saturating_duration_since(Instant::now()) * 2 / 3)
+}
+
 /// The launcher that the environment names: all variables but the first are the reference interface's.
 pub(crate) fn find_launcher() -> Option<OsString> {
     [GANTRY_LAUNCHER, CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT].iter().find_map(|name| Machine.env(name))

@@ -5,6 +5,7 @@
 
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
+use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Direct, JobRef, JobStarter, Queue, Queued, Wlm};
 use tokio::sync::mpsc;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::App;
 use super::launch::{ASK_EVERY, ASK_SOON, JobNews, SHORT_WAIT, begin_direct, prepare_direct};
 use super::making::{Joined, Making};
-use super::prepare::{build_ticket, new_secret};
+use super::prepare::{build_ticket, new_secret, patience_until};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
@@ -44,6 +45,7 @@ impl Frontend {
         let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
         let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
+        let ticket = Ticket { patience: patience_until(deadline), ..ticket };
         let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let argv = vec![program.clone().into_os_string(), "start".into(), wlm.name().into()];

@@ -6,7 +6,7 @@
 //! - [`protocol`]: what tool and guard say to each other.
 //! - [`policy`]: what the guard decides, as a pure state machine.
 //! - [`serve`]: the guard's process.
-//! - [`starter`]: the same executable inside of a job that brings agents.
+//! - [`starter`]: the same executable inside of a job that brings agents; `last_word`: what it tells when they do not come.
 //! - [`held`]: the same executable in a batch script, in the place of a launcher.
 //! - `launcher`, `driven`: the app's launcher, started plainly or as a debugger does it.
 //! - `table`: what the launcher itself says of its ranks.
@@ -20,5 +20,6 @@ mod driven;
 mod launcher;
 pub mod serve;
 pub mod starter;
+mod last_word;
 mod sys;
 mod table;

@@ -16,6 +16,7 @@ use gantry_wlm::queue::Stop;
 use gantry_wlm::{AgentCommand, AgentWatch, JobRef, Queue, detect};
 use zeroize::Zeroizing;
 
+use super::last_word;
 use crate::error::{Error, Result};
 use crate::helpers;
 
@@ -32,13 +33,34 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// meant, if not all are.
 ///
 /// # Errors
-/// There is no such WLM, the ticket is none, agents could not be started or have failed.
-pub async fn run(wlm: &str, input: impl BufRead, stop: Stop<'_>) -> Result<()> {
-    let queue = find_queue(wlm)?;
+/// There is no such WLM, the ticket is none, agents could not be started or have failed: then the frontend is told why, if it can be reached.
+pub async fn run(wlm: &str, input: impl BufRead, stop: Stop<'_>) -> std::result::Result<(), Failed> {
     let mut input = input;
     let ticket = read_ticket(&mut input)?;
-    decode(&ticket)?;
+    let known = decode(&ticket)?;
     let on = read_hosts(&mut input)?;
+    let Err(error) = start(wlm, ticket, on, stop).await else { return Ok(()) };
+    let heard = last_word::tell(&known, &error).await;
+    Err(Failed { error, unheard: !heard })
+}
+
+/// Agents could not be started, or have failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// The frontend could not be told that.
+    pub unheard: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, unheard: false }
+    }
+}
+
+async fn start(wlm: &str, ticket: Zeroizing<Vec<u8>>, on: Option<Vec<String>>, stop: Stop<'_>) -> Result<()> {
+    let queue = find_queue(wlm)?;
     let program = helpers::find_helper(helpers::AGENT, &Machine)?;
     let agent = AgentCommand::new(program, None, move |host| {
         let ticket = decode(&ticket).map_err(|error| error.to_failure())?;
@@ -102,6 +124,19 @@ pub async fn look(wlm: &str) -> Result<String> {
 /// There is no such WLM; what it says.
 pub async fn leave(wlm: &str) -> Result<()> {
     Ok(find_queue(wlm)?.leave(&Machine).await?)
+}
+
+/// Leaves word of why the agent has ended that this process was, and fails as it did.
+///
+/// # Errors
+/// Always: with that reason.
+pub async fn leave_word(wlm: &str, word: &str) -> Result<()> {
+    let word = from_hex(word).map_err(|e| Error::Protocol(e.to_string()))?;
+    let failure: Failure = frame::decode(&word).map_err(|e| Error::Protocol(e.to_string()))?;
+    if let Err(error) = find_queue(wlm)?.leave_word(&failure, &Machine).await {
+        tracing::debug!(%error, "no word is left");
+    }
+    Err(Error::Node { hosts: Vec::new(), failure })
 }
 
 fn find_queue(wlm: &str) -> Result<&'static dyn Queue> {

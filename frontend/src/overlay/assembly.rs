@@ -11,6 +11,7 @@ use gantry_shared::id::NodeId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{Door, Halves};
+use gantry_shared::wire::hold::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, RankReport, Seat};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
@@ -78,7 +79,7 @@ impl Assembly {
         let places = self.hosts.len() + STRANGERS;
         while self.seated.len() < self.hosts.len() {
             tokio::select! {
-                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial),
+                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial)?,
                 Some(arrival) = self.arrivals.1.recv() => self.free_seat(&arrival),
             }
         }
@@ -131,7 +132,7 @@ impl Assembly {
         self.assign()?;
         while self.root.as_ref().is_some_and(|root| !root.find_unjoined().is_empty()) {
             tokio::select! {
-                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial),
+                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial)?,
                 Some(arrival) = self.arrivals.1.recv() => self.take_arrival(arrival)?,
             }
         }
@@ -163,10 +164,16 @@ impl Assembly {
         }
     }
 
-    fn take_greeting(&mut self, door: &mut Door, halves: Halves, dial: Dial) {
-        let Dial::Agent(hello) = dial else {
-            return door.refuse(halves, "the frontend is nobody's parent here".to_owned());
+    fn take_greeting(&mut self, door: &mut Door, halves: Halves, dial: Dial) -> Result<()> {
+        let Dial::Agent(mut hello) = dial else {
+            door.refuse(halves, "the frontend is nobody's parent here".to_owned());
+            return Ok(());
         };
+        if let Some(Brought { ranks: Err(failure), .. }) = hello.brought.take() {
+            // Who has started the agent of that host says that it will not come.
+            let hosts = if hello.host.is_empty() { Vec::new() } else { vec![hello.host] };
+            return Err(Error::Node { hosts, failure });
+        }
         match self.find_seat(&hello) {
             Ok(node) => {
                 if let Some(free) = self.free.get_mut(&hello.host) {
@@ -181,6 +188,7 @@ impl Assembly {
                 door.refuse(halves, reason);
             }
         }
+        Ok(())
     }
 
     fn find_seat(&self, hello: &AgentHello) -> std::result::Result<NodeId, String> {

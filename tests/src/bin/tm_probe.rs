@@ -19,7 +19,8 @@ fn main() -> ExitCode {
             Some((first, rest)) if first == "task" => play(rest),
             Some((first, names)) if first == "cases" => run(names),
             Some((first, [folder])) if first == "outlive" => outlive(folder.as_ref()),
-            _ => Err("usage: tm_probe cases [NAME...] | tm_probe outlive FOLDER | tm_probe task WORD..."
+            Some((first, [])) if first == "tasks" => list(),
+            _ => Err("usage: tm_probe cases [NAME...] | tm_probe outlive FOLDER | tm_probe tasks | tm_probe task WORD..."
                 .to_owned()),
         };
     match outcome {
@@ -43,6 +44,16 @@ fn play(words: &[String]) -> Result<ExitCode, String> {
 fn outlive(folder: &Path) -> Result<ExitCode, String> {
     runtime()?.block_on(task::outlive(folder))?;
     writeln!(std::io::stdout(), "passed outlive").map_err(|error| error.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each task of the job, with its host and its id as `PBS_TASKNUM` has it.
+fn list() -> Result<ExitCode, String> {
+    let mut tasks = runtime()?.block_on(task::list())?;
+    tasks.sort();
+    for (host, id) in tasks {
+        writeln!(std::io::stdout(), "task {id:08X} on {host}").map_err(|error| error.to_string())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

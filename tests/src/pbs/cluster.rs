@@ -40,7 +40,21 @@ pub fn on_pbs(body: impl FnOnce(&mut Cluster) + Send + 'static) {
 /// As [`on_pbs`].
 #[track_caller]
 pub fn on_pbs_with(change: impl FnOnce(Config) -> Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
-    let config = installation().map(|installed| change(Config::with_nodes(3).managed_by_pbs(installed)));
+    on_bed(
+        |installed| change(Config::with_nodes(3).managed_by_pbs(installed)),
+        |cluster| jobs(&cluster.bed),
+        body,
+    );
+}
+
+/// Runs a test on a bed where PBS is; at its end nothing may be left on any host, and nothing of what `queued` lists. Counts a skip where PBS is not installed.
+#[track_caller]
+pub(crate) fn on_bed(
+    config: impl FnOnce(PathBuf) -> Config,
+    queued: fn(&Cluster) -> String,
+    body: impl FnOnce(&mut Cluster) + Send + 'static,
+) {
+    let config = installation().map(config);
     let config = match config.and_then(|config| usable(&config).map(|()| config)) {
         Ok(config) => config,
         Err(why) => return record_skip(&why),
@@ -50,10 +64,10 @@ pub fn on_pbs_with(change: impl FnOnce(Config) -> Config, body: impl FnOnce(&mut
         bed.wait_idle(2 * SOON).expect("idle nodes");
         let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
         body(&mut cluster);
+        let ended = becomes_true(2 * SOON, || queued(&cluster).is_empty());
+        assert!(ended, "jobs are left: {}", queued(&cluster));
         let Cluster { world, bed, .. } = cluster;
         world.finish();
-        let ended = becomes_true(2 * SOON, || jobs(&bed).is_empty());
-        assert!(ended, "jobs are left: {}", jobs(&bed));
         bed.assert_nothing_left(SOON);
     });
 }

@@ -8,6 +8,7 @@ pub mod mom;
 mod stand_in;
 pub mod task;
 
+pub(crate) use cluster::on_bed;
 pub use cluster::{STARTS, Script, ask_there, jobs, on_pbs, on_pbs_with, said_by};
 pub use job::{said, submit};
 pub use stand_in::{Job, StandIn};

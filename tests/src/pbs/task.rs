@@ -4,6 +4,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Duration;
 
+use gantry_wlm::host::Machine;
+use gantry_wlm::pbs::PbsExtras;
 use gantry_wlm::pbs::tm::environment::NODE_FILE;
 use gantry_wlm::pbs::tm::{Client, Command, Environment, Framing, NodeId, Spawn, TmError};
 
@@ -27,6 +29,15 @@ pub fn environment() -> Result<Environment, TmError> {
         environment = environment.with_node_file(&text);
     }
     Ok(environment)
+}
+
+/// The tasks of the job that this process is in: host and number of each.
+///
+/// # Errors
+/// It is in none.
+pub async fn list() -> Result<Vec<(String, u32)>, String> {
+    let listed = PbsExtras.tasks(&Machine, SOON).await.map_err(|error| error.to_string())?;
+    Ok(listed.into_iter().map(|(host, task)| (host, task.id.0)).collect())
 }
 
 /// Sees what becomes of requests when the mom of the last host dies: writes `ready` in a folder, waits for `dead` there, and goes on.

@@ -10,9 +10,11 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::hold::{GANTRY_TICKET, to_hex};
 use tokio::task::JoinSet;
 
+use super::give::{Giver, SHELL};
 use super::place::read_environment;
 use super::qstat::short_name;
-use super::tm::{Client, Framing, NodeId, Spawn, Task, TmError};
+use super::tm::{Client, Framing, NodeId, Spawn, Task};
+use super::word::{Program, explain_end, to_failure};
 use crate::host::Host;
 use crate::launch::AgentWatch;
 use crate::queue::Stop;
@@ -21,23 +23,24 @@ use crate::{AgentCommand, AppRef, Error, Result};
 /// How long a mom may take for each answer, where nobody says when all must be there.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a mom says of a program that could not be executed; of one that was killed it says so much and the signal.
-const NOT_EXECUTED: i32 = 254;
-const KILLED: i32 = 256;
+/// How long agents that were asked to end may take for it.
+const GOODBYE: Duration = Duration::from_secs(60);
 
 /// Starts an agent on every host of `app`, and watches over them from then on.
 ///
 /// # Errors
 /// This process is in no job; no mom; [`Error::Hosts`] with every host that refused. Agents that were started are ended then.
 pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<()> {
-    if agent.send_to.is_some() {
-        let hint = "leave out --send-agent, and have gantry where all nodes see it";
-        return Err(Error::invalid_with("PBS puts no files on nodes before a launch", hint));
-    }
     let client = connect(agent, host).await?;
     let places = find_places(&client, &app.hosts)?;
-    let there = spawn_all(&client, places, agent).await?;
-    tokio::spawn(look_after(client, there, agent.watch()));
+    let own = host.hostname();
+    let takers = places.iter().filter(|(name, _)| short_name(name) != short_name(&own)).count();
+    let giver = match agent.send_to.is_some() && takers > 0 {
+        true => Some(Giver::start(&agent.program, &name_of(&client, &own), takers, host).await?),
+        false => None,
+    };
+    let there = spawn_all(&client, places, agent, giver.as_ref().map(|giver| (giver, own.as_str()))).await?;
+    tokio::spawn(look_after(wait_all(&client, there), agent.watch(), giver));
     Ok(())
 }
 
@@ -58,24 +61,32 @@ pub(super) async fn run_agents(
         Some(names) => find_places(&client, names)?,
         None => all.collect(),
     };
-    let there = spawn_all(&client, places, agent).await?;
-    let tasks: Vec<Task> = there.iter().map(|(_, task)| *task).collect();
+    let there = spawn_all(&client, places, agent, None).await?;
+    let tasks: Vec<Task> = there.iter().map(|it| it.task).collect();
+    let mut open: Vec<String> = there.iter().map(|it| it.host.clone()).collect();
     let (of, mut waiting) = (there.len(), wait_all(&client, there));
     let (mut stop, mut asked, mut failed) = (stop, false, Vec::new());
+    let mut enough = std::pin::pin!(tokio::time::sleep(GOODBYE));
     loop {
         tokio::select! {
             ended = waiting.join_next() => {
                 let Some(ended) = ended else { break };
-                let Ok((name, obit)) = ended else { continue };
-                if matches!(obit, Ok(0)) {
-                    continue;
-                }
-                failed.push((name, explain_end(obit)));
+                let Ok((name, failure)) = ended else { continue };
+                open.retain(|it| *it != name);
+                let Some(failure) = failure else { continue };
+                failed.push((name, failure));
             }
             () = &mut stop, if !asked => {}
+            () = &mut enough, if asked => {
+                // Of a mom that has died nothing is heard, for as long as this job lives.
+                let unheard = || Failure::new(Kind::Lost, "nothing was heard of its agent's end");
+                failed.extend(open.drain(..).map(|name| (name, unheard())));
+                break;
+            }
         }
         if !asked {
             asked = true;
+            enough.set(tokio::time::sleep(GOODBYE));
             for task in &tasks {
                 // It may have ended.
                 drop(client.kill(*task, libc::SIGTERM, PATIENCE).await);
@@ -95,35 +106,54 @@ async fn connect(agent: &AgentCommand, host: &dyn Host) -> Result<Arc<Client>> {
     Ok(Arc::new(Client::connect(&environment, Framing::Packets, left(agent)).await?))
 }
 
-/// Starts agents at these places, all or none.
+/// An agent that was started, or what is to fetch it.
+#[derive(Debug)]
+struct Started {
+    host: String,
+    task: Task,
+    program: Program,
+}
+
+/// Starts agents at these places, all or none. `giver` gives the agent to all hosts but the own one, whose name is beside it.
 async fn spawn_all(
     client: &Arc<Client>,
     places: Vec<(String, NodeId)>,
     agent: &AgentCommand,
-) -> Result<Vec<(String, Task)>> {
+    giver: Option<(&Giver, &str)>,
+) -> Result<Vec<Started>> {
     let of = places.len();
     let deadline = left(agent);
     let mut starting = JoinSet::new();
     for (name, node) in places {
         let ticket = to_hex(&agent.ticket(&name).map_err(Error::NotStarted)?);
-        let program = Spawn::new([agent.program.as_os_str(), "serve".as_ref(), "told".as_ref()]);
-        let program = program.variable(GANTRY_TICKET, ticket.as_str());
+        let giver = giver.filter(|(_, own)| short_name(&name) != short_name(own)).map(|(giver, _)| giver);
+        let program = match giver {
+            Some(_) => Program { path: SHELL.into(), fetches: true },
+            None => Program { path: agent.program.clone(), fetches: false },
+        };
+        let task = match giver {
+            Some(giver) => giver.build_task(),
+            None => {
+                Spawn::new([agent.program.as_os_str(), "serve".as_ref(), "told".as_ref(), "pbs".as_ref()])
+            }
+        };
+        let task = task.variable(GANTRY_TICKET, ticket.as_str());
         let client = Arc::clone(client);
-        starting.spawn(async move { (name, client.spawn(node, program, deadline).await) });
+        starting.spawn(async move { (name, program, client.spawn(node, task, deadline).await) });
     }
     let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for (name, spawned) in starting.join_all().await {
+    for (host, program, spawned) in starting.join_all().await {
         match spawned {
-            Ok(task) => there.push((name, task)),
-            Err(error) => missing.push((name, to_failure(&error))),
+            Ok(task) => there.push(Started { host, task, program }),
+            Err(error) => missing.push((host, to_failure(&error))),
         }
     }
     if missing.is_empty() {
         return Ok(there);
     }
-    for (_, task) in there {
+    for started in there {
         // It has nobody to report to, and would see that by itself after a while.
-        drop(client.kill(task, libc::SIGKILL, left(agent)).await);
+        drop(client.kill(started.task, libc::SIGKILL, left(agent)).await);
     }
     Err(Error::Hosts { of, missing })
 }
@@ -136,71 +166,49 @@ fn one_per_host(client: &Client) -> Result<Vec<(NodeId, &str)>> {
     })
 }
 
-/// The first nodes of these hosts.
+/// The first nodes of these hosts, which launchers and servers name with a domain or without.
 fn find_places(client: &Client, hosts: &[String]) -> Result<Vec<(String, NodeId)>> {
     let known = one_per_host(client)?;
     let find = |name: &String| {
-        let found = known.iter().find(|(_, host)| host == name).map(|(node, _)| (name.clone(), *node));
+        let is_it = |host: &str| host == name || short_name(host) == short_name(name);
+        let found = known.iter().find(|(_, host)| is_it(host)).map(|(node, _)| (name.clone(), *node));
         found.ok_or_else(|| Error::invalid(format!("the job has no host {name}")))
     };
     hosts.iter().map(find).collect()
 }
 
 /// Waits for the agents' ends, and tells of them. Of a host that has died nothing is heard.
-async fn look_after(client: Arc<Client>, agents: Vec<(String, Task)>, watch: AgentWatch) {
-    let mut waiting = wait_all(&client, agents);
+async fn look_after(
+    mut waiting: JoinSet<(String, Option<Failure>)>,
+    watch: AgentWatch,
+    _giver: Option<Giver>,
+) {
     while let Some(ended) = waiting.join_next().await {
-        let Ok((name, obit)) = ended else { continue };
-        watch.ended(name, explain_end(obit));
+        let Ok((name, failure)) = ended else { continue };
+        // One that was not needed any more is no news, but for who still waits for its link.
+        let left = || Failure::new(Kind::Gone, "the agent left before it had its link");
+        watch.ended(name, failure.unwrap_or_else(left));
     }
 }
 
-/// Waits for each of the agents' ends.
-fn wait_all(client: &Arc<Client>, agents: Vec<(String, Task)>) -> JoinSet<(String, Obit)> {
+/// Waits for each of the agents' ends: its host, and why if it did not end well.
+fn wait_all(client: &Arc<Client>, agents: Vec<Started>) -> JoinSet<(String, Option<Failure>)> {
     let mut waiting = JoinSet::new();
-    for (name, task) in agents {
+    for Started { host, task, program } in agents {
         let client = Arc::clone(client);
-        waiting.spawn(async move { (name, client.obit(task).await) });
+        waiting.spawn(async move {
+            match client.obit(task).await {
+                Ok(0) => (host, None),
+                obit => (host, Some(explain_end(&client, task, &program, obit).await)),
+            }
+        });
     }
     waiting
 }
 
-/// How a task has ended.
-type Obit = std::result::Result<i32, TmError>;
-
-/// What the end of an agent's task means.
-fn explain_end(obit: Obit) -> Failure {
-    let ended = |what: String| {
-        Failure::new(Kind::LauncherFailed, what).with_hint("what it said is in the job's output")
-    };
-    match obit {
-        Ok(NOT_EXECUTED) => {
-            let failure = Failure::new(Kind::NotFound, "the agent could not be executed there");
-            failure.with_hint("have gantry at a path that all hosts of the job see")
-        }
-        Ok(status) if status > KILLED => ended(format!("the agent was killed by signal {}", status - KILLED)),
-        Ok(status) => ended(format!("the agent ended with code {status}")),
-        Err(error) => to_failure(&error),
-    }
-}
-
-fn to_failure(error: &TmError) -> Failure {
-    let failure = Failure::new(error.kind(), error.to_string());
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agents_end_is_explained() {
-        let check = |status, expected| assert_eq!(explain_end(Ok(status)).message(), expected);
-        check(254, "the agent could not be executed there");
-        check(265, "the agent was killed by signal 9");
-        check(1, "the agent ended with code 1");
-    }
+/// What the job's other hosts call the host of this name.
+fn name_of(client: &Client, own: &str) -> String {
+    let all = client.nodes().all().iter().filter_map(|node| node.host.as_deref());
+    let mut same = all.filter(|name| short_name(name) == short_name(own));
+    same.next().unwrap_or(own).to_owned()
 }

@@ -67,6 +67,10 @@ pub(super) async fn start_agents(
     owner: &dyn ProcessOwner,
 ) -> Result<bool> {
     let Some(job) = app.job.as_ref().filter(|job| find_own(job, host).is_none()) else { return Ok(false) };
+    if agent.send_to.is_some() {
+        let hint = "have gantry where the job's hosts see it, or attach from within the job";
+        return Err(Error::invalid_with("the agent is not sent to a job's hosts from elsewhere", hint));
+    }
     let script = find_script(job, host)?;
     let words = build_words(&script, &agent.program, "start")?;
     let argv = remote::build_command(&script.host, &words, &agent.program, host)?;

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::ask::{ask, refused};
+use super::detect::job;
 use super::place::read_environment;
 use super::qstat::{Job, ask_job};
 use super::tm::{Client, Environment, Framing, Task};
 use crate::host::Host;
-use crate::{JobRef, Result};
+use crate::{Error, JobRef, Result};
 
 /// Calls that make sense with PBS only: `gantry_wlm::extras::<PbsExtras>(wlm)` gives them where PBS is used. The name of an app's job is in what the frontend
 /// tells of the app.
@@ -38,8 +39,15 @@ impl PbsExtras {
     /// that an agent has started belongs to the agent's task.
     ///
     /// # Errors
-    /// This process is in no job; its mom does not answer.
+    /// This process is in no job: only its moms know of tasks, and they answer its own processes only. Its mom does not answer.
     pub async fn tasks(&self, host: &dyn Host, deadline: Duration) -> Result<Vec<(String, Task)>> {
+        if job(host).is_none() {
+            let message = "only the moms of a job know its tasks, and they answer its own processes alone";
+            return Err(Error::invalid_with(
+                message,
+                "ask in the job: in its script, or in what that starts",
+            ));
+        }
         let client = Client::connect(&read_environment(host)?, Framing::Packets, deadline).await?;
         let mut all: Vec<(String, Task)> = Vec::new();
         for node in client.nodes().all().to_vec() {
@@ -77,6 +85,12 @@ mod tests {
         let unknown = host.with_answer(line, "{\"timestamp\": 1}", "qstat: Unknown Job Id 9.head");
         let error = PbsExtras.job(&JobRef("9".to_owned()), &unknown).unwrap_err();
         assert_eq!(error.to_string(), "PBS knows no job 9: qstat: Unknown Job Id 9.head");
+    }
+
+    #[tokio::test]
+    async fn tasks_are_known_in_the_job_alone() {
+        let asked = PbsExtras.tasks(&FakeHost::default(), Duration::from_secs(1)).await;
+        assert!(asked.unwrap_err().to_string().contains("answer its own processes alone"));
     }
 
     #[test]

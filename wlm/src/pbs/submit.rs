@@ -10,11 +10,17 @@ use gantry_shared::error::{Failure, Kind};
 use zeroize::Zeroizing;
 
 use super::ask::{PATIENCE, find_command, not_run, refused};
+use super::qstat::Job;
 use crate::host::Host;
+use crate::queue::UNREACHABLE;
 use crate::{Error, JobRef, JobStarter, Result, Submission};
 
 /// Ends the script's text for the starter.
 const END: &str = "GANTRY_END";
+
+/// What to do about programs that are not there.
+const SHARED: &str =
+    "have gantry at a path that all hosts of the job see; with '-o FILE' what the script says is in a file";
 
 /// qsub's options with which there is no job of one script that begins by itself, and why.
 const REFUSED: [(&str, &str); 7] = [
@@ -163,11 +169,19 @@ fn parse_submitted(stdout: &str) -> Option<&str> {
 }
 
 /// A job that has ended before its agents were there.
-pub(super) fn ended_early(described: &str) -> Error {
-    let failure = Failure::new(Kind::Gone, format!("{described}, and its agents were not there"));
-    Error::Refused(
-        failure.with_hint("give the job an output file, as by '-o FILE': what its script says is there"),
-    )
+pub(super) fn ended_early(job: &Job) -> Error {
+    // What a shell says of a program that it cannot execute, and what ours says.
+    let (why, hint) = match job.exit_status {
+        Some(126) => ("gantry may not be executed on its first host", SHARED),
+        Some(127) => ("gantry is not where it is here on its first host", SHARED),
+        Some(status) if status == i64::from(UNREACHABLE) => (
+            "they could not connect to this machine",
+            "see whether nodes may open connections to this machine, or launch in a job",
+        ),
+        _ => ("what its script says is in its output", "give the job an output file, as by '-o FILE'"),
+    };
+    let message = format!("{}, and its agents were not there: {why}", job.describe());
+    Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint))
 }
 
 #[cfg(test)]
@@ -219,6 +233,19 @@ mod tests {
         assert!(ask("none.sh").unwrap_err().contains(words));
         assert!(ask("-I").unwrap_err().contains("has no script"));
         assert!(ask("-W block=true x").unwrap_err().contains("does not fit"));
+    }
+
+    #[test]
+    fn a_job_that_ended_early_says_why() {
+        let check = |status, expected: &str| {
+            let error = ended_early(&Job { exit_status: status, ..Job::default() }).to_string();
+            assert!(error.contains(expected), "{status:?}: {error}");
+        };
+        check(Some(127), "with 127, and its agents were not there: gantry is not where it is here");
+        check(Some(126), "may not be executed");
+        check(Some(69), "they could not connect to this machine");
+        check(Some(1), "is in its output");
+        check(None, "is in its output");
     }
 
     #[test]

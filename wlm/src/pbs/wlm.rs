@@ -14,9 +14,9 @@ use super::detect::{detect, job};
 use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::{Phase, ask_job};
-use super::{agents, attach, cause, look, submit, wanted};
+use super::{agents, attach, cause, look, submit, wanted, word};
 use crate::host::Host;
-use crate::launcher::plan_launcher;
+use crate::launcher::{plan_driven, plan_launcher};
 use crate::queue::{JobStarter, Queue, Stop};
 use crate::slots::{HostSlots, place};
 use crate::{
@@ -27,6 +27,9 @@ use crate::{
 /// What to do about too few places.
 const MORE_PLACES: &str =
     "ask for fewer ranks, say --ppn RANKS, or have more places in the job: -l select=2:ncpus=8:mpiprocs=8";
+
+/// What to do about hosts that do not see gantry.
+const SEND_INSIDE: &str = "have gantry where the job's first host sees it, and launch with --send-agent in the job's script or in 'qsub -I'";
 
 /// PBS.
 #[derive(Debug, Clone, Copy)]
@@ -52,16 +55,29 @@ impl Wlm for Pbs {
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        if launch.hold_method.is_by_launcher() {
-            let hint = "leave out --hold-method";
-            return Err(Error::invalid_with("under PBS no launcher holds ranks for a debugger", hint));
-        }
-        if let Some(launcher) = &launch.launcher {
-            return plan_launcher(launcher, launch, host).map(Plan::Brought);
+        match (&launch.launcher, launch.hold_method.is_by_launcher()) {
+            (Some(_), true) if job(host).is_none() => {
+                let hint = "launch in a job, or leave out --hold-method";
+                return Err(Error::invalid_with(
+                    "outside of a job no launcher of PBS's hosts can be driven",
+                    hint,
+                ));
+            }
+            (Some(launcher), true) => return plan_driven(launcher, launch, host),
+            (Some(launcher), false) => return plan_launcher(launcher, launch, host).map(Plan::Brought),
+            (None, true) => {
+                let hint = "name it with --launcher, or leave out --hold-method";
+                return Err(Error::invalid_with("no launcher is named that could hold its ranks", hint));
+            }
+            (None, false) => {}
         }
         let options = parse_args(&launch.args)?;
         if job(host).is_some() {
             return plan_inside(options, host).map(Plan::Direct);
+        }
+        if launch.send_agent_to.is_some() {
+            let message = "PBS copies nothing to the hosts of a job that is to be";
+            return Err(Error::invalid_with(message, SEND_INSIDE));
         }
         find_command("qsub".as_ref(), host)?;
         Ok(Plan::Queued(Queued { args: launch.args.clone() }))
@@ -133,7 +149,7 @@ impl Queue for Pbs {
                 let hint = "'qstat -s' says what it waits for";
                 Err(Error::NotYet { message: found.describe(), hint: Some(hint.to_owned()) })
             }
-            Phase::Ending | Phase::Ended => Err(submit::ended_early(&found.describe())),
+            Phase::Ending | Phase::Ended => Err(submit::ended_early(&found)),
         }
     }
 
@@ -158,6 +174,10 @@ impl Queue for Pbs {
 
     async fn look(&self, program: &Path, host: &dyn Host) -> String {
         look::tell(look::look(program, host).await)
+    }
+
+    async fn leave_word(&self, failure: &Failure, host: &dyn Host) -> Result<()> {
+        word::leave(failure, host).await
     }
 
     async fn leave(&self, host: &dyn Host) -> Result<()> {
@@ -256,10 +276,32 @@ mod tests {
     }
 
     #[test]
+    fn launchers_that_hold_their_ranks_are_driven_in_jobs() {
+        let plan = |launcher: Option<&str>, host: &FakeHost| {
+            let (args, hold_method) = (vec!["./app".into()], crate::HoldMethod::Mpir);
+            let launcher = launcher.map(OsString::from);
+            Pbs.plan(&Launch { args, launcher, hold_method, ..Launch::default() }, host)
+        };
+        let host = inside().with_env("PATH", "/bin").with_file("/bin/mpirun", "");
+        let driven = plan(Some("mpirun"), &host).unwrap();
+        assert!(matches!(driven, Plan::Driven(it) if it.argv == ["/bin/mpirun", "./app"]));
+        let refused = |launcher, host, expected| {
+            let error = plan(launcher, host).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        };
+        refused(None, &host, "no launcher is named that could hold its ranks");
+        let outside = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/mpirun", "");
+        refused(Some("mpirun"), &outside, "outside of a job no launcher of PBS's hosts can be driven");
+    }
+
+    #[test]
     fn what_cannot_be_planned() {
         check("-l select=1 ./app", &inside(), "'-l' is for qsub, and in a job nothing is submitted");
         check("./app", &FakeHost::default(), "there is no qsub in PATH");
         let login = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
+        let (args, send_agent_to) = (vec!["./app".into()], Some("/tmp/x".into()));
+        let sent = Pbs.plan(&Launch { args, send_agent_to, ..Launch::default() }, &login).unwrap_err();
+        assert!(sent.hint().is_some_and(|it| it.contains("in the job's script")), "{sent}");
         check("-l select=2 ./app", &login, r#"Queued(Queued { args: ["-l", "select=2", "./app"] })"#);
     }
 }

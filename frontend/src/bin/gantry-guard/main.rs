@@ -13,6 +13,7 @@ use std::sync::Arc;
 use gantry_frontend::guard::{held, serve, starter};
 use gantry_frontend::helpers::GUARD;
 use gantry_shared::status::ExitStatus;
+use gantry_wlm::queue::UNREACHABLE;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -23,16 +24,17 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let done = match words.as_slice() {
         ["--version"] => writeln!(io::stdout(), "gantry-guard {}", env!("CARGO_PKG_VERSION")),
-        ["start", wlm] => start(wlm),
+        ["start", wlm] => return start(wlm),
         ["in", wlm, job, pid, what @ ("start" | "look")] => enter(wlm, job, pid, what),
         ["look", wlm] => look(wlm),
         ["leave", wlm] => run(starter::leave(wlm)),
+        ["word", wlm, word] => run(starter::leave_word(wlm, word)),
         _ => guard(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drop(writeln!(io::stderr(), "gantry-guard: {error} (it is started by gantry, not by hand)"));
+            complain(&error);
             ExitCode::FAILURE
         }
     }
@@ -122,18 +124,34 @@ fn run(what: impl Future<Output = gantry_frontend::Result<()>>) -> io::Result<()
 }
 
 /// Starts agents in a job, which is asked to end by a signal.
-fn start(wlm: &str) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let run = runtime.block_on(async {
-        let (mut term, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-        let stop = Box::pin(async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = hangup.recv() => {}
+fn start(wlm: &str) -> ExitCode {
+    let run = || -> io::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let code = runtime.block_on(async {
+            let (mut term, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+            let stop = Box::pin(async move {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+            });
+            match starter::run(wlm, BufReader::new(io::stdin().lock()), stop).await {
+                Ok(()) => Ok(ExitCode::SUCCESS),
+                Err(starter::Failed { error, unheard }) => {
+                    complain(&error);
+                    Ok(if unheard { ExitCode::from(UNREACHABLE) } else { ExitCode::FAILURE })
+                }
             }
         });
-        starter::run(wlm, BufReader::new(io::stdin().lock()), stop).await.map_err(io::Error::other)
-    });
-    runtime.shutdown_background();
-    run
+        runtime.shutdown_background();
+        code
+    };
+    run().unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::FAILURE
+    })
+}
+
+fn complain(error: &dyn std::fmt::Display) {
+    drop(writeln!(io::stderr(), "gantry-guard: {error} (it is started by gantry, not by hand)"));
 }

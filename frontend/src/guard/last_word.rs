@@ -1,0 +1,61 @@
+//! What becomes of agents in a job is seen there, where the user is not: so the frontend is dialled in the place of an agent that will never do it, and told why.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gantry_shared::error::Failure;
+use gantry_shared::id::Pid;
+use gantry_shared::wire::hold::Brought;
+use gantry_shared::wire::link::{Link, connect};
+use gantry_shared::wire::message::{AgentHello, Dial, Ticket};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Error;
+
+/// How long the frontend may take to be reached and to listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tells the frontend of the ticket why agents have failed. False: it did not hear it.
+pub(super) async fn tell(ticket: &Ticket, error: &Error) -> bool {
+    let (host, failure) = match error {
+        Error::Wlm(gantry_wlm::Error::Hosts { missing, .. }) if !missing.is_empty() => missing[0].clone(),
+        // It is this host's, whose name nobody needs to know.
+        other => (String::new(), other.to_failure()),
+    };
+    let until = Instant::now() + PATIENCE;
+    let Some(link) = dial(ticket, until).await else { return false };
+    timeout_at(until, say(link, host, failure)).await.unwrap_or(false)
+}
+
+/// A link to whoever answers first.
+async fn dial(ticket: &Ticket, until: Instant) -> Option<Link> {
+    let mut attempts = JoinSet::new();
+    for address in ticket.frontend.clone() {
+        let (app, secret) = (ticket.app, ticket.secret.clone());
+        attempts.spawn(async move {
+            let stream = timeout_at(until, TcpStream::connect::<SocketAddr>(address)).await.ok()?.ok()?;
+            connect(stream, &secret, app.as_str().as_bytes(), until).await.ok()
+        });
+    }
+    while let Some(attempt) = attempts.join_next().await {
+        if let Ok(Some(link)) = attempt {
+            return Some(link);
+        }
+    }
+    None
+}
+
+async fn say(link: Link, host: String, failure: Failure) -> bool {
+    let Some(pid) = i32::try_from(std::process::id()).ok().and_then(Pid::new) else { return false };
+    let brought = Some(Brought { size: 0, ranks: Err(failure) });
+    let hello = AgentHello { host, pid, listen: Vec::new(), brought };
+    let (mut reader, mut writer) = link.split();
+    if writer.send(&Dial::Agent(hello)).is_err() || writer.flush().await.is_err() {
+        return false;
+    }
+    // Whoever has heard it hangs up.
+    drop(reader.next().await);
+    true
+}

@@ -1,0 +1,75 @@
+//! Batch jobs that the command line submits, whoever the workload manager is: what becomes of the job when nobody waits for it any more.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use crate::slurm::{Cluster, error_of};
+use crate::testbed::program;
+use crate::{Run, SOON, eventually, proc};
+
+/// Makes a batch script that may be executed.
+///
+/// # Panics
+/// When it cannot be written.
+#[track_caller]
+pub fn write_script(path: &Path, lines: &str) {
+    fs::write(path, format!("#!/bin/sh\n{lines}\n")).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+}
+
+/// Begins a submission through the workload manager of that name.
+///
+/// # Panics
+/// When it cannot be started.
+#[track_caller]
+pub fn submit(cluster: &Cluster, wlm: &str, args: &[&str]) -> Run {
+    cluster.gantry([&["--json", "submit", "--wlm", wlm], args].concat())
+}
+
+/// Waits until a job is attached to that has two ranks on each of two nodes and a daemon on each, and has the tool let go. The job.
+///
+/// # Panics
+/// When something of that does not come.
+#[track_caller]
+pub fn attached_and_left(mut run: Run, starts: std::time::Duration) -> String {
+    let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
+    let attached = run.next_event("attached", starts);
+    let ranks = attached["ranks"].as_array().expect("ranks");
+    let hosts: Vec<_> = ranks.iter().filter_map(|rank| rank["host"].as_str()).collect();
+    assert_eq!(hosts, ["n001", "n001", "n002", "n002"], "{attached}");
+    run.next_event("daemon_started", SOON);
+    run.next_event("daemon_started", SOON);
+    // From here on the job is its own: who lets go leaves it alone.
+    proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+    run.exited(SOON);
+    job
+}
+
+/// Sees that a job that waits is cancelled when its tool is interrupted, asked to end, killed, or has waited long enough. `begin` submits one with these options,
+/// `queued` lists those that there are, and `words` are said of why it waits.
+///
+/// # Panics
+/// When it is not.
+#[track_caller]
+pub fn check_cancelled(begin: impl Fn(&[&str]) -> Run, queued: impl Fn() -> String, words: &str) {
+    let waiting = |options: &[&str]| {
+        let mut run = begin(options);
+        let news = run.next_event("waiting", SOON);
+        assert!(news["message"].as_str().is_some_and(|it| it.contains(words)), "{news}");
+        assert!(!queued().is_empty());
+        run
+    };
+    let cancelled = || eventually(SOON, "the job is cancelled", || queued().is_empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let mut run = waiting(&[]);
+        proc::send(program(run.pid()).expect("the tool"), signal);
+        run.exited(SOON);
+        cancelled();
+    }
+    let done = waiting(&["--timeout", "4"]).wait(SOON);
+    assert!(error_of(&done).to_string().contains(words), "{done:?}");
+    cancelled();
+}
