@@ -133,6 +133,9 @@ impl LdCache {
     /// that the processor can use, the best first. Entries for features of processors that have no such name are passed over: loaders stopped
     /// using them with glibc 2.37, and nothing was installed for them long before.
     pub fn lookup(&self, name: &OsStr, flags: &[i32], hwcaps: &[&str]) -> Option<&Path> {
+        if name.as_bytes().contains(&0) {
+            return None;
+        }
         let mut best: Option<(usize, &[u8])> = None;
         let first = self.first_of(name.as_bytes())?;
         for entry in (first..self.count).map_while(|number| self.entry(number)) {
@@ -190,9 +193,9 @@ impl LdCache {
         None
     }
 
-    /// The name of an entry: all that a search needs of most of them.
+    /// The name of an entry with what stands behind it: all that a search needs of most of them.
     fn key(&self, number: usize) -> Option<&[u8]> {
-        self.string(self.word(self.place(number)? + 4)?)
+        self.behind(self.word(self.place(number)? + 4)?)
     }
 
     /// Where an entry begins.
@@ -215,8 +218,12 @@ impl LdCache {
         })
     }
 
+    fn behind(&self, offset: usize) -> Option<&[u8]> {
+        self.bytes.get(self.strings.checked_add(offset)?..)
+    }
+
     fn string(&self, offset: usize) -> Option<&[u8]> {
-        let rest = self.bytes.get(self.strings.checked_add(offset)?..)?;
+        let rest = self.behind(offset)?;
         // The standard library's search is the fast one.
         CStr::from_bytes_until_nul(rest).ok().map(CStr::to_bytes)
     }
@@ -251,22 +258,23 @@ fn table(
     (end <= bytes.len()).then_some((count, end))
 }
 
-/// The order of a cache: digits count as numbers, so that version 10 comes behind 9 (glibc: `_dl_cache_libcmp`).
-fn compare(left: &[u8], right: &[u8]) -> Ordering {
-    let (mut left, mut right) = (left, right);
+/// The order of a cache: digits count as numbers, so that version 10 comes behind 9 (glibc: `_dl_cache_libcmp`). A name ends with a NUL, if it does not
+/// end with its text: where it ends need not be known before.
+fn compare(mut left: &[u8], mut right: &[u8]) -> Ordering {
+    let first = |text: &[u8]| text.first().copied().unwrap_or(0);
     loop {
-        match (left.first(), right.first()) {
-            (None, None) => return Ordering::Equal,
-            (Some(a), Some(b)) if a.is_ascii_digit() && b.is_ascii_digit() => {
+        match (first(left), first(right)) {
+            (0, 0) => return Ordering::Equal,
+            (a, b) if a.is_ascii_digit() && b.is_ascii_digit() => {
                 match take_number(&mut left).cmp(&take_number(&mut right)) {
                     Ordering::Equal => {}
                     other => return other,
                 }
             }
-            (Some(a), _) if a.is_ascii_digit() => return Ordering::Greater,
-            (_, Some(b)) if b.is_ascii_digit() => return Ordering::Less,
+            (a, _) if a.is_ascii_digit() => return Ordering::Greater,
+            (_, b) if b.is_ascii_digit() => return Ordering::Less,
             (a, b) if a == b => (left, right) = (&left[1..], &right[1..]),
-            (a, b) => return a.copied().unwrap_or(0).cmp(&b.copied().unwrap_or(0)),
+            (a, b) => return a.cmp(&b),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// A version of glibc's symbols, such as 2.34.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,19 +18,28 @@ pub struct GlibcVersion {
 impl GlibcVersion {
     /// From the name of a symbols' version, such as GLIBC_2.34. None for others, and for glibc's private ones.
     pub fn parse(name: &OsStr) -> Option<Self> {
-        let text = std::str::from_utf8(name.as_bytes().strip_prefix(b"GLIBC_")?).ok()?;
+        let text = name.as_bytes().strip_prefix(b"GLIBC_")?;
         // A mark of what a loader must be able to do; glibc has it since this version.
-        if text == "ABI_DT_RELR" {
+        if text == b"ABI_DT_RELR" {
             return Some(Self { major: 2, minor: 36, patch: 0 });
         }
-        let mut numbers = text.split('.').map(str::parse::<u32>);
+        let mut numbers = text.split(|byte| *byte == b'.').map(parse_number);
         let version = Self {
-            major: numbers.next()?.ok()?,
-            minor: numbers.next()?.ok()?,
-            patch: numbers.next().unwrap_or(Ok(0)).ok()?,
+            major: numbers.next()??,
+            minor: numbers.next()??,
+            patch: numbers.next().unwrap_or(Some(0))?,
         };
         numbers.next().is_none().then_some(version)
     }
+}
+
+/// A program and its libraries name some thousand versions.
+fn parse_number(digits: &[u8]) -> Option<u32> {
+    let append = |number: u32, digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, append) }
 }
 
 impl fmt::Display for GlibcVersion {
@@ -42,40 +50,42 @@ impl fmt::Display for GlibcVersion {
 }
 
 /// The family without `lib` and what is behind the first dot.
-const FAMILY: &[&str] = &[
-    "c",
-    "m",
-    "mvec",
-    "pthread",
-    "dl",
-    "rt",
-    "resolv",
-    "nsl",
-    "util",
-    "anl",
-    "BrokenLocale",
-    "thread_db",
-    "c_malloc_debug",
-    "memusage",
-    "pcprofile",
-    "SegFault",
-    "cidn",
+const FAMILY: &[&[u8]] = &[
+    b"c",
+    b"m",
+    b"mvec",
+    b"pthread",
+    b"dl",
+    b"rt",
+    b"resolv",
+    b"nsl",
+    b"util",
+    b"anl",
+    b"BrokenLocale",
+    b"thread_db",
+    b"c_malloc_debug",
+    b"memusage",
+    b"pcprofile",
+    b"SegFault",
+    b"cidn",
 ];
 
 /// glibc's own modules for name services; others bring their own, which are not of the family.
-const NAME_SERVICES: &[&str] = &["compat", "db", "dns", "files", "hesiod", "nis", "nisplus"];
+const NAME_SERVICES: &[&[u8]] = &[b"compat", b"db", b"dns", b"files", b"hesiod", b"nis", b"nisplus"];
 
-/// Whether a library belongs to glibc: the loader, libc, and what is built and versioned with them.
-pub fn is_glibc_family(library: &Path) -> bool {
-    let Some(name) = library.file_name().map(OsStr::as_bytes) else { return false };
+/// Whether a library belongs to glibc, by its name or path: the loader, libc, and what is built and versioned with them.
+pub fn is_glibc_family(library: impl AsRef<OsStr>) -> bool {
+    let path = library.as_ref().as_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     if name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so") || name.starts_with(b"ld.so") {
         return true;
     }
     let stem = name.strip_prefix(b"lib").and_then(|rest| rest.split(|byte| *byte == b'.').next());
-    let Some(stem) = stem.and_then(|stem| std::str::from_utf8(stem).ok()) else { return false };
+    let Some(stem) = stem else { return false };
     // Before glibc 2.34 the files had its version behind the name, as libc-2.31.so.
-    let stem = stem.rsplit_once("-2").map_or(stem, |(stem, _)| stem);
-    FAMILY.contains(&stem) || stem.strip_prefix("nss_").is_some_and(|it| NAME_SERVICES.contains(&it))
+    let end = stem.windows(2).rposition(|pair| pair == b"-2").unwrap_or(stem.len());
+    let stem = &stem[..end];
+    FAMILY.contains(&stem) || stem.strip_prefix(b"nss_").is_some_and(|it| NAME_SERVICES.contains(&it))
 }
 
 #[cfg(test)]
@@ -94,6 +104,9 @@ mod tests {
         check("GLIBC_PRIVATE", None);
         check("GLIBC_2", None);
         check("GLIBC_2.3.4.5", None);
+        check("GLIBC_2.", None);
+        check("GLIBC_2.x", None);
+        check("GLIBC_2.4294967296", None);
         check("GLIBCXX_3.4", None);
         let version = |name: &str| GlibcVersion::parse(OsStr::new(name));
         assert!(version("GLIBC_2.9") < version("GLIBC_2.10"));
@@ -101,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_family() {
-        let check = |name: &str, expected| assert_eq!(is_glibc_family(Path::new(name)), expected, "{name}");
+        let check = |name: &str, expected| assert_eq!(is_glibc_family(name), expected, "{name}");
         for name in [
             "/lib/libc.so.6",
             "libc-2.31.so",

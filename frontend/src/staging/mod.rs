@@ -14,6 +14,7 @@
 //! | [`elf`], [`ld_cache`], `ld_conf`, [`script`], [`dlopen`], `tokens` | parsers, all pure |
 //! | [`symbols`] | which symbols a program defines |
 //! | `root` | paths inside a system that is not the one we run on |
+//! | `names` | tables of what has a name |
 //! | `content` | what is in a file: build id or hash |
 //! | `plan` | which of it goes where |
 //! | `ledger` | what a session has already |
@@ -38,6 +39,7 @@ mod ld_conf;
 pub(crate) mod ledger;
 pub mod libc_needs;
 mod loader;
+mod names;
 pub(crate) mod needs;
 pub(crate) mod plan;
 mod progress;

@@ -17,6 +17,7 @@ use super::hwcaps::{Legacy, detect_hwcaps, detect_legacy};
 use super::ld_cache::LdCache;
 use super::ld_conf::read_ld_conf;
 use super::loader::{Loader, MAX_LOADER, parse_loader};
+use super::names::ByName;
 use super::root::Root;
 use super::script::{LINE_BYTES, Shebang, find_in_path, parse_shebang};
 use super::walk::Walk;
@@ -61,7 +62,7 @@ pub struct Resolver {
     legacy: OnceLock<Legacy>,
     loaders: Mutex<HashMap<(PathBuf, Arch), Arc<Loader>>>,
     /// By where each was opened, with the state in which it was read.
-    read: Mutex<HashMap<PathBuf, (FileKey, Arc<Elf>)>>,
+    read: Mutex<ByName<(FileKey, Arc<Elf>)>>,
     /// Room for pieces of the next file.
     scratch: Mutex<Scratch>,
 }
@@ -226,7 +227,7 @@ impl Resolver {
     /// Opens an object of machine `arch`; of any machine when that is none.
     pub(super) fn open(&self, path: &Path, arch: Option<Arch>) -> std::result::Result<Opened, NotOpened> {
         let file = self.root.locate(path).map_err(NotOpened::Absent)?;
-        let known = lock(&self.read).get(&file).cloned();
+        let known = lock(&self.read).get(file.as_os_str()).cloned();
         let known =
             known.filter(|(key, _)| std::fs::metadata(&file).is_ok_and(|it| FileKey::of(&it) == *key));
         let (key, elf) = match known {
@@ -262,7 +263,7 @@ impl Resolver {
         if read.len() >= MAX_REMEMBERED {
             read.clear();
         }
-        read.insert(path.to_owned(), (key, Arc::clone(&elf)));
+        read.insert(path.as_os_str().to_owned(), (key, Arc::clone(&elf)));
         Ok((key, elf))
     }
 

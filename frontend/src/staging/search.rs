@@ -33,6 +33,15 @@ pub(super) struct Order<'a> {
     pub(super) without_default: bool,
 }
 
+impl<'a> Order<'a> {
+    /// Further folders, behind those that are there.
+    pub(super) fn add(&mut self, how: How, folders: &'a [PathBuf]) {
+        if !folders.is_empty() {
+            self.folders.push((how, folders));
+        }
+    }
+}
+
 /// A library and its path as the loader calls it.
 #[derive(Debug)]
 pub(super) struct Found {

@@ -1,7 +1,5 @@
 //! Whether the libraries that were found have the versions of symbols that are asked of them (glibc: `elf/dl-version.c`).
 
-use std::path::Path;
-
 use super::closure::{LibcNeeds, Missing, Why};
 use super::elf::VersionNeeds;
 use super::libc_needs::{GlibcVersion, is_glibc_family};
@@ -19,11 +17,14 @@ impl Walk<'_> {
                 else {
                     continue;
                 };
-                let needed = need.versions.iter().filter(|it| !it.is_weak).map(|it| dynamic.text(it.name));
-                lacking.extend(needed.filter(|version| !theirs.defines(version)).map(|version| Missing {
+                let needed = dynamic.versions_of(need).iter().filter(|it| !it.is_weak);
+                lacking.extend(needed.filter(|it| !theirs.defines(**it, dynamic)).map(|it| Missing {
                     name: dynamic.text(need.file).to_owned(),
                     needed_by: object.path.clone(),
-                    why: Why::Version { path: library.path.clone(), version: version.to_owned() },
+                    why: Why::Version {
+                        path: library.path.clone(),
+                        version: dynamic.text(it.name).to_owned(),
+                    },
                 }));
             }
         }
@@ -38,16 +39,15 @@ impl Walk<'_> {
             if object.is_called("libc.so.6".as_ref()) {
                 needs.path = Some(object.path.clone());
                 let defined = dynamic.versions_defined.iter().flatten();
-                needs.provided = defined.filter_map(|name| GlibcVersion::parse(dynamic.text(*name))).max();
+                needs.provided = defined.filter_map(|it| GlibcVersion::parse(dynamic.text(it.name))).max();
             }
-            let own = dynamic.soname.as_deref().map_or(object.path.as_path(), Path::new);
-            if is_glibc_family(own) {
+            if object.is_glibc() {
                 continue;
             }
-            let is_of_glibc = |it: &&VersionNeeds| is_glibc_family(Path::new(dynamic.text(it.file)));
+            let is_of_glibc = |it: &&VersionNeeds| is_glibc_family(dynamic.text(it.file));
             let of_glibc = dynamic.versions_needed.iter().filter(is_of_glibc);
-            let versions = of_glibc.flat_map(|it| &it.versions).filter(|it| !it.is_weak);
-            let newest = versions.filter_map(|version| GlibcVersion::parse(dynamic.text(version.name))).max();
+            let versions = of_glibc.flat_map(|it| dynamic.versions_of(it)).filter(|it| !it.is_weak);
+            let newest = versions.filter_map(|it| GlibcVersion::parse(dynamic.text(it.name))).max();
             if newest > needs.newest {
                 needs.newest = newest;
                 needs.newest_by = Some(object.path.clone());

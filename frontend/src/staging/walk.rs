@@ -1,7 +1,8 @@
 //! Goes from a file to all that it needs, in the loader's own order (glibc: `elf/dl-deps.c`): breadth first, every object once. The order
 //! decides by which name, and on whose behalf, something is found.
 
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,21 +10,26 @@ use std::sync::Arc;
 
 use super::arch::Arch;
 use super::closure::{Closure, Dependency, How, Missing, Need, Optional, Why};
-use super::elf::{Dynamic, Elf, NeedKind, Unfit};
+use super::elf::{Dynamic, Elf, NeedKind, Text, Unfit};
 use super::libc_needs::is_glibc_family;
+use super::names::ByName;
 use super::resolver::{FileId, NotOpened, Resolver};
 use super::search::{Found, Order, Search};
 use super::tokens::{Tokens, expand, split_path_list};
 use crate::error::{Error, Result};
 
+/// Room for most programs' objects.
+const USUAL_OBJECTS: usize = 64;
 /// More objects than any program has.
 const MAX_OBJECTS: usize = 16_384;
 
 /// One loaded object.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// All names that it is known by; its path is one of them.
-    pub(super) names: Vec<OsString>,
+    /// The name by which it was first asked for.
+    name: OsString,
+    /// Other names by which it was asked for. Its path is none of them: it is known by that anyway.
+    other_names: Vec<OsString>,
     pub(super) path: PathBuf,
     pub(super) elf: Arc<Elf>,
     file: PathBuf,
@@ -33,7 +39,8 @@ pub(super) struct Object {
     how: How,
     rpath: Vec<PathBuf>,
     runpath: Vec<PathBuf>,
-    needs: Vec<(OsString, Option<usize>)>,
+    /// What it asks for was found there; as many as its dynamic section names.
+    needs: Vec<Option<usize>>,
     /// It is in the loader's list. The loader itself gets there when somebody needs it.
     pub(super) is_listed: bool,
 }
@@ -49,8 +56,9 @@ pub(super) struct Walk<'r> {
     library_path: Vec<PathBuf>,
     /// The file itself comes first.
     pub(super) objects: Vec<Object>,
-    /// Which of them is known by a name or has it as its own; the first one, where several are.
-    by_name: HashMap<OsString, usize>,
+    /// Which of them was asked for by a name, or has it as its own; the first one, where several are. Their paths, for which hardly anybody asks, are
+    /// not in it.
+    by_name: ByName<usize>,
     /// The objects in the loader's order, without the file itself.
     listed: Vec<usize>,
     pub(super) missing: Vec<Missing>,
@@ -73,7 +81,8 @@ impl<'r> Walk<'r> {
         let mut walk = Self::empty(resolver, elf.arch, interpreter);
         binary.clone_into(&mut walk.binary);
         walk.objects.push(Object {
-            names: vec![binary.as_os_str().to_owned()],
+            name: binary.as_os_str().to_owned(),
+            other_names: Vec::new(),
             path,
             elf,
             file: opened.file,
@@ -108,9 +117,9 @@ impl<'r> Walk<'r> {
             binary: PathBuf::new(),
             interpreter,
             library_path: Vec::new(),
-            objects: Vec::new(),
-            by_name: HashMap::new(),
-            listed: Vec::new(),
+            objects: Vec::with_capacity(USUAL_OBJECTS),
+            by_name: ByName::with_capacity_and_hasher(USUAL_OBJECTS, Default::default()),
+            listed: Vec::with_capacity(USUAL_OBJECTS),
             missing: Vec::new(),
         }
     }
@@ -120,7 +129,7 @@ impl<'r> Walk<'r> {
         let found = self.find(name, None);
         let found = found.map_err(|why| Missing { name: name.to_owned(), needed_by: PathBuf::new(), why })?;
         let index = self.add(name, found, None);
-        Ok(self.dependency(index, &[]))
+        Ok(self.take_dependency(index, PathBuf::new(), &[]))
     }
 
     /// Everything that is needed.
@@ -129,8 +138,10 @@ impl<'r> Walk<'r> {
         while let Some(index) = queue.pop_front() {
             let elf = Arc::clone(&self.objects[index].elf);
             let mut ahead = Vec::new();
-            for need in elf.dynamic.iter().flat_map(|dynamic| &dynamic.needed) {
-                let new = self.load(&need.name, index, need.kind);
+            let Some(dynamic) = &elf.dynamic else { continue };
+            self.objects[index].needs.reserve_exact(dynamic.needed.len());
+            for need in &dynamic.needed {
+                let new = self.load(dynamic.text(need.name), index, need.kind);
                 match (new, need.kind) {
                     (None, _) => {}
                     (Some(new), NeedKind::Needed) => {
@@ -171,7 +182,7 @@ impl<'r> Walk<'r> {
                 None
             }
         };
-        self.objects[by].needs.push((name.to_owned(), found));
+        self.objects[by].needs.push(found);
         let index = found?;
         let is_new = !std::mem::replace(&mut self.objects[index].is_listed, true);
         is_new.then_some(index)
@@ -192,12 +203,9 @@ impl<'r> Walk<'r> {
     }
 
     fn add(&mut self, name: &OsStr, found: Found, loader: Option<usize>) -> usize {
-        let mut names = vec![name.to_owned()];
-        if name != found.path.as_os_str() {
-            names.push(found.path.clone().into_os_string());
-        }
         self.objects.push(Object {
-            names,
+            name: name.to_owned(),
+            other_names: Vec::new(),
             path: found.path,
             elf: found.opened.elf,
             file: found.opened.file,
@@ -217,12 +225,17 @@ impl<'r> Walk<'r> {
 
     /// The first object that is called so.
     pub(super) fn position_of(&self, name: &OsStr) -> Option<usize> {
-        self.by_name.get(name).copied()
+        let known = self.by_name.get(name).copied();
+        if !name.as_bytes().contains(&b'/') {
+            return known;
+        }
+        let at_path = self.objects.iter().position(|object| object.path.as_os_str() == name);
+        known.into_iter().chain(at_path).min()
     }
 
     fn remember_names(&mut self, index: usize) {
         let object = &self.objects[index];
-        for name in object.names.iter().map(OsString::as_os_str).chain(object.soname()) {
+        for name in [Some(object.name.as_os_str()), object.soname()].into_iter().flatten() {
             if !self.by_name.contains_key(name) {
                 self.by_name.insert(name.to_owned(), index);
             }
@@ -239,11 +252,11 @@ impl<'r> Walk<'r> {
         if dynamic.is_none_or(|it| it.runpath.is_none()) {
             // The chain of who had whom loaded ends at the file itself.
             let chain = std::iter::successors(by, |index| self.objects[*index].loader);
-            order.folders.extend(chain.map(|index| (How::Rpath, self.objects[index].rpath.as_slice())));
+            chain.for_each(|index| order.add(How::Rpath, &self.objects[index].rpath));
         }
-        order.folders.push((How::LibraryPath, &self.library_path));
+        order.add(How::LibraryPath, &self.library_path);
         if let Some(by) = by {
-            order.folders.push((How::Runpath, &self.objects[by].runpath));
+            order.add(How::Runpath, &self.objects[by].runpath);
         }
         order.without_default = dynamic.is_some_and(Dynamic::has_no_default_lib);
         self.search.find(name, &order)
@@ -276,12 +289,13 @@ impl<'r> Walk<'r> {
 
     /// Reads an object's own search paths.
     fn set_paths(&mut self, index: usize) {
-        let Some(dynamic) = &self.objects[index].elf.dynamic else { return };
-        let split = |list: &Option<OsString>| match list {
-            Some(list) => self.split_in(list, b":", Some(index)),
+        let object = &self.objects[index];
+        let Some(dynamic) = &object.elf.dynamic else { return };
+        let split = |list: Option<Text>| match list {
+            Some(list) => self.split_in(dynamic.text(list), b":", Some(index)),
             None => Vec::new(),
         };
-        let (rpath, runpath) = (split(&dynamic.rpath), split(&dynamic.runpath));
+        let (rpath, runpath) = (split(dynamic.rpath), split(dynamic.runpath));
         self.objects[index].rpath = rpath;
         self.objects[index].runpath = runpath;
     }
@@ -295,8 +309,11 @@ impl<'r> Walk<'r> {
         self.with_tokens(list, index, |tokens| split_path_list(list, separators, tokens))
     }
 
-    fn expand_in(&self, name: &OsStr, index: usize) -> Option<OsString> {
-        self.with_tokens(name, Some(index), |tokens| expand(name, tokens))
+    fn expand_in<'n>(&self, name: &'n OsStr, index: usize) -> Option<Cow<'n, OsStr>> {
+        if !name.as_bytes().contains(&b'$') {
+            return Some(Cow::Borrowed(name));
+        }
+        self.with_tokens(name, Some(index), |tokens| expand(name, tokens)).map(Cow::Owned)
     }
 
     /// What tokens stand for costs reading files: it is found out only for a text that has some.
@@ -326,10 +343,15 @@ impl<'r> Walk<'r> {
             places[*index] = Some(place);
         }
         let optional = self.find_optional();
+        let libc = self.libc_needs();
+        let needs = self.objects[0].needs_by(&places);
+        let listed = std::mem::take(&mut self.listed);
+        let asked_by: Vec<PathBuf> = listed.iter().map(|index| self.needed_by(*index)).collect();
+        let each = listed.iter().zip(asked_by);
         Closure {
-            needs: needs_of(&self.objects[0], &places),
-            needed: self.listed.iter().map(|index| self.dependency(*index, &places)).collect(),
-            libc: self.libc_needs(),
+            needs,
+            needed: each.map(|(index, by)| self.take_dependency(*index, by, &places)).collect(),
+            libc,
             binary: self.binary,
             interpreter: self.interpreter,
             script: Vec::new(),
@@ -338,20 +360,25 @@ impl<'r> Walk<'r> {
         }
     }
 
-    fn dependency(&self, index: usize, places: &[Option<usize>]) -> Dependency {
-        let object = &self.objects[index];
-        let by = object.loader.map_or_else(|| self.binary.clone(), |by| self.objects[by].path.clone());
-        let names = object.names.iter().skip(1);
+    /// Who asked for it first.
+    fn needed_by(&self, index: usize) -> PathBuf {
+        let by = self.objects[index].loader.map_or(&self.binary, |by| &self.objects[by].path);
+        by.clone()
+    }
+
+    /// What is told of an object, which then has its names and paths no more.
+    fn take_dependency(&mut self, index: usize, needed_by: PathBuf, places: &[Option<usize>]) -> Dependency {
+        let object = &mut self.objects[index];
         Dependency {
-            name: object.names[0].clone(),
-            other_names: names.filter(|name| *name != object.path.as_os_str()).cloned().collect(),
-            path: object.path.clone(),
-            file: object.file.clone(),
-            needed_by: by,
+            is_glibc: object.is_glibc(),
+            needs: object.needs_by(places),
+            name: std::mem::take(&mut object.name),
+            other_names: std::mem::take(&mut object.other_names),
+            path: std::mem::take(&mut object.path),
+            file: std::mem::take(&mut object.file),
+            needed_by,
             how: object.how,
-            is_glibc: is_glibc_family(object.soname().map_or(&object.path, Path::new)),
             build_id: object.elf.build_id.clone(),
-            needs: needs_of(object, places),
         }
     }
 
@@ -377,23 +404,35 @@ impl<'r> Walk<'r> {
 
 impl Object {
     pub(super) fn is_called(&self, name: &OsStr) -> bool {
-        self.names.iter().any(|known| known == name) || self.soname() == Some(name)
+        self.name == name
+            || self.path.as_os_str() == name
+            || self.other_names.iter().any(|known| known == name)
+            || self.soname() == Some(name)
+    }
+
+    /// It is of the C library's own family.
+    pub(super) fn is_glibc(&self) -> bool {
+        is_glibc_family(self.soname().unwrap_or(self.path.as_os_str()))
     }
 
     fn soname(&self) -> Option<&OsStr> {
-        self.elf.dynamic.as_ref().and_then(|it| it.soname.as_deref())
+        self.elf.dynamic.as_ref().and_then(|it| Some(it.text(it.soname?)))
     }
 
     fn add_name(&mut self, name: &OsStr) {
-        if !self.names.iter().any(|known| known == name) {
-            self.names.push(name.to_owned());
+        let is_known = self.name == name || self.path.as_os_str() == name;
+        if !is_known && !self.other_names.iter().any(|known| known == name) {
+            self.other_names.push(name.to_owned());
         }
     }
-}
 
-fn needs_of(object: &Object, places: &[Option<usize>]) -> Vec<Need> {
-    let place = |found: &Option<usize>| found.and_then(|index| places.get(index).copied().flatten());
-    object.needs.iter().map(|(name, found)| Need { name: name.clone(), found: place(found) }).collect()
+    fn needs_by(&self, places: &[Option<usize>]) -> Vec<Need> {
+        let Some(dynamic) = &self.elf.dynamic else { return Vec::new() };
+        let place = |found: &Option<usize>| found.and_then(|index| places.get(index).copied().flatten());
+        let each = dynamic.needed.iter().zip(&self.needs);
+        let needs = each.map(|(need, found)| (dynamic.text(need.name).to_owned(), place(found)));
+        needs.map(|(name, found)| Need { name, found }).collect()
+    }
 }
 
 /// A library without a dynamic section cannot be used; a program without one is static.

@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod groups;
+mod quick;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +40,17 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+impl Cli {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// It cannot be understood, or help was asked for.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        quick::parse_quickly(&line).map_or_else(|| Self::try_parse_from(&line), Ok)
+    }
 }
 
 #[derive(Debug, Subcommand)]

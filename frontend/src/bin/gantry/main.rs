@@ -8,10 +8,8 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = match args::Cli::try_parse() {
+    let cli = match args::Cli::of_process() {
         Ok(cli) => cli,
         Err(said) => {
             // Help on a closed pipe is nobody's loss.

@@ -1,17 +1,17 @@
 //! The dynamic section: what the loader is told to load, and where to look for it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use goblin::elf::dynamic::{
-    DT_FLAGS_1, DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRTAB, DT_VERDEF, DT_VERDEFNUM,
-    DT_VERNEED, DT_VERNEEDNUM, Dyn,
+    DT_FLAGS_1, DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRSZ, DT_STRTAB, DT_VERDEF,
+    DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, Dyn,
 };
 use goblin::elf::program_header::ProgramHeader;
 use scroll::Pread;
 
 use super::pages::{Pages, ReadAt};
-use super::versions::{self, Text, VersionNeeds};
+use super::versions::{self, Text, Version, VersionNeeds};
 use super::{Segments, Unfit};
 
 const DT_AUXILIARY: u64 = 0x7fff_fffd;
@@ -24,9 +24,13 @@ const MAX_SECTION: u64 = 1 << 20;
 /// Most libraries that one file asks for; a program of hundreds is large.
 const MAX_NEEDED: usize = 4096;
 
-/// Entries of a dynamic section, and bytes of the names of versions, that most files have at most.
-const USUAL_ENTRIES: usize = 64;
+/// Bytes of names that most files have at most.
 const USUAL_TEXTS: usize = 1024;
+/// Linkers put the names that a dynamic section and versions use behind those of all symbols, within so many bytes.
+const USED_NAMES: u64 = 1024;
+/// Bytes that most files have at most for a file that they need versions of, and for a version that they have.
+const USUAL_NEED: u64 = 96;
+const USUAL_DEFINITION: u64 = 40;
 
 /// A dynamic section.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,26 +38,28 @@ pub struct Dynamic {
     /// What has to be loaded too, in order.
     pub needed: Vec<Needed>,
     /// The name that others know it by.
-    pub soname: Option<OsString>,
+    pub soname: Option<Text>,
     /// Where to look for what this object, and what it loads, needs. None when there is a [`Dynamic::runpath`], which replaces it.
-    pub rpath: Option<OsString>,
+    pub rpath: Option<Text>,
     /// Where to look for what this object needs.
-    pub runpath: Option<OsString>,
+    pub runpath: Option<Text>,
     /// `DF_1_*`.
     pub flags_1: u64,
     /// Versions of symbols that others must have.
     pub versions_needed: Vec<VersionNeeds>,
     /// Versions of symbols that it has; none: it knows no versions.
-    pub versions_defined: Option<Vec<Text>>,
-    /// The names of versions, one behind the other.
+    pub versions_defined: Option<Vec<Version>>,
+    /// Those that others must have, one other after the other.
+    versions: Vec<Version>,
+    /// All names, one behind the other.
     texts: Vec<u8>,
 }
 
 /// Something that has to be loaded too.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needed {
     /// Its name; a path when it has a slash.
-    pub name: OsString,
+    pub name: Text,
     /// In which way it is needed.
     pub kind: NeedKind,
 }
@@ -80,14 +86,20 @@ impl Dynamic {
         self.flags_1 & DF_1_PIE != 0
     }
 
-    /// The name of a version, or of the file that has it.
+    /// What a text says.
     pub fn text(&self, text: Text) -> &OsStr {
         OsStr::from_bytes(self.texts.get(text.range()).unwrap_or_default())
     }
 
-    /// Whether others find that version of symbols here. A file that knows no versions has, to the loader, all of them.
-    pub fn defines(&self, version: &OsStr) -> bool {
-        let is_it = |text: &Text| self.text(*text) == version;
+    /// The versions that must be there.
+    pub fn versions_of(&self, needs: &VersionNeeds) -> &[Version] {
+        self.versions.get(needs.range()).unwrap_or_default()
+    }
+
+    /// Whether others find there a version of symbols that `by` needs. A file that knows no versions has, to the loader, all of them.
+    pub fn defines(&self, version: Version, by: &Self) -> bool {
+        let is_it =
+            |known: &Version| known.hash == version.hash && self.text(known.name) == by.text(version.name);
         self.versions_defined.as_ref().is_none_or(|defined| defined.iter().any(is_it))
     }
 }
@@ -100,58 +112,112 @@ pub(super) fn read(
     if segment.p_filesz > MAX_SECTION {
         return Err(Unfit::TooLarge);
     }
-    let bytes = pages.bytes(segment.p_offset, segment.p_filesz)?;
-    let entries = parse_entries(&bytes, segments);
-    // As in the loader, the last one of a kind counts.
-    let value = |tag: u64| entries.iter().rev().find(|entry| entry.d_tag == tag).map(|entry| entry.d_val);
-    let strings = match value(DT_STRTAB) {
-        Some(address) => segments.offset_of(address).ok_or(Unfit::Broken("DT_STRTAB"))?,
-        // No names, then.
-        None => return Ok(Dynamic::default()),
+    let entries = Entries::parse(&pages.bytes(segment.p_offset, segment.p_filesz)?, segments)?;
+    let place = |address: Option<u64>, what: &'static str| {
+        address.map(|address| segments.offset_of(address).ok_or(Unfit::Broken(what))).transpose()
     };
+    // Without any names, then.
+    let Some(strings) = place(entries.strings, "DT_STRTAB")? else { return Ok(Dynamic::default()) };
+    let of_versions = |at, count: Option<u64>, what| count.map_or(Ok(None), |_| place(at, what));
+    let needs_at = of_versions(entries.needs, entries.needs_count, "DT_VERNEED")?;
+    let definitions_at = of_versions(entries.definitions, entries.definitions_count, "DT_VERDEF")?;
+
+    entries.expect_texts(pages, strings, needs_at, definitions_at)?;
     let mut names = Names { pages, strings, texts: Vec::with_capacity(USUAL_TEXTS) };
-    let mut dynamic = Dynamic { flags_1: value(DT_FLAGS_1).unwrap_or(0), ..Dynamic::default() };
-    for entry in &entries {
-        let kind = match entry.d_tag {
-            DT_NEEDED => NeedKind::Needed,
-            DT_FILTER => NeedKind::Filter,
-            DT_AUXILIARY => NeedKind::Auxiliary,
-            _ => continue,
-        };
-        if dynamic.needed.len() == MAX_NEEDED {
-            return Err(Unfit::TooLarge);
-        }
-        dynamic.needed.push(Needed { name: names.get(entry.d_val)?, kind });
+    let mut dynamic = Dynamic { flags_1: entries.flags_1.unwrap_or(0), ..Dynamic::default() };
+    dynamic.needed.reserve_exact(entries.needed.len());
+    for (name, kind) in entries.needed {
+        dynamic.needed.push(Needed { name: names.keep(name)?, kind });
     }
-    let mut text = |tag: u64| value(tag).map(|offset| names.get(offset)).transpose();
-    dynamic.soname = text(DT_SONAME)?;
-    dynamic.runpath = text(DT_RUNPATH)?;
-    dynamic.rpath = if dynamic.runpath.is_some() { None } else { text(DT_RPATH)? };
-    let table = |at: u64, count: u64| Some((segments.offset_of(value(at)?), value(count)?));
-    if let Some((at, count)) = table(DT_VERNEED, DT_VERNEEDNUM) {
-        let at = at.ok_or(Unfit::Broken("DT_VERNEED"))?;
-        dynamic.versions_needed = versions::read_needs(&mut names, at, count, segments.ctx.le)?;
+    let mut text = |offset: Option<u64>| offset.map(|offset| names.keep(offset)).transpose();
+    dynamic.soname = text(entries.soname)?;
+    dynamic.runpath = text(entries.runpath)?;
+    dynamic.rpath = if dynamic.runpath.is_some() { None } else { text(entries.rpath)? };
+    let endian = segments.ctx.le;
+    if let (Some(at), Some(count)) = (needs_at, entries.needs_count) {
+        (dynamic.versions_needed, dynamic.versions) = versions::read_needs(&mut names, at, count, endian)?;
     }
-    if let Some((at, count)) = table(DT_VERDEF, DT_VERDEFNUM) {
-        let at = at.ok_or(Unfit::Broken("DT_VERDEF"))?;
-        dynamic.versions_defined = Some(versions::read_definitions(&mut names, at, count, segments.ctx.le)?);
+    if let (Some(at), Some(count)) = (definitions_at, entries.definitions_count) {
+        dynamic.versions_defined = Some(versions::read_definitions(&mut names, at, count, endian)?);
     }
     names.texts.shrink_to_fit();
     dynamic.texts = names.texts;
     Ok(dynamic)
 }
 
-fn parse_entries(bytes: &[u8], segments: &Segments) -> Vec<Dyn> {
-    let mut entries =
-        Vec::with_capacity(bytes.len().div_ceil(Dyn::size(segments.ctx.container)).min(USUAL_ENTRIES));
-    let mut offset = 0;
-    while let Ok(entry) = bytes.gread_with::<Dyn>(&mut offset, segments.ctx) {
-        if entry.d_tag == DT_NULL {
-            break;
+/// What the section's entries say. As in the loader, the last one of a kind counts.
+#[derive(Debug, Default)]
+struct Entries {
+    needed: Vec<(u64, NeedKind)>,
+    strings: Option<u64>,
+    strings_size: Option<u64>,
+    soname: Option<u64>,
+    rpath: Option<u64>,
+    runpath: Option<u64>,
+    flags_1: Option<u64>,
+    needs: Option<u64>,
+    needs_count: Option<u64>,
+    definitions: Option<u64>,
+    definitions_count: Option<u64>,
+}
+
+impl Entries {
+    fn parse(bytes: &[u8], segments: &Segments) -> Result<Self, Unfit> {
+        let mut found = Self::default();
+        let mut offset = 0;
+        while let Ok(Dyn { d_tag, d_val }) = bytes.gread_with::<Dyn>(&mut offset, segments.ctx) {
+            let value = Some(d_val);
+            match d_tag {
+                DT_NULL => break,
+                DT_NEEDED => found.need(d_val, NeedKind::Needed)?,
+                DT_FILTER => found.need(d_val, NeedKind::Filter)?,
+                DT_AUXILIARY => found.need(d_val, NeedKind::Auxiliary)?,
+                DT_STRTAB => found.strings = value,
+                DT_STRSZ => found.strings_size = value,
+                DT_SONAME => found.soname = value,
+                DT_RPATH => found.rpath = value,
+                DT_RUNPATH => found.runpath = value,
+                DT_FLAGS_1 => found.flags_1 = value,
+                DT_VERNEED => found.needs = value,
+                DT_VERNEEDNUM => found.needs_count = value,
+                DT_VERDEF => found.definitions = value,
+                DT_VERDEFNUM => found.definitions_count = value,
+                _ => {}
+            }
         }
-        entries.push(entry);
+        Ok(found)
     }
-    entries
+
+    /// Has most of what will be asked for read in one go, or in two where there is much between names and versions.
+    fn expect_texts(
+        &self,
+        pages: &mut Pages<'_, impl ReadAt + ?Sized>,
+        strings: u64,
+        needs_at: Option<u64>,
+        definitions_at: Option<u64>,
+    ) -> Result<(), Unfit> {
+        let names_end = strings.saturating_add(self.strings_size.unwrap_or(0));
+        let names = names_end.saturating_sub(USED_NAMES).max(strings);
+        let end = |at: Option<u64>, count: Option<u64>, usual: u64| {
+            at.map_or(0, |at| at.saturating_add(count.unwrap_or(0).saturating_mul(usual)))
+        };
+        let needs_end = end(needs_at, self.needs_count, USUAL_NEED);
+        let versions_end = needs_end.max(end(definitions_at, self.definitions_count, USUAL_DEFINITION));
+        if versions_end < names_end || !pages.expect(names..versions_end)? {
+            pages.expect(names..names_end)?;
+            let begin = needs_at.into_iter().chain(definitions_at).min().unwrap_or(0);
+            pages.expect(begin..versions_end)?;
+        }
+        Ok(())
+    }
+
+    fn need(&mut self, name: u64, kind: NeedKind) -> Result<(), Unfit> {
+        if self.needed.len() == MAX_NEEDED {
+            return Err(Unfit::TooLarge);
+        }
+        self.needed.push((name, kind));
+        Ok(())
+    }
 }
 
 /// Names by their place in the string table.
@@ -163,14 +229,9 @@ pub(super) struct Names<'p, 'a, R: ?Sized> {
 }
 
 impl<R: ReadAt + ?Sized> Names<'_, '_, R> {
-    pub(super) fn get(&mut self, offset: u64) -> Result<OsString, Unfit> {
+    /// Reads one, and keeps it with all others.
+    pub(super) fn keep(&mut self, offset: u64) -> Result<Text, Unfit> {
         let at = self.strings.checked_add(offset).ok_or(Unfit::Broken("string"))?;
-        self.pages.string(at, None)
-    }
-
-    /// One that is kept with all others.
-    pub(super) fn keep(&mut self, offset: u32) -> Result<Text, Unfit> {
-        let at = self.strings.checked_add(u64::from(offset)).ok_or(Unfit::Broken("string"))?;
         let begin = self.texts.len();
         self.pages.append_string(at, None, &mut self.texts)?;
         Text::new(begin..self.texts.len()).ok_or(Unfit::TooLarge)

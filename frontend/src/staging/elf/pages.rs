@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 
@@ -34,10 +35,14 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Pieces begin at multiples of this.
-const PAGE: usize = 4096;
-/// The first piece: a small library's names are in it with its header, so that one question gets most of it.
-const HEAD_PAGES: u64 = 2;
+/// Pieces begin at multiples of this, and have as many bytes, unless more are known to be needed. It is enough for a file's header with all that follows it, and to
+/// copy more of what is not needed takes longer than to ask again.
+const PAGE: usize = 1024;
+const PAGE_BYTES: u64 = PAGE as u64;
+/// Most pages that are read together because they are needed, or because something near both ends is.
+const MAX_AHEAD_PAGES: u64 = 7;
+/// Room that most files can do with.
+const USUAL_PAGES: usize = 16;
 /// Most bytes that one file may cost. Real files need some ten kilobytes, the largest a few hundred.
 const BUDGET: usize = 16 << 20;
 /// Most bytes of one name or path.
@@ -57,17 +62,20 @@ pub struct Scratch {
 
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// In pages of the file.
+    /// Where it begins in the file.
     begin: u64,
-    /// Also what is behind the end of the file.
-    pages: u64,
+    /// How many bytes of the file it stands for, also of those behind its end.
+    covers: u64,
     at: usize,
     length: usize,
 }
 
 impl Piece {
-    fn has(&self, page: u64) -> bool {
-        page.checked_sub(self.begin).is_some_and(|inside| inside < self.pages)
+    /// Has nothing.
+    const NONE: Self = Self { begin: 0, covers: 0, at: 0, length: 0 };
+
+    fn has(&self, offset: u64) -> bool {
+        offset.wrapping_sub(self.begin) < self.covers
     }
 }
 
@@ -85,8 +93,8 @@ impl Scratch {
 pub(super) struct Pages<'a, R: ?Sized> {
     source: &'a R,
     scratch: &'a mut Scratch,
-    /// Which piece was asked for last: the next question is mostly about the same one.
-    last: usize,
+    /// The piece that was asked for last: the next question is mostly about the same one.
+    last: Piece,
     /// What may still be read, or handed out.
     left: usize,
 }
@@ -95,7 +103,26 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
     /// What is in `scratch` is forgotten.
     pub(super) fn new(source: &'a R, scratch: &'a mut Scratch) -> Self {
         scratch.clear();
-        Self { source, scratch, last: 0, left: BUDGET }
+        Self { source, scratch, last: Piece::NONE, left: BUDGET }
+    }
+
+    /// Says that something near both ends of `range`, in bytes, will be asked for. True: it is read now, in one go, or is there; false: it would be much.
+    ///
+    /// # Errors
+    /// It cannot be read, or the budget is used up.
+    pub(super) fn expect(&mut self, range: Range<u64>) -> Result<bool, Unfit> {
+        let mut begin = range.start - range.start % PAGE_BYTES;
+        let pieces = &self.scratch.pieces;
+        let place = pieces.partition_point(|piece| piece.begin <= begin);
+        if let Some(before) = place.checked_sub(1).and_then(|at| pieces.get(at)) {
+            begin = begin.max(before.begin.saturating_add(before.covers));
+        }
+        let pages = range.end.saturating_sub(begin).div_ceil(PAGE_BYTES);
+        match pages {
+            0 => Ok(true),
+            1..=MAX_AHEAD_PAGES => self.read(begin, pages, place).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     /// Exactly `N` bytes.
@@ -115,6 +142,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
     pub(super) fn bytes(&mut self, offset: u64, length: u64) -> Result<Cow<'_, [u8]>, Unfit> {
         let length = usize::try_from(length).map_err(|_| Unfit::TooLarge)?;
         self.spend(length)?;
+        self.expect(offset..offset.saturating_add(length as u64))?;
         if self.from(offset)?.len() >= length {
             return Ok(Cow::Borrowed(self.from(offset)?.get(..length).unwrap_or_default()));
         }
@@ -167,39 +195,52 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
     }
 
     /// What is in the file from there to the end of its piece; empty behind the end.
+    #[inline]
     fn from(&mut self, offset: u64) -> Result<&[u8], Unfit> {
-        let page = offset / PAGE as u64;
-        if self.scratch.pieces.get(self.last).is_none_or(|piece| !piece.has(page)) {
-            let behind = self.scratch.pieces.partition_point(|piece| piece.begin <= page);
-            self.last = match behind.checked_sub(1).filter(|at| self.scratch.pieces[*at].has(page)) {
-                Some(at) => at,
-                None => {
-                    self.read(page, behind)?;
-                    behind
-                }
-            };
+        if !self.last.has(offset) {
+            self.turn_to(offset)?;
         }
-        let Some(piece) = self.scratch.pieces.get(self.last) else { return Ok(&[]) };
-        let inside = usize::try_from(offset - piece.begin * PAGE as u64).unwrap_or(usize::MAX);
-        let bytes = self.scratch.bytes.get(piece.at..piece.at + piece.length);
+        let Piece { begin, at, length, .. } = self.last;
+        let inside = usize::try_from(offset - begin).unwrap_or(usize::MAX);
+        let bytes = self.scratch.bytes.get(at..at + length);
         Ok(bytes.and_then(|bytes| bytes.get(inside..)).unwrap_or_default())
     }
 
-    /// Reads a piece that begins with this page, before the piece at `place`.
-    fn read(&mut self, page: u64, place: usize) -> Result<(), Unfit> {
-        let pages = if page == 0 { HEAD_PAGES } else { 1 };
-        let room = self.scratch.pieces.get(place).map_or(u64::MAX, |next| next.begin - page);
-        let pages = pages.min(room);
-        let most = usize::try_from(pages).unwrap_or(1) * PAGE;
+    /// Finds the piece that has it, or reads one.
+    fn turn_to(&mut self, offset: u64) -> Result<(), Unfit> {
+        let pieces = &self.scratch.pieces;
+        let behind = pieces.partition_point(|piece| piece.begin <= offset);
+        match behind.checked_sub(1).and_then(|at| pieces.get(at)).filter(|piece| piece.has(offset)) {
+            Some(piece) => self.last = *piece,
+            None => {
+                let begin = offset - offset % PAGE_BYTES;
+                self.read(begin, 1, behind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a piece, before the one at `place`.
+    fn read(&mut self, begin: u64, pages: u64, place: usize) -> Result<(), Unfit> {
+        let room = self.scratch.pieces.get(place).map_or(u64::MAX, |next| next.begin - begin);
+        let covers = (pages * PAGE_BYTES).min(room);
+        let most = usize::try_from(covers).map_err(|_| Unfit::TooLarge)?;
+        if most == 0 {
+            return Ok(());
+        }
         self.spend(most)?;
         let Scratch { bytes, used, pieces } = &mut *self.scratch;
         let at = *used;
-        if bytes.len() < at + most {
-            bytes.resize((at + most).max(16 * PAGE), 0);
+        if bytes.is_empty() {
+            // What is fresh is zero without anybody's doing.
+            *bytes = vec![0; most.max(USUAL_PAGES * PAGE)];
+        } else if bytes.len() < at + most {
+            bytes.resize((at + most).max(2 * bytes.len()), 0);
         }
-        let length = fill(self.source, &mut bytes[at..at + most], page * PAGE as u64)?;
+        let length = fill(self.source, &mut bytes[at..at + most], begin)?;
         *used += length;
-        pieces.insert(place, Piece { begin: page, pages, at, length });
+        self.last = Piece { begin, covers, at, length };
+        pieces.insert(place, self.last);
         Ok(())
     }
 

@@ -26,21 +26,30 @@ impl Text {
     }
 }
 
-/// The versions that a file needs of one other file.
+/// The versions that a file needs of one other file; [`Dynamic::versions_of`](super::Dynamic::versions_of) has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionNeeds {
     /// That file, by the name in `DT_NEEDED`.
     pub file: Text,
-    /// The versions.
-    pub versions: Vec<Version>,
+    begin: usize,
+    end: usize,
 }
 
-/// One version that is needed.
+impl VersionNeeds {
+    /// Their places among all that the file needs.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.begin..self.end
+    }
+}
+
+/// A version of symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// Its name, such as GLIBC_2.34.
     pub name: Text,
-    /// It may be missing.
+    /// What the file says that its name's hash is. The loader goes by that first, and only then by the name.
+    pub hash: u32,
+    /// Where it is needed: it may be missing.
     pub is_weak: bool,
 }
 
@@ -50,17 +59,20 @@ const NEED_AUX: usize = 16;
 const DEFINITION: usize = 20;
 /// More versions than any file has.
 const MAX_VERSIONS: usize = 65_536;
-/// As many as most files have at most.
-const USUAL_VERSIONS: usize = 64;
+/// As many as most files have, or need, at most, and as many others as they need them of.
+const USUAL_VERSIONS: usize = 48;
+const USUAL_FILES: usize = 12;
 const WEAK: u16 = 2;
 
+/// What is needed of each other file, and the versions of all of them.
 pub(super) fn read_needs(
     names: &mut Names<'_, '_, impl ReadAt + ?Sized>,
     mut at: u64,
     count: u64,
     endian: Endian,
-) -> Result<Vec<VersionNeeds>, Unfit> {
-    let mut found = Vec::new();
+) -> Result<(Vec<VersionNeeds>, Vec<Version>), Unfit> {
+    let mut found = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(USUAL_FILES));
+    let mut versions = Vec::with_capacity(USUAL_VERSIONS);
     let mut left = MAX_VERSIONS;
     for _ in 0..count {
         let record = names.pages.record::<NEED>(at)?;
@@ -70,26 +82,29 @@ pub(super) fn read_needs(
             word(&record, 8, endian)?,
             word(&record, 12, endian)?,
         ];
-        let mut versions = Vec::with_capacity(usize::try_from(aux_count).unwrap_or(0).min(USUAL_VERSIONS));
+        let begin = versions.len();
         let mut aux_at = step(at, aux)?;
         for _ in 0..aux_count {
             left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
             let record = names.pages.record::<NEED_AUX>(aux_at)?;
             let is_weak = half(&record, 4, endian)? & WEAK != 0;
-            versions.push(Version { name: names.keep(word(&record, 8, endian)?)?, is_weak });
+            let name = names.keep(u64::from(word(&record, 8, endian)?))?;
+            versions.push(Version { name, hash: word(&record, 0, endian)?, is_weak });
             match word(&record, 12, endian)? {
                 0 => break,
                 next => aux_at = step(aux_at, next)?,
             }
         }
-        found.push(VersionNeeds { file: names.keep(file)?, versions });
+        let file = names.keep(u64::from(file))?;
+        found.push(VersionNeeds { file, begin, end: versions.len() });
         left = left.checked_sub(1).ok_or(Unfit::TooLarge)?;
         match next {
             0 => break,
             next => at = step(at, next)?,
         }
     }
-    Ok(found)
+    versions.shrink_to_fit();
+    Ok((found, versions))
 }
 
 pub(super) fn read_definitions(
@@ -97,7 +112,7 @@ pub(super) fn read_definitions(
     mut at: u64,
     count: u64,
     endian: Endian,
-) -> Result<Vec<Text>, Unfit> {
+) -> Result<Vec<Version>, Unfit> {
     let mut found = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(USUAL_VERSIONS));
     for number in 0..count {
         if number == MAX_VERSIONS as u64 {
@@ -107,7 +122,8 @@ pub(super) fn read_definitions(
         // The first name is its own, any other those it grew from.
         if half(&record, 6, endian)? > 0 {
             let aux = names.pages.record::<4>(step(at, word(&record, 12, endian)?)?)?;
-            found.push(names.keep(word(&aux, 0, endian)?)?);
+            let name = names.keep(u64::from(word(&aux, 0, endian)?))?;
+            found.push(Version { name, hash: word(&record, 8, endian)?, is_weak: false });
         }
         match word(&record, 16, endian)? {
             0 => break,

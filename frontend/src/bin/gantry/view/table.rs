@@ -18,8 +18,13 @@ pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        let mut line = String::with_capacity(widths.iter().sum::<usize>() + 2 * widths.len());
+        for (cell, width) in cells.zip(&widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count()) + 2));
+        }
+        line.truncate(line.trim_end().len());
+        line
     };
     let heading = line(&mut headings.iter().copied());
     let mut table = if bold { format!("\x1b[1m{heading}\x1b[0m\n") } else { heading + "\n" };
