@@ -185,6 +185,26 @@ fn one_content_under_several_names_leaves_here_once_and_each_name_has_a_file_of_
     });
 }
 
+#[test]
+fn a_content_that_the_session_has_is_not_sent_again_under_another_name() {
+    in_another_root!(|world, other| {
+        let here = other.hidden();
+        let text = "#!/bin/sh\nme=${0##*/}\necho I am $me\n\
+            [ $me = one ] || [ \"$0\" -ef \"${0%/*}/one\" ] || echo and not one\n";
+        write_executable(&here.join("one"), text);
+        write_executable(&here.join("two"), text);
+        let daemons = [here.join("one"), here.join("two")];
+        let daemons = daemons.iter().flat_map(|daemon| [OsStr::new("--daemon"), daemon.as_os_str()]);
+        let done = launch(world, other, daemons);
+        let mut said: Vec<String> = output(&done).lines().map(str::to_owned).collect();
+        said.sort_unstable();
+        assert_eq!(said, ["I am one", "I am two", "and not one"], "{done:?}");
+        let staged = of_kind(&done, "staged");
+        let told: Vec<_> = staged.iter().map(|it| number(it, "files_sent")).collect();
+        assert_eq!(told, [1], "the second name costs nothing: {staged:?}");
+    });
+}
+
 /// A file so large that it is on its way for some time.
 fn big_file(other: &OtherRoot) -> PathBuf {
     let big = other.hidden().join("big");

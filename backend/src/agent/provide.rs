@@ -1,8 +1,9 @@
-//! Making files available in a session without sending them: what the node has already is linked.
+//! Making files available in a session without sending them: what the node has already is linked, what the session has is copied.
 //!
 //! Content decides. A file counts as present when the path that the login side names holds the same number of bytes with the same build id, or
 //! the same BLAKE3, here; that a path exists proves nothing. Names come from outside and are taken apart before anything is touched.
 
+mod again;
 mod c_library;
 mod content;
 mod scan;
@@ -23,6 +24,7 @@ use nix::sys::stat::{Mode, SFlag};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{AccessFlags, faccessat, symlinkat};
 
+use again::find_again;
 pub(crate) use content::ContentCache;
 pub(crate) use scan::holds;
 use target::{Target, build_targets};
@@ -38,7 +40,7 @@ pub(crate) struct Provided {
     pub(crate) loader: Option<OsString>,
 }
 
-/// Links each entry that this node has into the session, and says which it has not.
+/// Links each entry that this node has into the session, copies what the session has under another name, and says what there is not.
 ///
 /// Blocks while files are read. May be called again, with more or with the same: what is there already stays. A file that a daemon could not use
 /// from where it is (a binary that may not be executed, anything on a noexec mount) counts as missing, so that it is sent. The links
@@ -96,6 +98,17 @@ fn provide_one(
         }
         failure::from_io(format_args!("provide {target}"), &error)
     };
+    let taken = |done: io::Result<()>, parent: &OwnedFd, cache: &mut ContentCache| match done {
+        Ok(()) => Ok(true),
+        // Somebody who works in the session was faster; what they put there counts.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match find(parent, target, first, cache).map_err(failed)? {
+                Some(found) => found.same_or(target, first),
+                None => Err(failed(error)),
+            }
+        }
+        Err(error) => Err(failed(error)),
+    };
     if let Some(parent) = open_parent(root, target).map_err(failed)?
         && let Some(found) = find(&parent, target, first, cache).map_err(failed)?
     {
@@ -103,18 +116,15 @@ fn provide_one(
     }
     let Some(source) = candidates.iter().find(|entry| entry.place != Place::Loader && is_here(entry, cache))
     else {
-        return Ok(false);
+        let known = candidates.iter().find_map(|entry| Some((*entry, entry.known.as_ref()?)));
+        let Some((entry, known)) = known else { return Ok(false) };
+        let Some(again) = find_again(root, entry, known, cache).map_err(failed)? else { return Ok(false) };
+        let parent = make_parent(root, target).map_err(failed)?;
+        return taken(again.settle(&parent, target.name()), &parent, cache);
     };
     let parent = make_parent(root, target).map_err(failed)?;
-    match symlinkat(source.source.as_os_str(), &parent, target.name()) {
-        Ok(()) => Ok(true),
-        // Somebody who works in the session was faster; what they put there counts.
-        Err(Errno::EEXIST) => match find(&parent, target, first, cache).map_err(failed)? {
-            Some(found) => found.same_or(target, first),
-            None => Err(failed(Errno::EEXIST.into())),
-        },
-        Err(error) => Err(failed(error.into())),
-    }
+    let linked = symlinkat(source.source.as_os_str(), &parent, target.name());
+    taken(linked.map_err(io::Error::from), &parent, cache)
 }
 
 /// What stands at a target already.

@@ -26,6 +26,13 @@ pub(crate) struct Facts {
     pub(crate) state: FileState,
 }
 
+impl Facts {
+    /// When it was modified, in seconds since 1970.
+    pub(crate) fn modified(&self) -> u64 {
+        u64::try_from(self.state.modified.0).unwrap_or(0)
+    }
+}
+
 /// A file here, and what is in it. There may be a hundred thousand in one manifest: each is kept once, for all who have to do with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Source {

@@ -1,12 +1,13 @@
 //! What a session's manifests have put where, so that a later one asks only for what is new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use gantry_shared::wire::staging::{Content, LibcNeeds, Place};
 
 use super::content::Source;
+use super::plan::Want;
 
 /// Something's place in a session's storage: which part of it, and the path below that.
 pub(crate) type Target = (Place, Arc<OsStr>);
@@ -46,6 +47,20 @@ impl Ledger {
     /// As [`Ledger::at`], of what every node has.
     pub(crate) fn everywhere(&self, place: Place, name: &OsStr) -> Option<&Taken> {
         self.at(place, name).filter(|taken| taken.everywhere)
+    }
+
+    /// Says of what is wanted under new names where the session has its content. The C library's own family does not count: a node may have no use for it.
+    pub(super) fn find_known(&self, wants: &mut [Want]) {
+        let contents: HashSet<&Content> = wants.iter().map(|want| &want.source.facts.content).collect();
+        let there = self.taken.iter().filter(|((place, _), it)| it.everywhere && *place != Place::Loader);
+        let there = there.map(|(target, taken)| (&taken.source.facts.content, target));
+        let there: HashMap<&Content, &Target> =
+            there.filter(|(content, _)| contents.contains(content)).collect();
+        let known: Vec<Option<Target>> =
+            wants.iter().map(|want| there.get(&want.source.facts.content).copied().cloned()).collect();
+        for (want, known) in wants.iter_mut().zip(known) {
+            want.known = known;
+        }
     }
 
     /// Takes note that a manifest which came to `planned` has failed: its names may be in use on some nodes.

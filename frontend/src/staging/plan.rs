@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
-use gantry_shared::wire::staging::{Entry, LibcNeeds, Place};
+use gantry_shared::wire::staging::{Entry, Known, LibcNeeds, Place};
 
 use super::content::Source;
 use super::ledger::{Ledger, Taken, Target};
@@ -89,16 +89,26 @@ pub(crate) struct Want {
     /// Path below the place.
     pub(crate) name: Arc<OsStr>,
     pub(crate) source: Arc<Source>,
+    /// Where every node of the session has its content already.
+    pub(crate) known: Option<Target>,
 }
 
 impl Want {
     /// As nodes are asked for it.
     pub(crate) fn build_entry(&self) -> Entry {
+        let facts = &self.source.facts;
+        let known = self.known.as_ref().map(|(place, name)| Known {
+            place: *place,
+            name: name.to_os_string(),
+            executable: facts.executable,
+            modified: facts.modified(),
+        });
         Entry {
+            known,
             place: self.place,
             name: self.name.to_os_string(),
             source: self.source.path.as_os_str().to_owned(),
-            content: self.source.facts.content.clone(),
+            content: facts.content.clone(),
         }
     }
 }
@@ -131,6 +141,7 @@ pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
         of_programs.insert(item.name.clone(), dirs);
     }
     let files = plan.wants.len() + plan.touched.len();
+    session.find_known(&mut plan.wants);
     let libc = plan.put_family(items);
     Ok(Plan { wants: plan.wants, libc, files, lib_dirs: of_programs, ledger: plan.ledger })
 }
@@ -327,7 +338,7 @@ impl Planning<'_> {
     fn put(&mut self, place: Place, name: &Arc<OsStr>, source: &Arc<Source>) {
         let taken = Taken { source: Arc::clone(source), everywhere: true };
         self.ledger.taken.insert((place, Arc::clone(name)), taken);
-        self.wants.push(Want { place, name: Arc::clone(name), source: Arc::clone(source) });
+        self.wants.push(Want { place, name: Arc::clone(name), source: Arc::clone(source), known: None });
     }
 }
 

@@ -249,7 +249,8 @@ fn in_portions(wants: &[Want]) -> impl Iterator<Item = &[Want]> {
         let wants = rest.take()?;
         let mut bytes = 0;
         let fits = |want: &&Want| {
-            bytes += want.name.len() + want.source.path.as_os_str().len() + 128;
+            let known = want.known.as_ref().map_or(0, |(_, name)| name.len());
+            bytes += want.name.len() + want.source.path.as_os_str().len() + known + 160;
             bytes <= ORDER_BYTES
         };
         let count = wants.iter().take_while(fits).count().max(1).min(wants.len());

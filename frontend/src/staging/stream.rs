@@ -206,7 +206,7 @@ fn build_header(member: &Member, all: &[Member]) -> io::Result<Vec<u8>> {
     header.set_mode(if facts.executable { 0o700 } else { 0o600 });
     header.set_uid(0);
     header.set_gid(0);
-    header.set_mtime(u64::try_from(facts.state.modified.0).unwrap_or(0));
+    header.set_mtime(facts.modified());
     let mut builder = tar::Builder::new(Vec::new());
     let path = build_path(want.place, &want.name);
     let original = member.original.and_then(|index| all.get(usize::try_from(index).ok()?));

@@ -22,7 +22,7 @@ use super::record::{build_header, build_reason, parse_header, parse_reason};
 use crate::secret::Secret;
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 const MAGIC: [u8; 4] = *b"gtry";
 const PREAMBLE_BYTES: usize = 8;

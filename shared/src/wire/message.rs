@@ -21,7 +21,7 @@ use crate::status::ExitStatus;
 use super::channel::{ChannelNotice, ChannelOrder};
 use super::hold::Brought;
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
-pub use super::staging::{Content, Entry, EntrySet, LibcNeeds, Mark, Place};
+pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same

@@ -40,6 +40,21 @@ pub struct Entry {
     pub source: OsString,
     /// What is in it.
     pub content: Content,
+    /// Where the session has that already. A node that finds it there makes a file of its own with it.
+    pub known: Option<Known>,
+}
+
+/// A file that a session has, and what another one with its content is to be like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Where it is.
+    pub place: Place,
+    /// Path below that place.
+    pub name: OsString,
+    /// Whether the other one is executable.
+    pub executable: bool,
+    /// When that was modified, in seconds since 1970.
+    pub modified: u64,
 }
 
 /// What tells one content from another.

@@ -72,29 +72,33 @@ fn clash(target: &Target, one: &Entry, other: &Entry, what: &str) -> Failure {
 }
 
 fn parse_target(entry: &Entry) -> Result<Target, Failure> {
-    let refused = |why: &str| {
+    parse_below(entry.place, &entry.name).map_err(|why| {
         let (name, source) = (entry.name.display(), entry.source.display());
         Failure::new(Kind::Invalid, format!("provide {source} as {name:?}: {why}"))
             .with_hint("use a relative name without `..`")
-    };
-    let place = match entry.place {
+    })
+}
+
+/// The target of that name below a place, or why there can be none.
+pub(super) fn parse_below(place: Place, name: &OsStr) -> Result<Target, String> {
+    let folder = match place {
         Place::Bin => Some(BIN_DIR),
         Place::Lib => Some(LIB_DIR),
         Place::Loader => Some(LOADER_DIR),
         Place::Root => None,
     };
-    let parts = parse_parts(entry.name.as_bytes()).map_err(|why| refused(&format!("the name {why}")))?;
-    if place.is_none()
+    let parts = parse_parts(name.as_bytes()).map_err(|why| format!("the name {why}"))?;
+    if folder.is_none()
         && parts.first().is_some_and(|first| first.as_bytes().starts_with(INCOMING_PREFIX.as_bytes()))
     {
-        return Err(refused("such names are gantry's own"));
+        return Err("such names are gantry's own".to_owned());
     }
     let mut parents: Vec<OsString> =
-        place.into_iter().map(OsStr::new).chain(parts).map(OsStr::to_owned).collect();
+        folder.into_iter().map(OsStr::new).chain(parts).map(OsStr::to_owned).collect();
     if parents.len() > MAX_PARTS {
-        return Err(refused("the name has too many parts"));
+        return Err("the name has too many parts".to_owned());
     }
-    let name = parents.pop().ok_or_else(|| refused("the name is empty"))?;
+    let name = parents.pop().ok_or_else(|| "the name is empty".to_owned())?;
     Ok(Target { parents, name })
 }
 
@@ -113,6 +117,7 @@ mod tests {
             name: name.as_ref().to_owned(),
             source: OsString::from(format!("/src/{content}")),
             content: Content { size: 1, mark: Mark::Blake3([content; 32]) },
+            known: None,
         }
     }
 

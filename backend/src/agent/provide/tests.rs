@@ -3,7 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use gantry_shared::id::SessionId;
-use gantry_shared::wire::staging::{Content, Mark};
+use gantry_shared::wire::staging::{Content, Known, Mark};
 
 use super::*;
 use crate::session::{AppDir, StageBase};
@@ -48,7 +48,7 @@ impl Fixture {
 fn entry(place: Place, name: &str, source: &Path, content: &str) -> Entry {
     let hash = *blake3::hash(content.as_bytes()).as_bytes();
     let content = Content { size: content.len() as u64, mark: Mark::Blake3(hash) };
-    Entry { place, name: name.into(), source: source.into(), content }
+    Entry { place, name: name.into(), source: source.into(), content, known: None }
 }
 
 #[test]
@@ -81,6 +81,68 @@ fn a_binary_that_may_not_be_executed_is_missing() {
     let tool = node.file("tool", "x", 0o600);
     assert_eq!(node.provide(&[entry(Place::Bin, "tool", &tool, "x")]).unwrap(), [0]);
     assert_eq!(node.provide(&[entry(Place::Root, "tool", &tool, "x")]).unwrap(), [0; 0]);
+}
+
+/// An entry that the session is said to have already, and that the node has nowhere.
+fn known(new: (Place, &str), old: (Place, &str), executable: bool, content: &str) -> Entry {
+    let known = Known { place: old.0, name: old.1.into(), executable, modified: 1_000_000_000 };
+    Entry { known: Some(known), ..entry(new.0, new.1, Path::new("/gone"), content) }
+}
+
+#[test]
+fn what_the_session_has_under_another_name_is_copied_and_each_name_has_a_file_of_its_own() {
+    let mut node = Fixture::new();
+    fs::create_dir(node.dirs.lib.join("a")).unwrap();
+    fs::write(node.dirs.lib.join("a/data"), "content").unwrap();
+    let old = (Place::Lib, "a/data");
+    let entries = [
+        known((Place::Bin, "tool"), old, true, "content"),
+        known((Place::Root, "deep/er/data"), old, false, "content"),
+        known((Place::Lib, "data"), (Place::Lib, "a/none"), false, "content"),
+        known((Place::Lib, "other"), old, false, "CONTENT"),
+        known((Place::Lib, "out"), (Place::Root, "../../outside"), false, "content"),
+        known((Place::Lib, "dir"), (Place::Lib, "a"), false, "content"),
+    ];
+    fs::write(node.dirs.root.join("../../outside"), "content").unwrap();
+    for _ in 0..2 {
+        assert_eq!(node.provide(&entries).unwrap(), [2, 3, 4, 5]);
+    }
+    let (tool, data) = (node.dirs.bin.join("tool"), node.dirs.root.join("deep/er/data"));
+    for (path, mode) in [(&tool, 0o700), (&data, 0o600)] {
+        let about = fs::symlink_metadata(path).unwrap();
+        assert_eq!((about.permissions().mode() & 0o7777, about.is_file()), (mode, true));
+        assert_eq!(std::os::unix::fs::MetadataExt::mtime(&about), 1_000_000_000);
+        assert_eq!(std::os::unix::fs::MetadataExt::nlink(&about), 1);
+    }
+    fs::write(&tool, "changed").unwrap();
+    assert_eq!(
+        (
+            fs::read_to_string(&data).unwrap().as_str(),
+            fs::read(node.dirs.lib.join("a/data")).unwrap().as_slice()
+        ),
+        ("content", &b"content"[..])
+    );
+    let names: Vec<_> = fs::read_dir(&node.dirs.root).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().starts_with(".incoming")), "{names:?}");
+    // What a daemon has changed is not what it was.
+    assert_eq!(
+        node.provide(&[known((Place::Root, "late"), (Place::Bin, "tool"), false, "content")]).unwrap(),
+        [0]
+    );
+}
+
+#[test]
+fn what_the_session_has_as_the_nodes_own_file_is_linked_again_where_that_can_be_used() {
+    let mut node = Fixture::new();
+    let own = node.file("own", "content", 0o600);
+    assert_eq!(node.provide(&[entry(Place::Root, "data", &own, "content")]).unwrap(), [0; 0]);
+    let old = (Place::Root, "data");
+    let entries = [
+        known((Place::Root, "again"), old, false, "content"),
+        known((Place::Bin, "tool"), old, true, "content"),
+    ];
+    assert_eq!(node.provide(&entries).unwrap(), [1], "the node's file is not executable");
+    assert_eq!(fs::read_link(node.dirs.root.join("again")).unwrap(), own);
 }
 
 #[test]

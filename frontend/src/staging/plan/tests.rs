@@ -55,6 +55,30 @@ fn dirs(plan: &Plan, program: &str) -> Vec<String> {
     plan.lib_dirs_of(OsStr::new(program)).iter().map(|dir| dir.display().to_string()).collect()
 }
 
+/// What is new and where the session has its content, such as `x at lib/y`.
+fn known(plan: &Plan) -> Vec<String> {
+    let at = |want: &Want| want.known.as_ref().map(|(place, name)| format!("{place:?}/{}", name.display()));
+    let tell = |want: &Want| format!("{} at {}", want.name.display(), at(want).unwrap_or_default());
+    plan.wants.iter().map(tell).collect()
+}
+
+#[test]
+fn a_new_name_for_what_the_session_has_says_where_that_is() {
+    let first = build_plan(&[program("a", 1, &[("x.so", 2)]), item(Place::Root, "f", 3)], &Ledger::default());
+    let first = first.unwrap();
+    assert_eq!(known(&first), ["a at ", "f at ", "x.so at "], "nothing is there yet");
+    let items =
+        [item(Place::Root, "g", 2), program("b", 4, &[("x.so", 2), ("y.so", 3)]), item(Place::Bin, "c", 1)];
+    let later = build_plan(&items, &first.ledger).unwrap();
+    assert_eq!(known(&later), ["g at Lib/x.so", "b at ", "c at Bin/a", "y.so at Root/f"]);
+    // What only some nodes may have is not there, nor what only some have a use for.
+    let mut failed = Ledger::default();
+    failed.failed(&first.ledger);
+    assert_eq!(known(&build_plan(&[item(Place::Root, "g", 2)], &failed).unwrap()), ["g at "]);
+    let aged = build_plan(&[with_libc(program("a", 1, &[]), "GLIBC_2.3")], &Ledger::default()).unwrap();
+    assert_eq!(known(&build_plan(&[item(Place::Root, "g", 91)], &aged.ledger).unwrap()), ["g at "]);
+}
+
 #[test]
 fn a_program_brings_its_libraries_once() {
     let items = [program("a", 1, &[("x.so", 2), ("y.so", 3)]), program("b", 4, &[("y.so", 3), ("x.so", 2)])];

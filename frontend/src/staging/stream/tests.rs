@@ -10,7 +10,7 @@ use crate::staging::content::{Contents, Source};
 fn want(place: Place, name: impl Into<OsString>, source: &Path) -> Want {
     let facts = Contents::default().look(source).unwrap();
     let source = Arc::new(Source { path: source.into(), facts });
-    Want { place, name: name.into().into(), source }
+    Want { place, name: name.into().into(), source, known: None }
 }
 
 async fn read(archive: Archive, packed: bool) -> (io::Result<Vec<u8>>, Sent) {
