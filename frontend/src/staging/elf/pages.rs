@@ -290,6 +290,44 @@ mod tests {
         assert_eq!(pages.bytes(0, u64::MAX), Err(Unfit::TooLarge));
     }
 
+    /// Tells for how much it was asked.
+    struct Asked<'a>(&'a [u8], std::cell::RefCell<Vec<usize>>);
+
+    impl ReadAt for Asked<'_> {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.1.borrow_mut().push(buffer.len());
+            self.0.read_at(buffer, offset)
+        }
+    }
+
+    #[test]
+    fn what_is_expected_is_read_in_one_go_if_it_is_not_much() {
+        let bytes: Vec<u8> = (0..=u8::MAX).cycle().skip(7).take(100 * PAGE).collect();
+        let file = Asked(&bytes, std::cell::RefCell::default());
+        let mut scratch = Scratch::default();
+        let mut pages = Pages::new(&file, &mut scratch);
+        let mut check = |range: Range<usize>, is_read, asked: &[usize]| {
+            let (begin, end) = (range.start as u64, range.end as u64);
+            assert_eq!(pages.expect(begin..end), Ok(is_read), "{range:?}");
+            if is_read {
+                assert_eq!(*pages.bytes(begin, end - begin).unwrap(), bytes[range.clone()], "{range:?}");
+            }
+            assert_eq!(file.1.take(), asked, "{range:?}");
+        };
+        check(10..20, true, &[PAGE]);
+        check(100..3 * PAGE, true, &[2 * PAGE]);
+        check(0..3 * PAGE, true, &[]);
+        check(5 * PAGE - 1..5 * PAGE + 1, true, &[2 * PAGE]);
+        // Up to what is there already.
+        check(3 * PAGE..5 * PAGE, true, &[PAGE]);
+        check(10 * PAGE..90 * PAGE, false, &[]);
+        for (begin, end, is_read) in
+            [(u64::MAX - 5, u64::MAX, true), (u64::MAX - 5, 0, true), (0, u64::MAX, false)]
+        {
+            assert_eq!(pages.expect(begin..end), Ok(is_read));
+        }
+    }
+
     #[test]
     fn a_file_that_says_the_same_again_and_again_comes_to_the_end_of_its_budget() {
         let mut text = vec![b'a'; MAX_STRING - 1];
