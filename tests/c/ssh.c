@@ -22,7 +22,7 @@ static void attaches(void) {
     cti_deregisterApp(again);
     FAILS(ops->registerRemoteJob("n999", there), "n999");
     FAILS(ops->registerRemoteJob("n001", 4194304), "there is no process 4194304");
-    FAILS(ops->registerRemoteJob("-oProxyCommand=x", there), "-oProxyCommand");
+    FAILS(ops->registerRemoteJob("-oProxyCommand=x", there), "'-oProxyCommand=x' is not the name of a host");
     FAILS(ops->registerJob(getpid()), "no MPIR symbols");
     CHECK(gantry_finalize() == 0);
 }

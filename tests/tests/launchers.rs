@@ -239,6 +239,7 @@ fn the_table_of_open_mpi_agrees_once_its_ranks_have_met() {
         let mut run = world.gantry(launch.iter().chain(OPEN_MPI.options).chain(&["-n", "4", &hang]));
         let held = run.next_event("held", 2 * SOON);
         let app = held["app"].as_str().expect("an id");
+        run.stderr_line("the launcher has filled no table yet", SOON);
         assert_eq!(world.gantry(["release", app]).wait(SOON).code(), 0);
         run.stderr_line("the launcher's own table of ranks agrees", 2 * SOON);
         assert_eq!(world.gantry(["kill", app]).wait(SOON).code(), 0);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gantry_tests::slurm::{Cluster, error_of, lines_of};
-use gantry_tests::ssh::{Closed, closed_to_all_but_ssh, on_hosts};
+use gantry_tests::ssh::{Closed, change, closed_to_all_but_ssh, on_hosts};
 use gantry_tests::testbed::{Config, program};
 use gantry_tests::{Run, SOON, eventually, proc, programs, require, tool};
 use nix::sys::signal::Signal;
@@ -147,6 +147,9 @@ fn a_node_whose_link_is_cut_is_lost_and_ends_its_ranks_by_itself() {
         return;
     }
     on_hosts(Config::with_nodes(2), |cluster| {
+        // How long a node tries to send what the agent says over ssh: else the kernel's quarter of an hour.
+        let tries = |count: u32| format!("echo {count} >/proc/sys/net/ipv4/tcp_retries2");
+        let _tries = change(cluster, 2, &tries(4), &tries(15));
         let mut apps = start_all(cluster);
         cluster.bed.node(2).cut_link().expect("cut");
         let cut = Instant::now();

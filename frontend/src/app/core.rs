@@ -406,7 +406,7 @@ impl Core {
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
             // The overlay's own.
-            Notice::ChildJoined { .. } | Notice::BulkStalled { .. } => {}
+            Notice::ChildJoined { .. } | Notice::Alive | Notice::BulkStalled { .. } => {}
         }
     }
 }

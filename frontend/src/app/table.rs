@@ -69,7 +69,9 @@ async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool
                 }
                 return true;
             }
-            Some(LauncherTable::NotYet(reason)) => tracing::trace!(%app, reason, "no table of ranks yet"),
+            Some(LauncherTable::NotYet(reason)) => {
+                tracing::debug!(%app, reason, "the launcher has filled no table yet")
+            }
             Some(LauncherTable::Never(reason)) => {
                 tracing::debug!(%app, reason, "the launcher has no table of ranks");
                 return true;

@@ -431,6 +431,8 @@ pub enum Notice {
         /// What was seen.
         reason: String,
     },
+    /// The node is still there: said now and then over a way that does not show its end by itself.
+    Alive,
     /// A node that is fed by the one that says this hangs: it has given no sign for the stall time, and gets no more of the stream.
     BulkStalled {
         /// The stream's number.

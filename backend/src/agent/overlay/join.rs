@@ -15,7 +15,7 @@ use gantry_shared::wire::greeting::build_mark;
 use gantry_shared::wire::hold::Brought;
 use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
 use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, connect};
-use gantry_shared::wire::message::{AgentHello, Dial, Seat, Ticket};
+use gantry_shared::wire::message::{AgentHello, Dial, Notice, Seat, Ticket};
 use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
 use gantry_shared::wire::tree::Tree;
 use tokio::io::AsyncWriteExt;
@@ -34,6 +34,9 @@ const DIAL_TIME: Duration = Duration::from_secs(2);
 
 /// When nobody has answered by then the other way is tried beside it. Within a cluster an answer takes a millisecond, around the world a quarter of a second.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
+
+/// How often an agent whose link somebody passes on says that it is there.
+const SAY_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Why an agent found no place.
 #[derive(Debug, thiserror::Error)]
@@ -227,6 +230,15 @@ async fn wait_for_seat(reader: &mut LinkReader) -> Result<(Place, Option<Vec<Soc
     }
 }
 
+/// Whatever passes a link on knows that the way is cut only by what it cannot pass on: over a way on which nobody says anything this agent would wait, with its
+/// ranks, for what never comes. Nobody answers, so a frontend that is stopped for a while loses nothing.
+async fn say_alive(up: Uplink) {
+    loop {
+        tokio::time::sleep(SAY_ALIVE_EVERY).await;
+        up.notice(Notice::Alive);
+    }
+}
+
 /// Says goodbye to the frontend, which has said so too: from now on there is the parent.
 async fn part(mut reader: LinkReader, writer: LinkWriter) {
     if let Err(error) = writer.close().await {
@@ -251,6 +263,9 @@ fn start(
     });
     let credit = queue.credit();
     let relay = SharedRelay::new(place, queue, inputs_to);
+    if listener.is_none() {
+        tokio::spawn(say_alive(Uplink { relay: relay.clone() }));
+    }
     let streams = Streams::new(relay.clone(), ticket.app, ticket.secret.clone(), stall);
     parent::spawn(reader, credit, streams.clone());
     if let Some(listener) = listener {
