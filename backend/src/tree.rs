@@ -158,6 +158,10 @@ impl<'a> Removal<'a> {
                 Err(Errno::EISDIR | Errno::EPERM) => {}
                 Err(error) => return Err(error.into()),
             }
+            // Many are empty.
+            if unlinkat(parent, name, UnlinkatFlags::RemoveDir).is_ok() {
+                return Ok(());
+            }
             let dir = match self.open(parent, name) {
                 Ok(dir) => dir,
                 Err(Errno::ENOENT) => return Ok(()),

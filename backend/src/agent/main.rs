@@ -264,7 +264,13 @@ fn serve_brought() -> Result<(), Failure> {
 }
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Ends of children and wishes to go are heard on this thread: others would only be woken for nothing.
+    let quiet = || {
+        if let Err(error) = SigSet::all().thread_block() {
+            tracing::debug!(%error, "a thread takes signals");
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_start(quiet).build();
     let runtime = runtime.map_err(|e| failure::from_io("set up the agent", &e))?;
     let served = tokio::task::LocalSet::new().block_on(&runtime, work);
     // Whatever still waits on a thread (a slow disk, say) must not keep the agent here.

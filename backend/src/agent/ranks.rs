@@ -262,6 +262,15 @@ impl Ranks {
         });
         view.collect()
     }
+
+    /// Whether `view` is what [`Ranks::view`] would be.
+    pub(crate) fn are(&self, view: &[LocalRank]) -> bool {
+        let is = |((rank, known), shown): ((&Rank, &Known), &LocalRank)| {
+            (*rank, known.process.pid, known.state) == (shown.rank, shown.pid.get(), shown.state)
+                && known.exe == shown.exe
+        };
+        self.known.len() == view.len() && self.known.iter().zip(view).all(is)
+    }
 }
 
 /// What the ranks of a node are told of where they are.
@@ -375,7 +384,9 @@ pub(crate) fn build_env(
     let given = given.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
     for (name, value) in given.chain(ours.iter().map(|(name, value)| (OsStr::new(*name), OsStr::new(value))))
     {
-        let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        // With room for the NUL: otherwise every one of them would be copied once more.
+        let mut bytes = Vec::with_capacity(name.len() + value.len() + 2);
+        [name.as_bytes(), b"=", value.as_bytes()].into_iter().for_each(|part| bytes.extend_from_slice(part));
         // The value is not shown: it may be a secret.
         let invalid =
             || Failure::new(Kind::Invalid, format!("the variable {name:?} is none that a process can have"));

@@ -105,8 +105,8 @@ impl Storage {
     }
 
     /// All sessions that are open.
-    pub(crate) fn sessions(&self) -> BTreeMap<SessionId, SessionDirs> {
-        self.sessions.clone()
+    pub(crate) fn sessions(&self) -> &BTreeMap<SessionId, SessionDirs> {
+        &self.sessions
     }
 
     /// The name of the loader through which the session's programs run, where the node's C library is too old for them.

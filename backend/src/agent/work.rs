@@ -60,7 +60,7 @@ pub(crate) enum Event {
     /// Ranks were started, or not.
     RanksStarted(RequestId, Vec<Rank>, Vec<OurEnds>, Result<Vec<StartedRank>, StartFailure>),
     /// A daemon was started, or not.
-    DaemonStarted(crate::daemons::Start, Result<StartedRank, Failure>),
+    DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
     /// An order that ran beside the loop is answered.
     Answered(Option<RequestId>, Result<Answer, Failure>),
     /// A timer of an ending is due.
@@ -409,17 +409,18 @@ impl Agent {
 
     /// Brings what daemons see up to date.
     fn show(&self) {
-        let (ranks, sessions, daemons) = (self.ranks.view(), self.storage.sessions(), self.daemons.view());
+        let (ranks, sessions, daemons) = (&self.ranks, self.storage.sessions(), &self.daemons);
+        // Most of what happens changes nothing here, so nothing is copied to find that out.
         self.view.send_if_modified(|view| {
-            let changed = view.ranks != ranks
-                || view.sessions != sessions
-                || view.daemons != daemons
-                || view.facts.size != self.size;
-            if changed {
-                (view.ranks, view.sessions, view.daemons) = (ranks, sessions, daemons);
+            let as_shown = ranks.are(&view.ranks)
+                && view.sessions == *sessions
+                && daemons.are(&view.daemons)
+                && view.facts.size == self.size;
+            if !as_shown {
+                (view.ranks, view.sessions, view.daemons) = (ranks.view(), sessions.clone(), daemons.view());
                 (view.facts.size, view.facts.nodes) = (self.size, self.nodes);
             }
-            changed
+            !as_shown
         });
     }
 }

@@ -53,12 +53,13 @@ pub(crate) struct Daemons {
 /// What a daemon's process is to be.
 pub(crate) fn prepare(
     request: Option<RequestId>,
-    order: &StartDaemon,
+    mut order: StartDaemon,
     site: &Site<'_>,
     host: &str,
     nofile: Option<(u64, u64)>,
 ) -> Result<(Start, ProcessSpec), Failure> {
-    let daemon = build_daemon(order, site)?;
+    let env = std::mem::take(&mut order.program.env);
+    let daemon = build_daemon(&order, env, site)?;
     let argv = daemon.argv.iter().map(|arg| to_c(arg)).collect::<Result<_, _>>()?;
     let (stdio, ends) = open_stdio(false, order.output == DaemonOutput::Forward)?;
     let [stdin, mut stdout, mut stderr] = stdio;
@@ -152,6 +153,11 @@ impl Daemons {
     /// Whether a daemon of that scope has not ended.
     pub(crate) fn any_in(&self, scope: &Scope) -> bool {
         self.running.values().any(|it| it.is_in(scope))
+    }
+
+    /// Whether `view` is what [`Daemons::view`] would be.
+    pub(crate) fn are(&self, view: &BTreeMap<DaemonId, SessionId>) -> bool {
+        self.running.iter().map(|(daemon, it)| (daemon, &it.session)).eq(view)
     }
 
     /// The daemons and their sessions.

@@ -59,7 +59,7 @@ pub(crate) struct PreparedDaemon {
     pub(crate) cwd: PathBuf,
 }
 
-/// Decides how a daemon is started.
+/// Decides how a daemon is started, with `env`, which is the order's.
 ///
 /// A program with an absolute path is taken as it is. Another path with a slash counts from the session's root. A bare name is looked for in the
 /// session's `bin`, then in the PATH of the daemon's environment (of which relative and empty parts are skipped). The daemon starts
@@ -70,9 +70,13 @@ pub(crate) struct PreparedDaemon {
 ///
 /// # Errors
 /// `NotFound`, `NoAccess` or `Invalid` when there is no such program, it may not be executed, or the order has texts that no process can be given.
-pub(crate) fn build_daemon(order: &StartDaemon, site: &Site<'_>) -> Result<PreparedDaemon, Failure> {
+pub(crate) fn build_daemon(
+    order: &StartDaemon,
+    env: Vec<(OsString, OsString)>,
+    site: &Site<'_>,
+) -> Result<PreparedDaemon, Failure> {
     check_texts(order)?;
-    let mut env = merge_env(site.base_env, &order.program.env)?;
+    let mut env = merge_env(site.base_env, env)?;
     let search = env.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| DEFAULT_PATH.into());
     let program = find_program(&order.program.program, site.dirs, &search)?;
     let lib_dirs = lib_dirs(order, site.dirs)?;
@@ -126,9 +130,9 @@ fn check_texts(order: &StartDaemon) -> Result<(), Failure> {
 
 type Env = BTreeMap<OsString, OsString>;
 
-fn merge_env(base: &[(OsString, OsString)], order: &[(OsString, OsString)]) -> Result<Env, Failure> {
+fn merge_env(base: &[(OsString, OsString)], order: Vec<(OsString, OsString)>) -> Result<Env, Failure> {
     let mut env = Env::new();
-    for (name, value) in base.iter().chain(order) {
+    for (name, value) in base.iter().cloned().chain(order) {
         let bytes = name.as_bytes();
         // The value is not shown: it may be a secret.
         if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_bytes().contains(&0) {
@@ -137,7 +141,7 @@ fn merge_env(base: &[(OsString, OsString)], order: &[(OsString, OsString)]) -> R
                 format!("start a daemon: the variable {name:?} is none that a process can have"),
             ));
         }
-        env.insert(name.clone(), value.clone());
+        env.insert(name, value);
     }
     Ok(env)
 }
@@ -325,6 +329,7 @@ mod tests {
             let base_env = [("LANG".into(), "C".into()), ("A".into(), "base".into())];
             build_daemon(
                 order,
+                order.program.env.clone(),
                 &Site {
                     dirs: &self.dirs,
                     loader: None,

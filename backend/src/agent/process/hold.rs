@@ -1,15 +1,17 @@
 //! Starting a batch of ranks, held or not, all of them or none.
 //!
 //! The steps are done for the whole batch one after the other (fork and seize all, open the gate, collect), so
-//! that the ranks load their programs at the same time.
+//! that the ranks load their programs at the same time. A tool's daemon is alone and needs none of that
+//! ([`start_alone`]).
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::error::StartError;
 use super::refusal::{PtraceFacts, why_ptrace_refused};
-use super::spawn::{Forked, Gate, ProcessSpec};
+use super::spawn::{self, Forked, Gate, ProcessSpec};
 use super::trace::{self, EndWatch, HeldProof, HoldFailure};
 use super::{ExitStatus, Pinned, parse_end, procfs, sys};
 
@@ -47,7 +49,11 @@ pub(crate) struct StartFailure {
 /// The pids of a batch that is being started, so that another thread can give it up: the batch is then
 /// killed, and its start fails. A pid stands here only while nobody can have collected it.
 #[derive(Debug, Default)]
-pub(crate) struct Batch(Mutex<BatchState>);
+pub(crate) struct Batch {
+    state: Mutex<BatchState>,
+    /// A process whose start its starter has yet to hear of; 0: none. Written by the kernel.
+    starting: AtomicI32,
+}
 
 #[derive(Debug, Default)]
 struct BatchState {
@@ -63,6 +69,26 @@ impl Batch {
         for &pid in &state.pids {
             kill(pid);
         }
+        match self.starting.load(Ordering::SeqCst) {
+            0 => {}
+            pid => kill(pid),
+        }
+    }
+
+    /// Starts a process with `start`, which has its pid written to where it can be killed meanwhile.
+    pub(super) fn starting<T>(
+        &self,
+        start: impl FnOnce(&AtomicI32) -> io::Result<(i32, T)>,
+    ) -> io::Result<(i32, T)> {
+        let started = start(&self.starting);
+        let mut state = self.lock();
+        self.starting.store(0, Ordering::SeqCst);
+        let (pid, more) = started?;
+        state.pids.push(pid);
+        if state.given_up {
+            kill(pid);
+        }
+        Ok((pid, more))
     }
 
     fn is_given_up(&self) -> bool {
@@ -100,7 +126,7 @@ impl Batch {
     }
 
     fn lock(&self) -> MutexGuard<'_, BatchState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,10 +158,28 @@ pub(crate) fn start_ranks(
     started
 }
 
-/// Kills and collects processes that [`start_ranks`] has started and nobody wants.
-pub(crate) fn end_ranks(ranks: &[StartedRank]) {
+/// Starts a process that is no rank: it waits for no others, so that it is its program when this returns. Gives its pid. `batch` and the caller's thread
+/// are to it what they are to [`start_ranks`].
+///
+/// # Errors
+/// As [`start_ranks`].
+pub(crate) fn start_alone(spec: ProcessSpec, batch: &Batch) -> Result<i32, StartFailure> {
+    let program = spawn::path(&spec.program);
+    let given_up = || StartError::GivenUp { program };
+    let started = match spawn::spawn(spec, batch) {
+        Ok(pid) if batch.hand_over() => return Ok(pid),
+        Ok(_) => Err(given_up()),
+        Err(_) if batch.is_given_up() => Err(given_up()),
+        failed => failed,
+    };
+    batch.end();
+    started.map_err(|error| StartFailure { index: 0, error })
+}
+
+/// Kills and collects processes that were started here and nobody wants.
+pub(crate) fn end_started(pids: Vec<i32>) {
     let batch = Batch::default();
-    batch.lock().pids = ranks.iter().map(|rank| rank.process.pid).collect();
+    batch.lock().pids = pids;
     batch.end();
 }
 

@@ -1,7 +1,8 @@
 //! What `/proc` says of a process. The parsers are pure; the readers only read (proc(5)).
 
 use std::ffi::OsStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -71,16 +72,28 @@ pub(crate) fn parse_stat(bytes: &[u8]) -> Option<Stat> {
 
 /// Parses `/proc/PID/status`.
 pub(crate) fn parse_status(bytes: &[u8]) -> Option<Status> {
-    let text = String::from_utf8_lossy(bytes);
-    let field =
-        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    let mut uids = field("Uid")?.split_ascii_whitespace();
+    let (mut thread_group, mut tracer, mut uids, mut seccomp) = (None, None, None, None);
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Some((name, value)) = line.iter().position(|byte| *byte == b':').map(|at| line.split_at(at))
+        else {
+            continue;
+        };
+        let field = match name {
+            b"Tgid" => &mut thread_group,
+            b"TracerPid" => &mut tracer,
+            b"Uid" => &mut uids,
+            b"Seccomp" => &mut seccomp,
+            _ => continue,
+        };
+        *field = value.get(1..).and_then(|value| str::from_utf8(value).ok()).map(str::trim);
+    }
+    let mut uids = uids?.split_ascii_whitespace();
     Some(Status {
-        thread_group: field("Tgid")?.parse().ok()?,
-        tracer: field("TracerPid")?.parse().ok()?,
+        thread_group: thread_group?.parse().ok()?,
+        tracer: tracer?.parse().ok()?,
         real_uid: uids.next()?.parse().ok()?,
         effective_uid: uids.next()?.parse().ok()?,
-        seccomp: field("Seccomp").and_then(|value| value.parse().ok()),
+        seccomp: seccomp.and_then(|value| value.parse().ok()),
     })
 }
 
@@ -118,7 +131,7 @@ pub(crate) fn parse_syscall_pc(text: &str) -> Option<u64> {
 /// # Errors
 /// Not found when there is no such process.
 pub(crate) fn read_stat(pid: i32) -> io::Result<Stat> {
-    let bytes = std::fs::read(format!("/proc/{pid}/stat")).map_err(gone)?;
+    let bytes = read_small(format!("/proc/{pid}/stat")).map_err(gone)?;
     parse_stat(&bytes).ok_or_else(|| malformed(pid, "stat"))
 }
 
@@ -127,7 +140,7 @@ pub(crate) fn read_stat(pid: i32) -> io::Result<Stat> {
 /// # Errors
 /// Not found when there is no such process.
 pub(crate) fn read_status(pid: i32) -> io::Result<Status> {
-    let bytes = std::fs::read(format!("/proc/{pid}/status")).map_err(gone)?;
+    let bytes = read_small(format!("/proc/{pid}/status")).map_err(gone)?;
     parse_status(&bytes).ok_or_else(|| malformed(pid, "status"))
 }
 
@@ -214,8 +227,17 @@ fn descendants_in(parents: &[(i32, i32)], ancestor: i32) -> Vec<i32> {
 /// Not found on kernels built without `CONFIG_PROC_CHILDREN`.
 pub(crate) fn read_own_children() -> io::Result<Vec<i32>> {
     let own = std::process::id();
-    let text = std::fs::read_to_string(format!("/proc/self/task/{own}/children"))?;
+    let text = read_small(format!("/proc/self/task/{own}/children"))?;
+    let text = String::from_utf8_lossy(&text);
     Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+}
+
+/// A file whose length the kernel does not tell beforehand: without room it would be asked for in many small pieces.
+fn read_small(path: String) -> io::Result<Vec<u8>> {
+    const USUAL_BYTES: usize = 4096;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reading a process that ends meanwhile is ESRCH; one that has ended is ENOENT. Callers need one of them.

@@ -25,6 +25,8 @@ pub(crate) struct Reaper {
     news: Signal,
     owned: BTreeSet<i32>,
     ended: VecDeque<Exited>,
+    /// Owned since the table was last gone through: they may have ended before.
+    fresh: Vec<i32>,
     /// Whether something may have ended since the table was last gone through.
     look: bool,
     orphans: bool,
@@ -37,7 +39,14 @@ impl Reaper {
     /// When the signal cannot be listened for.
     pub(crate) fn new() -> io::Result<Self> {
         let news = signal(SignalKind::child())?;
-        Ok(Self { news, owned: BTreeSet::new(), ended: VecDeque::new(), look: false, orphans: false })
+        Ok(Self {
+            news,
+            owned: BTreeSet::new(),
+            ended: VecDeque::new(),
+            fresh: Vec::new(),
+            look: false,
+            orphans: false,
+        })
     }
 
     /// Makes this process the one that orphans of its descendants come to, and collects them.
@@ -56,7 +65,7 @@ impl Reaper {
     /// Takes over the waiting for a child of ours, which may have ended already.
     pub(crate) fn own(&mut self, pid: i32) {
         self.owned.insert(pid);
-        self.look = true;
+        self.fresh.push(pid);
     }
 
     /// Whether `pid` is owned and not collected: as long as it is, it means no other process.
@@ -73,6 +82,12 @@ impl Reaper {
     /// again without losing one.
     pub(crate) async fn next(&mut self) -> Exited {
         loop {
+            for pid in std::mem::take(&mut self.fresh) {
+                if let Some(exited) = collect(pid) {
+                    self.owned.remove(&pid);
+                    self.ended.push_back(exited);
+                }
+            }
             if std::mem::take(&mut self.look) {
                 self.collect();
             }
@@ -89,31 +104,31 @@ impl Reaper {
 
     fn collect(&mut self) {
         let ended = &mut self.ended;
-        self.owned.retain(|&pid| match sys::wait(pid, libc::WNOHANG) {
-            Ok(status) => match status.and_then(parse_end) {
-                None => true,
-                Some(status) => {
-                    ended.push_back(Exited { pid, status });
-                    false
-                }
-            },
-            // Not our child, or collected by somebody who should not: nobody can tell any more.
-            Err(_) => {
-                ended.push_back(Exited { pid, status: ExitStatus::Unknown });
-                false
-            }
-        });
+        self.owned.retain(|&pid| collect(pid).map(|exited| ended.push_back(exited)).is_none());
         if self.orphans {
             self.collect_orphans();
         }
     }
 
     fn collect_orphans(&self) {
+        // Mostly all who have ended are known and collected by now.
+        if !sys::has_ended_child() {
+            return;
+        }
         // Without CONFIG_PROC_CHILDREN they stay until we end, and do no harm.
         for pid in procfs::read_own_children().unwrap_or_default() {
             if !self.owns(pid) {
                 drop(sys::wait(pid, libc::WNOHANG));
             }
         }
+    }
+}
+
+/// Waits for a process if it has ended.
+fn collect(pid: i32) -> Option<Exited> {
+    match sys::wait(pid, libc::WNOHANG) {
+        Ok(status) => status.and_then(parse_end).map(|status| Exited { pid, status }),
+        // Not our child, or collected by somebody who should not: nobody can tell any more.
+        Err(_) => Some(Exited { pid, status: ExitStatus::Unknown }),
     }
 }

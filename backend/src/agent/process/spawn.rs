@@ -1,4 +1,4 @@
-//! One new process: what it shall be, and the fork that waits at the batch's gate.
+//! One new process: what it shall be, and the fork that waits at the batch's gate; or, of a process that nobody waits for, the program at once.
 //!
 //! A child makes itself ready and then reads one byte from the gate before it becomes its program. So all
 //! children of a batch exist, and are traced if they shall be held, before the first of them goes on. What fails
@@ -14,6 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::diagnose::explain_exec;
 use super::error::StartError;
+use super::hold::Batch;
 use super::sys::{self, Stage};
 
 /// A process to be started.
@@ -38,6 +39,28 @@ pub(crate) struct ProcessSpec {
     pub(crate) die_with_parent: bool,
     /// Soft and hard limit of open files for it; ours, if `None`.
     pub(crate) nofile: Option<(u64, u64)>,
+}
+
+impl ProcessSpec {
+    /// With descriptors that are clear of 0, 1 and 2.
+    fn lift_stdio(mut self) -> Result<Self, StartError> {
+        self.stdin = above_stdio(self.stdin)?;
+        self.stdout = above_stdio(self.stdout)?;
+        self.stderr = above_stdio(self.stderr)?;
+        Ok(self)
+    }
+
+    fn as_child(&self) -> sys::Child<'_> {
+        sys::Child {
+            program: &self.program,
+            argv: &self.argv,
+            env: &self.env,
+            cwd: self.cwd.as_deref(),
+            stdio: [&self.stdin, &self.stdout, &self.stderr].map(AsRawFd::as_raw_fd),
+            die_with_parent: self.die_with_parent,
+            nofile: self.nofile,
+        }
+    }
 }
 
 /// Keeps the children of one batch from going on until it is opened. When it is dropped closed, or its
@@ -70,24 +93,43 @@ pub(super) struct Forked {
     report: PipeReader,
 }
 
+/// Starts a child that is its program when this returns, and returns its pid. `batch` knows it from its first moment.
+pub(super) fn spawn(spec: ProcessSpec, batch: &Batch) -> Result<i32, StartError> {
+    let spec = spec.lift_stdio()?;
+    let spawned = batch.starting(|pid| sys::spawn(&spec.as_child(), pid));
+    match spawned.map_err(|source| StartError::Fork { source })? {
+        (pid, None) => Ok(pid),
+        (_, Some((stage, errno))) => {
+            let cwd = spec.cwd.as_ref().map(path);
+            Err(explain(&path(&spec.program), cwd.as_deref(), stage, errno))
+        }
+    }
+}
+
+/// Why a child has not become its program.
+fn explain(program: &Path, cwd: Option<&Path>, stage: Stage, errno: i32) -> StartError {
+    let source = io::Error::from_raw_os_error(errno);
+    match stage {
+        Stage::Exec => explain_exec(program, cwd, errno),
+        Stage::Directory => {
+            StartError::ChangeDirectory { directory: cwd.unwrap_or(Path::new("")).to_owned(), source }
+        }
+        stage => StartError::Prepare { stage, source },
+    }
+}
+
 impl Forked {
     /// Forks a child that waits at `gate`.
     pub(super) fn fork(spec: ProcessSpec, gate: &Gate) -> Result<Self, StartError> {
         let (report, reporter) = pipe()?;
-        let stdio = [above_stdio(spec.stdin)?, above_stdio(spec.stdout)?, above_stdio(spec.stderr)?];
-        let pid = sys::fork(&sys::Child {
-            program: &spec.program,
-            argv: &spec.argv,
-            env: &spec.env,
-            cwd: spec.cwd.as_deref(),
-            stdio: stdio.each_ref().map(AsRawFd::as_raw_fd),
-            die_with_parent: spec.die_with_parent,
-            nofile: spec.nofile,
+        let spec = spec.lift_stdio()?;
+        let child = spec.as_child();
+        let wait = sys::Wait {
             report: reporter.as_raw_fd(),
             gate: gate.reader.as_raw_fd(),
             gate_keeper: gate.keeper.as_raw_fd(),
-        })
-        .map_err(|source| StartError::Fork { source })?;
+        };
+        let pid = sys::fork(&child, wait).map_err(|source| StartError::Fork { source })?;
         Ok(Self { pid, program: path(&spec.program), cwd: spec.cwd.as_ref().map(path), report })
     }
 
@@ -103,14 +145,7 @@ impl Forked {
             Ok(()) => {}
         }
         Err(match sys::decode_failure(failure) {
-            Some((Stage::Exec, errno)) => explain_exec(&self.program, self.cwd.as_deref(), errno),
-            Some((Stage::Directory, errno)) => StartError::ChangeDirectory {
-                directory: self.cwd.clone().unwrap_or_default(),
-                source: io::Error::from_raw_os_error(errno),
-            },
-            Some((stage, errno)) => {
-                StartError::Prepare { stage, source: io::Error::from_raw_os_error(errno) }
-            }
+            Some((stage, errno)) => explain(&self.program, self.cwd.as_deref(), stage, errno),
             None => StartError::Look {
                 program: self.program.clone(),
                 source: io::Error::new(io::ErrorKind::InvalidData, "the child reported nonsense"),
@@ -145,6 +180,7 @@ fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, StartError> {
     fd.try_clone().map_err(|source| StartError::Fork { source })
 }
 
-fn path(text: &CString) -> PathBuf {
+/// As a path.
+pub(super) fn path(text: &CString) -> PathBuf {
     Path::new(OsStr::from_bytes(text.as_bytes())).to_path_buf()
 }

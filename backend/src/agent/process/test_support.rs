@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::hold::{Batch, Hold, StartFailure, StartedRank, start_ranks};
+use super::hold::{Batch, Hold, StartFailure, StartedRank, start_alone, start_ranks};
 use super::spawn::ProcessSpec;
 use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
 
@@ -58,6 +58,10 @@ pub(super) fn shell(script: &str) -> ProcessSpec {
 
 pub(super) fn start(specs: Vec<ProcessSpec>, hold: Hold) -> Result<Vec<StartedRank>, StartFailure> {
     start_ranks(specs, hold, &Batch::default())
+}
+
+pub(super) fn start_one(spec: ProcessSpec) -> Result<i32, StartFailure> {
+    start_alone(spec, &Batch::default())
 }
 
 pub(super) fn hold_one(spec: ProcessSpec) -> StartedRank {

@@ -1,4 +1,4 @@
-//! The thread "ranks": the parent and tracer of every rank that this agent starts.
+//! The thread "ranks": the parent and tracer of every rank that this agent starts, and the parent of its daemons.
 //!
 //! It is one thread for two reasons of the kernel's: ptrace requests must come from the thread that seized, and
 //! PDEATHSIG is sent when the *thread* that forked ends. So it lives as long as its handle.
@@ -19,8 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::enter;
 use super::error::StartError;
-use super::hold::{Batch, Hold, StartFailure, StartedRank, end_ranks, start_ranks};
-use super::signal;
+use super::hold::{Batch, Hold, StartFailure, StartedRank, end_started, start_alone, start_ranks};
 use super::spawn::ProcessSpec;
 use super::trace::HeldProof;
 
@@ -41,8 +40,15 @@ enum Request {
         specs: Vec<ProcessSpec>,
         hold: Hold,
         batch: Arc<Batch>,
-        reply: oneshot::Sender<Result<Unclaimed, StartFailure>>,
+        reply: oneshot::Sender<Result<Unclaimed<Vec<StartedRank>>, StartFailure>>,
         /// To send them back if nobody takes them.
+        back: mpsc::Sender<Request>,
+    },
+    /// Starts one process that is no rank.
+    StartAlone {
+        spec: ProcessSpec,
+        batch: Arc<Batch>,
+        reply: oneshot::Sender<Result<Unclaimed<i32>, StartFailure>>,
         back: mpsc::Sender<Request>,
     },
     /// Becomes the tracer of ranks that a launcher has started.
@@ -57,7 +63,7 @@ enum Request {
         batch: Arc<Batch>,
         reply: oneshot::Sender<Result<Vec<HeldProof>, StartFailure>>,
     },
-    End(Vec<StartedRank>),
+    End(Vec<i32>),
 }
 
 impl RanksThread {
@@ -84,12 +90,37 @@ impl RanksThread {
     ) -> Result<Vec<StartedRank>, StartFailure> {
         let first = specs.first().map(|spec| std::ffi::OsStr::from_bytes(spec.program.as_bytes()));
         let program = first.map(PathBuf::from).unwrap_or_default();
+        let back = self.requests.clone();
+        let request = |batch, reply| Request::Start { specs, hold, batch, reply, back };
+        self.ask(program, request, deadline).await
+    }
+
+    /// Starts one process that is no rank: see [`start_alone`]. Waits until it is its program, at most until `deadline`. If the future is dropped
+    /// before, it is killed.
+    ///
+    /// # Errors
+    /// Why it cannot be started; [`StartError::GivenUp`] after `deadline`.
+    pub(crate) async fn start_alone(
+        &self,
+        spec: ProcessSpec,
+        deadline: Instant,
+    ) -> Result<i32, StartFailure> {
+        let program = PathBuf::from(std::ffi::OsStr::from_bytes(spec.program.as_bytes()));
+        let back = self.requests.clone();
+        let request = |batch, reply| Request::StartAlone { spec, batch, reply, back };
+        self.ask(program, request, deadline).await
+    }
+
+    async fn ask<T>(
+        &self,
+        program: PathBuf,
+        request: impl FnOnce(Arc<Batch>, oneshot::Sender<Result<Unclaimed<T>, StartFailure>>) -> Request,
+        deadline: Instant,
+    ) -> Result<T, StartFailure> {
         let batch = GiveUpOnDrop(Arc::default());
         let (reply, mut answer) = oneshot::channel();
-        let back = self.requests.clone();
-        let request = Request::Start { specs, hold, batch: Arc::clone(&batch.0), reply, back };
         let gone = || StartFailure { index: 0, error: StartError::GivenUp { program } };
-        if self.requests.send(request).is_err() {
+        if self.requests.send(request(Arc::clone(&batch.0), reply)).is_err() {
             return Err(gone());
         }
         let answer = match timeout_at(deadline, &mut answer).await {
@@ -99,7 +130,11 @@ impl RanksThread {
                 timeout(COLLECT_AT_MOST, answer).await.ok().and_then(Result::ok)
             }
         };
-        answer.ok_or_else(gone)?.map(Unclaimed::claim)
+        match answer {
+            Some(Ok(started)) => started.claim().ok_or_else(gone),
+            Some(Err(failure)) => Err(failure),
+            None => Err(gone()),
+        }
     }
 
     /// Becomes the tracer of ranks that a launcher has started and that wait for the word to become their programs.
@@ -136,14 +171,21 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
             Request::Start { specs, hold, batch, reply, back } => {
                 let started = start_ranks(specs, hold, &batch);
                 // If nobody takes them, the answer is dropped, and that ends them.
-                drop(reply.send(started.map(|ranks| Unclaimed { ranks, back })));
+                drop(reply.send(started.map(|ranks| {
+                    let pids = ranks.iter().map(|rank| rank.process.pid).collect();
+                    Unclaimed { started: Some(ranks), pids, back }
+                })));
+            }
+            Request::StartAlone { spec, batch, reply, back } => {
+                let started = start_alone(spec, &batch);
+                drop(reply.send(started.map(|pid| Unclaimed { started: Some(pid), pids: vec![pid], back })));
             }
             Request::Seize { pids, batch, reply } => drop(reply.send(enter::seize_all(&pids, &batch))),
             Request::Hold { pids, batch, reply } => {
                 // If nobody takes the proofs, giving up what was traced has ended the ranks or will.
                 drop(reply.send(enter::hold_all(&pids, &batch)));
             }
-            Request::End(ranks) => end_ranks(&ranks),
+            Request::End(pids) => end_started(pids),
         }
     }
 }
@@ -180,29 +222,27 @@ pub(super) fn given_up() -> StartFailure {
     StartFailure { index: 0, error: StartError::GivenUp { program: PathBuf::from("the ranks of this node") } }
 }
 
-/// Ranks that nobody has taken yet. If nobody does, they are ended.
+/// What was started and nobody has taken yet. If nobody does, it is ended.
 #[derive(Debug)]
-struct Unclaimed {
-    ranks: Vec<StartedRank>,
+struct Unclaimed<T> {
+    started: Option<T>,
+    pids: Vec<i32>,
     back: mpsc::Sender<Request>,
 }
 
-impl Unclaimed {
-    fn claim(mut self) -> Vec<StartedRank> {
-        std::mem::take(&mut self.ranks)
+impl<T> Unclaimed<T> {
+    fn claim(mut self) -> Option<T> {
+        self.pids.clear();
+        self.started.take()
     }
 }
 
-impl Drop for Unclaimed {
+impl<T> Drop for Unclaimed<T> {
     fn drop(&mut self) {
-        let ranks = std::mem::take(&mut self.ranks);
-        if ranks.is_empty() {
-            return;
-        }
-        if let Err(mpsc::SendError(Request::End(ranks))) = self.back.send(Request::End(ranks)) {
-            for rank in ranks {
-                drop(signal::send(rank.process, libc::SIGKILL));
-            }
+        let pids = std::mem::take(&mut self.pids);
+        if !pids.is_empty() {
+            // A thread that is gone has taken them along.
+            drop(self.back.send(Request::End(pids)));
         }
     }
 }

@@ -51,6 +51,9 @@ impl Agent {
 
     /// Puts what this node's processes have to be told of their place over what the frontend's environment says.
     fn set_node_variables(&self, env: &mut Vec<(OsString, OsString)>) {
+        if self.ticket.node_variables.is_empty() {
+            return;
+        }
         let begins = |name: &OsString| {
             let name = name.as_encoded_bytes();
             self.ticket.node_variables.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
@@ -214,7 +217,7 @@ impl Agent {
             rendezvous: (&self.service, self.ticket.subjob),
             base_env: &[],
         };
-        let (start, spec) = crate::daemons::prepare(request, &order, &site, &self.ticket.host, self.nofile)?;
+        let (start, spec) = crate::daemons::prepare(request, order, &site, &self.ticket.host, self.nofile)?;
         // A daemon may ask its agent at once: it is in the view before it runs.
         self.daemons.expect(&start);
         self.up.channel(|hub| hub.expect(start.daemon, start.session));
@@ -222,24 +225,18 @@ impl Agent {
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
         self.starting += 1;
         tokio::task::spawn_local(async move {
-            let started = thread.start(vec![spec], Hold::No, Instant::now() + START_DEADLINE).await;
-            let result = match started {
-                Ok(mut started) => {
-                    started.pop().ok_or_else(|| Failure::new(Kind::Protocol, "no daemon was started"))
-                }
-                Err(failure) => Err(ranks::start_failure(&failure)),
-            };
+            let started = thread.start_alone(spec, Instant::now() + START_DEADLINE).await;
+            let result = started.map_err(|failure| ranks::start_failure(&failure));
             // The loop takes events until it leaves, and it does not leave while something is starting.
             drop(events.send(Event::DaemonStarted(start, result)));
         });
         Ok(())
     }
 
-    pub(super) fn take_daemon(&mut self, start: crate::daemons::Start, result: Result<StartedRank, Failure>) {
+    pub(super) fn take_daemon(&mut self, start: crate::daemons::Start, result: Result<i32, Failure>) {
         let crate::daemons::Start { request, daemon, ends, .. } = start;
         let answer = match result {
-            Ok(started) => {
-                let pid = started.process.pid;
+            Ok(pid) => {
                 self.to_own.push(pid);
                 self.daemons.started(daemon, pid);
                 let connected = self.connect(Source::Daemon(daemon), pid, ends);

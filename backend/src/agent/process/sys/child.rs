@@ -1,11 +1,16 @@
-//! Fork, and what the child does until it is the program: nothing but async-signal-safe calls on what was
-//! prepared before, since other threads of the agent may hold any lock at the moment of the fork.
+//! New processes, and what they do until they are their programs: nothing but async-signal-safe calls on what was
+//! prepared before, since other threads of the agent may hold any lock at that moment.
+//!
+//! There are two ways. [`fork`] copies the agent's memory, so that the child can wait for its batch. [`spawn`] lends it, and stands still until
+//! the child has become its program: that is several times faster, as nothing is copied and no page is written twice.
 
 use std::convert::Infallible;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::check;
 
@@ -58,6 +63,11 @@ pub(crate) struct Child<'a> {
     pub(crate) stdio: [RawFd; 3],
     pub(crate) die_with_parent: bool,
     pub(crate) nofile: Option<(u64, u64)>,
+}
+
+/// What a child that waits for its batch needs beside that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
     /// Where a failure is written; close-on-exec.
     pub(crate) report: RawFd,
     /// Where one byte is read before `execve`; close-on-exec.
@@ -70,20 +80,67 @@ pub(crate) struct Child<'a> {
 ///
 /// # Errors
 /// What `fork` says: `EAGAIN` at the limit of processes, `ENOMEM`.
-pub(crate) fn fork(child: &Child<'_>) -> io::Result<i32> {
-    let argv = pointers(child.argv);
-    let env = pointers(child.env);
-    let parent = std::process::id();
+pub(crate) fn fork(child: &Child<'_>, wait: Wait) -> io::Result<i32> {
+    let start = Prepared::new(child);
     // With every signal blocked over the fork, no handler of the agent can run in the child.
     let before = block_signals()?;
     // SAFETY: the child calls only async-signal-safe functions, allocates nothing and never returns from here.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        run_child(child, &argv, &env, parent);
+        run_child(&start, wait);
     }
     let forked = check(pid);
     restore_signals(&before);
     forked
+}
+
+/// Bytes of a stack on which a child runs until it is its program; its calls are few and flat.
+const STACK_BYTES: usize = 32 * 1024;
+
+/// Starts a child that becomes its program at once, and returns its pid when it has, or why it has not: then it has ended and is to be waited for.
+/// Until then this thread stands still, and `pid` has the child's number for others.
+///
+/// # Errors
+/// What `clone` says: `EAGAIN` at the limit of processes, `ENOMEM`.
+pub(crate) fn spawn(child: &Child<'_>, pid: &AtomicI32) -> io::Result<(i32, Option<(Stage, i32)>)> {
+    let lent = Lent { start: Prepared::new(child), failure: AtomicU64::new(NO_FAILURE) };
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast::<c_void>();
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
+    let before = block_signals()?;
+    let argument = (&raw const lent).cast_mut().cast::<c_void>();
+    // SAFETY: the child gets a stack of its own, whose end is aligned to 16 bytes, and lives in our memory until it has executed a program or ended;
+    // till then this thread is stopped, so that the stack, `lent` and what they point to outlive it. It writes to `lent.failure`, its stack and errno alone, and
+    // calls only async-signal-safe functions. The kernel writes the pid to a valid place before the child runs.
+    let cloned = unsafe { libc::clone(run_lent, top, flags, argument, pid.as_ptr()) };
+    let cloned = check(cloned);
+    restore_signals(&before);
+    let failure = lent.failure.load(Ordering::SeqCst);
+    drop(stack);
+    Ok((cloned?, (failure != NO_FAILURE).then(|| decode_failure(failure.to_ne_bytes())).flatten()))
+}
+
+/// What a child reads that has our memory until it is its program.
+struct Lent<'a> {
+    start: Prepared<'a>,
+    failure: AtomicU64,
+}
+
+/// No stage has this number.
+const NO_FAILURE: u64 = u64::MAX;
+
+/// A child and the arrays that `execve` wants.
+struct Prepared<'a> {
+    child: &'a Child<'a>,
+    argv: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    parent: u32,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(child: &'a Child<'a>) -> Self {
+        Self { child, argv: pointers(child.argv), env: pointers(child.env), parent: std::process::id() }
+    }
 }
 
 /// Reads what a failed child wrote.
@@ -124,31 +181,41 @@ fn restore_signals(before: &libc::sigset_t) {
 
 // ---- from here on: only in the child ----
 
-fn run_child(child: &Child<'_>, argv: &[*const c_char], env: &[*const c_char], parent: u32) -> ! {
-    let Err((stage, errno)) = become_program(child, argv, env, parent);
+fn run_child(start: &Prepared<'_>, wait: Wait) -> ! {
+    let Err((stage, errno)) = become_program(start, Some(wait));
     let failure = encode_failure(stage, errno);
     // SAFETY: the buffer is valid for its length. Nothing can be done if it fails: the agent sees the exit code.
-    unsafe { libc::write(child.report, failure.as_ptr().cast(), failure.len()) };
+    unsafe { libc::write(wait.report, failure.as_ptr().cast(), failure.len()) };
     // SAFETY: ends the process without running the agent's exit handlers.
     unsafe { libc::_exit(NEVER_STARTED) }
 }
 
-fn become_program(
-    child: &Child<'_>,
-    argv: &[*const c_char],
-    env: &[*const c_char],
-    parent: u32,
-) -> Result<Infallible, (Stage, i32)> {
+extern "C" fn run_lent(lent: *mut c_void) -> c_int {
+    // SAFETY: `spawn` passes a pointer to this, which it keeps until the child has gone from its memory.
+    let lent = unsafe { &*lent.cast::<Lent<'_>>() };
+    let Err((stage, errno)) = become_program(&lent.start, None);
+    lent.failure.store(u64::from_ne_bytes(encode_failure(stage, errno)), Ordering::SeqCst);
+    // SAFETY: ends the process without running the agent's exit handlers.
+    unsafe { libc::_exit(NEVER_STARTED) }
+}
+
+fn become_program(start: &Prepared<'_>, wait: Option<Wait>) -> Result<Infallible, (Stage, i32)> {
+    let Prepared { child, argv, env, parent } = start;
     default_signals().map_err(at(Stage::Signals))?;
     // SAFETY: takes integers only.
     check_child(unsafe { libc::setpgid(0, 0) }).map_err(at(Stage::Group))?;
     if child.die_with_parent {
-        follow_parent(parent).map_err(at(Stage::Parent))?;
+        follow_parent(*parent).map_err(at(Stage::Parent))?;
     }
     place_stdio(child.stdio).map_err(at(Stage::Stdio))?;
-    // SAFETY: takes an integer only; the child has no other owner of this descriptor.
-    unsafe { libc::close(child.gate_keeper) };
-    close_others(child.report, child.gate);
+    match wait {
+        None => close_range(FIRST_FREE, RawFd::MAX),
+        Some(wait) => {
+            // SAFETY: takes an integer only; the child has no other owner of this descriptor.
+            unsafe { libc::close(wait.gate_keeper) };
+            close_others(wait.report, wait.gate);
+        }
+    }
     if let Some((soft, hard)) = child.nofile {
         let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
         // SAFETY: `limit` is a valid rlimit.
@@ -162,8 +229,10 @@ fn become_program(
     // Under Yama's restricted mode this lets the agent and what it starts (tool daemons) attach, and it stays
     // over exec. Without Yama it is EINVAL, and not needed.
     // SAFETY: takes integers only.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(parent), 0, 0, 0) };
-    pass_gate(child.gate).map_err(at(Stage::Gate))?;
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(*parent), 0, 0, 0) };
+    if let Some(wait) = wait {
+        pass_gate(wait.gate).map_err(at(Stage::Gate))?;
+    }
     // SAFETY: a valid C string and two arrays of them that end with null, all made before the fork.
     unsafe { libc::execve(child.program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     Err((Stage::Exec, errno()))

@@ -10,7 +10,7 @@ mod trace;
 
 use std::io;
 
-pub(crate) use child::{Child, FAILURE_LENGTH, Stage, decode_failure, fork};
+pub(crate) use child::{Child, FAILURE_LENGTH, Stage, Wait, decode_failure, fork, spawn};
 pub(crate) use pidfd::{pidfd_ended, pidfd_exit_status, pidfd_open, pidfd_send_signal};
 pub(crate) use trace::{
     RegisterSet, trace_continue, trace_detach, trace_event, trace_interrupt, trace_listen, trace_registers,
@@ -102,6 +102,21 @@ pub(crate) fn wait_for_any() -> io::Result<i32> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether a child of this process has ended and nobody has collected it. It is left as it is.
+pub(crate) fn has_ended_child() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
+    if check(unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) }).is_err() {
+        return false;
+    }
+    // SAFETY: all bytes were zero before the call, which is a valid value of this type.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: after a successful waitid the field for children is the one that is set, or all is zero as before.
+    let pid = unsafe { info.si_pid() };
+    pid != 0
 }
 
 /// Lets `tracer` trace this process where only ancestors may (the Yama module).

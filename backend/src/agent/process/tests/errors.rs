@@ -9,17 +9,25 @@ use crate::process::spawn::ProcessSpec;
 use crate::process::test_support::*;
 use gantry_shared::error::Kind;
 
-/// The failure of the second of three ranks, held and not held.
+/// The failure of the second of three ranks, held and not held, and of what is started alone.
 #[track_caller]
 fn check_failure(bad: impl Fn() -> ProcessSpec, kind: Kind, word: &str) {
     let good = || shell("exec sleep 1000");
     for hold in [Hold::AtEntry, Hold::No] {
         let failure: StartFailure = start(vec![good(), bad(), good()], hold).unwrap_err();
         assert_eq!((failure.index, failure.error.kind()), (1, kind), "{failure:?}");
-        let said = format!("{}; {}", failure.error, failure.error.hint().unwrap_or_default());
-        assert!(said.contains(word), "{said}");
-        assert_no_child();
+        check_words(&failure, word);
     }
+    let failure = start_one(bad()).unwrap_err();
+    assert_eq!((failure.index, failure.error.kind()), (0, kind), "{failure:?}");
+    check_words(&failure, word);
+}
+
+#[track_caller]
+fn check_words(failure: &StartFailure, word: &str) {
+    let said = format!("{}; {}", failure.error, failure.error.hint().unwrap_or_default());
+    assert!(said.contains(word), "{said}");
+    assert_no_child();
 }
 
 #[test]

@@ -157,6 +157,37 @@ fn ranks_that_are_not_held_run_at_once() {
     assert_no_child();
 }
 
+/// Started with the agent's memory lent to it, it must have all that a copy would have, and leave the agent as it was.
+#[test]
+fn what_is_started_alone_is_its_program_at_once_and_touches_nothing_of_ours() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut wanted = shell(
+        "pwd; echo $GREETING; ulimit -Sn; ls /proc/$$/fd | wc -l; ps -o pgid= $$; grep SigBlk /proc/self/status",
+    );
+    wanted.cwd = Some(text(folder.path()));
+    wanted.stdout = writer.into();
+    wanted.nofile = Some((77, 88));
+    let before = (std::env::current_dir().unwrap(), nix::sys::signal::SigSet::thread_get_mask().unwrap());
+    let limits = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+    let pid = start_one(wanted).unwrap();
+    assert_eq!(procfs::read_exe(pid).unwrap(), std::fs::canonicalize("/bin/sh").unwrap());
+    let said = std::io::read_to_string(reader).unwrap();
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let (cwd, group) = (folder.path().canonicalize().unwrap(), pid.to_string());
+    assert_eq!(lines[..3], [cwd.to_str().unwrap(), "hello", "77"]);
+    // Its stdio, and what ls needs itself.
+    assert_eq!((lines[3].parse::<u32>().unwrap() < 6, lines[4]), (true, group.as_str()), "{said}");
+    assert!(lines[5].ends_with("0000000000000000"), "{said}");
+    assert_eq!(wait_end(pid), ExitStatus::Code(0));
+    let after = (std::env::current_dir().unwrap(), nix::sys::signal::SigSet::thread_get_mask().unwrap());
+    assert_eq!(before, after);
+    let limits_after = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+    assert_eq!(limits, limits_after);
+    assert_no_child();
+}
+
 #[test]
 fn open_files_are_raised_for_us_and_restored_for_ranks() {
     let _turn = turn();

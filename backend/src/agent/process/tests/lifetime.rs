@@ -54,6 +54,37 @@ fn parent_thread_ends_and_its_ranks_die_held_or_not() {
         for rank in ranks {
             assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
         }
+        let thread = RanksThread::spawn().unwrap();
+        let pid = thread.start_alone(shell("exec sleep 1000"), Instant::now() + LONG).await.unwrap();
+        thread.close();
+        assert_eq!(wait_end(pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
+    });
+    assert_no_child();
+}
+
+#[test]
+fn start_alone_that_is_late_or_that_nobody_waits_for_leaves_no_process() {
+    let _turn = turn();
+    let end = |pid| {
+        sys::kill(pid, libc::SIGKILL).unwrap();
+        wait_end(pid);
+    };
+    with_runtime(|| async {
+        let thread = RanksThread::spawn().unwrap();
+        for wait in 0..40 {
+            let wait = Duration::from_micros(50 * wait);
+            match thread.start_alone(shell("exec sleep 1000"), Instant::now() + wait).await {
+                Ok(pid) => end(pid),
+                Err(failure) => assert_eq!(failure.error.kind(), Kind::TimedOut, "{failure:?}"),
+            }
+            let start = thread.start_alone(shell("exec sleep 1000"), Instant::now() + LONG);
+            if let Ok(started) = timeout(wait, start).await {
+                end(started.unwrap());
+            }
+        }
+        // Requests are dealt with in their order, so this one's answer comes after all of that.
+        held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
+        thread.close();
     });
     assert_no_child();
 }
