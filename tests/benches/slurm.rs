@@ -7,18 +7,27 @@
 //!
 //! For each number a testbed is made, and everything runs inside one allocation of it, two ranks on a node, in turns, so that a busy moment of the
 //! machine hits all alike. All nodes share this machine's cores: ratios are what to look at. It needs root; prints a Markdown table of medians.
+//!
+//! What a daemon or the end of a session costs stands beside what the smallest program needs for the same processes on as many nodes
+//! (`tests/programs/bare_node.c`): no goal in milliseconds can be reached on cores that need longer for that alone.
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{App, Config as Choices, DaemonRequest, Frontend, HoldMethod, LaunchRequest, Session};
+use gantry_tests::bare::{BareNodes, Order};
 use gantry_tests::binaries;
+use gantry_tests::testbed::config::address;
 use gantry_tests::testbed::{Config, Testbed, usable};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const TRUE: &str = "/bin/true";
+
+/// Processes that were started are through with their libraries after that, so that they do not take the cores from what is measured next.
+const SETTLE: Duration = Duration::from_millis(150);
 
 /// The first argument of the part of this bench that runs on the login node, inside the allocation.
 const INSIDE: &str = "--inside";
@@ -66,6 +75,9 @@ struct Times {
     driven: Vec<Duration>,
     driven_with_daemon: Vec<Duration>,
     detached: Vec<Duration>,
+    bare_further: Vec<Duration>,
+    bare_destroyed: Vec<Duration>,
+    bare_released: Vec<Duration>,
 }
 
 fn measure(nodes: u16) {
@@ -79,11 +91,12 @@ fn measure(nodes: u16) {
     let choices = Choices { runtime_dir: Some(folder.path().join("runtime")), ..Choices::default() };
     let bench = Bench { frontend: Frontend::new(choices), nodes };
     let mut times = Times::default();
+    let mut bare = start_bare(nodes);
     for round in 0..=rounds {
         let start = Instant::now();
         bench.bare();
         times.bare.push(start.elapsed());
-        runtime.block_on(bench.brought(&mut times)).expect("a launch");
+        runtime.block_on(bench.brought(&mut bare, &mut times)).expect("a launch");
         let start = Instant::now();
         bench.bare();
         bench.bare();
@@ -98,6 +111,16 @@ fn measure(nodes: u16) {
         runtime.block_on(bench.let_go(&mut times)).expect("a launch that is detached from");
     }
     print(nodes, times);
+}
+
+/// A bare program on every node, beside all other steps.
+fn start_bare(nodes: u16) -> BareNodes {
+    let mut srun = Command::new("srun");
+    let count = nodes.to_string();
+    srun.args(["--overlap", "--mem=0", "-N", &count, "-n", &count, "--ntasks-per-node=1"])
+        .stdin(Stdio::null());
+    let here = SocketAddr::from((address("login").expect("the login node's address"), 0));
+    BareNodes::start(&mut srun, here, nodes)
 }
 
 struct Bench {
@@ -120,19 +143,30 @@ impl Bench {
         self.frontend.launch(request, DEADLINE).await
     }
 
-    /// A whole life: held, a daemon on every node, three more, and the end of all of it.
-    async fn brought(&self, times: &mut Times) -> gantry_frontend::Result<()> {
+    /// A whole life: held, a daemon on every node, three more, and the end of all of it. What is small stands in turns with bare processes.
+    async fn brought(&self, bare: &mut BareNodes, times: &mut Times) -> gantry_frontend::Result<()> {
         let start = Instant::now();
         let app = self.held(HoldMethod::Exec, &[TRUE]).await?;
         times.held.push(start.elapsed());
         let session = app.session(DEADLINE).await?;
         self.daemon(&session).await?;
         times.with_daemon.push(start.elapsed());
+        bare.time(Order::Hold);
+        bare.time(Order::Start);
         for _ in 0..3 {
+            tokio::time::sleep(SETTLE).await;
             let start = Instant::now();
             self.daemon(&session).await?;
             times.further.push(start.elapsed());
+            tokio::time::sleep(SETTLE).await;
+            times.bare_further.push(bare.time(Order::Start));
         }
+        tokio::time::sleep(SETTLE).await;
+        let ended = bare.time(Order::End);
+        times.bare_destroyed.push(ended);
+        times.bare_released.push(ended + bare.time(Order::LetGo));
+        bare.time(Order::Collect);
+        tokio::time::sleep(SETTLE).await;
         let start = Instant::now();
         session.destroy(DEADLINE).await?;
         times.destroyed.push(start.elapsed());
@@ -205,9 +239,12 @@ fn print(nodes: u16, times: Times) {
     row("- and a daemon runs on every node", times.with_daemon, Some(("one step", bare)), "1.4");
     row("held by MPIR, agents in a step of their own", times.driven, Some(("two steps", two)), "");
     row("- and a daemon runs on every node", times.driven_with_daemon, Some(("two steps", two)), "1.3");
-    row("a further daemon on every node", times.further, None, "15 ms");
-    row("session with four daemons destroyed", times.destroyed, None, "");
-    row("- and the held app released", times.released, None, "50 ms");
+    let [started, ended, let_go] =
+        [times.bare_further, times.bare_destroyed, times.bare_released].map(median);
+    let floor = |plain| Some(("bare processes", plain));
+    row("a further daemon on every node", times.further, floor(started), "15 ms");
+    row("session with four daemons destroyed", times.destroyed, floor(ended), "");
+    row("- and the held app released", times.released, floor(let_go), "50 ms");
     row("session with a daemon destroyed, running app detached from", times.detached, None, "50 ms");
     row("from the release to srun's end", times.exited, None, "");
     row("agents and guard gone after that", times.closed, None, "");

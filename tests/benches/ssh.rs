@@ -7,15 +7,19 @@
 //! ```
 //!
 //! For each number a testbed is made; everything runs on its login node in turns, so that a busy moment of the machine hits all alike. All hosts share this
-//! machine's cores: ratios are what to look at. It needs root and pdsh; prints a Markdown table of medians.
+//! machine's cores: ratios are what to look at. It needs root and pdsh; prints a Markdown table of medians. A further daemon stands beside what the
+//! smallest program needs for one process on as many hosts (`tests/programs/bare_node.c`).
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 #![expect(clippy::disallowed_methods, reason = "a bench starts the programs that it compares itself")]
 
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{Config as Choices, DaemonRequest, Frontend, LaunchRequest};
+use gantry_tests::bare::{BareNodes, Order};
 use gantry_tests::binaries;
+use gantry_tests::testbed::config::address;
 use gantry_tests::testbed::{Config, Testbed, usable};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -79,24 +83,29 @@ fn measure(hosts: u16) {
     };
     let named = format!("n[001-{hosts:03}]");
     let mut plain = Vec::new();
+    let mut bare = Vec::new();
+    let mut nodes = start_bare(&named, hosts);
     let mut ways: [Times; CLIENTS.len()] = Default::default();
     for round in 0..=rounds {
         let start = Instant::now();
         finish(Command::new("pdsh").args(["-R", "ssh", "-f", WINDOW, "-w", &named, "true"]));
         let pdsh = start.elapsed();
         let times = CLIENTS.map(|client| (launch(&named, client), launch(&format!("{named}:2"), client)));
+        let started = nodes.time(Order::Start);
+        nodes.time(Order::End);
         // In the first round nothing is in any cache yet.
         if round == 0 {
             continue;
         }
         plain.push(pdsh);
+        bare.push(started);
         for (way, ([ready, further], [held, _])) in ways.iter_mut().zip(times) {
             way.ready.push(ready);
             way.held.push(held);
             way.further.push(further);
         }
     }
-    let plain = median(plain);
+    let (plain, bare) = (median(plain), median(bare));
     println!(
         "| {hosts} | pdsh -R ssh true, {WINDOW} at a time (median of {rounds}) | {} | 1 | |",
         show(plain)
@@ -112,6 +121,15 @@ fn measure(hosts: u16) {
         row(&format!("{client}: two ranks on each held, to all agents ready"), held, Some(ready), "1.3");
         row(&format!("{client}: a further daemon on every host"), median(times.further), None, "15 ms");
     }
+    row("a bare process on every host", bare, None, "");
+}
+
+/// A bare program on every host.
+fn start_bare(named: &str, hosts: u16) -> BareNodes {
+    let mut pdsh = Command::new("pdsh");
+    pdsh.args(["-R", "ssh", "-f", &hosts.to_string(), "-w", named]).stdin(Stdio::null());
+    let here = SocketAddr::from((address("login").expect("the login node's address"), 0));
+    BareNodes::start(&mut pdsh, here, hosts)
 }
 
 /// How long it takes until ranks on these hosts are held, and for a further daemon beside them.

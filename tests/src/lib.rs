@@ -21,6 +21,7 @@
     reason = "a test is the user: it starts foreign programs, reads the environment and, in one function, polls"
 )]
 
+pub mod bare;
 mod binaries;
 pub mod capi;
 pub mod driven;

@@ -1,0 +1,94 @@
+//! What a machine needs at least for what agents do, by the smallest program that does it on every node: benches show its time beside ours.
+//!
+//! Nodes of a testbed share this machine's cores. So a time that grows with their number says little by itself: most of it is what the
+//! kernel needs to start or end so many processes, and what those need to load their libraries.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use crate::programs;
+
+/// How long all nodes may take to come, or to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What all bare nodes are told at once: a process, or two, on each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Start a process.
+    Start,
+    /// End all that were started, and wait for their end.
+    End,
+    /// Start two that are held at their first instruction.
+    Hold,
+    /// Let those go.
+    LetGo,
+    /// Wait for those to end.
+    Collect,
+}
+
+impl Order {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Start => b's',
+            Self::End => b'k',
+            Self::Hold => b'h',
+            Self::LetGo => b'c',
+            Self::Collect => b'e',
+        }
+    }
+}
+
+/// Small programs that wait for orders, one on each node. They end when this is dropped.
+#[derive(Debug)]
+pub struct BareNodes {
+    links: Vec<TcpStream>,
+    launcher: Child,
+}
+
+impl BareNodes {
+    /// Starts them: `launcher` is the command that puts a program on every node, and gets that program's arguments. They dial `here`, an
+    /// address of this machine.
+    ///
+    /// # Panics
+    /// When they do not come.
+    #[must_use]
+    pub fn start(launcher: &mut Command, here: SocketAddr, nodes: u16) -> Self {
+        let listener = TcpListener::bind(here).expect("a socket for bare nodes");
+        let at = listener.local_addr().expect("its address");
+        launcher.arg(programs::get("bare_node")).args([at.ip().to_string(), at.port().to_string()]);
+        let launcher = launcher.spawn().expect("the launcher of bare nodes");
+        let accept = || {
+            let (link, _) = listener.accept().expect("a bare node");
+            link.set_nodelay(true).and_then(|()| link.set_read_timeout(Some(PATIENCE))).expect("a link");
+            link
+        };
+        Self { links: (0..nodes).map(|_| accept()).collect(), launcher }
+    }
+
+    /// Gives an order to all and waits until every one has done it: how long that took.
+    ///
+    /// # Panics
+    /// When one cannot.
+    pub fn time(&mut self, order: Order) -> Duration {
+        let start = Instant::now();
+        for link in &mut self.links {
+            link.write_all(&[order.byte()]).expect("a bare node takes an order");
+        }
+        for link in &mut self.links {
+            let mut answer = [0];
+            link.read_exact(&mut answer).expect("a bare node answers");
+            assert_eq!(answer, *b"y", "{order:?}");
+        }
+        start.elapsed()
+    }
+}
+
+impl Drop for BareNodes {
+    fn drop(&mut self) {
+        self.links.clear();
+        // They see the end of their links, and the launcher theirs.
+        drop(self.launcher.wait());
+    }
+}
