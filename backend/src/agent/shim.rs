@@ -11,7 +11,8 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Rank;
@@ -33,6 +34,9 @@ use crate::{failure, ranks};
 
 /// How long the agent may be silent. It answers when all ranks of the node have checked in.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long somebody may have the agent's socket without listening at it.
+const LISTENING: Duration = Duration::from_secs(10);
 
 /// As shells and launchers say it: not found, and found but not to be executed.
 const NOT_FOUND: u8 = 127;
@@ -109,18 +113,32 @@ fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Fa
     let failed = |error: io::Error| failure::from_io("reach this node's agent", &error);
     let name = build_desk_name(ticket.agent.app, geteuid().as_raw());
     let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(failed)?;
-    let first = match UnixListener::bind_addr(&address) {
-        Ok(listener) => Some(listener),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
-        Err(error) => return Err(failed(error)),
-    };
-    let mut desk = connect(&address).map_err(failed)?;
+    let (first, mut desk) = take_or_reach(&address).map_err(failed)?;
     say(&mut desk, &ToDesk::CheckIn(check_in))?;
     if let Some(listener) = first {
         let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
         spawn_orphan(&agent, &["enter"], listener.into()).map_err(failed)?;
     }
     Ok(desk)
+}
+
+/// A way to the desk, and the desk itself for whoever is the first to come.
+fn take_or_reach(address: &SocketAddr) -> io::Result<(Option<UnixListener>, UnixStream)> {
+    let deadline = Instant::now() + LISTENING;
+    loop {
+        let first = match UnixListener::bind_addr(address) {
+            Ok(listener) => Some(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            Err(error) => return Err(error),
+        };
+        match connect(address) {
+            // Between its two calls nobody listens at a socket that somebody has. Who has been killed there leaves it to the next.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            reached => return Ok((first, reached?)),
+        }
+    }
 }
 
 fn connect(address: &SocketAddr) -> io::Result<UnixStream> {
@@ -185,4 +203,40 @@ fn become_program(command: &[OsString], Entered { mut desk, variables, own }: En
     };
     drop(say(&mut desk, &ToDesk::NotStarted(failure.clone())));
     (failure, code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+
+    use super::*;
+
+    #[test]
+    fn who_comes_while_another_has_the_socket_and_does_not_listen_yet_waits_for_that() {
+        let name = format!("gantry-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let taken = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(taken.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
+        let coming = thread::spawn(move || take_or_reach(&address));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!coming.is_finished());
+        listen(&taken, Backlog::new(8).unwrap()).unwrap();
+        let (first, _desk) = coming.join().unwrap().unwrap();
+        assert!(first.is_none());
+    }
+
+    #[test]
+    fn who_comes_after_one_that_was_killed_before_it_listened_is_the_first() {
+        let name = format!("gantry-test-gone-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let taken = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(taken.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
+        let coming = thread::spawn(move || take_or_reach(&address));
+        thread::sleep(Duration::from_millis(50));
+        drop(taken);
+        let (first, _desk) = coming.join().unwrap().unwrap();
+        assert!(first.is_some());
+    }
 }
