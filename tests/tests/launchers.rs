@@ -247,3 +247,24 @@ fn the_table_of_open_mpi_agrees_once_its_ranks_have_met() {
         assert!(!done.events().iter().any(|event| event["event"] == "table_differs"), "{done:?}");
     });
 }
+
+/// As newer versions of Slurm start their tasks.
+const BLOCKS: &[u8] = b"#!/bin/sh\nexec env --block-signal=CHLD mpiexec.hydra \"$@\"\n";
+
+#[test]
+fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
+    require!(tool("mpiexec.hydra"));
+    in_a_world(|world| {
+        let launcher = world.executable("mpiexec.hydra", BLOCKS).display().to_string();
+        let launch = ["launch", "--json", "--launcher", &launcher, "--", "-n", "1"];
+        let mut done = world.gantry(launch.iter().chain(&[
+            "/bin/grep",
+            "-E",
+            "^(ShdPnd|SigPnd|SigBlk):",
+            "/proc/self/status",
+        ]));
+        let events = done.wait(2 * SOON).events();
+        let text: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
+        assert_eq!(text, "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000010000\n");
+    });
+}

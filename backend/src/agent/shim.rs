@@ -24,6 +24,8 @@ use gantry_shared::wire::hold::{
 };
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{Launcher, parse_rank_facts};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -118,8 +120,21 @@ fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Fa
     if let Some(listener) = first {
         let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
         spawn_orphan(&agent, &["enter"], listener.into()).map_err(failed)?;
+        forget_child();
     }
     Ok(desk)
+}
+
+/// Takes away what the end of our own child has left for the program: newer versions of Slurm start tasks with SIGCHLD blocked, and it stays pending over execve.
+fn forget_child() {
+    let mut end_of_child = SigSet::empty();
+    end_of_child.add(Signal::SIGCHLD);
+    // Where it is not blocked it was never pending.
+    if let Ok(mut pending) =
+        SignalFd::with_flags(&end_of_child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+    {
+        drop(pending.read_signal());
+    }
 }
 
 /// A way to the desk, and the desk itself for whoever is the first to come.
@@ -134,6 +149,10 @@ fn take_or_reach(address: &SocketAddr) -> io::Result<(Option<UnixListener>, Unix
         match connect(address) {
             // Between its two calls nobody listens at a socket that somebody has. Who has been killed there leaves it to the next.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < deadline => {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "this process has one thread, and nothing else to do"
+                )]
                 thread::sleep(Duration::from_millis(1));
             }
             reached => return Ok((first, reached?)),
