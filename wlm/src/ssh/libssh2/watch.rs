@@ -77,6 +77,7 @@ impl Watch {
 
 /// Ends this process, whose main thread may hang where nobody can interrupt it, and what ssh runs on its behalf, such as the command of a `Match exec`: that is in
 /// this process's group, where that is its own.
+#[expect(clippy::exit, reason = "the main thread may never come back to end this process itself")]
 fn end() -> ! {
     if getpgrp() == getpid() {
         killpg(getpgrp(), Signal::SIGKILL).ok();
