@@ -168,6 +168,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let view = View { facts, ranks: Vec::new(), sessions: BTreeMap::new(), daemons: BTreeMap::new() };
     let storage = Storage::new(ticket.app, ticket.stage_base.clone());
     let mut agent = Agent {
+        rendezvous: Desk::with_bridges(joined.up.bridges().clone()),
         ticket,
         node: joined.node,
         nodes: joined.nodes,
@@ -185,7 +186,6 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         streams: BTreeMap::new(),
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
-        rendezvous: Desk::default(),
         service: socket.as_ref().map(|socket| socket.name.clone()).unwrap_or_default(),
         endings: Vec::new(),
         epilogs: Vec::new(),

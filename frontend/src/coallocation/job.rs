@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::coallocator::Coallocator;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Traffic};
 use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
 use super::subjob::{self, Inputs, Planned, Tell, Told};
 use crate::app::AppHandle;
@@ -49,6 +49,8 @@ pub struct JobExit {
     pub why: Option<String>,
     /// Every subjob that was not deleted.
     pub subjobs: Vec<SubjobInfo>,
+    /// How the messages of its processes went.
+    pub traffic: Traffic,
 }
 
 /// Something that happened to a job.
@@ -70,6 +72,7 @@ pub enum JobEvent {
 pub struct Job {
     wishes: mpsc::UnboundedSender<(Asked, oneshot::Sender<Result<()>>)>,
     board: Arc<Board>,
+    exchange: Exchange,
     coallocator: Coallocator,
 }
 
@@ -111,8 +114,9 @@ impl Job {
             // The job is open: nothing is refused.
             drop(keeper.add(plan));
         }
+        let exchange = keeper.exchange.clone();
         tokio::spawn(keeper.keep(asked));
-        Self { wishes, board, coallocator }
+        Self { wishes, board, exchange, coallocator }
     }
 
     /// Where the job stands.
@@ -223,7 +227,8 @@ impl Job {
         };
         let codes = subjobs.iter().find_map(|info| info.code.filter(|code| *code != 0));
         let code = codes.or_else(|| subjobs.iter().find_map(failed)).unwrap_or(0);
-        JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs }
+        let traffic = self.exchange.traffic();
+        JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs, traffic }
     }
 
     /// Lets a job that was released go on without this tool: the output of its subjobs is dropped from now on, daemons and sessions beside its processes
@@ -232,6 +237,14 @@ impl Job {
     /// # Errors
     /// [`Error::Invalid`]: it was not released, and is cancelled. An app could not be let go within `deadline`; it then ends as if its owner had been dropped.
     pub async fn detach(self, deadline: Duration) -> Result<()> {
+        self.let_be(deadline).await
+    }
+
+    /// As [`Job::detach`], of a job that is kept: one that was not released is left as it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn let_be(&self, deadline: Duration) -> Result<()> {
         let (done, mut outcomes) = mpsc::unbounded_channel();
         self.ask(Asked::Detach { until: Instant::now() + deadline, done }).await?;
         let mut outcome = Ok(());

@@ -22,6 +22,7 @@ mod coallocator;
 pub use coallocator::{Coallocator, Requested, SubrequestResult};
 pub use contact::{Contact, Contacts};
 pub(crate) use exchange::Member;
+pub use exchange::Traffic;
 pub use job::{Job, JobEvent, JobExit, SubjobInfo};
 pub use request::{BarrierPoint, CommsType, Subrequest, parse_request, parse_subrequest};
 pub use state::{JobState, StartType, SubjobId, SubjobState};

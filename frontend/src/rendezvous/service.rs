@@ -95,7 +95,7 @@ impl Service {
                 self.tell(node, RendezvousOrder::Stands { of, outcome });
             }
             // The exchange's own.
-            RendezvousNotice::Link { .. } => return,
+            RendezvousNotice::Link { .. } | RendezvousNotice::Bridge(_) => return,
         }
         self.tell_above();
         self.changed.send_modify(|count| *count += 1);

@@ -2,6 +2,8 @@
 //!
 //! Anybody can dial. Who does not know the secret or says nothing costs one task for a few seconds and disturbs nobody else.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixStream};
@@ -12,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::LinkError;
 use super::frame;
 use super::limits::HANDSHAKE_DEADLINE;
-use super::link::{Incoming, LinkReader, LinkWriter, Stream, accept};
+use super::link::{Incoming, LinkReader, LinkWriter, Stream, accept_any};
 use super::message::Dial;
 use super::tcp::tune;
 use crate::id::AppId;
@@ -35,22 +37,42 @@ pub fn build_mark(app: AppId) -> String {
     format!("gantry:{app}")
 }
 
+/// The key of the bridge of this number. It is asked before the dialler has proven anything.
+pub type FindBridge = Arc<dyn Fn(u16) -> Option<Secret> + Send + Sync>;
+
 /// A listener with those who have come to it and not yet said who they are.
-#[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
     passed: Option<UnboundedReceiver<UnixStream>>,
     app: AppId,
     secret: Secret,
+    find_bridge: FindBridge,
     refusal: BuildRefusal,
     greetings: JoinSet<Option<(Halves, Dial)>>,
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door")
+            .field("listener", &self.listener)
+            .field("app", &self.app)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Door {
     /// A door for members of `app`, which know its secret.
     #[must_use]
     pub fn new(listener: TcpListener, app: AppId, secret: Secret, refusal: BuildRefusal) -> Self {
-        Self { listener, passed: None, app, secret, refusal, greetings: JoinSet::new() }
+        let find_bridge: FindBridge = Arc::new(|_| None);
+        Self { listener, passed: None, app, secret, find_bridge, refusal, greetings: JoinSet::new() }
+    }
+
+    /// A door at which bridges begin, too: who has the key of one comes as [`Dial::Bridge`], and as nothing else.
+    #[must_use]
+    pub fn with_bridges(mut self, find_bridge: FindBridge) -> Self {
+        self.find_bridge = find_bridge;
+        self
     }
 
     /// A door at which those come, too, who cannot dial: each over a stream that somebody else has made and passes on. They prove the secret as all others do.
@@ -89,7 +111,8 @@ impl Door {
     }
 
     fn greet(&mut self, stream: impl Stream) {
-        self.greetings.spawn(greet(stream, self.app, self.secret.clone(), self.refusal));
+        let keys = (self.secret.clone(), Arc::clone(&self.find_bridge));
+        self.greetings.spawn(greet(stream, self.app, keys, self.refusal));
     }
 
     /// Sends somebody away who has said hello, and lets it read why.
@@ -111,12 +134,15 @@ async fn next_passed(passed: &mut Option<UnboundedReceiver<UnixStream>>) -> Opti
 async fn greet(
     stream: impl Stream,
     app: AppId,
-    secret: Secret,
+    (secret, find_bridge): (Secret, FindBridge),
     refusal: BuildRefusal,
 ) -> Option<(Halves, Dial)> {
     let deadline = Instant::now() + HANDSHAKE_DEADLINE;
-    let link = match accept(stream, &secret, app.as_str().as_bytes(), deadline).await {
-        Ok(link) => link,
+    let accepted =
+        accept_any(stream, &secret, app.as_str().as_bytes(), |number| find_bridge(number), deadline);
+    let link = match accepted.await {
+        Ok((link, 0)) => link,
+        Ok((link, bridge)) => return Some((link.split(), Dial::Bridge { bridge })),
         Err(error) => {
             tracing::debug!(%error, "a dialler was turned away");
             return None;

@@ -1,7 +1,8 @@
 //! The start of a link: who is there, in which version, and does it know the app's secret?
 //!
-//! 1. In clear, the dialler's preamble and then the acceptor's: magic, version, a reserved number. A stranger or another
-//!    version is told so in a refusal and the link is closed; nothing else is said to it.
+//! 1. In clear, the dialler's preamble and then the acceptor's: magic, version, a number. A stranger or another
+//!    version is told so in a refusal and the link is closed; nothing else is said to it. The dialler's number says which key it has: 0 is
+//!    the app's secret, another one that of a [bridge](super::bridge). The acceptor's is always 0.
 //! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id, so that neither can
 //!    have been altered on the way. The dialler's last word confirms that it has the keys: a recording of an
 //!    old first message would otherwise look like a peer until somebody waits for it.
@@ -22,8 +23,10 @@ use super::record::{build_header, build_reason, parse_header, parse_reason};
 use crate::secret::Secret;
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
+/// What stands for the app's id where a bridge joins two of them.
+const BRIDGE: &[u8] = b"bridge";
 const MAGIC: [u8; 4] = *b"gtry";
 const PREAMBLE_BYTES: usize = 8;
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -54,7 +57,20 @@ pub async fn connect<S: Stream>(
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    connect_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
+    connect_as((PROTOCOL_VERSION, 0), stream, secret, app, deadline).await
+}
+
+/// As [`connect`], for a bridge of this number with the key that opens it.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_bridge<S: Stream>(
+    stream: S,
+    key: &Secret,
+    number: u16,
+    deadline: Instant,
+) -> Result<Link, LinkError> {
+    connect_as((PROTOCOL_VERSION, number), stream, key, BRIDGE, deadline).await
 }
 
 /// Makes a link as the side that was dialled. `app` is the app's id.
@@ -70,21 +86,41 @@ pub async fn accept<S: Stream>(
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    accept_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
+    let only_app = |number| (number == 0).then(|| (secret.clone(), app.to_vec()));
+    accept_as(PROTOCOL_VERSION, stream, only_app, deadline).await.map(|(link, _)| link)
+}
+
+/// As [`accept`], where bridges may be dialled, too: `find_bridge` gives the key of the one with this number, and is asked once for a stream. The number tells whose link it is; 0:
+/// of the app.
+///
+/// # Errors
+/// As [`accept`]; who names a bridge of which there is no key has another secret.
+pub async fn accept_any<S: Stream>(
+    stream: S,
+    secret: &Secret,
+    app: &[u8],
+    find_bridge: impl Fn(u16) -> Option<Secret>,
+    deadline: Instant,
+) -> Result<(Link, u16), LinkError> {
+    let find_key = |number| match number {
+        0 => Some((secret.clone(), app.to_vec())),
+        _ => find_bridge(number).map(|key| (key, BRIDGE.to_vec())),
+    };
+    accept_as(PROTOCOL_VERSION, stream, find_key, deadline).await
 }
 
 pub(super) async fn connect_as<S: Stream>(
-    version: u16,
+    (version, number): (u16, u16),
     mut stream: S,
     secret: &Secret,
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    let ours = build_preamble(version);
+    let ours = build_preamble(version, number);
     let theirs = within(deadline, Phase::Preamble, async {
         write_all(&mut stream, Phase::Preamble, &ours).await?;
         let theirs = read_preamble(&mut stream).await?;
-        check_preamble(version, &theirs).map(|()| theirs)
+        check_preamble(version, &theirs).map(|_| theirs)
     })
     .await?;
     let proof =
@@ -98,11 +134,10 @@ pub(super) async fn connect_as<S: Stream>(
 pub(super) async fn accept_as<S: Stream>(
     version: u16,
     mut stream: S,
-    secret: &Secret,
-    app: &[u8],
+    find_key: impl Fn(u16) -> Option<(Secret, Vec<u8>)>,
     deadline: Instant,
-) -> Result<Link, LinkError> {
-    let ours = build_preamble(version);
+) -> Result<(Link, u16), LinkError> {
+    let ours = build_preamble(version, 0);
     let theirs = within(deadline, Phase::Preamble, async {
         let theirs = read_preamble(&mut stream).await?;
         write_all(&mut stream, Phase::Preamble, &ours).await?;
@@ -110,14 +145,18 @@ pub(super) async fn accept_as<S: Stream>(
     })
     .await?;
     let proof = match check_preamble(version, &theirs) {
-        Ok(()) => {
-            let prologue = [&theirs, &ours, app].concat();
-            within(deadline, Phase::Handshake, answer(&mut stream, secret, &prologue)).await
-        }
+        Ok(number) => match find_key(number) {
+            Some((secret, app)) => {
+                let prologue = [&theirs[..], &ours, &app].concat();
+                let answered = answer(&mut stream, &secret, &prologue);
+                within(deadline, Phase::Handshake, answered).await.map(|noise| (noise, number))
+            }
+            None => Err(LinkError::HandshakeFailed),
+        },
         Err(error) => Err(error),
     };
     match proof {
-        Ok(noise) => Ok(Link::new(stream, noise, 0, 1)),
+        Ok((noise, number)) => Ok((Link::new(stream, noise, 0, 1), number)),
         Err(error) => Err(refuse(stream, deadline, error).await),
     }
 }
@@ -200,10 +239,10 @@ async fn read_record<S: Stream>(stream: &mut S, length: usize) -> Result<Vec<u8>
     }
 }
 
-fn build_preamble(version: u16) -> [u8; PREAMBLE_BYTES] {
-    let [high, low] = version.to_be_bytes();
+fn build_preamble(version: u16, number: u16) -> [u8; PREAMBLE_BYTES] {
+    let ([high, low], [upper, lower]) = (version.to_be_bytes(), number.to_be_bytes());
     let [a, b, c, d] = MAGIC;
-    [a, b, c, d, high, low, 0, 0]
+    [a, b, c, d, high, low, upper, lower]
 }
 
 async fn read_preamble<S: Stream>(stream: &mut S) -> Result<[u8; PREAMBLE_BYTES], LinkError> {
@@ -212,14 +251,18 @@ async fn read_preamble<S: Stream>(stream: &mut S) -> Result<[u8; PREAMBLE_BYTES]
     Ok(preamble)
 }
 
-/// The reserved number is for a later version to use; this one takes any.
-fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<(), LinkError> {
-    let [a, b, c, d, high, low, _, _] = *preamble;
+/// Gives the number.
+fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<u16, LinkError> {
+    let [a, b, c, d, high, low, upper, lower] = *preamble;
     let theirs = u16::from_be_bytes([high, low]);
     if [a, b, c, d] != MAGIC {
         return Err(LinkError::Malformed { phase: Phase::Preamble, what: "it is not gantry" });
     }
-    if theirs == ours { Ok(()) } else { Err(LinkError::Version { ours, theirs }) }
+    if theirs == ours {
+        Ok(u16::from_be_bytes([upper, lower]))
+    } else {
+        Err(LinkError::Version { ours, theirs })
+    }
 }
 
 /// Tells the peer why, where it is still there to be told, and closes. Gives the error back.

@@ -47,7 +47,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use super::bulk::SealedChunk;
 use super::error::{LinkError, Phase};
 use super::frame::{self, FrameBuffer, PREFIX_BYTES};
-pub use super::handshake::{Stream, accept, connect};
+pub use super::handshake::{Stream, accept, accept_any, connect, connect_bridge};
 use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning, TAG_BYTES};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
 

@@ -18,6 +18,7 @@ use crate::secret::Secret;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
+use super::bridge::BridgeNumber;
 use super::channel::{ChannelNotice, ChannelOrder};
 use super::hold::Brought;
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
@@ -69,6 +70,12 @@ pub enum Dial {
         node: NodeId,
         /// The stream's number.
         stream: u64,
+    },
+    /// An agent of another app of the job, with the key of a bridge. Nobody says this: the key does.
+    #[serde(skip)]
+    Bridge {
+        /// The bridge's number.
+        bridge: BridgeNumber,
     },
 }
 

@@ -5,7 +5,7 @@
 //! says who is linked to whom. [`credit`] and [`queue`] decide when something is written, [`greeting`] who comes in, [`stream`] is about
 //! bulk data's own tree. What is said is in [`message`] (frontend and agents), [`staging`] (the files it is about) and [`hold`] (an agent and the ranks that a launcher
 //! brings), [`backend`] (an agent and its node's daemons), [`channel`] (a tool's frontend and its daemons), [`rendezvous`] (data that ranks exchange),
-//! [`runtime`] (the ranks of a co-allocated job and its frontend).
+//! [`runtime`] (the ranks of a co-allocated job and its frontend), [`bridge`] (agents that pass their messages on).
 
 pub mod limits;
 pub mod frame;
@@ -26,6 +26,7 @@ pub mod hold;
 pub mod backend;
 pub mod rendezvous;
 pub mod runtime;
+pub mod bridge;
 pub mod channel;
 
 pub use error::{LinkError, Phase};

@@ -9,7 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber};
 use super::message::Blob;
+use super::runtime::{Address, Scope};
 use crate::error::Failure;
 use crate::id::Rank;
 pub use crate::rendezvous::gathering::{Broken, Standing};
@@ -171,6 +173,8 @@ pub enum RendezvousNotice {
         /// What.
         word: LinkWord,
     },
+    /// Of a bridge to another agent.
+    Bridge(BridgeNotice),
 }
 
 /// What agent and frontend say to each other of a rank's link.
@@ -184,6 +188,17 @@ pub enum LinkWord {
     Credit(u32),
     /// The end of it. Nobody says anything after it.
     Close,
+    /// Up: nothing more comes on this link of what goes by the lane from now on. Down: all of that has come, and the lane may begin.
+    Lane {
+        /// Which.
+        lane: LaneNumber,
+        /// Its bridge.
+        bridge: BridgeNumber,
+        /// Which messages.
+        scope: Scope,
+        /// Up whom they are for, down whom they are from.
+        peer: Address,
+    },
 }
 
 /// What the frontend tells agents. No order but [`RendezvousOrder::Stream`] is answered.
@@ -233,4 +248,6 @@ pub enum RendezvousOrder {
         /// What.
         word: LinkWord,
     },
+    /// Of a bridge to another agent.
+    Bridge(BridgeOrder),
 }

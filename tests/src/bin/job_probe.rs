@@ -62,6 +62,10 @@ impl Probe {
         match what {
             "exit" => std::process::exit(how.parse()?),
             "mark" => Ok(std::fs::write(how, "")?),
+            "await" => {
+                gantry_tests::proc::wait_file(std::path::Path::new(how), LIMIT);
+                Ok(())
+            }
             "wait" => loop {
                 std::thread::park();
             },
@@ -90,6 +94,7 @@ impl Probe {
                     "strangers" => strangers(runtime),
                     "outlive" => outlive(runtime),
                     "patient" => patient(runtime, how),
+                    "flow" => flow(runtime, how),
                     "pingpong" => pingpong(runtime, how.parse()?),
                     "stream" => stream(runtime, how.parse()?),
                     "stamp" => stamp(runtime, how),
@@ -331,6 +336,43 @@ fn patient(runtime: &Runtime, file: &str) -> Done {
     let more = runtime.receive_from_subjobs("much", Duration::from_millis(50));
     expect(more.is_err() || more.is_ok_and(|more| more.bytes == piece), "a part of one")?;
     expect(runtime.receive_from_subjobs("much", Duration::from_millis(50)).is_err(), "one too many")
+}
+
+/// `TIMES:BYTES`: every rank sends so many messages, most of that size, to the next one of the job and to the next of its subjob, and takes as many; they come in their order.
+fn flow(runtime: &Runtime, how: &str) -> Done {
+    let (times, bytes) = how.split_once(':').ok_or("TIMES:BYTES")?;
+    let (times, bytes): (u32, usize) = (times.parse()?, bytes.parse()?);
+    let job = runtime.structure(LIMIT)?;
+    let (own, rank) = (job.index, runtime.rank());
+    let count = u32::try_from(job.sizes.len())?;
+    let next = Address { subjob: (own + 1) % count, rank: Rank(0) };
+    let before = Address { subjob: (own + count - 1) % count, rank: Rank(0) };
+    let near = |step| Rank((rank.0 + step) % runtime.size());
+    // Some have many pieces, some none.
+    let size = |time: u32| match time % 8 {
+        0 => 0,
+        7 => 3 * bytes,
+        _ => bytes,
+    };
+    for time in 0..times {
+        let within = bytes_of(1000 * rank.0 + time, size(time));
+        runtime.send_to_rank(near(1), "flow", &within, LIMIT)?;
+        if rank.0 == 0 {
+            runtime.send_to(next, "flow", &bytes_of(500_000 * own + time, size(time)), LIMIT)?;
+            let came = runtime.receive_from(before, "flow", LIMIT)?.bytes;
+            expect(
+                came == bytes_of(500_000 * before.subjob + time, size(time)),
+                "other bytes, or another order",
+            )?;
+        }
+        let from = near(runtime.size() - 1);
+        let came = runtime.receive_from_rank(from, "flow", LIMIT)?.bytes;
+        expect(
+            came == bytes_of(1000 * from.0 + time, size(time)),
+            "other bytes of a rank, or another order",
+        )?;
+    }
+    Ok(())
 }
 
 /// Subjobs 0 and 1 send a small message to and fro; subjob 0 says how many there were in a second.

@@ -223,7 +223,21 @@ impl<'a> Machine<'a> {
         super::complete_with(nft, &build_rules(open))
     }
 
-    /// Takes back [`refuse_connections`](Machine::refuse_connections).
+    /// Has connections that stand between this host and another one reset, as soon as something comes on them; others are not concerned.
+    ///
+    /// # Errors
+    /// As [`refuse_connections`](Machine::refuse_connections).
+    pub fn reset_connections_with(&self, other: &str) -> Result<()> {
+        let mut nft = self.root_command("nft")?;
+        nft.args(["-f", "-"]).stdin(Stdio::piped());
+        let rule = format!("ip saddr {other} tcp dport != 22 tcp sport != 22 reject with tcp reset");
+        let rules = format!(
+            "flush ruleset\ntable inet testbed {{\n chain input {{\n  type filter hook input priority 0\n  {rule}\n }}\n}}\n"
+        );
+        super::complete_with(nft, &rules)
+    }
+
+    /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`reset_connections_with`](Machine::reset_connections_with).
     ///
     /// # Errors
     /// As `nft` has it.

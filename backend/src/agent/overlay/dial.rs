@@ -8,8 +8,10 @@ use std::time::Duration;
 use gantry_shared::id::AppId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::LinkError;
+use gantry_shared::wire::bridge::BridgeNumber;
+use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
-use gantry_shared::wire::link::{Link, connect};
+use gantry_shared::wire::link::{Link, connect, connect_bridge};
 use gantry_shared::wire::tcp::tune;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -32,6 +34,23 @@ pub(super) struct Caller<'a> {
     pub(super) secret: &'a Secret,
 }
 
+/// What proves that the dialler may come in.
+#[derive(Debug, Clone)]
+enum Proof {
+    Member(AppId, Secret),
+    Bridge(BridgeNumber, Secret),
+}
+
+/// The halves of a bridge to another agent, tried until `deadline`; an error is what was seen.
+pub(crate) async fn dial_bridge(
+    addresses: &[SocketAddr],
+    (bridge, key): (BridgeNumber, Secret),
+    deadline: Instant,
+) -> Result<Halves, String> {
+    let dialled = race(addresses, &Proof::Bridge(bridge, key), deadline, &Arc::default()).await;
+    dialled.map(|(link, _)| link.split()).map_err(|error| error.to_string())
+}
+
 /// A link to whoever answers first at one of `addresses`, and the address of this side of it. Tries until `deadline`; a peer that answers
 /// and does not want us is not asked again.
 pub(super) async fn dial(
@@ -49,16 +68,25 @@ pub(super) async fn dial_telling(
     deadline: Instant,
     answered: &Arc<Notify>,
 ) -> Result<(Link, IpAddr), JoinError> {
+    race(addresses, &Proof::Member(caller.app, caller.secret.clone()), deadline, answered).await
+}
+
+async fn race(
+    addresses: &[SocketAddr],
+    proof: &Proof,
+    deadline: Instant,
+    answered: &Arc<Notify>,
+) -> Result<(Link, IpAddr), JoinError> {
     let begun = Instant::now();
     let mut attempts = JoinSet::new();
     for (address, stagger) in addresses.iter().copied().zip(0_u32..) {
-        let (app, secret, answered) = (caller.app, caller.secret.clone(), Arc::clone(answered));
+        let (proof, answered) = (proof.clone(), Arc::clone(answered));
         attempts.spawn(async move {
             // A timer rounds up to its next tick, a millisecond: nothing is not waited for.
             if stagger > 0 {
                 sleep_until(begun + STAGGER * stagger).await;
             }
-            (address, keep_trying(address, app, &secret, deadline, &answered).await)
+            (address, keep_trying(address, &proof, deadline, &answered).await)
         });
     }
     let mut reasons = Vec::new();
@@ -74,15 +102,14 @@ pub(super) async fn dial_telling(
 
 async fn keep_trying(
     address: SocketAddr,
-    app: AppId,
-    secret: &Secret,
+    proof: &Proof,
     deadline: Instant,
     answered: &Notify,
 ) -> Result<(Link, IpAddr), String> {
     let mut pause = FIRST_PAUSE;
     let mut before = None;
     loop {
-        let error = match attempt(address, app, secret, deadline, answered).await {
+        let error = match attempt(address, proof, deadline, answered).await {
             Ok(reached) => return Ok(reached),
             // That the time was up says less than what stood in the way while there was some.
             Err(Missed::Connect(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
@@ -110,8 +137,7 @@ enum Missed {
 
 async fn attempt(
     address: SocketAddr,
-    app: AppId,
-    secret: &Secret,
+    proof: &Proof,
     deadline: Instant,
     answered: &Notify,
 ) -> Result<(Link, IpAddr), Missed> {
@@ -124,9 +150,13 @@ async fn attempt(
     }
     let ours = stream.local_addr().map_err(Missed::Connect)?.ip();
     // A thousand agents at once may keep the other side busy: whoever is slow within the patience is not given up.
-    let deadline = deadline.max(Instant::now() + HANDSHAKE_DEADLINE);
-    let link = connect(stream, secret, app.as_str().as_bytes(), deadline).await.map_err(Missed::Link)?;
-    Ok((link, ours))
+    let until = deadline.max(Instant::now() + HANDSHAKE_DEADLINE);
+    let link = match proof {
+        Proof::Member(app, secret) => connect(stream, secret, app.as_str().as_bytes(), until).await,
+        // Without it there is another way.
+        Proof::Bridge(bridge, key) => connect_bridge(stream, key, *bridge, deadline).await,
+    };
+    Ok((link.map_err(Missed::Link)?, ours))
 }
 
 /// Between half of `pause` and all of it, so that agents that were refused together do not come back together.

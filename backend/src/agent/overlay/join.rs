@@ -17,6 +17,7 @@ use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
 use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, connect};
 use gantry_shared::wire::message::{AgentHello, Dial, Notice, Seat, Ticket};
 use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
+use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -28,6 +29,7 @@ use super::relay::{Place, SharedRelay};
 use super::streams::Streams;
 use super::{Joined, Uplink, children, parent};
 use crate::connection::Connection;
+use crate::rendezvous::Bridges;
 
 /// How long the frontend is dialled where there is another way to it. A network that drops what it does not let through says nothing.
 const DIAL_TIME: Duration = Duration::from_secs(2);
@@ -263,14 +265,16 @@ fn start(
     });
     let credit = queue.credit();
     let relay = SharedRelay::new(place, queue, inputs_to);
-    if listener.is_none() {
-        tokio::spawn(say_alive(Uplink { relay: relay.clone() }));
-    }
     let streams = Streams::new(relay.clone(), ticket.app, ticket.secret.clone(), stall);
     parent::spawn(reader, credit, streams.clone());
-    if let Some(listener) = listener {
-        children::spawn(listener, streams);
+    let reported = relay.clone();
+    let bridges = Bridges::new(move |notice| {
+        reported.lock().notice(Notice::Rendezvous(RendezvousNotice::Bridge(notice)));
+    });
+    let up = Uplink { relay, bridges: bridges.clone() };
+    match listener {
+        Some(listener) => children::spawn(listener, streams, bridges),
+        None => drop(tokio::spawn(say_alive(up.clone()))),
     }
-    let (node, nodes) = (place.node, place.tree.nodes());
-    Joined { node, nodes, inputs, up: Uplink { relay } }
+    Joined { node: place.node, nodes: place.tree.nodes(), inputs, up }
 }

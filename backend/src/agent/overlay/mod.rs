@@ -31,9 +31,11 @@ use gantry_shared::wire::message::{Answer, Notice, Order};
 use tokio::sync::mpsc;
 
 pub(crate) use self::bulk::{BulkReceiver, Piece};
+pub(crate) use self::dial::dial_bridge;
 pub(crate) use self::join::{JoinError, join, join_bringing, join_over};
 use self::relay::SharedRelay;
 use crate::channel::Hub;
+use crate::rendezvous::Bridges;
 
 /// An agent that has its place.
 #[derive(Debug)]
@@ -73,9 +75,15 @@ pub(crate) enum Input {
 #[derive(Debug, Clone)]
 pub(crate) struct Uplink {
     relay: SharedRelay,
+    bridges: Bridges,
 }
 
 impl Uplink {
+    /// Links to other agents of the job.
+    pub(crate) fn bridges(&self) -> &Bridges {
+        &self.bridges
+    }
+
     /// Answers an order.
     pub(crate) fn answer(&self, request: RequestId, answer: Result<Answer, Failure>) {
         self.relay.lock().answer(request, answer);

@@ -12,6 +12,8 @@ use gantry_shared::wire::rendezvous::{
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use super::bridges::Bridges;
+use super::link::Input;
 use crate::overlay::Piece;
 
 /// How somebody is told.
@@ -53,8 +55,8 @@ pub(crate) enum Request {
         link: u32,
         /// Whose it is.
         rank: Rank,
-        /// Gets what the frontend says.
-        down: mpsc::UnboundedSender<LinkWord>,
+        /// Gets what comes for it.
+        down: mpsc::UnboundedSender<Input>,
     },
     /// Of a rank's link.
     Link {
@@ -96,7 +98,8 @@ pub(crate) struct Desk {
     /// Aggregates that somebody here has waited for: the next one has them at once.
     kept: Vec<(Key, Arc<Vec<u8>>)>,
     streams: Vec<(u64, Coming)>,
-    links: Vec<(u32, mpsc::UnboundedSender<LinkWord>)>,
+    links: Vec<(u32, mpsc::UnboundedSender<Input>)>,
+    bridges: Bridges,
     notices: Vec<RendezvousNotice>,
     /// There is no frontend.
     alone: bool,
@@ -113,6 +116,7 @@ impl Default for Desk {
             kept: Vec::new(),
             streams: Vec::new(),
             links: Vec::new(),
+            bridges: Bridges::default(),
             notices: Vec::new(),
             alone: false,
         }
@@ -120,6 +124,11 @@ impl Default for Desk {
 }
 
 impl Desk {
+    /// One whose links may have lanes on these bridges.
+    pub(crate) fn with_bridges(bridges: Bridges) -> Self {
+        Self { bridges, ..Self::default() }
+    }
+
     /// What is to be reported, in this order.
     pub(crate) fn take_notices(&mut self) -> Vec<RendezvousNotice> {
         std::mem::take(&mut self.notices)
@@ -223,9 +232,10 @@ impl Desk {
             RendezvousOrder::Link { link, word } => {
                 if let Some((_, down)) = self.links.iter().find(|(known, _)| *known == link) {
                     // It has ended meanwhile, and is about to say so.
-                    drop(down.send(word));
+                    drop(down.send(Input::Word(word)));
                 }
             }
+            RendezvousOrder::Bridge(order) => self.bridges.obey(order, &self.links),
             RendezvousOrder::Stands { of, outcome } => {
                 for (_, told) in self.asks.extract_if(.., |(asked, _)| *asked == of) {
                     drop(told.send(outcome.clone()));
@@ -283,6 +293,7 @@ impl Desk {
         self.outgoing.clear();
         self.streams.clear();
         self.links.clear();
+        self.bridges.end();
         for (.., told) in self.puts.drain(..) {
             drop(told.send(Err(alone())));
         }

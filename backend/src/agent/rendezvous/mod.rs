@@ -2,14 +2,17 @@
 //!
 //! [`service`] has the socket and one task for each process that asks; [`caller`] finds out which rank that is. [`desk`] is what the agent's loop knows of
 //! it: who waits for what, what is on its way up, which aggregates are here. The gathering itself is the frontend's. [`link`] carries what a rank of a co-allocated job and its
-//! frontend say to each other.
+//! frontend say to each other; [`bridges`] and [`lane`] are the ways on which it goes to other agents by itself.
 
+mod bridges;
 pub(crate) mod caller;
 pub(crate) mod command;
 pub(crate) mod desk;
+mod lane;
 pub(crate) mod link;
 pub(crate) mod service;
 
+pub(crate) use bridges::Bridges;
 pub(crate) use desk::{Desk, Request};
 pub(crate) use service::Socket;
 

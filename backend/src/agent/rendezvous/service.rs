@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::bridges::Bridges;
 use super::caller::find_rank;
 use super::desk::Request;
 use super::link;
@@ -83,15 +84,17 @@ impl Socket {
     pub(crate) async fn serve(
         self,
         view: watch::Receiver<View>,
+        bridges: Bridges,
         ask: impl Fn(Request) + Send + Sync + 'static,
     ) {
-        self.serve_within(LIMITS, view, ask).await;
+        self.serve_within(LIMITS, view, bridges, ask).await;
     }
 
     pub(crate) async fn serve_within(
         self,
         limits: Limits,
         view: watch::Receiver<View>,
+        bridges: Bridges,
         ask: impl Fn(Request) + Send + Sync + 'static,
     ) {
         let listener = match UnixListener::from_std(self.listener) {
@@ -100,7 +103,7 @@ impl Socket {
         };
         let newcomers = Arc::new(Semaphore::new(limits.newcomers));
         let items = Arc::new(Semaphore::new(usize::try_from(limits.items_kib).unwrap_or(usize::MAX)));
-        let house = Arc::new(House { view, ask: Box::new(ask), items, limits });
+        let house = Arc::new(House { view, ask: Box::new(ask), bridges, items, limits });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -140,6 +143,7 @@ async fn accept(
 struct House {
     view: watch::Receiver<View>,
     ask: Box<dyn Fn(Request) + Send + Sync>,
+    bridges: Bridges,
     items: Arc<Semaphore>,
     limits: Limits,
 }
@@ -218,8 +222,9 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
         }
         AskWhat::Link => {
             let rank = house.find_caller(client, ask.rank).await?;
+            house.bridges.wait_closed(rank, house.limits.patience).await;
             client.tell(&Tell::Done).await?;
-            link::carry(&mut client.stream, rank, &*house.ask).await;
+            link::carry(&mut client.stream, rank, &house.bridges, &*house.ask).await;
             Ok(())
         }
     }

@@ -33,7 +33,7 @@ impl Agent {
             }
             request => drop(events.send(Event::Rendezvous(request))),
         };
-        tokio::spawn(socket.serve(self.view.subscribe(), ask));
+        tokio::spawn(socket.serve(self.view.subscribe(), self.up.bridges().clone(), ask));
     }
 
     /// Waits for what launchers run after their ranks.

@@ -1,9 +1,11 @@
 //! The frontend's end of what ranks of a co-allocated job do together: their barrier, and the messages that it passes on between them.
 //!
-//! [`switchboard`] decides; here is who tells it what happens, and who carries out what it says. An [`Exchange`] is of one job, a [`Member`] of one app in it. An app that is
+//! [`switchboard`] decides, and [`direct`] which messages need not go through here; here is who tells it what happens, and who carries out what it says. An [`Exchange`] is of one job, a [`Member`] of one app in it. An app that is
 //! part of no job is one by itself, so that a program that calls the barrier runs alone as well.
 
 mod switchboard;
+mod direct;
+mod mailbox;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,11 +14,13 @@ use std::time::Duration;
 use gantry_shared::id::{NodeId, Rank};
 use gantry_shared::placement::Placement;
 use gantry_shared::rank_set::NodeSet;
+use gantry_shared::wire::bridge::BridgeNotice;
 use gantry_shared::wire::message::{Order, To};
 use gantry_shared::wire::rendezvous::{LinkWord, RendezvousOrder};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
+pub use self::direct::Traffic;
 pub(super) use self::switchboard::Arrival;
 use self::switchboard::{Effect, Switchboard};
 use super::request::CommsType;
@@ -73,6 +77,11 @@ impl Exchange {
         self.act(|inner| inner.board.abort(id, why));
     }
 
+    /// How the job's messages went until now.
+    pub(super) fn traffic(&self) -> Traffic {
+        lock(&self.shared.inner).board.traffic()
+    }
+
     fn act<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = lock(&self.shared.inner);
         let done = act(&mut inner);
@@ -82,6 +91,12 @@ impl Exchange {
                 Effect::Say(id, (node, link), word) => {
                     if let Some(overlay) = inner.overlays.get(&id) {
                         let order = Order::Rendezvous(RendezvousOrder::Link { link, word });
+                        overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
+                    }
+                }
+                Effect::Bridge(id, node, order) => {
+                    if let Some(overlay) = inner.overlays.get(&id) {
+                        let order = Order::Rendezvous(RendezvousOrder::Bridge(order));
                         overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
                     }
                 }
@@ -116,6 +131,7 @@ impl Member {
     /// The app is there.
     pub(crate) fn start(&self, overlay: Overlay, placement: &Placement) {
         self.act(|inner, id| {
+            inner.board.listening(id, overlay.listening());
             inner.overlays.insert(id, overlay);
             inner.board.started(id, placement.rank_count());
         });
@@ -128,6 +144,11 @@ impl Member {
         if closed {
             self.exchange.shared.closed.send_modify(|count| *count += 1);
         }
+    }
+
+    /// An agent says something of a bridge to another one.
+    pub(crate) fn take_bridge(&self, node: NodeId, notice: BridgeNotice) {
+        self.act(|inner, id| inner.board.take_bridge(id, node, notice));
     }
 
     /// Takes what a rank that has ended had written. None: all of it is here; else what waits until it is.

@@ -2,38 +2,35 @@
 //! be done.
 //!
 //! Every rank has a *mailbox*, whether it has a link yet or not. What a rank sends goes into mailboxes at once; the credit for it is given back when the mailbox has room. So who
-//! does not take what is for it stops those that send to it, and a mailbox holds no more than [`ROOM_BYTES`] and what senders may have on their way.
+//! does not take what is for it stops those that send to it, and a mailbox holds no more than [`ROOM_BYTES`](super::mailbox::ROOM_BYTES) and what senders may have on their way.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
 
 use gantry_shared::id::{NodeId, Rank};
+use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder, LaneNumber};
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{
-    Address, Hear, LINK_WINDOW_BYTES, MAX_TAG_BYTES, Piece, Say, Scope, Structure,
+    Address, Hear, LINK_WINDOW_BYTES, MAX_TAG_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope, Structure,
 };
 
+use super::direct::{Course, Direct, Ends, Said, Traffic};
+use super::mailbox::{Letter, LinkId, Mailbox};
 use crate::coallocation::request::CommsType;
 use crate::coallocation::state::SubjobId;
 
-/// What a mailbox takes before its senders are held back.
-pub(super) const ROOM_BYTES: usize = 1024 * 1024;
-
-/// The most bytes for a rank in one order.
-const ORDER_BYTES: usize = 128 * 1024;
-
 /// Credit for less than that is kept until there is more: else each small message would cost two, and wake two agents.
 const CREDIT_BYTES: u32 = LINK_WINDOW_BYTES / 8;
-
-/// A link, by its agent's count.
-pub(super) type LinkId = (NodeId, u32);
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Say this of a link to the node's agent.
     Say(SubjobId, LinkId, LinkWord),
+    /// Say this of a bridge to an agent.
+    Bridge(SubjobId, NodeId, BridgeOrder),
     /// Tell who looks after the subjob.
     Tell(SubjobId, Arrival),
 }
@@ -58,19 +55,6 @@ enum Gate {
     Open,
     /// They are told that there is no job, and why.
     Aborted(String),
-}
-
-/// A rank's place.
-#[derive(Debug, Default)]
-struct Mailbox {
-    link: Option<LinkId>,
-    /// How much more the link takes.
-    window: u32,
-    queue: VecDeque<u8>,
-    /// Senders that get so much credit when there is room.
-    owed: Vec<(SubjobId, LinkId, u32)>,
-    /// How many of the ranks that have ended it was told of.
-    seen: usize,
 }
 
 /// Something of a rank's link.
@@ -109,6 +93,7 @@ pub(super) struct Switchboard {
     ends: Vec<(SubjobId, Rank)>,
     /// Who wants to hear of them.
     watchers: BTreeSet<(SubjobId, Rank)>,
+    direct: Direct,
     effects: Vec<Effect>,
 }
 
@@ -142,6 +127,26 @@ impl Switchboard {
         self.join();
     }
 
+    /// Where its agents can be dialled, by node.
+    pub(super) fn listening(&mut self, id: SubjobId, listen: Vec<Vec<SocketAddr>>) {
+        self.direct.listening(id, listen);
+    }
+
+    /// An agent says something of a bridge.
+    pub(super) fn take_bridge(&mut self, id: SubjobId, node: NodeId, notice: BridgeNotice) {
+        let said = self.direct.take((id, node), notice);
+        self.say_all(said);
+    }
+
+    /// How messages went.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.direct.traffic()
+    }
+
+    fn say_all(&mut self, said: impl IntoIterator<Item = Said>) {
+        self.effects.extend(said.into_iter().map(|((id, node), order)| Effect::Bridge(id, node, order)));
+    }
+
     /// The job is released: whoever takes part in it now is known, and all may run.
     pub(super) fn release(&mut self, members: Vec<SubjobId>) {
         let takes_part = |id: &SubjobId| {
@@ -169,9 +174,13 @@ impl Switchboard {
     pub(super) fn end(&mut self, id: SubjobId) {
         let Some(part) = self.parts.get_mut(&id).filter(|part| !part.over) else { return };
         part.over = true;
-        part.links.clear();
+        let links: Vec<(LinkId, Link)> = part.links.drain().collect();
         let owed: Vec<_> = std::mem::take(&mut part.mail).into_values().flat_map(|mail| mail.owed).collect();
         self.give(owed);
+        for (link, Link { rank, .. }) in links {
+            let said = self.direct.link_ended(id, rank, link);
+            self.say_all(said);
+        }
         if let (Some(members), true) = (self.members.clone(), self.joined) {
             if let Some(subjob) = position(&members, id) {
                 members
@@ -200,8 +209,13 @@ impl Switchboard {
         }
         // Nobody takes what is for it.
         let owed = part.mail.remove(&rank).map(|mail| mail.owed).unwrap_or_default();
-        part.links.retain(|_, link| link.rank != rank);
+        let gone: Vec<LinkId> =
+            part.links.extract_if(|_, link| link.rank == rank).map(|(link, _)| link).collect();
         self.give(owed);
+        for link in gone {
+            let said = self.direct.link_ended(id, rank, link);
+            self.say_all(said);
+        }
         self.check_passed(id);
         self.watchers.remove(&(id, rank));
         self.ends.push((id, rank));
@@ -222,7 +236,7 @@ impl Switchboard {
 
     /// The link that a rank has.
     fn find_link(&self, id: SubjobId, rank: Rank) -> Option<LinkId> {
-        self.parts.get(&id)?.mail.get(&rank)?.link
+        self.parts.get(&id)?.mail.get(&rank)?.link()
     }
 
     /// An agent says something of a link.
@@ -233,11 +247,25 @@ impl Switchboard {
             LinkWord::Credit(more) => {
                 let Some(rank) = self.rank_of(id, link) else { return };
                 if let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) {
-                    mail.window = mail.window.saturating_add(more);
+                    mail.widen(more);
                 }
                 self.deliver(id, rank);
             }
             LinkWord::Close => self.close(id, link),
+            LinkWord::Lane { lane, .. } => self.mark(id, link, lane),
+        }
+    }
+
+    /// Nothing more comes by us of what takes this lane: its receiver's agent hears of it behind all that has come.
+    fn mark(&mut self, id: SubjobId, link: LinkId, lane: LaneNumber) {
+        match self.direct.marked(id, link, lane) {
+            Some(((to, rank), at, word)) => {
+                if let Some(mail) = self.mailbox(to, rank).filter(|mail| mail.link() == Some(at)) {
+                    mail.push(Letter::Word(word));
+                }
+                self.deliver(to, rank);
+            }
+            None => self.say_all([((id, link.0), BridgeOrder::LaneEnded { lane })]),
         }
     }
 
@@ -247,14 +275,13 @@ impl Switchboard {
         };
         let size = part.size.unwrap_or_default();
         let mail = part.mail.entry(rank).or_default();
-        if mail.link.is_some() || rank.0 >= size {
+        if mail.link().is_some() || rank.0 >= size {
             let why = format!("rank {rank} has a link to its job already, in another process");
             return self.refuse(id, link, &Hear::Aborted(why));
         }
-        (mail.link, mail.window) = (Some(link), LINK_WINDOW_BYTES);
         // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
         part.links.insert(link, Link { rank, buffer: FrameBuffer::new(), owed: 0 });
-        let waiting = std::mem::take(&mut mail.queue);
+        let waiting = mail.open(link);
         let gate = part.gate.clone();
         self.effects.push(Effect::Say(id, link, LinkWord::Credit(LINK_WINDOW_BYTES)));
         self.tell(id, rank, &Hear::Welcome { rank, size });
@@ -265,7 +292,7 @@ impl Switchboard {
         }
         self.tell_structure(id, rank);
         if let Some(mail) = self.mailbox(id, rank) {
-            mail.queue.extend(waiting);
+            waiting.into_iter().for_each(|letter| mail.push(letter));
         }
         self.deliver(id, rank);
     }
@@ -281,11 +308,11 @@ impl Switchboard {
     fn close(&mut self, id: SubjobId, link: LinkId) {
         let Some(part) = self.parts.get_mut(&id) else { return };
         let Some(Link { rank, .. }) = part.links.remove(&link) else { return };
-        let Some(mail) = part.mail.get_mut(&rank).filter(|mail| mail.link == Some(link)) else { return };
-        (mail.link, mail.window) = (None, 0);
-        // Half a frame may have gone to who has closed. What comes for a later process is whole.
-        mail.queue.clear();
-        mail.seen = 0;
+        let said = self.direct.link_ended(id, rank, link);
+        self.say_all(said);
+        let mail = self.mailbox(id, rank).filter(|mail| mail.link() == Some(link));
+        let Some(mail) = mail else { return };
+        mail.close();
         let owed = std::mem::take(&mut mail.owed);
         self.watchers.remove(&(id, rank));
         self.give(owed);
@@ -359,7 +386,7 @@ impl Switchboard {
     }
 
     fn pass_on(&mut self, id: SubjobId, rank: Rank, piece: Piece) -> Option<(SubjobId, Rank)> {
-        if piece.tag.len() > MAX_TAG_BYTES {
+        if piece.tag.len() > MAX_TAG_BYTES || piece.bytes.0.len() > MESSAGE_PIECE_BYTES {
             return None;
         }
         let to_rank = piece.peer.rank;
@@ -376,10 +403,20 @@ impl Switchboard {
         if there.size.is_none_or(|size| to_rank.0 >= size) {
             return None;
         }
-        let heard = Hear::Piece(Piece { peer: Address { subjob: own, rank }, ..piece });
-        self.tell(to, to_rank, &heard);
+        let (scope, bytes, sender) = (piece.scope, piece.bytes.0.len(), Address { subjob: own, rank });
+        let subjob = if scope == Scope::Job { piece.peer.subjob } else { 0 };
+        let receiver = Address { subjob, rank: to_rank };
+        let from = self.find_link(id, rank);
+        self.tell(to, to_rank, &Hear::Piece(Piece { peer: sender, ..piece }));
         let mail = self.mailbox(to, to_rank)?;
-        (mail.queue.len() >= ROOM_BYTES).then_some((to, to_rank))
+        let (full, to_link) = (mail.is_full(), mail.link());
+        if let (Some(from), Some(to_link)) = (from, to_link) {
+            let course = Course { from: (id, rank), scope, to: (to, to_rank) };
+            let ends = Ends { from, to: to_link, receiver, sender };
+            let said = self.direct.relayed(course, ends, bytes, !full);
+            self.say_all(said);
+        }
+        full.then_some((to, to_rank))
     }
 
     fn open_gate(&mut self, id: SubjobId) {
@@ -467,7 +504,7 @@ impl Switchboard {
         let Some(part) = self.parts.get_mut(&id) else { return };
         let mut frame = Vec::new();
         match encode_onto(what, &mut frame) {
-            Ok(()) => part.mail.entry(rank).or_default().queue.extend(frame),
+            Ok(()) => part.mail.entry(rank).or_default().push(Letter::Frame(frame)),
             Err(error) => tracing::warn!(%error, "something was not said to a rank"),
         }
         self.deliver(id, rank);
@@ -475,16 +512,10 @@ impl Switchboard {
 
     fn deliver(&mut self, id: SubjobId, rank: Rank) {
         let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) else { return };
-        while let Some(link) = mail.link
-            && mail.window > 0
-            && !mail.queue.is_empty()
-        {
-            let window = usize::try_from(mail.window).unwrap_or(ORDER_BYTES);
-            let bytes: Vec<u8> = mail.queue.drain(..mail.queue.len().min(window).min(ORDER_BYTES)).collect();
-            mail.window -= u32::try_from(bytes.len()).unwrap_or(mail.window);
-            self.effects.push(Effect::Say(id, link, LinkWord::Bytes(Blob(bytes))));
+        while let Some((link, word)) = mail.next() {
+            self.effects.push(Effect::Say(id, link, word));
         }
-        if mail.queue.len() < ROOM_BYTES && !mail.owed.is_empty() {
+        if !mail.is_full() && !mail.owed.is_empty() {
             let owed = std::mem::take(&mut mail.owed);
             self.give(owed);
         }

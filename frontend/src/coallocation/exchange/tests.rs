@@ -1,5 +1,6 @@
 //! The switchboard, with no process and no network at all.
 
+use super::super::mailbox::ROOM_BYTES;
 use super::*;
 
 const A: SubjobId = SubjobId(0);
@@ -54,7 +55,7 @@ fn heard(board: &mut Switchboard, whom: SubjobId) -> (Vec<Hear>, u32) {
 fn arrivals(board: &mut Switchboard) -> Vec<(SubjobId, Arrival)> {
     let told = board.take_effects().into_iter().filter_map(|effect| match effect {
         Effect::Tell(id, arrival) => Some((id, arrival)),
-        Effect::Say(..) => None,
+        Effect::Say(..) | Effect::Bridge(..) => None,
     });
     told.collect()
 }
