@@ -146,6 +146,26 @@ static void leaves_after_cancel(void) {
     _exit(0);
 }
 
+/* A job that is left alone goes on when its tool has none any more; one that was not released is not left alone. */
+static void lets_go_on(void) {
+    char *gate = here("gate"), *on = here("on");
+    CHECK(mkfifo(gate, 0600) == 0);
+    gantry_job_id_t job = request(text("+%s", part("a", "/bin/sh", text("(arguments=-c \"read x < '%s'; : > '%s'\")", gate, on))));
+    UNTIL(state_of(job, "a") == GANTRY_SUBJOB_CHECKED_IN);
+    FAILS(gantry_detachJob(job) == 0, "cannot be left alone");
+    CHECK(state_of(job, "a") == GANTRY_SUBJOB_CHECKED_IN);
+    CHECK(gantry_releaseJob(job, 1) == 0);
+    CHECK(gantry_detachJob(job) == 0);
+    FAILS(gantry_detachJob(job) == 0, "no job");
+    FAILS(gantry_waitJob(job, NULL) == 0, "no job");
+    CHECK(gantry_finalize() == 0);
+    CHECK(!exists(on));
+    /* Opened by both, or by nobody: a program that has ended would keep us here, until the test is over. */
+    FILE *go = fopen(gate, "w");
+    CHECK(go != NULL && fputs("go\n", go) >= 0 && fclose(go) == 0);
+    UNTIL(exists(on));
+}
+
 static const struct test tests[] = {
     {"releases", releases},
     {"refuses", refuses},
@@ -154,6 +174,7 @@ static const struct test tests[] = {
     {"several", several},
     {"leaves_after_release", leaves_after_release},
     {"leaves_after_cancel", leaves_after_cancel},
+    {"lets_go_on", lets_go_on},
     {NULL, NULL},
 };
 

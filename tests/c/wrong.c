@@ -109,6 +109,7 @@ static void wrong_ids(void) {
     EACH(gantry_getSubjobStates, (id, NULL, NULL, NULL), 1)
     EACH(gantry_openJobEvents, (id), -1)
     EACH(gantry_waitJob, (id, NULL), 1)
+    EACH(gantry_detachJob, (id), 1)
     EACH(gantry_closeJob, (id), 1)
 }
 

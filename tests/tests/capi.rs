@@ -56,7 +56,7 @@ suite!(channel: speaks carries_a_megabyte names_who_is_missing merges_by_its_own
 suite!(host: leaves_signals_alone survives_readers_that_go waits_block_nobody serves_eight_threads errors_belong_to_threads forks
     ends_and_begins_anew is_loaded_and_closed attributes tells_of_itself variables finds_symbols);
 suite!(wrong: everything);
-suite!(job: releases refuses changes releases_at_once several leaves_after_release leaves_after_cancel);
+suite!(job: releases refuses changes releases_at_once several leaves_after_release leaves_after_cancel lets_go_on);
 
 #[test]
 fn a_launcher_s_two_programs_are_told_apart() {

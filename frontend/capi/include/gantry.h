@@ -235,6 +235,10 @@ int gantry_openJobEvents(gantry_job_id_t job_id);
  * error. */
 int gantry_waitJob(gantry_job_id_t job_id, int *exit_code);
 
+/* Leaves a job that was released to itself, and forgets its id: its processes go on when this tool has ended, with nobody who takes their output or passes messages on between
+ * them. 0; 1 on error: then the id stays, and a job that was not released is as it was. */
+int gantry_detachJob(gantry_job_id_t job_id);
+
 /* Ends what is still there of a job, waits until nothing is left, and forgets its id. gantry_finalize does it too. 0; 1 on error. */
 int gantry_closeJob(gantry_job_id_t job_id);
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream as Pair;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_frontend::Error;
 use gantry_frontend::coallocation::{Coallocator, Job, JobEvent, SubjobInfo, SubjobOutput, SubjobState};
@@ -180,6 +181,22 @@ pub unsafe extern "C" fn gantry_waitJob(job_id: i64, exit_code: *mut c_int) -> c
         })?;
         // SAFETY: our caller's word.
         unsafe { set(exit_code, exit.code) };
+        Ok(0)
+    })
+}
+
+/// How long the apps of a job have to hear that they are on their own, where no deadline was set.
+const LETTING_BE: Duration = Duration::from_secs(30);
+
+/// Leaves a job to itself, and forgets it.
+#[unsafe(no_mangle)]
+pub extern "C" fn gantry_detachJob(job_id: i64) -> c_int {
+    enter("gantry_detachJob", 1, || {
+        let (process, left) = (process(), job(job_id)?);
+        let deadline = deadline::of_thread().unwrap_or(LETTING_BE);
+        process.try_wait(async move { left.let_be(deadline).await })?;
+        // Another thread may have been quicker.
+        drop(process.jobs.take(job_id));
         Ok(0)
     })
 }
