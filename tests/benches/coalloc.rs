@@ -1,5 +1,5 @@
 //! What a co-allocated job costs: on a bed with Slurm and ssh the time from the request until all parts wait, beside each part's own launch, and from the release until the
-//! last process has passed; on this machine messages between parts, beside plain TCP through one relay.
+//! last process has passed; messages between parts on two nodes, from agent to agent and by the frontend, beside plain TCP through one relay.
 //!
 //! Prints a line for each, the median of its runs, and beside it what it is to be at most. Under four minutes on an idle machine of two cores.
 
@@ -9,9 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gantry_tests::binaries;
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
-use gantry_tests::{World, binaries};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const RUNS: usize = 5;
@@ -21,8 +21,8 @@ fn main() {
     on_cluster(Config::with_nodes(4), |cluster| {
         held(cluster);
         released(cluster);
+        messages(cluster);
     });
-    messages();
 }
 
 fn line(text: &str) {
@@ -146,36 +146,36 @@ fn read_stamp(path: &Path) -> Duration {
     Duration::from_nanos(text.parse().expect("a time"))
 }
 
-fn messages() {
+/// Between two nodes: from agent to agent, by the frontend where they refuse each other, and beside both plain TCP.
+fn messages(cluster: &Cluster) {
     for (name, steps, plain) in [
         ("to and fro, 8 bytes", format!("pingpong:{}", TIMES / 4), tcp_pingpong as fn() -> f64),
         ("one way, 8 bytes", format!("stream:{TIMES}"), tcp_stream),
     ] {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut direct, mut relayed, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..RUNS {
-            ours.push(per_second(&steps));
+            direct.push(per_second(cluster, &steps));
+            let nodes = [cluster.bed.node(1), cluster.bed.node(2)];
+            nodes.iter().for_each(|node| node.refuse_connections(&[22]).expect("a firewall"));
+            relayed.push(per_second(cluster, &steps));
+            nodes.iter().for_each(|node| node.accept_connections().expect("no firewall"));
             theirs.push(plain());
         }
-        let (ours, theirs) = (median(ours), median(theirs));
+        let (direct, relayed, theirs) = (median(direct), median(relayed), median(theirs));
         line(&format!(
-            "{name}: {ours:.0} messages/s; plain TCP through one relay {theirs:.0}: {:.2} of it; no goal is set",
-            ours / theirs
+            "{name}: from agent to agent {direct:.0} messages/s, by the frontend {relayed:.0}; plain TCP through one relay {theirs:.0}: {:.2} and {:.2} of it; no goal is set",
+            direct / theirs,
+            relayed / theirs
         ));
     }
 }
 
-fn per_second(steps: &str) -> f64 {
-    let world = World::new();
+fn per_second(cluster: &Cluster, steps: &str) -> f64 {
     let steps = format!("barrier {steps}");
-    let spec = format!(
-        "+{}{}",
-        part("a", "localhost", "runtime", &steps, 1),
-        part("b", "localhost", "runtime", &steps, 1)
-    );
-    let done = world.gantry(["coalloc", "-s", &spec]).wait(DEADLINE);
+    let parts = ["n001", "n002"].map(|node| part(node, &format!("ssh://{node}"), "runtime", &steps, 1));
+    let done = cluster.gantry(["coalloc", "-s", &format!("+{}", parts.concat())]).wait(DEADLINE);
     assert_eq!(done.code(), 0, "{done:?}");
-    world.finish();
-    done.stdout.first().and_then(|said| said.parse().ok()).expect("a number")
+    done.stdout.iter().find_map(|said| said.parse().ok()).expect("a number")
 }
 
 /// Two ends with a relay between them, which passes on what it reads.
