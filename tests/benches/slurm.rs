@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{App, Config as Choices, DaemonRequest, Frontend, HoldMethod, LaunchRequest, Session};
-use gantry_tests::bare::{BareNodes, Order};
+use gantry_tests::bare::{self, BareNodes, Order};
 use gantry_tests::binaries;
 use gantry_tests::testbed::config::address;
 use gantry_tests::testbed::{Config, Testbed, usable};
@@ -44,6 +44,7 @@ fn main() {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("command: cargo bench -p gantry-tests --bench slurm\nmachine: {cores} cores");
     println!("helpers: {}\n", binaries().dir.display());
+    bare::prepare();
     println!("| nodes | what | time | plain way | its time | ratio | goal |");
     println!("| ---: | --- | ---: | --- | ---: | ---: | ---: |");
     for nodes in asked {

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{Config as Choices, DaemonRequest, Frontend, LaunchRequest};
-use gantry_tests::bare::{BareNodes, Order};
+use gantry_tests::bare::{self, BareNodes, Order};
 use gantry_tests::binaries;
 use gantry_tests::testbed::config::address;
 use gantry_tests::testbed::{Config, Testbed, usable};
@@ -52,6 +52,7 @@ fn main() {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("command: cargo bench -p gantry-tests --bench ssh\nmachine: {cores} cores");
     println!("helpers: {}\n", binaries().dir.display());
+    bare::prepare();
     println!("| hosts | what | time | ratio | goal |\n| ---: | --- | ---: | ---: | ---: |");
     for hosts in asked {
         let config = Config::with_nodes(hosts);

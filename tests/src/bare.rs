@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::programs;
 
+const PROGRAM: &str = "bare_node";
+
 /// How long all nodes may take to come, or to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,6 +49,11 @@ pub struct BareNodes {
     launcher: Child,
 }
 
+/// Compiles the program. To be called by who may write into the target folder, which a testbed's user may not.
+pub fn prepare() {
+    drop(programs::get(PROGRAM));
+}
+
 impl BareNodes {
     /// Starts them: `launcher` is the command that puts a program on every node, and gets that program's arguments. They dial `here`, an
     /// address of this machine.
@@ -57,7 +64,7 @@ impl BareNodes {
     pub fn start(launcher: &mut Command, here: SocketAddr, nodes: u16) -> Self {
         let listener = TcpListener::bind(here).expect("a socket for bare nodes");
         let at = listener.local_addr().expect("its address");
-        launcher.arg(programs::get("bare_node")).args([at.ip().to_string(), at.port().to_string()]);
+        launcher.arg(programs::get(PROGRAM)).args([at.ip().to_string(), at.port().to_string()]);
         let launcher = launcher.spawn().expect("the launcher of bare nodes");
         let accept = || {
             let (link, _) = listener.accept().expect("a bare node");
