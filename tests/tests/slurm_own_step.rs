@@ -37,6 +37,44 @@ fn where_agents_among_the_ranks_would_be_killed_srun_holds_and_no_end_waits_for_
     });
 }
 
+/// What srun has held goes on, traced by agents that did not start it, until it is what was meant.
+#[test]
+fn what_is_behind_a_program_that_srun_holds_is_held_and_no_end_waits_for_an_epilog() {
+    const SCRIPT: &str = "/bin/env true; echo before; /bin/sleep 0; echo after; exit 4";
+    on_cluster(strict(), |cluster| {
+        let (mut run, app) =
+            cluster.held(&["--hold-at", "*/sleep", "--", "-N2", "-n4", "/bin/sh", "-c", SCRIPT]);
+        cluster.assert_held("/bin/sleep 0", 4);
+        let login = cluster.bed.login().user_processes();
+        assert!(!login.iter().any(|it| it.line.contains("task-epilog")), "{login:?}");
+        cluster.ask(&["release", &app]);
+        let done = run.wait(SOON);
+        ends_with(&done, 4);
+        let count = |word: &str| lines_of(&done).iter().filter(|line| *line == word).count();
+        assert_eq!((count("before"), count("after")), (4, 4), "{done:?}");
+        // The first program may be the one, for all ranks or for some.
+        let (mut run, app) = cluster.held(&["--hold-at", "sleep", "--", "-N2", "-n2", "/bin/sleep", "0"]);
+        cluster.assert_held("/bin/sleep 0", 2);
+        cluster.ask(&["release", &app]);
+        ends_with(&run.wait(SOON), 0);
+        let error =
+            error_of(&cluster.launch(&["--hold-at", "none", "--", "-N2", "-n2", "/bin/true"]).wait(SOON));
+        assert!(error["message"].as_str().is_some_and(|it| it.contains("none")), "{error}");
+    });
+}
+
+/// Who waits for a program that does not come is ended like any other.
+#[test]
+fn ranks_that_are_followed_end_with_their_tool() {
+    on_cluster(strict(), |cluster| {
+        let waits = ["--hold-at", "none", "--", "-N2", "-n2", "/bin/sh", "-c", "/bin/sleep 900; true"];
+        let run = cluster.launch(&waits);
+        eventually(SOON, "the ranks go on", || cluster.find("/bin/sleep 900").len() == 2);
+        drop(run);
+        cluster.bed.assert_nothing_left(2 * SOON);
+    });
+}
+
 #[test]
 fn ranks_that_srun_holds_exchange_data_too() {
     on_cluster(strict(), |cluster| {
@@ -113,7 +151,7 @@ fn a_job_that_ends_with_its_ranks_has_nothing_that_lingers() {
             assert!(error["message"].as_str().is_some_and(|it| it.contains(words)), "{error}");
         };
         check(&["--linger", "--", "-n1", "/bin/true"], "the job that srun makes ends with the ranks");
-        let behind = ["--linger", "--hold-at=true", "--", "-n1", "/bin/true"];
-        check(&behind, "agents that a launcher brings with the ranks end with them");
+        let brought = ["--linger", "--hold-method=exec", "--", "-n1", "/bin/true"];
+        check(&brought, "agents that a launcher brings with the ranks end with them");
     });
 }

@@ -25,7 +25,7 @@ pub struct Launch {
     pub hold: bool,
     /// How they are held.
     pub hold_method: HoldMethod,
-    /// What is held is not what the launcher starts but something behind it, which only our agent can do.
+    /// What is held is not what the launcher starts but something behind it, which an agent of ours finds by tracing it.
     pub hold_behind: bool,
     /// Agents are to outlive the ranks.
     pub linger: bool,

@@ -16,11 +16,12 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::daemons::Daemons;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
+use crate::process::HeldProof;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::thread::RanksThread;
@@ -59,6 +60,8 @@ pub(crate) enum Event {
     AdoptedEnded(Rank, ExitStatus),
     /// Ranks were started, or not.
     RanksStarted(RequestId, Vec<Rank>, Vec<OurEnds>, Result<Vec<StartedRank>, StartFailure>),
+    /// Ranks that were held are their right programs and held, or not.
+    RanksFollowed(RequestId, Vec<Rank>, Result<Vec<(i32, HeldProof)>, Failure>),
     /// A daemon was started, or not.
     DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
     /// An order that ran beside the loop is answered.
@@ -137,7 +140,16 @@ pub(crate) struct Agent {
     events: mpsc::UnboundedSender<Event>,
     to_own: Vec<i32>,
     starting: usize,
+    /// Ranks that are followed to their programs; they are given up when this is dropped.
+    following: Option<Following>,
     view: watch::Sender<View>,
+}
+
+/// Ranks on their way to the programs that are meant.
+struct Following {
+    /// Whether they stay held there.
+    hold: bool,
+    _until: oneshot::Sender<()>,
 }
 
 /// Serves until the app is over on this node, and leaves nothing behind. To be called in a local set.
@@ -157,15 +169,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     reaper.adopt_orphans().map_err(failed)?;
     let mut asked_to_go = signal(SignalKind::terminate()).map_err(failed)?;
     let (events, mut happened) = mpsc::unbounded_channel();
-    let facts = AppFacts {
-        wlm: ticket.wlm.clone(),
-        app: ticket.app,
-        host: ticket.host.clone(),
-        node: joined.node,
-        nodes: joined.nodes,
-        size: 0,
-    };
-    let view = View { facts, ranks: Vec::new(), sessions: BTreeMap::new(), daemons: BTreeMap::new() };
+    let view = build_view(&ticket, &joined);
     let storage = Storage::new(ticket.app, ticket.stage_base.clone());
     let mut agent = Agent {
         rendezvous: Desk::with_bridges(joined.up.bridges().clone()),
@@ -192,6 +196,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         events,
         to_own: Vec::new(),
         starting: 0,
+        following: None,
         view: watch::Sender::new(view),
     };
     if let Some(socket) = socket {
@@ -227,6 +232,19 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     Ok(())
 }
 
+/// What daemons see of an app that has neither ranks nor sessions yet.
+fn build_view(ticket: &Ticket, joined: &Joined) -> View {
+    let facts = AppFacts {
+        wlm: ticket.wlm.clone(),
+        app: ticket.app,
+        host: ticket.host.clone(),
+        node: joined.node,
+        nodes: joined.nodes,
+        size: 0,
+    };
+    View { facts, ranks: Vec::new(), sessions: BTreeMap::new(), daemons: BTreeMap::new() }
+}
+
 impl Agent {
     /// The one place where things happen.
     fn handle(&mut self, event: Event) {
@@ -240,6 +258,11 @@ impl Agent {
             Event::RanksStarted(request, ranks, ends, result) => {
                 self.starting -= 1;
                 let answer = self.take_ranks(&ranks, ends, result);
+                self.answer(Some(request), answer.map(Answer::Ranks));
+            }
+            Event::RanksFollowed(request, ranks, result) => {
+                self.starting -= 1;
+                let answer = self.take_followed(&ranks, result);
                 self.answer(Some(request), answer.map(Answer::Ranks));
             }
             Event::DaemonStarted(start, result) => {
@@ -266,7 +289,12 @@ impl Agent {
                 Ok(()) => return,
                 Err(failure) => Err(failure),
             },
-            Order::AdoptRanks(order) => self.adopt(&order).map(Answer::Ranks),
+            Order::AdoptRanks(order) => match self.adopt(request, &order) {
+                // They are on their way.
+                Ok(None) => return,
+                Ok(Some(reports)) => Ok(Answer::Ranks(reports)),
+                Err(failure) => Err(failure),
+            },
             Order::SeekRanks(order) => self.seek(&order).map(Answer::Ranks),
             Order::Release => self.ranks.release().map(|()| Answer::Done),
             Order::Signal { signal, ranks } => {

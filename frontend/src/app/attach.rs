@@ -44,6 +44,7 @@ impl Frontend {
                 layout: build_adoption(&placement)?,
                 found: Found::Running,
                 wrapper: self.config.rank_wrapper.clone(),
+                hold_at: None,
             }),
         };
         let begun = making.begin(joined, placement, Some(adopted), None).await?;

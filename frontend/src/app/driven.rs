@@ -37,19 +37,10 @@ impl Frontend {
         plan: Driven,
         deadline: Instant,
     ) -> Result<App> {
-        if request.hold_at.is_some() {
-            return Err(Error::Invalid {
-                message: "a launcher that holds its ranks itself holds the program that it starts".to_owned(),
-                hint: Some("leave out --hold-at or --hold-method".to_owned()),
-            });
-        }
-        if let Some(wrapper) = &self.config.rank_wrapper {
-            return Err(Error::Invalid {
-                message: format!(
-                    "a launcher that holds its ranks itself holds '{wrapper}' and not what runs in it"
-                ),
-                hint: Some("leave out --hold-method".to_owned()),
-            });
+        let (hold_at, wrapper) = (request.hold_at.clone(), self.config.rank_wrapper.clone());
+        if plan.at_breakpoint == AtBreakpoint::Stay {
+            // Ranks that go on need a launcher that does.
+            check_behind(hold_at.as_deref(), wrapper.as_deref())?;
         }
         let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -73,6 +64,10 @@ impl Frontend {
         let held = timeout_at(deadline + SLACK, waiting).await.map_err(|_| late())??;
         let HeldRanks { placement, job, step, stopped, stands } = held;
         check_hosts(wlm, &placement, &command)?;
+        if !stopped {
+            // They are somewhere in the middle of a program.
+            check_behind(hold_at.as_deref(), wrapper.as_deref())?;
+        }
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let hosts = placement.hosts().map(str::to_owned).collect();
         let called = Called { hosts, job: job.clone(), told: Vec::new(), instead: None };
@@ -86,7 +81,8 @@ impl Frontend {
             size: placement.rank_count(),
             layout: build_adoption(&placement)?,
             found,
-            wrapper: None,
+            wrapper,
+            hold_at,
         };
         let joined = self.start_agents_by((guard, guard_events), &making, called, deadline).await?;
         joined.guard.ranks_there().await?;
@@ -104,6 +100,22 @@ impl Frontend {
         }
         begun.serve().await
     }
+}
+
+/// Ranks that are not stopped at their first instruction are what they are.
+fn check_behind(hold_at: Option<&str>, wrapper: Option<&str>) -> Result<()> {
+    let (message, hint) = match (hold_at, wrapper) {
+        (None, None) => return Ok(()),
+        (Some(_), _) => (
+            "a launcher that holds its ranks itself holds the program that it starts".to_owned(),
+            "leave out --hold-at or --hold-method",
+        ),
+        (None, Some(wrapper)) => (
+            format!("a launcher that holds its ranks itself holds '{wrapper}' and not what runs in it"),
+            "leave out --hold-method",
+        ),
+    };
+    Err(Error::Invalid { message, hint: Some(hint.to_owned()) })
 }
 
 /// The launcher's environment: the user's, and where the ranks find their rendezvous. Their nodes' agents are not there yet, but their sockets' names are known.

@@ -304,8 +304,10 @@ pub struct AdoptRanks {
     pub layout: Vec<Vec<(Rank, Pid)>>,
     /// In what state their launcher has left them.
     pub found: Found,
-    /// Of ranks that ran before anybody asked: the name of a program that may stand around a rank, which is then its first child.
+    /// The name of a program that may stand around a rank, which is then its first child.
     pub wrapper: Option<String>,
+    /// Of held ranks: a pattern for the path of the program that is meant. Ranks that are another one are let go on, and held when one of theirs fits.
+    pub hold_at: Option<String>,
 }
 
 /// In what state processes are that an agent is to look after.

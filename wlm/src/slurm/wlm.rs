@@ -132,9 +132,10 @@ impl Wlm for Slurm {
 }
 
 /// How ranks are held. Agents that srun brings with the ranks are the fastest way, where they outlive the step for as long as they need. Where they are killed
-/// with it, every task's end would have to wait a second for them: there srun holds the ranks itself, and agents get a step of their own, if that can be.
+/// with it, every task's end would have to wait a second for them: there srun holds the ranks itself, and agents get a step of their own, if that can be. What is
+/// behind the rank's program is then held by an agent that must trace what it has not started.
 fn choose_method(launch: &Launch, known: Option<Launcher>, path: &Path, host: &dyn Host) -> HoldMethod {
-    let can_be_driven = || !launch.hold_behind;
+    let can_be_driven = || !launch.hold_behind || may_be_traced(host);
     match (launch.hold_method, known) {
         (HoldMethod::Detect, None) => HoldMethod::Mpir,
         (HoldMethod::Detect, Some(Launcher::Srun)) => {
@@ -144,6 +145,12 @@ fn choose_method(launch: &Launch, known: Option<Launcher>, path: &Path, host: &d
         (HoldMethod::Detect, Some(_)) => HoldMethod::Exec,
         (method, _) => method,
     }
+}
+
+/// Whether an agent may trace ranks that are no children of its own. Nodes are taken to be as this machine is. Source: Documentation/admin-guide/LSM/Yama.rst.
+fn may_be_traced(host: &dyn Host) -> bool {
+    let scope = host.read(Path::new("/proc/sys/kernel/yama/ptrace_scope"));
+    !scope.is_ok_and(|scope| scope.trim_ascii() != b"0")
 }
 
 /// Whether several programs are launched at once.
@@ -164,7 +171,7 @@ fn check_linger(
     }
     let of_srun = known.is_none_or(|known| known == Launcher::Srun);
     if !method.is_by_launcher() && (of_srun || !leftovers_survive(path, host)) {
-        let hint = "let srun hold the ranks itself: without --hold-at and --hold-method";
+        let hint = "let srun hold the ranks itself: without --hold-method, and without --hold-at where nodes restrict tracing";
         return Err(Error::invalid_with("agents that a launcher brings with the ranks end with them", hint));
     }
     let environment = host.environment();
@@ -365,12 +372,23 @@ mod tests {
         let launch = || Launch { args: args.clone(), ..Launch::default() };
         assert_eq!(plan(launch()), "/bin/srun -n2 ./app");
         let waits = "/bin/srun -n2 --task-epilog=/g/agent /g/agent hold --by srun -- ./app";
-        assert_eq!(plan(Launch { hold_behind: true, ..launch() }), waits);
+        assert_eq!(plan(Launch { hold_behind: true, ..launch() }), "/bin/srun -n2 ./app");
         assert_eq!(plan(Launch { hold_method: HoldMethod::Exec, ..launch() }), waits);
         let parts = || Launch { args: ["./a", ":", "./b"].map(OsString::from).to_vec(), ..Launch::default() };
         assert_eq!(plan(parts()), "/bin/srun ./a : ./b");
-        let parts = plan(Launch { hold_behind: true, ..parts() });
+        let parts = plan(Launch { hold_method: HoldMethod::Exec, ..parts() });
         assert_eq!(parts.matches("--task-epilog=/g/agent").count(), 2, "{parts}");
+    }
+
+    #[test]
+    fn what_is_behind_a_program_is_followed_by_agents_of_their_own_step_only_where_they_may_trace() {
+        let plan = |scope: &str| {
+            let host = host().with_file("/proc/sys/kernel/yama/ptrace_scope", scope);
+            let args = ["-n2", "./app"].map(OsString::from).to_vec();
+            let launch = Launch { args, hold_behind: true, agent: "/g/agent".into(), ..Launch::default() };
+            matches!(Slurm.plan(&launch, &host).unwrap(), Plan::Driven(_))
+        };
+        assert_eq!(["0\n", "1\n", "2\n"].map(plan), [true, false, false]);
     }
 
     #[test]
@@ -387,12 +405,13 @@ mod tests {
         let ends = plan(&loose(), &["./app"], Launch::default()).unwrap_err();
         assert_eq!(ends.to_string(), "the job that srun makes ends with the ranks, and all in it");
         let with_them = "agents that a launcher brings with the ranks end with them";
-        for (args, launch) in [
-            (&["./a"][..], Launch { hold_behind: true, ..Launch::default() }),
-            (&["./a"], Launch { hold_method: HoldMethod::Exec, ..Launch::default() }),
-        ] {
-            assert_eq!(plan(&inside, args, launch).unwrap_err().to_string(), with_them);
-        }
+        let brought = plan(&inside, &["./a"], Launch { hold_method: HoldMethod::Exec, ..Launch::default() });
+        assert_eq!(brought.unwrap_err().to_string(), with_them);
+        let behind = || Launch { hold_behind: true, ..Launch::default() };
+        assert!(driven(plan(&inside, &["./a"], behind())));
+        let restricted = loose().with_env("SLURM_JOB_ID", "7");
+        let restricted = restricted.with_file("/proc/sys/kernel/yama/ptrace_scope", "1\n");
+        assert_eq!(plan(&restricted, &["./a"], behind()).unwrap_err().to_string(), with_them);
         let hydra = || Launch { launcher: Some("mpiexec.hydra".into()), ..Launch::default() };
         assert!(plan(&inside, &["./a"], hydra()).is_ok());
         let strict = host().with_env("SLURM_JOB_ID", "7");

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::Builder;
 
+use gantry_shared::wire::message::AdoptRanks;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::enter::{explain, prove_stopped, refused, waiting};
+use super::enter::{explain, prove_held, prove_stopped, refused, waiting};
 use super::error::StartError;
 use super::hold::{Batch, StartFailure};
 use super::thread::{COLLECT_AT_MOST, GiveUpOnDrop, given_up};
@@ -51,6 +52,12 @@ impl Pattern {
 
     pub(crate) fn behind(wrapper: &str) -> Self {
         Self::Behind(wrapper.to_owned())
+    }
+
+    /// What an order means, if not the ranks as they are.
+    pub(crate) fn of(order: &AdoptRanks) -> Option<Self> {
+        let AdoptRanks { hold_at, wrapper, .. } = order;
+        hold_at.as_deref().map(Self::new).or_else(|| wrapper.as_deref().map(Self::behind))
     }
 
     fn fits(&self, it: &Became<'_>) -> bool {
@@ -123,13 +130,21 @@ impl Follower {
     /// # Errors
     /// The first that may not be traced. None of them is left then.
     pub(crate) async fn start(pids: Vec<i32>, pattern: Pattern) -> Result<Self, StartFailure> {
+        Self::start_with(pids, pattern, Chase::seize).await
+    }
+
+    async fn start_with(
+        pids: Vec<i32>,
+        pattern: Pattern,
+        seize: fn(&mut Chase, &Batch) -> Result<(), StartFailure>,
+    ) -> Result<Self, StartFailure> {
         let batch = GiveUpOnDrop(Arc::default());
         let (ready, seized) = oneshot::channel();
         let (told, held) = oneshot::channel();
         let shared = Arc::clone(&batch.0);
         let thread = Builder::new().name("follow".to_owned()).spawn(move || {
             let mut chase = Chase::new(&pids, pattern);
-            let started = chase.seize(&shared);
+            let started = seize(&mut chase, &shared);
             let failed = started.is_err();
             if ready.send(started).is_err() || failed {
                 return;
@@ -144,6 +159,14 @@ impl Follower {
         thread.map_err(|source| StartFailure { index: 0, error: StartError::Fork { source } })?;
         seized.await.unwrap_or_else(|_| Err(given_up()))?;
         Ok(Self { batch, held })
+    }
+
+    /// As [`Follower::start`], of ranks that are held at their first instruction and are to go on from there, but for those that are the right program already.
+    ///
+    /// # Errors
+    /// As [`Follower::start`]; or one is not held.
+    pub(crate) async fn start_held(pids: Vec<i32>, pattern: Pattern) -> Result<Self, StartFailure> {
+        Self::start_with(pids, pattern, Chase::seize_held).await
     }
 
     /// Waits until a program of every rank is held, at most until `deadline`. Gives, in the order of the ranks, the processes that are held.
@@ -186,16 +209,46 @@ impl Chase {
     }
 
     fn seize(&mut self, batch: &Batch) -> Result<(), StartFailure> {
-        for (index, rank) in self.ranks.iter().enumerate() {
-            let program = waiting(rank.pid);
-            if !batch.add(rank.pid) {
-                return Err(StartFailure { index, error: StartError::GivenUp { program } });
-            }
-            if let Err(source) = sys::trace_seize_all(rank.pid) {
+        (0..self.ranks.len()).try_for_each(|index| self.seize_one(index, batch))
+    }
+
+    fn seize_one(&mut self, index: usize, batch: &Batch) -> Result<(), StartFailure> {
+        let pid = self.ranks.get(index).map_or(0, |rank| rank.pid);
+        let program = waiting(pid);
+        if !batch.add(pid) {
+            return Err(StartFailure { index, error: StartError::GivenUp { program } });
+        }
+        if let Err(source) = sys::trace_seize_all(pid) {
+            batch.give_up();
+            return Err(StartFailure { index, error: refused(pid, program, source) });
+        }
+        self.traced.insert(pid, index);
+        Ok(())
+    }
+
+    /// All of them are looked at and traced before the first goes on.
+    fn seize_held(&mut self, batch: &Batch) -> Result<(), StartFailure> {
+        for index in 0..self.ranks.len() {
+            let Some(rank) = self.ranks.get_mut(index) else { continue };
+            let proof = prove_held(rank.pid).map_err(|error| {
                 batch.give_up();
-                return Err(StartFailure { index, error: refused(rank.pid, program, source) });
+                StartFailure { index, error }
+            })?;
+            let (exe, words) = read_program(rank.pid);
+            if self.pattern.fits(&Became { exe: &exe, words: &words, is_child: false, is_later: false }) {
+                rank.found = Some((rank.pid, proof));
+                // Should another one fail, this one goes too.
+                if !batch.add(rank.pid) {
+                    return Err(StartFailure { index, error: StartError::GivenUp { program: exe } });
+                }
+            } else {
+                rank.became.push(exe);
+                self.seize_one(index, batch)?;
             }
-            self.traced.insert(rank.pid, index);
+        }
+        for &pid in self.traced.keys() {
+            // One that has ended meanwhile is news.
+            drop(sys::kill(pid, libc::SIGCONT));
         }
         Ok(())
     }
@@ -264,8 +317,7 @@ impl Chase {
         if former != pid {
             self.traced.remove(&former);
         }
-        let exe = procfs::read_exe(pid).unwrap_or_default();
-        let words = procfs::read_words(pid).unwrap_or_default();
+        let (exe, words) = read_program(pid);
         let rank = self.ranks.get(index);
         let it = Became {
             exe: &exe,
@@ -308,6 +360,11 @@ impl Chase {
         let pid = self.ranks.get(index).map_or(0, |rank| rank.pid);
         StartFailure { index, error: explain(failure, pid) }
     }
+}
+
+/// The program that a process runs, and what it was called with.
+fn read_program(pid: i32) -> (PathBuf, Vec<PathBuf>) {
+    (procfs::read_exe(pid).unwrap_or_default(), procfs::read_words(pid).unwrap_or_default())
 }
 
 fn call(step: &'static str, source: io::Error) -> HoldFailure {

@@ -42,6 +42,7 @@ impl Agent {
     pub(super) fn end_all(&mut self, request: Option<RequestId>, patience: Duration, grace: Duration) {
         if self.started_here && self.claim != Claim::Detached {
             self.kill_ranks();
+            self.following = None;
         }
         self.begin(Ending::new(Scope::All, request, Instant::now(), patience, grace));
     }
@@ -163,6 +164,6 @@ impl Agent {
     }
 }
 
-fn ending() -> Failure {
+pub(super) fn ending() -> Failure {
     Failure::new(Kind::Gone, "the app is ending on this node")
 }

@@ -3,18 +3,22 @@
 use std::ffi::OsString;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{Rank, RequestId};
+use gantry_shared::id::{Pid, Rank, RequestId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
 use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::dies_with_step;
 use tokio::net::UnixListener;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Agent, Claim, Event, START_DEADLINE};
+use super::leaving::ending;
+use super::{Agent, Claim, Event, Following, START_DEADLINE};
 use crate::desk;
 use crate::ending::Scope;
+use crate::process::HeldProof;
+use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::ranks::{self, OurEnds, Ranks};
 use crate::rendezvous::{Request, Socket};
@@ -131,19 +135,26 @@ impl Agent {
         Ok(())
     }
 
+    /// Takes over ranks. None: they are followed to other programs first, and `request` is answered then.
     pub(super) fn adopt(
         &mut self,
+        request: Option<RequestId>,
         order: &gantry_shared::wire::message::AdoptRanks,
-    ) -> Result<Vec<RankReport>, Failure> {
+    ) -> Result<Option<Vec<RankReport>>, Failure> {
         let mine = ranks::adoption_of(order, self.node.index());
         if order.found == Found::Running {
             self.claim_app(Claim::Attached, order.size)?;
             let reports = self.ranks.found(mine, order.wrapper.as_deref())?;
             self.watch_adopted();
-            return Ok(reports);
+            return Ok(Some(reports));
         }
         self.claim_app(Claim::Launched, order.size)?;
         self.started_here = true;
+        let is_held = matches!(order.found, Found::Held | Found::HeldToRun);
+        if let (true, Some(request), Some(pattern)) = (is_held, request, Pattern::of(order)) {
+            self.follow(request, mine, pattern, order.found == Found::Held);
+            return Ok(None);
+        }
         let mut reports = match order.found {
             Found::Waiting => self.ranks.found_waiting(mine)?,
             Found::WaitingToRun => self.ranks.adopt(mine)?,
@@ -153,6 +164,50 @@ impl Agent {
         if order.found == Found::HeldToRun {
             reports.iter_mut().for_each(|report| report.held = None);
             self.ranks.release()?;
+        }
+        Ok(Some(reports))
+    }
+
+    /// Lets held ranks go on until each is the program that is meant.
+    fn follow(&mut self, request: RequestId, ranks: &[(Rank, Pid)], pattern: Pattern, hold: bool) {
+        let (ranks, pids): (Vec<Rank>, Vec<i32>) = ranks.iter().map(|(rank, pid)| (*rank, pid.get())).unzip();
+        let (until, given_up) = oneshot::channel::<()>();
+        let events = self.events.clone();
+        self.following = Some(Following { hold, _until: until });
+        self.starting += 1;
+        tokio::task::spawn_local(async move {
+            let held = async {
+                let follower = Follower::start_held(pids, pattern).await?;
+                follower.hold(Instant::now() + START_DEADLINE).await
+            };
+            let result = tokio::select! {
+                held = held => held.map_err(|failure| ranks::start_failure(&failure)),
+                // Whoever follows them kills them when it is dropped.
+                _ = given_up => Err(ending()),
+            };
+            // The loop takes events until it leaves, and it does not leave while something is starting.
+            drop(events.send(Event::RanksFollowed(request, ranks, result)));
+        });
+    }
+
+    pub(super) fn take_followed(
+        &mut self,
+        ranks: &[Rank],
+        result: Result<Vec<(i32, HeldProof)>, Failure>,
+    ) -> Result<Vec<RankReport>, Failure> {
+        let following = self.following.take();
+        let (pids, proofs): (Vec<i32>, Vec<HeldProof>) = result?.into_iter().unzip();
+        let pairs = ranks.iter().zip(pids).map(|(rank, pid)| Ok((*rank, ranks::to_pid(pid)?)));
+        let mut reports = self.ranks.entered(&pairs.collect::<Result<Vec<_>, Failure>>()?, &proofs)?;
+        self.watch_adopted();
+        match following {
+            Some(Following { hold: true, .. }) => {}
+            Some(_) => {
+                reports.iter_mut().for_each(|report| report.held = None);
+                self.ranks.release()?;
+            }
+            // The end was ordered meanwhile.
+            None => self.kill_ranks(),
         }
         Ok(reports)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::process::adopted::{AdoptError, adopt};
+use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::{Hold, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::signal::{self, Released};
@@ -287,5 +288,41 @@ fn what_cannot_be_adopted_is_told_apart() {
     } else {
         assert!(matches!(adopt(1), Err(AdoptError::OtherUser { uid: 0, .. })));
     }
+    assert_no_child();
+}
+
+#[test]
+fn held_processes_go_on_until_each_is_the_program_that_is_meant() {
+    let _turn = turn();
+    with_runtime(|| async {
+        let becomes = hold_one(shell("exec sleep 1000"));
+        let starts = hold_one(shell("env true; sleep 1000; exit 3"));
+        let is_it = hold_one(spec("/bin/sleep", &["1000"]));
+        let pids = [becomes, starts, is_it].map(|rank| rank.process.pid);
+        let follower = Follower::start_held(pids.to_vec(), Pattern::new("sleep")).await.unwrap();
+        let held = follower.hold(Instant::now() + LONG).await.unwrap();
+        assert_eq!([held[0].0, held[2].0], [pids[0], pids[2]]);
+        assert_eq!(procfs::read_stat(held[1].0).unwrap().parent, pids[1]);
+        for (pid, proof) in &held {
+            assert_eq!((proof.state, procfs::read_stat(*pid).unwrap().state), ('T', 'T'));
+            assert_eq!(procfs::read_exe(*pid).unwrap(), std::fs::canonicalize("/bin/sleep").unwrap());
+            assert_eq!(procfs::read_status(*pid).unwrap().tracer, 0);
+            sys::kill(*pid, libc::SIGKILL).unwrap();
+        }
+        let killed = ExitStatus::Signal(gantry_shared::signal::Signal::KILL);
+        assert_eq!(pids.map(wait_end), [killed, ExitStatus::Code(3), killed]);
+        // One that never becomes it, and one that waits and is given up.
+        let ends = hold_one(shell("exit 0")).process.pid;
+        let follower = Follower::start_held(vec![ends], Pattern::new("sleep")).await.unwrap();
+        let failure = follower.hold(Instant::now() + LONG).await.unwrap_err();
+        assert!(failure.error.to_string().contains("sleep"), "{failure:?}");
+        // Whoever follows a child of its own process collects it, too.
+        let is_gone = |pid| sys::wait(pid, 0).is_err() || procfs::read_stat(pid).is_err();
+        assert!(is_gone(ends));
+        let waits = hold_one(shell("exec sleep 1000")).process.pid;
+        let follower = Follower::start_held(vec![waits], Pattern::new("none")).await.unwrap();
+        drop(follower);
+        assert!(is_gone(waits));
+    });
     assert_no_child();
 }
