@@ -122,24 +122,41 @@ fn a_tool_killed_while_its_job_waits_leaves_no_job() {
     });
 }
 
-#[test]
-fn a_node_without_power_takes_the_app_with_it() {
-    in_state(State::Held, |cluster, run| {
-        cluster.bed.node(2).power_off().expect("off");
-        run.exited(SILENCE);
-        cluster.bed.node(2).power_on().expect("on");
-        let jobs = cluster.said("squeue", ["--noheader", "--format=%A"]);
-        cluster.said("scancel", [jobs.trim()]);
+/// A held app and one that runs lose the second node at the same moment, as it takes 40 s of silence to notice that: the held one ends, the other goes on where
+/// it can, and is cancelled.
+fn without_second_node(lose: impl Fn(&Cluster) + Send + 'static, back: impl Fn(&Cluster) + Send + 'static) {
+    const RUNNING: &str = "/bin/sleep 1001";
+    in_state(State::Held, move |cluster, held| {
+        let args = [&RANKS[..4], &["/bin/sleep", "1001"]].concat();
+        let (mut running, app) = cluster.held(&args);
+        cluster.ask(&["release", &app]);
+        lose(cluster);
+        held.exited(SILENCE);
+        let lost = running.next_event("nodes_lost", SILENCE).to_string();
+        assert!(lost.contains("n002") && !lost.contains("n001"), "{lost}");
+        let first = cluster.bed.node(1).user_processes();
+        assert_eq!(first.iter().filter(|it| it.line == RUNNING).count(), 2, "{first:?}");
+        back(cluster);
+        cluster.said("scancel", ["--me"]);
+        running.exited(SILENCE);
     });
 }
 
 #[test]
-fn a_node_whose_link_is_cut_loses_its_ranks_by_itself() {
-    in_state(State::Held, |cluster, run| {
-        cluster.bed.node(2).cut_link().expect("cut");
-        run.exited(SILENCE);
-        let alone = || cluster.find(LINE).iter().all(|(node, _)| node != "n002");
-        eventually(SILENCE, "the node's ranks end", alone);
+fn a_node_without_power_takes_held_ranks_with_it_and_others_go_on() {
+    let off = |cluster: &Cluster| cluster.bed.node(2).power_off().expect("off");
+    without_second_node(off, |cluster| cluster.bed.node(2).power_on().expect("on"));
+}
+
+#[test]
+fn a_node_whose_link_is_cut_loses_its_ranks_by_itself_and_others_go_on() {
+    let cut = |cluster: &Cluster| cluster.bed.node(2).cut_link().expect("cut");
+    without_second_node(cut, |cluster| {
+        let alone = || {
+            let left = cluster.bed.node(2).user_processes();
+            !left.iter().any(|it| it.line.starts_with("/bin/sleep 100"))
+        };
+        eventually(SILENCE, "the ranks of the node that was cut off end", alone);
         cluster.bed.node(2).mend_link().expect("mended");
     });
 }
