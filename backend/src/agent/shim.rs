@@ -130,11 +130,9 @@ fn forget_child() {
     let mut end_of_child = SigSet::empty();
     end_of_child.add(Signal::SIGCHLD);
     // Where it is not blocked it was never pending.
-    if let Ok(mut pending) =
-        SignalFd::with_flags(&end_of_child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-    {
-        drop(pending.read_signal());
-    }
+    let pending = SignalFd::with_flags(&end_of_child, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
+    let taken = pending.and_then(|pending| pending.read_signal());
+    tracing::trace!(?taken, "the end of the process between");
 }
 
 /// A way to the desk, and the desk itself for whoever is the first to come.
@@ -226,36 +224,40 @@ fn become_program(command: &[OsString], Entered { mut desk, variables, own }: En
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::sync::mpsc;
 
     use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 
     use super::*;
 
-    #[test]
-    fn who_comes_while_another_has_the_socket_and_does_not_listen_yet_waits_for_that() {
-        let name = format!("gantry-test-{}", std::process::id());
+    /// Somebody has the socket and does not listen; somebody else comes, and waits until `then` was done. Says whether that one was the first.
+    #[track_caller]
+    fn is_first_after(name: &str, then: impl FnOnce(OwnedFd) -> Option<OwnedFd>) -> bool {
+        let name = format!("gantry-test-{name}-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
         let taken = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         bind(taken.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
-        let coming = thread::spawn(move || take_or_reach(&address));
-        thread::sleep(Duration::from_millis(50));
-        assert!(!coming.is_finished());
-        listen(&taken, Backlog::new(8).unwrap()).unwrap();
-        let (first, _desk) = coming.join().unwrap().unwrap();
-        assert!(first.is_none());
+        let (say, hear) = mpsc::channel();
+        let coming = thread::spawn(move || say.send(take_or_reach(&address).unwrap().0.is_some()));
+        assert!(hear.recv_timeout(Duration::from_millis(50)).is_err(), "nobody listens yet");
+        let _kept = then(taken);
+        let first = hear.recv_timeout(2 * LISTENING).unwrap();
+        coming.join().unwrap().unwrap();
+        first
+    }
+
+    #[test]
+    fn who_comes_while_another_has_the_socket_and_does_not_listen_yet_waits_for_that() {
+        let listens = |taken: OwnedFd| {
+            listen(&taken, Backlog::new(8).unwrap()).unwrap();
+            Some(taken)
+        };
+        assert!(!is_first_after("listens", listens));
     }
 
     #[test]
     fn who_comes_after_one_that_was_killed_before_it_listened_is_the_first() {
-        let name = format!("gantry-test-gone-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
-        let taken = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-        bind(taken.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
-        let coming = thread::spawn(move || take_or_reach(&address));
-        thread::sleep(Duration::from_millis(50));
-        drop(taken);
-        let (first, _desk) = coming.join().unwrap().unwrap();
-        assert!(first.is_some());
+        assert!(is_first_after("gone", |_closed| None));
     }
 }
