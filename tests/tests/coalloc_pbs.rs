@@ -3,7 +3,11 @@
 use gantry_tests::managers::on_slurm_and_pbs;
 use gantry_tests::pbs::{STARTS, jobs};
 use gantry_tests::slurm::Cluster;
-use gantry_tests::{Run, SOON, becomes_true, binaries};
+use gantry_tests::testbed::config::HOME;
+use gantry_tests::{Run, SOON, becomes_true, binaries, record_skip, require, tool};
+
+/// Where PBS's server listens.
+const SERVER_PORT: u16 = 15001;
 
 /// A subjob of programs that call the barrier.
 fn part(label: &str, contact: &str, steps: &str, more: &str) -> String {
@@ -128,5 +132,46 @@ fn a_part_that_pbs_never_starts_leaves_no_job_in_its_queue() {
         run.write(b"K\n");
         assert_eq!(run.wait(SOON).code(), 68);
         nothing_runs(cluster, "barrier wait");
+    });
+}
+
+/// Tells PBS's server something, as who manages it.
+#[track_caller]
+fn manage(cluster: &Cluster, order: &str) {
+    let mut qmgr = cluster.bed.login().root_command("qmgr").expect("the login node");
+    assert!(qmgr.args(["-c", order]).status().expect("qmgr").success(), "{order}");
+}
+
+/// PBS's server cannot be reached when the part is to be taken out of its queue, and later starts what nobody wants any more.
+#[test]
+fn what_a_manager_could_not_cancel_ends_by_itself_when_it_comes_up() {
+    require!(tool("nft"));
+    on_slurm_and_pbs(|cluster| {
+        let login = cluster.bed.login();
+        if let Err(why) = login.hide_port_from_user(0).and_then(|()| login.accept_connections()) {
+            return record_skip(&format!("no firewall: {why}"));
+        }
+        manage(cluster, "set server scheduling=False");
+        let ran = format!("{HOME}/ran-late");
+        let late = format!(
+            "(&(resourceManagerContact=pbs)(label=late)(count=2)(hostCount=2)(directory=/)(executable=/bin/sh)(arguments=-c \"echo yes >>{ran}\"))"
+        );
+        let mut run = begin(cluster, &[late, part("here", "localhost", "barrier wait", "")]);
+        run.stderr_line("here on localhost: checked in", SOON);
+        assert!(becomes_true(SOON, || !jobs(&cluster.bed).is_empty()), "PBS was not asked for it");
+        login.hide_port_from_user(SERVER_PORT).expect("a firewall");
+        run.write(b"K\n");
+        let done = run.wait(2 * SOON);
+        assert_eq!(done.code(), 68, "{done:?}");
+        login.accept_connections().expect("no firewall");
+        assert!(jobs(&cluster.bed).contains(" Q "), "it was cancelled: {}", jobs(&cluster.bed));
+        manage(cluster, "set server scheduling=True");
+        let over = becomes_true(STARTS, || jobs(&cluster.bed).is_empty());
+        assert!(over, "{}", jobs(&cluster.bed));
+        nothing_runs(cluster, "echo yes");
+        for host in 1..=4 {
+            let ran = cluster.bed.node(host).path(&ran).expect("a node");
+            assert!(!ran.exists(), "a program of the job has run on node {host}");
+        }
     });
 }

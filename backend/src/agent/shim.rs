@@ -125,7 +125,7 @@ fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Fa
     Ok(desk)
 }
 
-/// Takes away what the end of our own child has left for the program: newer versions of Slurm start tasks with SIGCHLD blocked, and it stays pending over execve.
+/// Takes away what the end of our own child has left for the program: some launchers start ranks with SIGCHLD blocked, and it stays pending over execve.
 fn forget_child() {
     let mut end_of_child = SigSet::empty();
     end_of_child.add(Signal::SIGCHLD);

@@ -137,7 +137,7 @@ impl<'a> Machine<'a> {
         Ok(command)
     }
 
-    /// All processes here but its init.
+    /// All processes here but its init, parents before their children: numbers start anew when they are used up, and do not tell.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         let Ok(init) = self.init() else { return Vec::new() };
@@ -145,7 +145,13 @@ impl<'a> Machine<'a> {
         let Some(here) = namespace(init) else { return Vec::new() };
         let ours =
             proc::all().into_iter().filter(|pid| *pid != init && namespace(*pid).as_ref() == Some(&here));
-        ours.filter_map(Process::read).collect()
+        let mut found: Vec<Process> = ours.filter_map(Process::read).collect();
+        found.sort_by_cached_key(|process| {
+            let parent = |pid: &i32| proc::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
+            // A process that ends meanwhile, and one that has its number then, make no endless line.
+            std::iter::successors(Some(process.pid), parent).take(64).count()
+        });
+        found
     }
 
     /// The processes of the ordinary user.
@@ -237,7 +243,22 @@ impl<'a> Machine<'a> {
         super::complete_with(nft, &rules)
     }
 
-    /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`reset_connections_with`](Machine::reset_connections_with).
+    /// Has the ordinary user's programs on this host find nobody at that port, here or elsewhere, as when a server is away.
+    ///
+    /// # Errors
+    /// As [`refuse_connections`](Machine::refuse_connections).
+    pub fn hide_port_from_user(&self, port: u16) -> Result<()> {
+        let mut nft = self.root_command("nft")?;
+        nft.args(["-f", "-"]).stdin(Stdio::piped());
+        let rule = format!("meta skuid {UID} tcp dport {port} reject with tcp reset");
+        let rules = format!(
+            "flush ruleset\ntable inet testbed {{\n chain output {{\n  type filter hook output priority 0\n  {rule}\n }}\n}}\n"
+        );
+        super::complete_with(nft, &rules)
+    }
+
+    /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`reset_connections_with`](Machine::reset_connections_with), and
+    /// [`hide_port_from_user`](Machine::hide_port_from_user).
     ///
     /// # Errors
     /// As `nft` has it.

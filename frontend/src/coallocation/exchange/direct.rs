@@ -11,9 +11,11 @@ use gantry_shared::id::{NodeId, Rank};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber, OWN_BRIDGE};
 use gantry_shared::wire::rendezvous::LinkWord;
-use gantry_shared::wire::runtime::{Address, Scope};
+use gantry_shared::wire::runtime::Scope;
 use serde::Serialize;
 
+pub(super) use super::lanes::{Agent, Course, Ends, Process};
+use super::lanes::{Lane, Lanes};
 use super::mailbox::LinkId;
 use crate::coallocation::state::SubjobId;
 
@@ -21,39 +23,11 @@ use crate::coallocation::state::SubjobId;
 const LANE_PIECES: u32 = 16;
 const LANE_BYTES: u64 = 64 * 1024;
 
-/// Lanes that may end at one rank: each may keep a window of memory on its node.
-const LANES: usize = 64;
-
 /// Bridges of one agent.
 const BRIDGES: usize = 64;
 
 /// How long an agent may take to reach another one. A network that drops what it does not let through says nothing.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// An agent, by its app.
-pub(super) type Agent = (SubjobId, NodeId);
-
-/// A rank.
-pub(super) type Process = (SubjobId, Rank);
-
-/// What goes from one rank to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Course {
-    pub(super) from: Process,
-    pub(super) scope: Scope,
-    pub(super) to: Process,
-}
-
-/// An end of it, as who sends and who receives say it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ends {
-    pub(super) from: LinkId,
-    pub(super) to: LinkId,
-    /// Whom it is for.
-    pub(super) receiver: Address,
-    /// Whom it is from.
-    pub(super) sender: Address,
-}
 
 /// How a job's messages went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -87,13 +61,6 @@ enum Standing {
     Gone,
 }
 
-#[derive(Debug)]
-struct Lane {
-    course: Course,
-    bridge: BridgeNumber,
-    ends: Ends,
-}
-
 /// Messages, or parts of some, and their bytes.
 type Count = (u32, u64);
 
@@ -109,8 +76,7 @@ pub(super) struct Direct {
     counts: HashMap<Process, HashMap<(Scope, Process), Count>>,
     bridges: BTreeMap<BridgeNumber, Bridge>,
     by_agents: BTreeMap<[Agent; 2], BridgeNumber>,
-    lanes: HashMap<LaneNumber, Lane>,
-    next_lane: LaneNumber,
+    lanes: Lanes,
     traffic: Traffic,
 }
 
@@ -147,15 +113,10 @@ impl Direct {
         let whole = |bridge: &Bridge| matches!(bridge.standing, Standing::Whole);
         let stands = bridge == OWN_BRIDGE || self.bridges.get(&bridge).is_some_and(whole);
         // The marker comes behind what waits for the receiver: the sender waits as long.
-        if !stands || !room || self.lanes.values().any(|lane| lane.course == course) {
+        if !stands || !room {
             return None;
         }
-        if self.lanes.values().filter(|lane| lane.course.to == course.to).count() >= LANES {
-            return None;
-        }
-        let lane = self.next_lane;
-        self.next_lane = lane.checked_add(1)?;
-        self.lanes.insert(lane, Lane { course, bridge, ends });
+        let lane = self.lanes.add(Lane { course, bridge, ends })?;
         let (link, scope, peer) = (ends.from.1, course.scope, ends.receiver);
         Some((agents[0], BridgeOrder::Lane { lane, bridge, link, scope, peer }))
     }
@@ -240,13 +201,11 @@ impl Direct {
                 let other = bridge.ends[usize::from(bridge.ends[0] == agent)];
                 if !matches!(bridge.standing, Standing::Gone) {
                     bridge.standing = Standing::Gone;
-                    self.traffic.broken_links +=
-                        u32::from(!self.lanes.values().all(|lane| lane.bridge != number));
+                    self.traffic.broken_links += u32::from(self.lanes.use_bridge(number));
                 }
-                let of_other = |_: &LaneNumber, lane: &mut Lane| {
-                    lane.bridge == number && (lane.course.from.0, lane.ends.from.0) == other
-                };
-                let ended = self.lanes.extract_if(of_other).map(|(lane, _)| lane);
+                let of_other =
+                    |lane: &Lane| lane.bridge == number && (lane.course.from.0, lane.ends.from.0) == other;
+                let ended = self.lanes.take(of_other).into_iter().map(|(lane, _)| lane);
                 let come_of =
                     |lane| come.iter().find(|(known, _)| *known == lane).map_or(0, |(_, come)| *come);
                 let come = ended.map(|lane| (lane, come_of(lane))).collect();
@@ -262,8 +221,7 @@ impl Direct {
         link: LinkId,
         lane: LaneNumber,
     ) -> Option<(Process, LinkId, LinkWord)> {
-        let known =
-            self.lanes.get(&lane).filter(|lane| (lane.course.from.0, lane.ends.from) == (id, link))?;
+        let known = self.lanes.get(lane).filter(|lane| (lane.course.from.0, lane.ends.from) == (id, link))?;
         let Course { scope, to, .. } = known.course;
         let word = LinkWord::Lane { lane, bridge: known.bridge, scope, peer: known.ends.sender };
         Some((to, known.ends.to, word))
@@ -272,12 +230,13 @@ impl Direct {
     /// A rank's link has ended: who sends to it by a lane is told.
     pub(super) fn link_ended(&mut self, id: SubjobId, rank: Rank, link: LinkId) -> Vec<Said> {
         self.counts.remove(&(id, rank));
-        let touches = |_: &LaneNumber, lane: &mut Lane| {
+        let touches = |lane: &Lane| {
             (lane.course.from.0, lane.ends.from) == (id, link)
                 || (lane.course.to.0, lane.ends.to) == (id, link)
         };
-        let ended = self.lanes.extract_if(touches);
+        let ended = self.lanes.take(touches);
         ended
+            .into_iter()
             .filter(|(_, lane)| (lane.course.from.0, lane.ends.from) != (id, link))
             .map(|(lane, known)| ((known.course.from.0, known.ends.from.0), BridgeOrder::LaneEnded { lane }))
             .collect()

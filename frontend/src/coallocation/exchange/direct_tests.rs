@@ -1,5 +1,8 @@
 //! Bridges and lanes, with agents that the test plays.
 
+use gantry_shared::wire::runtime::Address;
+
+use super::super::lanes::AT_ONE_RANK;
 use super::*;
 
 const A: Agent = (SubjobId(0), NodeId(0));
@@ -154,5 +157,5 @@ fn one_rank_is_the_end_of_so_many_lanes_and_no_more() {
         let course = Course { from: (A.0, Rank(*rank)), ..course };
         direct.relayed(course, Ends { from: (A.1, *rank), ..ends }, 70_000, true).is_some()
     });
-    assert_eq!(lanes.count(), LANES);
+    assert_eq!(lanes.count(), AT_ONE_RANK);
 }

@@ -5,6 +5,7 @@
 
 mod switchboard;
 mod direct;
+mod lanes;
 mod mailbox;
 
 use std::collections::BTreeMap;
