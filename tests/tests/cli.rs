@@ -306,9 +306,7 @@ fn logs_of_a_launch_in_the_background_go_to_its_output() {
         let hold =
             ["launch", "-v", "--hold", "--background", "--output", "log", "--", "-n", "1", "/bin/echo"];
         let id = line_of(world, &hold);
-        let mut wait = world.gantry(["wait", &id]);
         assert_eq!(gantry(world, &["release", &id]).code(), 0);
-        assert_eq!(wait.wait(SOON).code(), 0);
         eventually(SOON, "the end of the frontend process", || listed(world).is_empty());
         let log = std::fs::read_to_string(world.work_dir().join("log")).unwrap();
         assert!(log.contains("DEBUG gantry") && log.contains("exited"), "{log:?}");

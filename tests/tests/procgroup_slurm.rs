@@ -124,12 +124,14 @@ fn a_co_process_runs_on_the_nodes_of_its_processes_before_they_do() {
         // All hosts share the user's home.
         let _files = [home_file(cluster, "ran", ""), home_file(cluster, "beside", "")];
         let (ran, beside) = (format!("{HOME}/ran"), format!("{HOME}/beside"));
-        // It looks whether a rank has run already.
-        let script = format!("#!/bin/sh\n[ -s '{ran}' ] || hostname >>'{beside}'\n");
+        // When it was started, and when a rank ran, in hundredths of a second since the machine was: both are of one machine.
+        let script = format!(
+            "#!/bin/sh\nread -r stat </proc/$$/stat; set -- $stat; echo $(hostname) ${{22}} >>'{beside}'\n"
+        );
         let daemon = cluster.world.executable("daemon", script.as_bytes());
         let create = format!(
             "<create-process-group totalprocs='2'>
-              <process-spec exec='/bin/sh' cwd='/' range='1'><arg idx='1' val='-c'/><arg idx='2' val='echo yes &gt;{ran}'/></process-spec>
+              <process-spec exec='/bin/sh' cwd='/' range='1'><arg idx='1' val='-c'/><arg idx='2' val='read -r up rest &lt;/proc/uptime; echo $up | tr -d . &gt;{ran}'/></process-spec>
               <process-spec exec='/bin/sleep' cwd='/' range='2' co-process='{}'><arg idx='1' val='0'/></process-spec>
               <host-spec>n%d:001-002</host-spec>
             </create-process-group>",
@@ -137,10 +139,11 @@ fn a_co_process_runs_on_the_nodes_of_its_processes_before_they_do() {
         );
         assert_eq!(show(&ask(cluster, &create)), "pgid=1", "{}", cluster.bed.last_log_lines());
         ask(cluster, "<wait-process-group><process-group pgid='1'/></wait-process-group>");
-        assert_eq!(
-            (read_home(cluster, "beside"), read_home(cluster, "ran")),
-            ("n002\n".to_owned(), "yes\n".to_owned())
-        );
+        let (beside, ran) = (read_home(cluster, "beside"), read_home(cluster, "ran"));
+        let (node, started) = beside.trim().split_once(' ').expect("a node and a time");
+        let hundredths = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{beside} {ran}"));
+        assert_eq!(node, "n002");
+        assert!(hundredths(started) <= hundredths(&ran), "{beside} {ran}");
         assert_eq!(pgids(&ask(cluster, "<del-process-group-info pgid='1'/>")), ["1"]);
     });
 }
