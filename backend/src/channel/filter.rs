@@ -19,6 +19,15 @@ const WORD: Duration = Duration::from_secs(30);
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Channel {
+    /// Says that this daemon is about to serve a filter: what it says after that, a contribution say, comes behind it, so that no reduction that follows is
+    /// begun without this daemon. Then [`serve_filter`](Channel::serve_filter) has to be called, on whichever thread; parts wait for it. Does not wait for the agent.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks.
+    pub fn offer_filter(&self, name: &str) -> Result<(), Error> {
+        self.say(&FromDaemon::Serve { filter: name.to_owned() }, Instant::now() + WORD, WORD)
+    }
+
     /// Merges for this node's agent, until the channel ends: `merge` gets parts of reductions by the custom filter `name`, and gives one part. Blocks; run it on
     /// a thread of its own to do something else meanwhile.
     ///
@@ -32,7 +41,7 @@ impl Channel {
         name: &str,
         mut merge: impl FnMut(Parts) -> Result<Vec<u8>, Failure>,
     ) -> Result<(), Error> {
-        self.say(&FromDaemon::Serve { filter: name.to_owned() }, Instant::now() + WORD, WORD)?;
+        self.offer_filter(name)?;
         loop {
             let until = Instant::now() + NEVER;
             let job = match self.wait("wait for parts", until, NEVER, |state| Ok(state.next_job(name))) {

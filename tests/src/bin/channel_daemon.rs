@@ -93,12 +93,14 @@ fn take(channel: &Arc<Channel>, step: &str) -> Done {
             channel.contribute(tag.parse()?, &count.to_be_bytes(), MINUTE)?;
         }
         ["serve", name] => {
+            channel.offer_filter(name)?;
             let (channel, name) = (Arc::clone(channel), (*name).to_owned());
             let longest =
                 |parts: Vec<Vec<u8>>| Ok(parts.into_iter().max_by_key(Vec::len).unwrap_or_default());
             std::thread::spawn(move || channel.serve_filter(&name, longest));
         }
         ["fail", name] => {
+            channel.offer_filter(name)?;
             let (channel, name) = (Arc::clone(channel), (*name).to_owned());
             let never = |_| Err(Failure::new(Kind::Unsupported, "merge: this daemon never does"));
             std::thread::spawn(move || channel.serve_filter(&name, never));
