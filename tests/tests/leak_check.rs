@@ -116,6 +116,8 @@ fn a_test_that_failed_already_shows_its_own_words_and_kills_what_it_started() {
         let world = impatient();
         let run = world.start(&programs::get("ignore_term"), NO_ARGS);
         pid = run.pid();
+        // For an instant after it was started it shows no environment by which it could be found.
+        gantry_tests::eventually(SOON, "it is seen", || world.processes().contains(&pid));
         std::mem::forget(run);
         panic!("the test's own words");
     }));
