@@ -10,6 +10,11 @@ use tokio::time::timeout;
 
 use super::*;
 
+/// What comes, if it comes in time.
+async fn soon<T>(coming: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(10), coming).await.expect("nothing comes")
+}
+
 #[tokio::test]
 async fn what_a_rank_has_written_comes_though_it_hears_nothing_any_more() {
     let bridges = Bridges::default();
@@ -19,7 +24,7 @@ async fn what_a_rank_has_written_comes_though_it_hears_nothing_any_more() {
     let (asked, mut requests) = mpsc::unbounded_channel();
     let ask = move |request| drop(asked.send(request));
     let frontend = async {
-        let Some(Request::Open { down, .. }) = requests.recv().await else { panic!("it is not there") };
+        let Some(Request::Open { down, .. }) = soon(requests.recv()).await else { panic!("it is not there") };
         for word in [LinkWord::Bytes(Blob(vec![1; 100])), LinkWord::Bytes(Blob(vec![1; 100]))] {
             down.send(Input::Word(word)).unwrap();
             tokio::task::yield_now().await;
@@ -27,7 +32,9 @@ async fn what_a_rank_has_written_comes_though_it_hears_nothing_any_more() {
         down.send(Input::Word(LinkWord::Credit(1000))).unwrap();
         let mut words = Vec::new();
         while words.last() != Some(&LinkWord::Close) {
-            let Some(Request::Link { word, .. }) = requests.recv().await else { panic!("no end: {words:?}") };
+            let Some(Request::Link { word, .. }) = soon(requests.recv()).await else {
+                panic!("no end: {words:?}")
+            };
             words.push(word);
         }
         assert_eq!(words, [LinkWord::Bytes(Blob(b"last words".to_vec())), LinkWord::Close]);
@@ -51,7 +58,9 @@ impl Played {
         tokio::spawn(async move {
             carry(&mut ours, Rank(0), &bridges, &move |request| drop(asked.send(request))).await;
         });
-        let Some(Request::Open { link, down, .. }) = requests.recv().await else { panic!("it is not there") };
+        let Some(Request::Open { link, down, .. }) = soon(requests.recv()).await else {
+            panic!("it is not there")
+        };
         down.send(Input::Word(LinkWord::Credit(100_000))).unwrap();
         Self { rank, requests, link, down }
     }
@@ -137,17 +146,17 @@ async fn messages_take_their_lane_when_all_before_them_have_come() {
     other.down.send(Input::Word(marker)).unwrap();
     let expected = frame::encode(&Hear::Piece(piece(from, "two"))).unwrap();
     let mut heard = vec![0; expected.len()];
-    other.rank.read_exact(&mut heard).await.unwrap();
+    soon(other.rank.read_exact(&mut heard)).await.unwrap();
     assert_eq!(heard, expected);
     // Its end is told behind all that it has said, and nothing of that goes by the frontend.
     sender.say("three").await;
     let Played { rank, mut requests, .. } = sender;
     drop(rank);
-    let closed = requests.recv().await;
+    let closed = soon(requests.recv()).await;
     assert!(matches!(closed, Some(Request::Link { word: LinkWord::Close, .. })), "{closed:?}");
     let expected = frame::encode(&Hear::Piece(piece(from, "three"))).unwrap();
     let mut heard = vec![0; expected.len()];
-    other.rank.read_exact(&mut heard).await.unwrap();
+    soon(other.rank.read_exact(&mut heard)).await.unwrap();
     assert_eq!(heard, expected);
 }
 
@@ -161,7 +170,7 @@ async fn last_words_do_not_wait_for_a_lane_that_has_not_begun() {
     assert_eq!(sender.all_texts(2).await, ["two", "three"]);
     let Played { rank, mut requests, .. } = sender;
     drop(rank);
-    let closed = requests.recv().await;
+    let closed = soon(requests.recv()).await;
     assert!(matches!(closed, Some(Request::Link { word: LinkWord::Close, .. })), "{closed:?}");
 }
 
