@@ -11,6 +11,7 @@ pub mod placement;
 pub mod status;
 pub mod signal;
 pub mod storage;
+pub mod mark;
 pub mod elf;
 pub mod build_id;
 pub mod file_state;

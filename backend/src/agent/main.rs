@@ -63,6 +63,8 @@ use gantry_wlm::launcher::find_node_name;
 use gantry_wlm::queue::STARTER;
 use nix::sys::signal::SigSet;
 
+use crate::process::strays::{self, Doomed};
+
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
 usage: gantry-agent serve [attached [dial|here|either]]
@@ -72,7 +74,7 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent ranks PID      tell gantry on another machine where the ranks of the launcher with that pid are
-       gantry-agent sweep [DIR]    remove what killed agents have left in DIR, or where storage usually goes
+       gantry-agent sweep [DIR]    end and remove what killed agents have left: processes, and storage in DIR or where it usually goes
        gantry-agent id             say which build this is
        gantry-agent --version";
 
@@ -255,7 +257,10 @@ fn serve_brought() -> Result<(), Failure> {
         };
         if joined.is_err() {
             // Nobody will ever let them go.
-            ranks.kill_all();
+            let doomed = Doomed { roots: ranks.kill(None).1, app: Some(ticket.app) };
+            if let Err(error) = strays::end(&doomed) {
+                tracing::warn!(%error, "ending ranks");
+            }
         }
         let joined = joined?;
         let beginning = work::Beginning::Brought { ranks, size, hold, thread, desk: listener, socket };
@@ -314,6 +319,7 @@ fn check_release(ticket: &Ticket) -> Result<(), Failure> {
 }
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {
+    strays::sweep().map_err(|e| failure::from_io("look for processes of dead agents", &e))?;
     let base = storage::choose_base(directory)?;
     let mut kept = Ok(());
     for swept in session::sweep(&base) {

@@ -207,11 +207,33 @@ impl Ranks {
 
     /// Sends a signal to `wanted`, or to all. Ranks that we have started get it with their process groups; adopted ones alone.
     pub(crate) fn signal(&self, wanted: Option<&RankSet>, what: Signal) -> Result<(), Failure> {
+        self.send(self.living(wanted), what)
+    }
+
+    /// Kills `wanted`, or all, that we have started. Gives those that somebody else has started: they are to be ended with all that descends from
+    /// them, which is not below us.
+    pub(crate) fn kill(&self, wanted: Option<&RankSet>) -> (Result<(), Failure>, Vec<Pinned>) {
+        let (adopted, own): (Vec<_>, Vec<_>) =
+            self.living(wanted).partition(|(_, known)| known.adopted.is_some());
+        let killed = self.send(own.into_iter(), Signal::KILL);
+        (killed, adopted.into_iter().map(|(_, known)| known.process).collect())
+    }
+
+    /// Ranks that have a process.
+    fn living(&self, wanted: Option<&RankSet>) -> impl Iterator<Item = (&Rank, &Known)> {
+        let is_meant = move |rank: &Rank| wanted.is_none_or(|wanted| wanted.contains(*rank));
+        self.known
+            .iter()
+            .filter(move |(rank, known)| !known.reaped && !known.state.is_over() && is_meant(rank))
+    }
+
+    fn send<'a>(
+        &self,
+        ranks: impl Iterator<Item = (&'a Rank, &'a Known)>,
+        what: Signal,
+    ) -> Result<(), Failure> {
         let mut first_error = None;
-        for (rank, known) in &self.known {
-            if known.reaped || known.state.is_over() || wanted.is_some_and(|wanted| !wanted.contains(*rank)) {
-                continue;
-            }
+        for (rank, known) in ranks {
             if known.state == RankState::Held && what != Signal::KILL && what != Signal::PROBE {
                 return Err(Failure::new(
                     Kind::Invalid,
@@ -242,13 +264,6 @@ impl Ranks {
         }
     }
 
-    /// Kills all ranks: for an agent that finds no frontend.
-    pub(crate) fn kill_all(&self) {
-        if let Err(failure) = self.signal(None, Signal::KILL) {
-            tracing::warn!(%failure, "killing ranks");
-        }
-    }
-
     /// Whether there is no rank that has not ended.
     pub(crate) fn all_over(&self) -> bool {
         self.known.values().all(|known| known.state.is_over())
@@ -274,7 +289,7 @@ impl Ranks {
 }
 
 /// What the ranks of a node are told of where they are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Place<'a> {
     /// The app.
     pub(crate) app: AppId,
@@ -284,6 +299,8 @@ pub(crate) struct Place<'a> {
     pub(crate) service: &'a str,
     /// The app's place in a multijob.
     pub(crate) subjob: Option<Subjob>,
+    /// The variable by which is found what they start.
+    pub(crate) mark: Option<(&'static str, String)>,
 }
 
 /// The ranks of a node in an order, with what each one's process is to be.
@@ -310,6 +327,7 @@ pub(crate) fn build_specs(
             (storage::GANTRY_LOCAL_RANK, local.to_string()),
             (storage::GANTRY_NODE, place.node.to_string()),
         ];
+        ours.extend(place.mark.clone());
         if !place.service.is_empty() {
             ours.extend(build_variables(place.service, place.subjob));
         }

@@ -28,10 +28,11 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::unistd::{AccessFlags, access, geteuid};
+use nix::unistd::{AccessFlags, access, geteuid, getppid};
 
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
+use crate::process::strays::build_mark;
 use crate::{failure, ranks};
 
 /// How long the agent may be silent. It answers when all ranks of the node have checked in.
@@ -95,6 +96,8 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
             FromDesk::Prepare { agent } => {
                 let service = build_service_name(ticket.agent.app, geteuid().as_raw(), agent);
                 variables = build_variables(&service, ticket.agent.subjob);
+                // Without it only what descends from the rank is found when the app ends.
+                variables.extend(build_mark(ticket.agent.app, getppid().as_raw()).ok());
                 // Where this is not asked for (no Yama) it is not needed either.
                 drop(allow_tracer(agent.get()));
                 say(&mut desk, &ToDesk::Ready)?;

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::overlay::{Piece, Uplink};
+use crate::process::strays;
 use crate::provide::{ContentCache, Provided, provide};
 use crate::receive::{Announced, Ended, Receives};
 use crate::service::{Service, View};
@@ -77,8 +78,15 @@ impl Storage {
             Some(app_dir) => app_dir,
             None => {
                 let base = choose_base(self.asked.as_deref().map(Path::new))?;
-                for swept in sweep(&base) {
+                let dead = sweep(&base);
+                for swept in &dead {
                     tracing::info!(path = %swept.path.display(), outcome = ?swept.outcome, "swept");
+                }
+                // An agent that was killed may have left processes, too.
+                if !dead.is_empty()
+                    && let Err(error) = strays::sweep()
+                {
+                    tracing::warn!(%error, "looking for processes of dead agents");
                 }
                 let app_dir = AppDir::create(&base, self.app)?;
                 let (view, up) = served();

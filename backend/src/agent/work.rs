@@ -12,6 +12,7 @@ use std::time::Duration;
 use gantry_backend::unpack::Limits;
 use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
+use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
 use tokio::net::{UnixListener, UnixStream};
@@ -62,6 +63,8 @@ pub(crate) enum Event {
     RanksStarted(RequestId, Vec<Rank>, Vec<OurEnds>, Result<Vec<StartedRank>, StartFailure>),
     /// Ranks that were held are their right programs and held, or not.
     RanksFollowed(RequestId, Vec<Rank>, Result<Vec<(i32, HeldProof)>, Failure>),
+    /// Ranks were killed, with what they have started.
+    RanksKilled(Option<RequestId>, Result<(), Failure>),
     /// A daemon was started, or not.
     DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
     /// An order that ran beside the loop is answered.
@@ -122,6 +125,10 @@ pub(crate) struct Agent {
     nofile: Option<(u64, u64)>,
     claim: Claim,
     started_here: bool,
+    /// A launcher has started the ranks for us: what they start is not below us.
+    brought: bool,
+    /// The variable by which is found what ranks and daemons start; none where `/proc` does not tell who we are.
+    mark: Option<(&'static str, String)>,
     ranks: Ranks,
     daemons: Daemons,
     storage: Storage,
@@ -139,6 +146,7 @@ pub(crate) struct Agent {
     epilogs: Vec<UnixStream>,
     events: mpsc::UnboundedSender<Event>,
     to_own: Vec<i32>,
+    /// What runs beside the loop and has to be through before we leave.
     starting: usize,
     /// Ranks that are followed to their programs; they are given up when this is dropped.
     following: Option<Following>,
@@ -171,6 +179,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let (events, mut happened) = mpsc::unbounded_channel();
     let view = build_view(&ticket, &joined);
     let storage = Storage::new(ticket.app, ticket.stage_base.clone());
+    let app = ticket.app;
     let mut agent = Agent {
         rendezvous: Desk::with_bridges(joined.up.bridges().clone()),
         ticket,
@@ -182,6 +191,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         nofile,
         claim: Claim::None,
         started_here: false,
+        brought: false,
+        mark: crate::process::strays::build_mark(app, std::process::id().cast_signed()).ok(),
         ranks: Ranks::default(),
         daemons: Daemons::default(),
         storage,
@@ -269,6 +280,10 @@ impl Agent {
                 self.starting -= 1;
                 self.take_daemon(start, result);
             }
+            Event::RanksKilled(request, result) => {
+                self.starting -= 1;
+                self.answer(request, result.map(|()| Answer::Done));
+            }
             Event::Answered(request, answer) => self.answer(request, answer),
             Event::Due(scope) => self.advance(&scope, true),
             Event::RankCollected(epilog) => {
@@ -297,6 +312,7 @@ impl Agent {
             },
             Order::SeekRanks(order) => self.seek(&order).map(Answer::Ranks),
             Order::Release => self.ranks.release().map(|()| Answer::Done),
+            Order::Signal { signal: Signal::KILL, ranks } => return self.kill_ranks(request, ranks.as_ref()),
             Order::Signal { signal, ranks } => {
                 self.ranks.signal(ranks.as_ref(), signal).map(|()| Answer::Done)
             }

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     guard: Guard,
     /// The launcher stands at its breakpoint until the ranks are let go, or have ended.
     launcher_stands: AtomicBool,
+    /// Nodes were told to end what the ranks have left.
+    strays_told: AtomicBool,
     state: Mutex<State>,
     subscribers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
     stage: watch::Sender<Stage>,
@@ -120,6 +122,7 @@ impl Core {
             overlay,
             guard,
             launcher_stands: AtomicBool::new(false),
+            strays_told: AtomicBool::new(false),
             state: Mutex::new(state),
             subscribers: Mutex::default(),
             stage: watch::Sender::new(Stage::Alive),
@@ -329,9 +332,15 @@ impl Core {
         }
     }
 
-    /// Ranks that have ended are known to a launcher only when it goes on.
+    /// Ranks that have ended are known to a launcher only when it goes on, and what they have left in the background may keep it from ending.
     async fn let_launcher_end(&self) {
-        if self.launcher_stands.load(Ordering::Relaxed) && self.state().are_ranks_over() {
+        if !self.state().are_ranks_over() {
+            return;
+        }
+        if self.state().is_launcher_running() && !self.strays_told.swap(true, Ordering::Relaxed) {
+            self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
+        }
+        if self.launcher_stands.load(Ordering::Relaxed) {
             // A guard that is gone has taken it along.
             drop(self.let_launcher_go().await);
         }

@@ -42,6 +42,8 @@ pub(crate) struct Site<'a> {
     pub(crate) socket: &'a Path,
     /// The agent's socket for ranks, where daemons may look on; and the app's place in a multijob.
     pub(crate) rendezvous: (&'a str, Option<Subjob>),
+    /// The variable by which is found what daemons start.
+    pub(crate) mark: Option<&'a (&'static str, String)>,
     /// Variables that hold where the order does not set them; usually none, since an order carries a whole environment.
     pub(crate) base_env: &'a [(OsString, OsString)],
 }
@@ -159,6 +161,7 @@ fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str,
         (GANTRY_BACKEND_SOCKET, site.socket.into()),
     ];
     env.extend(paths.into_iter().chain(ours).map(|(name, value)| (name.into(), value)));
+    env.extend(site.mark.map(|(name, value)| ((*name).into(), value.into())));
     let (service, subjob) = site.rendezvous;
     env.retain(|name, _| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
     if !service.is_empty() {
@@ -337,6 +340,7 @@ mod tests {
                     node: NodeId(4),
                     socket: Path::new("/x/agent.sock"),
                     rendezvous: ("here", None),
+                    mark: None,
                     base_env: &base_env,
                 },
             )

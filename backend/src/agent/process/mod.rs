@@ -17,6 +17,7 @@ pub(crate) mod reaper;
 mod refusal;
 pub(crate) mod signal;
 pub(crate) mod spawn;
+pub(crate) mod strays;
 mod sys;
 pub(crate) mod thread;
 pub(crate) mod trace;

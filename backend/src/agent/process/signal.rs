@@ -2,6 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Pinned, procfs, sys};
 
@@ -51,14 +54,15 @@ fn prepare_release(process: Pinned) -> io::Result<Ready> {
 }
 
 /// A process that was there when it was looked for, and by what it is reached.
-struct Target {
+#[derive(Debug)]
+pub(super) struct Target {
     pid: i32,
     pidfd: Option<OwnedFd>,
 }
 
 impl Target {
     /// None if it is not there any more.
-    fn find(process: Pinned) -> io::Result<Option<Self>> {
+    pub(super) fn find(process: Pinned) -> io::Result<Option<Self>> {
         let pidfd = match sys::pidfd_open(process.pid) {
             Ok(pidfd) => Some(pidfd),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
@@ -70,11 +74,19 @@ impl Target {
     }
 
     /// False if it has been collected meanwhile.
-    fn send(&self, signal: i32) -> io::Result<bool> {
+    pub(super) fn send(&self, signal: i32) -> io::Result<bool> {
         there(match &self.pidfd {
             Some(pidfd) => sys::pidfd_send_signal(pidfd.as_fd(), signal),
             None => sys::kill(self.pid, signal),
         })
+    }
+
+    /// Blocks until it has ended, at most that long. Without a pidfd it is not waited for.
+    pub(super) fn wait_end(&self, at_most: Duration) {
+        let Some(pidfd) = &self.pidfd else { return };
+        let limit = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
+        // A poll that fails waits less, and nothing follows from that.
+        poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], limit).ok();
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{RequestId, SessionId};
+use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::message::{Answer, Order};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 use super::{Agent, Claim, Event, GRACE};
 use crate::ending::{Ending, Scope, Step};
 use crate::overlay::Input as Incoming;
+use crate::process::strays::{self, Doomed};
 use crate::stdio::OpenStreams;
 
 /// How long the agent waits for output to be taken before it leaves.
@@ -41,14 +43,33 @@ impl Agent {
     /// Begins the end of everything on this node.
     pub(super) fn end_all(&mut self, request: Option<RequestId>, patience: Duration, grace: Duration) {
         if self.started_here && self.claim != Claim::Detached {
-            self.kill_ranks();
+            self.kill_ranks(None, None);
             self.following = None;
+        } else if self.started_here && self.ranks.all_over() {
+            // What the ranks have left ends with the app.
+            self.kill_ranks(None, None);
         }
         self.begin(Ending::new(Scope::All, request, Instant::now(), patience, grace));
     }
 
-    pub(super) fn kill_ranks(&self) {
-        self.ranks.kill_all();
+    /// Kills ranks with what they have started; where all are meant, also with what has left them. `request` is answered when that has ended.
+    pub(super) fn kill_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
+        let (killed, roots) = self.ranks.kill(wanted);
+        // What comes from processes that we have started is below us, and ends when we leave.
+        let app = (wanted.is_none() && self.brought).then_some(self.ticket.app);
+        if roots.is_empty() && app.is_none() {
+            return self.answer(request, killed.map(|()| Answer::Done));
+        }
+        self.starting += 1;
+        let events = self.events.clone();
+        tokio::task::spawn_local(async move {
+            let doomed = Doomed { roots, app };
+            let ended = tokio::task::spawn_blocking(move || strays::end(&doomed)).await;
+            let ended = ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+            let ended = ended.map_err(|e| crate::failure::from_io("end what ranks have started", &e));
+            // The loop takes events until it leaves, and it does not leave while this is under way.
+            drop(events.send(Event::RanksKilled(request, killed.and(ended))));
+        });
     }
 
     pub(super) fn begin(&mut self, ending: Ending) {

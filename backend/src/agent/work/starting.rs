@@ -71,7 +71,7 @@ impl Agent {
     /// What every rank is told of where it is.
     fn place(&self) -> ranks::Place<'_> {
         let Ticket { app, subjob, .. } = self.ticket;
-        ranks::Place { app, node: self.node, service: &self.service, subjob }
+        ranks::Place { app, node: self.node, service: &self.service, subjob, mark: self.mark.clone() }
     }
 
     pub(super) fn start_ranks(
@@ -116,7 +116,7 @@ impl Agent {
         }
         if self.endings.iter().any(|ending| ending.scope == Scope::All) {
             // The end was ordered while they were starting.
-            self.kill_ranks();
+            self.kill_ranks(None, None);
         }
         Ok(reports)
     }
@@ -149,7 +149,7 @@ impl Agent {
             return Ok(Some(reports));
         }
         self.claim_app(Claim::Launched, order.size)?;
-        self.started_here = true;
+        (self.started_here, self.brought) = (true, true);
         let is_held = matches!(order.found, Found::Held | Found::HeldToRun);
         if let (true, Some(request), Some(pattern)) = (is_held, request, Pattern::of(order)) {
             self.follow(request, mine, pattern, order.found == Found::Held);
@@ -207,7 +207,7 @@ impl Agent {
                 self.ranks.release()?;
             }
             // The end was ordered meanwhile.
-            None => self.kill_ranks(),
+            None => self.kill_ranks(None, None),
         }
         Ok(reports)
     }
@@ -227,7 +227,7 @@ impl Agent {
     /// Ranks that a launcher has brought are ours as if we had started them.
     pub(super) fn take_brought(&mut self, ranks: Ranks, size: u32, hold: bool) -> Result<(), Failure> {
         self.claim_app(Claim::Launched, size)?;
-        self.started_here = true;
+        (self.started_here, self.brought) = (true, true);
         self.ranks = ranks;
         self.watch_adopted();
         self.show();
@@ -270,6 +270,7 @@ impl Agent {
             node: self.node,
             socket: &self.storage.socket()?,
             rendezvous: (&self.service, self.ticket.subjob),
+            mark: self.mark.as_ref(),
             base_env: &[],
         };
         let (start, spec) = crate::daemons::prepare(request, order, &site, &self.ticket.host, self.nofile)?;

@@ -1,0 +1,293 @@
+//! Ends what ranks and daemons have started, wherever it has gone: into other process groups and sessions, or away from its parents.
+//!
+//! Below a subreaper nothing gets lost, but the ranks of a launcher are not below the agent. There are two ways to find what they have
+//! started: it descends from a rank, or it bears the app's mark. A process that has lost its parents *and* its environment is not found.
+//!
+//! All are stopped before the first is killed. Otherwise the children of a killed process would be nobody's, and new ones would come
+//! while we look.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+use gantry_shared::id::{AppId, Pid};
+use gantry_shared::mark::{GANTRY_MARK, Mark, Starter};
+use nix::unistd::geteuid;
+
+use super::signal::Target;
+use super::{Pinned, procfs, sys};
+
+/// Looks before processes that start others faster than they are found are killed as they are.
+const LOOKS: u32 = 30;
+
+/// Times that all is looked for, stopped and killed.
+const ROUNDS: u32 = 5;
+
+/// How long killed processes may take to end. One that the kernel holds in a system call ends later.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is to be ended.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Doomed {
+    /// Processes that end with all that descends from them.
+    pub(crate) roots: Vec<Pinned>,
+    /// The app whose mark it bears. What descends from this very process is not meant: it is looked after otherwise.
+    pub(crate) app: Option<AppId>,
+}
+
+/// A process of this user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    process: Pinned,
+    parent: i32,
+    mark: Option<Mark>,
+}
+
+/// Ends all that is `doomed`: when this returns it has ended, unless the kernel holds it. Blocks until then, some seconds at most.
+///
+/// # Errors
+/// When `/proc` cannot be read. The roots are killed all the same.
+pub(crate) fn end(doomed: &Doomed) -> io::Result<()> {
+    end_chosen(&doomed.roots, |mark| Some(mark.app) == doomed.app)
+}
+
+/// Ends what bears the mark of an app whose processes on this node have lost their starter: nobody else ends them any more.
+/// Says how many there were.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn sweep() -> io::Result<usize> {
+    let namespace = read_namespace()?;
+    let is_dead = |mark: &Mark| is_gone(mark.starter, namespace);
+    let found = list()?.iter().filter(|seen| seen.mark.as_ref().is_some_and(is_dead)).count();
+    if found > 0 {
+        end_chosen(&[], is_dead)?;
+    }
+    Ok(found)
+}
+
+/// The variable by which is found what an app's processes have started. `starter` is the process that has started them on this node.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn build_mark(app: AppId, starter: i32) -> io::Result<(&'static str, String)> {
+    // A parent in another pid namespace has no number here: then it is the namespace's first process that all of them have in common.
+    let pid = Pid::new(starter).or(Pid::new(1)).ok_or(io::ErrorKind::InvalidInput)?;
+    let start_time = procfs::read_stat(pid.get())?.start_time;
+    let starter = Starter { pid, start_time, namespace: read_namespace()? };
+    Ok((GANTRY_MARK, Mark { app, starter }.to_string()))
+}
+
+/// The pid namespace of this process.
+fn read_namespace() -> io::Result<u64> {
+    let link = std::fs::read_link("/proc/self/ns/pid")?;
+    let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    number.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the link of the pid namespace is not as namespaces(7) says",
+        )
+    })
+}
+
+/// Whether a starter has ended, as far as this can be known here.
+fn is_gone(starter: Starter, namespace: u64) -> bool {
+    if starter.namespace != namespace {
+        return false;
+    }
+    let pid = starter.pid.get();
+    match procfs::read_stat(pid) {
+        Ok(stat) => stat.start_time != starter.start_time || stat.state == 'Z',
+        // Some machines show nobody the processes of others.
+        Err(_) => sys::kill(pid, 0).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)),
+    }
+}
+
+fn end_chosen(roots: &[Pinned], is_marked: impl Fn(&Mark) -> bool) -> io::Result<()> {
+    let mut roots = roots.to_vec();
+    for _ in 0..ROUNDS {
+        let mut caught = HashMap::new();
+        let stopped = stop_all(&roots, &is_marked, &mut caught);
+        if stopped.is_err() {
+            for root in &roots {
+                drop(super::signal::send(*root, libc::SIGKILL));
+            }
+        }
+        for target in caught.values() {
+            // It may have ended by itself meanwhile.
+            drop(target.send(libc::SIGKILL));
+        }
+        stopped?;
+        if caught.is_empty() {
+            return Ok(());
+        }
+        let until = Instant::now() + ENDS_WITHIN;
+        for target in caught.values() {
+            target.wait_end(until.saturating_duration_since(Instant::now()));
+        }
+        // What was started in the last moment has lost its parents, and bears the mark.
+        roots.clear();
+    }
+    Ok(())
+}
+
+/// Stops all that is chosen and what descends from it, until nothing new is found.
+fn stop_all(
+    roots: &[Pinned],
+    is_marked: &impl Fn(&Mark) -> bool,
+    caught: &mut HashMap<i32, Target>,
+) -> io::Result<()> {
+    for _ in 0..LOOKS {
+        let known: HashSet<i32> = caught.keys().copied().collect();
+        let fresh = choose(&list()?, roots, &known, is_marked, std::process::id().cast_signed());
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        for process in fresh {
+            // One that has ended meanwhile has nothing to be stopped.
+            if let Ok(Some(target)) = Target::find(process) {
+                drop(target.send(libc::SIGSTOP));
+                caught.insert(process.pid, target);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Those of `all` that are to be ended and are not `known` to be. Never this process (`own`), what it descends from, or what descends from it.
+fn choose(
+    all: &[Seen],
+    roots: &[Pinned],
+    known: &HashSet<i32>,
+    is_marked: &impl Fn(&Mark) -> bool,
+    own: i32,
+) -> Vec<Pinned> {
+    let parents: HashMap<i32, i32> = all.iter().map(|seen| (seen.process.pid, seen.parent)).collect();
+    // Read at different moments, the pairs may go round in a circle.
+    let up = |pid: i32| {
+        std::iter::successors(Some(pid), |pid| parents.get(pid).copied())
+            .take(parents.len().saturating_add(1))
+    };
+    let above: HashSet<i32> = up(own).collect();
+    let itself: HashSet<i32> = all
+        .iter()
+        .filter(|seen| {
+            roots.contains(&seen.process)
+                || known.contains(&seen.process.pid)
+                || seen.mark.as_ref().is_some_and(is_marked)
+        })
+        .map(|seen| seen.process.pid)
+        .collect();
+    let is_meant = |seen: &&Seen| {
+        let pid = seen.process.pid;
+        !known.contains(&pid)
+            && !above.contains(&pid)
+            && up(pid).take_while(|pid| *pid != own).any(|pid| itself.contains(&pid) && !above.contains(&pid))
+            && !up(pid).any(|pid| pid == own)
+    };
+    all.iter().filter(is_meant).map(|seen| seen.process).collect()
+}
+
+/// The processes of this user that have not ended.
+fn list() -> io::Result<Vec<Seen>> {
+    use std::os::unix::fs::MetadataExt;
+    let own = geteuid().as_raw();
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end while we look.
+        if !entry.metadata().is_ok_and(|it| it.uid() == own) {
+            continue;
+        }
+        let Ok(stat) = procfs::read_stat(pid) else { continue };
+        if matches!(stat.state, 'Z' | 'X') {
+            continue;
+        }
+        let process = Pinned { pid, start_time: stat.start_time };
+        all.push(Seen { process, parent: stat.parent, mark: read_mark(pid) });
+    }
+    Ok(all)
+}
+
+/// The mark of a process. In the middle of `execve` it has no environment for a moment.
+fn read_mark(pid: i32) -> Option<Mark> {
+    const TRIES: u32 = 3;
+    for _ in 0..TRIES {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        if !environment.is_empty() {
+            return Mark::find(&environment);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APP: &str = "3kx9w0fz";
+
+    fn mark(pid: i32, start_time: u64, namespace: u64) -> Mark {
+        let starter = Starter { pid: Pid::new(pid).unwrap(), start_time, namespace };
+        Mark { app: APP.parse().unwrap(), starter }
+    }
+
+    fn seen(pid: i32, parent: i32, marked: bool) -> Seen {
+        Seen { process: Pinned { pid, start_time: 1 }, parent, mark: marked.then(|| mark(5, 1, 1)) }
+    }
+
+    #[track_caller]
+    fn check(all: &[(i32, i32, bool)], roots: &[i32], known: &[i32], expected: &[i32]) {
+        const OWN: i32 = 50;
+        let all: Vec<Seen> = all.iter().map(|(pid, parent, marked)| seen(*pid, *parent, *marked)).collect();
+        let roots: Vec<Pinned> = roots.iter().map(|pid| Pinned { pid: *pid, start_time: 1 }).collect();
+        let known = known.iter().copied().collect();
+        let chosen = choose(&all, &roots, &known, &|_| true, OWN);
+        assert_eq!(chosen.iter().map(|it| it.pid).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_descends_from_a_rank_or_bears_the_mark_is_meant() {
+        let all = [
+            (1, 0, false),
+            (5, 1, false),
+            (10, 5, false),
+            (11, 10, false),
+            (12, 11, false),
+            (20, 1, true),
+            (21, 20, false),
+            (30, 1, false),
+        ];
+        check(&all, &[10], &[], &[10, 11, 12, 20, 21]);
+        check(&all, &[], &[], &[20, 21]);
+        check(&all, &[10], &[10, 11, 20], &[12, 21]);
+    }
+
+    #[test]
+    fn this_process_and_what_is_above_and_below_it_are_not_meant() {
+        let all =
+            [(1, 0, true), (49, 1, true), (50, 49, true), (51, 50, true), (52, 51, true), (60, 49, true)];
+        check(&all, &[51], &[], &[60]);
+        check(&[(2, 3, true), (3, 2, true)], &[], &[], &[2, 3]);
+    }
+
+    #[test]
+    fn a_pid_that_belongs_to_another_process_now_is_no_rank() {
+        let all = [seen(10, 1, false)];
+        let was = [Pinned { pid: 10, start_time: 2 }];
+        assert_eq!(choose(&all, &was, &HashSet::new(), &|_| true, 50), []);
+    }
+
+    #[test]
+    fn a_starter_is_gone_when_its_pid_is_free_or_somebody_elses() {
+        let own = std::process::id().cast_signed();
+        let start = procfs::read_stat(own).unwrap().start_time;
+        let namespace = read_namespace().unwrap();
+        assert!(!is_gone(mark(own, start, namespace).starter, namespace));
+        assert!(is_gone(mark(own, start + 1, namespace).starter, namespace));
+        assert!(is_gone(mark(i32::MAX, 1, namespace).starter, namespace));
+        assert!(!is_gone(mark(i32::MAX, 1, namespace + 1).starter, namespace), "it cannot be known here");
+    }
+}

@@ -1,0 +1,149 @@
+//! What ranks have started under a real Slurm ends with the app: in the background, in other sessions, without parents. Nothing hangs for
+//! it, and no node is blocked.
+
+use gantry_tests::slurm::{Cluster, on_cluster};
+use gantry_tests::testbed::config::Proctrack;
+use gantry_tests::testbed::{Config, Process, program};
+use gantry_tests::{Run, SOON, binaries, eventually, proc, programs};
+use nix::sys::signal::Signal;
+
+const RANKS: [&str; 4] = ["--", "-N2", "-n4", "--ntasks-per-node=2"];
+/// Four ranks, and five that each of them has started.
+const ALL: usize = 4 * 6;
+
+/// Slurm finds what a step leaves by its parents, or by its cgroup.
+fn beds() -> [Config; 2] {
+    let cgroup = Config { proctrack: Proctrack::Cgroup, ..Config::with_nodes(2) };
+    [Config::with_nodes(2), cgroup]
+}
+
+/// The program that starts others, as it is launched.
+fn strays() -> String {
+    programs::get("strays").display().to_string()
+}
+
+/// All on the nodes that run it.
+fn found(cluster: &Cluster) -> Vec<Process> {
+    cluster.find(&strays()).into_iter().map(|(_, process)| process).collect()
+}
+
+/// Waits until all are there.
+#[track_caller]
+fn started(cluster: &Cluster, count: usize) {
+    eventually(SOON, "ranks have started others", || found(cluster).len() == count);
+}
+
+/// Launches, and waits until all are there; gives the app's id, too.
+fn launch(cluster: &Cluster) -> (Run, String) {
+    let program = strays();
+    let mut run = cluster.launch(&[&RANKS[..], &[&program]].concat());
+    let app = run.next_event("started", SOON)["app"].as_str().expect("an id").to_owned();
+    started(cluster, ALL);
+    (run, app)
+}
+
+/// An app of which something dies, and of which nothing is to be left.
+fn nothing_stays(end: impl Fn(&Cluster, &str, &mut Run) + Clone + Send + 'static) {
+    for bed in beds() {
+        let end = end.clone();
+        on_cluster(bed, move |cluster| {
+            let (mut run, app) = launch(cluster);
+            end(cluster, &app, &mut run);
+            run.exited(SOON);
+            drop(run);
+            cluster.ask(&["ps", "--json"]);
+            cluster.bed.assert_nothing_left(SOON);
+            eventually(SOON, "no job is left", || cluster.said("squeue", ["--noheader"]).is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_kill_takes_all_that_ranks_have_started_and_does_not_hang() {
+    nothing_stays(|cluster, app, run| {
+        cluster.ask(&["kill", app, "-s", "KILL"]);
+        assert_eq!(run.wait(SOON).code(), 137);
+    });
+}
+
+#[test]
+fn a_killed_tool_takes_all_that_ranks_have_started() {
+    nothing_stays(|_, _, run| proc::send(program(run.pid()).expect("the tool"), Signal::SIGKILL));
+}
+
+#[test]
+fn a_killed_launcher_takes_all_that_ranks_have_started() {
+    nothing_stays(|cluster, _, _| {
+        let processes = cluster.bed.login().user_processes();
+        let srun = processes.iter().find(|process| process.line.contains("/srun -N2"));
+        proc::send(srun.unwrap_or_else(|| panic!("no srun in {processes:?}")).pid, Signal::SIGKILL);
+    });
+}
+
+#[test]
+fn a_cancelled_job_takes_all_that_ranks_have_started() {
+    nothing_stays(|cluster, _, _| {
+        let jobs = cluster.said("squeue", ["--noheader", "--format=%A"]);
+        cluster.said("scancel", [jobs.trim()]);
+    });
+}
+
+/// Signals but SIGKILL go to ranks alone, so what they have started is still there when the last of them ends.
+#[test]
+fn what_ranks_leave_in_the_background_ends_with_the_last_rank_and_the_code_is_the_ranks() {
+    nothing_stays(|cluster, app, run| {
+        cluster.ask(&["kill", app, "-s", "USR1"]);
+        assert_eq!(run.wait(SOON).code(), 3);
+    });
+}
+
+#[test]
+fn what_a_rank_leaves_in_the_background_lives_as_long_as_other_ranks() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let script = format!("[ $SLURM_PROCID = 0 ] && exec {0} leave; exec {0}", strays());
+        let mut run = cluster.launch(&[&RANKS[..], &["/bin/sh", "-c", &script]].concat());
+        let app = run.next_event("started", SOON)["app"].as_str().expect("an id").to_owned();
+        run.next_event("rank_exited", SOON);
+        started(cluster, ALL - 6);
+        assert_eq!(cluster.find("strays leave").len(), 5);
+        cluster.ask(&["kill", &app, "-s", "USR1"]);
+        assert_eq!(run.wait(SOON).code(), 3);
+    });
+}
+
+#[test]
+fn what_ranks_of_a_detached_app_leave_ends_with_it() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let mut tool = cluster.run(binaries().dir.join("fault_tool"), [""; 0], &[]);
+        tool.write(format!("launch {} {}\ndetach\n", RANKS[1..].join(" "), strays()).as_bytes());
+        eventually(SOON, "the app is let go", || tool.next_line(SOON).contains(r#""done":"detach""#));
+        tool.close_stdin();
+        tool.exited(SOON);
+        started(cluster, ALL);
+        found(cluster).iter().for_each(|process| proc::send(process.pid, Signal::SIGUSR1));
+    });
+}
+
+#[test]
+fn what_ranks_have_started_that_were_attached_to_is_left_as_it_was_found() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let program = strays();
+        let words = [&["--quiet"], &RANKS[1..], &[&program]].concat();
+        let mut srun = cluster.run("srun", words, &[]);
+        started(cluster, ALL);
+        let job = cluster.said("squeue", ["--noheader", "--format=%A"]);
+        let mut run = cluster.gantry(["attach", "--json", &format!("{}.0", job.trim())]);
+        run.next_event("attached", SOON);
+        proc::send(program_of(&run), Signal::SIGKILL);
+        run.exited(SOON);
+        eventually(SOON, "the agents are gone", || cluster.find("gantry-agent serve").is_empty());
+        started(cluster, ALL);
+        // Slurm itself does not find those that have lost their parents.
+        found(cluster).iter().for_each(|process| proc::send(process.pid, Signal::SIGKILL));
+        srun.exited(SOON);
+    });
+}
+
+fn program_of(run: &Run) -> i32 {
+    program(run.pid()).expect("the tool")
+}
