@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::AppId;
+use gantry_shared::trust::Distrust;
 
 use crate::channel::Missing;
 
@@ -55,12 +56,14 @@ pub enum Error {
         missing: Vec<Missing>,
     },
     /// One of gantry's own executables is not where it should be.
-    #[error("{name} was not found")]
+    #[error("{name} was not found{}", where_trusted(.refused))]
     HelperMissing {
         /// Its file name.
         name: &'static str,
         /// Where it was looked for.
         tried: Vec<PathBuf>,
+        /// Why those that are there are not used: others can change them.
+        refused: Vec<Distrust>,
     },
     /// One of gantry's own executables is of another version, or does not run.
     #[error("{program}: {reason}", program = .program.display())]
@@ -123,6 +126,7 @@ impl Error {
             Self::Incomplete { missing, .. } => {
                 missing.first().map_or(Kind::TimedOut, |first| first.why.kind())
             }
+            Self::HelperMissing { refused, .. } if !refused.is_empty() => Kind::NoAccess,
             Self::HelperMissing { .. } | Self::UnknownApp { .. } => Kind::NotFound,
             Self::HelperUnfit { .. } => Kind::Unsupported,
             Self::Lost { .. } => Kind::Lost,
@@ -142,6 +146,10 @@ impl Error {
             Self::Invalid { hint, .. } => hint.clone(),
             Self::Wlm(error) => error.hint(),
             Self::Node { failure, .. } => failure.hint().map(str::to_owned),
+            Self::HelperMissing { refused, .. } if !refused.is_empty() => {
+                let remedies = refused.iter().map(Distrust::hint).collect::<Vec<_>>().join("; ");
+                Some(format!("{remedies}; or set GANTRY_INSTALL_DIR to where gantry is installed"))
+            }
             Self::HelperMissing { tried, .. } => {
                 let tried =
                     tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -163,6 +171,11 @@ impl Error {
             None => failure,
         }
     }
+}
+
+fn where_trusted(refused: &[Distrust]) -> String {
+    let reasons = refused.iter().map(Distrust::to_string).collect::<Vec<_>>().join("; ");
+    if refused.is_empty() { reasons } else { format!(" where only you can change it: {reasons}") }
 }
 
 fn hint_of(error: &std::io::Error) -> Option<&'static str> {

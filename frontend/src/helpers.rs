@@ -1,10 +1,13 @@
-//! Finds gantry's own executables: where the caller is installed, where this library is, below GANTRY_INSTALL_DIR, below the prefix that was built in.
+//! Finds gantry's own executables: below GANTRY_INSTALL_DIR, where this library is, where the caller is installed, below the prefix that was built in.
 //!
-//! An installation has them in `libexec/gantry` of its prefix, and finds them from its `bin` and `lib` wherever it was moved to.
+//! An installation has them in `libexec/gantry` of its prefix, and finds them from its `bin` and `lib` wherever it was moved to. They run as this user, so each must be a
+//! file that only this user, root and the owner of this library's own file can change ([`gantry_shared::trust`]). One that others can change is passed over.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::storage;
+use gantry_shared::trust::{Distrust, Trust};
 use gantry_wlm::Host;
 
 use crate::error::{Error, Result};
@@ -21,17 +24,32 @@ const LAUNCHERS: &str = "launchers";
 /// The directory in which the guard has the names of launchers, for scripts whose launch is held. Only installations have it.
 ///
 /// # Errors
-/// [`Error::HelperMissing`] when there is no guard; there is no such directory beside it.
+/// [`Error::HelperMissing`] when there is no guard; there is no such directory beside it; others can change it or one of its programs.
 pub fn find_launchers(host: &dyn Host) -> Result<PathBuf> {
     let guard = find_helper(GUARD, host)?;
     let found = guard.parent().map(|dir| dir.join(LAUNCHERS)).filter(|dir| dir.is_dir());
-    found.ok_or_else(|| Error::Invalid {
+    let found = found.ok_or_else(|| Error::Invalid {
         message: format!(
             "beside {} there is no directory '{LAUNCHERS}' that holds launches of scripts",
             guard.display()
         ),
         hint: Some("install gantry by 'cargo xtask install', where every node sees it".to_owned()),
-    })
+    })?;
+    let trust = trusted(own_object(host).as_deref());
+    match check_launchers(&found, &trust, host) {
+        Ok(()) => Ok(found),
+        Err(refused) => Err(Error::Node {
+            hosts: Vec::new(),
+            failure: refused.to_failure(format_args!("use the launchers in {}", found.display())),
+        }),
+    }
+}
+
+/// Scripts take launchers from that directory by name, so each name in it counts.
+fn check_launchers(dir: &Path, trust: &Trust, host: &dyn Host) -> std::result::Result<(), Distrust> {
+    trust.check_own_dir(dir)?;
+    let names = host.list(dir).unwrap_or_default();
+    names.iter().try_for_each(|name| trust.check_program(&dir.join(name)))
 }
 
 /// Where they are below a prefix.
@@ -43,17 +61,43 @@ const BUILT_IN_PREFIX: Option<&str> = option_env!("GANTRY_PREFIX");
 /// Path of the executable `name`.
 ///
 /// # Errors
-/// [`Error::HelperMissing`] with every place that was tried.
+/// [`Error::HelperMissing`] with every place that was tried, and why those that have it were refused.
 pub fn find_helper(name: &'static str, host: &dyn Host) -> Result<PathBuf> {
     let caller = host.read_link(Path::new("/proc/self/exe")).ok();
     let installed = [storage::GANTRY_INSTALL_DIR, storage::CTI_INSTALL_DIR].iter().find_map(|v| host.env(v));
     let object = own_object(host);
-    let homes = [caller.as_deref(), object.as_deref()];
+    let homes = [object.as_deref(), caller.as_deref()];
     let tried = build_candidates(name, &homes, installed.as_deref().map(Path::new));
-    match tried.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path.clone()),
-        None => Err(Error::HelperMissing { name, tried }),
+    let trust = trusted(object.as_deref());
+    choose(name, tried, |path| trust.check_program(path))
+}
+
+/// Root, this user, and the owner of this library's own file: that one's code runs here already.
+fn trusted(object: Option<&Path>) -> Trust {
+    let owner = object.and_then(|object| std::fs::metadata(object).ok()).map(|meta| meta.uid());
+    owner.into_iter().fold(Trust::of_process(), Trust::and_owner)
+}
+
+/// The first candidate that `check` trusts.
+fn choose(
+    name: &'static str,
+    tried: Vec<PathBuf>,
+    check: impl Fn(&Path) -> std::result::Result<(), Distrust>,
+) -> Result<PathBuf> {
+    let mut refused = Vec::new();
+    for path in &tried {
+        match check(path) {
+            Ok(()) => {
+                for refused in &refused {
+                    tracing::warn!(used = %path.display(), "passed over a {name} that others can change: {refused}");
+                }
+                return Ok(path.clone());
+            }
+            Err(distrust) if distrust.is_missing() => {}
+            Err(distrust) => refused.push(distrust),
+        }
     }
+    Err(Error::HelperMissing { name, tried, refused })
 }
 
 /// The file that this very code was loaded from: the caller's executable, or a shared library.
@@ -76,6 +120,9 @@ fn parse_object(maps: &[u8], address: usize) -> Option<PathBuf> {
 
 fn build_candidates(name: &str, homes: &[Option<&Path>], installed: Option<&Path>) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
+    let below =
+        |prefix: &Path| [prefix.join(LIBEXEC), prefix.join("bin"), prefix.to_owned()].map(|it| it.join(name));
+    candidates.extend(installed.into_iter().flat_map(below));
     for folder in homes.iter().flatten().filter_map(|home| home.parent()) {
         candidates.push(folder.join(name));
         // Programs that cargo builds as examples and tests lie one folder deeper than their helpers.
@@ -84,22 +131,20 @@ fn build_candidates(name: &str, homes: &[Option<&Path>], installed: Option<&Path
         {
             candidates.push(above.join(name));
         }
-    }
-    // From `bin`, `lib` and `lib/MACHINE` of a prefix.
-    for folder in homes.iter().flatten().filter_map(|home| home.parent()) {
+        // From `bin`, `lib` and `lib/MACHINE` of a prefix.
         let above = folder.ancestors().skip(1).take(2);
         candidates.extend(above.map(|prefix| prefix.join(LIBEXEC).join(name)));
     }
-    for prefix in installed.into_iter().chain(BUILT_IN_PREFIX.map(Path::new)) {
-        candidates.push(prefix.join(LIBEXEC).join(name));
-        candidates.push(prefix.join("bin").join(name));
-        candidates.push(prefix.join(name));
-    }
+    candidates.extend(BUILT_IN_PREFIX.map(Path::new).into_iter().flat_map(below));
+    let mut seen = std::collections::HashSet::new();
+    candidates.retain(|path| seen.insert(path.clone()));
     candidates
 }
 
 #[cfg(test)]
 mod tests {
+    use gantry_shared::trust::Why;
+
     use super::*;
 
     fn candidates(home: &str, installed: Option<&str>) -> Vec<String> {
@@ -108,13 +153,64 @@ mod tests {
     }
 
     #[test]
-    fn beside_the_caller_then_where_it_is_installed() {
+    fn where_it_is_installed_then_beside_the_library_then_beside_the_caller() {
         let found = candidates("/b/target/debug/deps/x-1", Some("/opt/g"));
-        assert_eq!(found[..2], ["/b/target/debug/deps/gantry-agent", "/b/target/debug/gantry-agent"]);
-        let expected =
+        let installed =
             ["/opt/g/libexec/gantry/gantry-agent", "/opt/g/bin/gantry-agent", "/opt/g/gantry-agent"];
-        let at = found.iter().position(|path| path == expected[0]).unwrap();
-        assert_eq!(found[at..at + 3], expected);
+        assert_eq!(found[..3], installed);
+        assert_eq!(found[3..5], ["/b/target/debug/deps/gantry-agent", "/b/target/debug/gantry-agent"]);
+        let homes = [Some(Path::new("/p/lib/libgantry.so")), Some(Path::new("/home/me/bin/tool"))];
+        let found = build_candidates(AGENT, &homes, None);
+        let at = |path: &str| found.iter().position(|it| it == Path::new(path)).unwrap();
+        assert!(at("/p/libexec/gantry/gantry-agent") < at("/home/me/bin/gantry-agent"), "{found:?}");
+    }
+
+    #[test]
+    fn launchers_that_others_can_change_are_refused() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (guard, dir) = (folder.path().join(GUARD), folder.path().join(LAUNCHERS));
+        std::fs::write(&guard, "").unwrap();
+        std::fs::create_dir(&dir).unwrap();
+        symlink("../gantry-guard", dir.join("srun")).unwrap();
+        let set =
+            |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let check = |guard_mode, mode| {
+            set(&guard, guard_mode);
+            set(&dir, mode);
+            let checked = check_launchers(&dir, &Trust::of_process(), &gantry_wlm::host::Machine);
+            checked.map_err(|refused| refused.why)
+        };
+        assert_eq!(check(0o755, 0o755), Ok(()));
+        assert_eq!(check(0o757, 0o755), Err(Why::OthersWrite(0o757)));
+        assert_eq!(check(0o755, 0o757), Err(Why::OthersWrite(0o757)));
+        assert_eq!(check(0o755, 0o1777), Err(Why::Planted));
+    }
+
+    #[test]
+    fn one_that_others_can_change_is_passed_over_and_named() {
+        let paths = ["/none", "/tmp/libexec/gantry/gantry-agent", "/good"].map(PathBuf::from);
+        let check = |path: &Path| match path.to_str() {
+            Some("/good") => Ok(()),
+            Some("/none") => Err(Distrust { path: path.into(), component: path.into(), why: Why::Missing }),
+            _ => {
+                let component = "/tmp/libexec".into();
+                Err(Distrust { path: path.into(), component, why: Why::Owner(1001) })
+            }
+        };
+        assert_eq!(choose(AGENT, paths.to_vec(), check).unwrap(), Path::new("/good"));
+        let error = choose(AGENT, paths[..2].to_vec(), check).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(
+            text,
+            "gantry-agent was not found where only you can change it: /tmp/libexec/gantry/gantry-agent: /tmp/libexec belongs to user 1001"
+        );
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("'chown' /tmp/libexec") && hint.contains("GANTRY_INSTALL_DIR"), "{hint}");
+        assert_eq!(error.kind(), gantry_shared::error::Kind::NoAccess);
+        assert!(
+            choose(AGENT, paths[..1].to_vec(), check).unwrap_err().to_string().ends_with("was not found")
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod mark;
 pub mod elf;
 pub mod build_id;
 pub mod file_state;
+pub mod trust;
 pub mod error;
 pub mod filter;
 pub mod secret;

@@ -1,0 +1,432 @@
+//! Whether a path can be trusted: only trusted users can change where it leads.
+//!
+//! Trusted are root, the effective user, and each owner that the caller names. The judgement follows the path as the kernel does, from `/` on, through each
+//! symbolic link. A component is refused
+//! - when another user owns it,
+//! - when others may write to it, or a group that is not private.
+//!
+//! A sticky directory such as `/tmp` may be everybody's: what a trusted user owns in it cannot be replaced. But anybody may plant a name there, by a hard link
+//! too. So a program is not taken from such a directory itself, only from a trusted directory in it.
+//!
+//! **Private groups.** With a umask of 002 a user's files are writable for a group that only this user is in. By the convention of such systems its number is
+//! the user's. So the group of that number is private where a trusted user owns the number, `/etc/group` lists no other member, and `/etc/passwd` gives it to no
+//! other account. For the effective user it must also be the group of this process. A directory service may know of more members: that is not asked for.
+//!
+//! **Access lists.** Where a file has a POSIX access list, the mode's group bits are the list's mask. So the list can give write access only where these bits
+//! do, and a path with both is refused. Lists of NFSv4 servers are not seen: the mode is believed.
+//!
+//! **User namespaces.** Where root is not mapped, its files seem to be an unknown user's. So the owner of `/` is trusted as well, except in a directory that
+//! others may write to.
+//!
+//! What is trusted stays so: only a trusted user can change it after the judgement.
+
+mod group;
+mod sys;
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Failure, Kind};
+
+/// Most symbolic links on the way, as the kernel has it.
+const MAX_LINKS: usize = 40;
+
+/// Whom to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    uid: u32,
+    gid: u32,
+    others: Vec<u32>,
+}
+
+impl Trust {
+    /// Trusts root and the effective user of this process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let (uid, gid) = sys::effective_ids();
+        Self { uid, gid, others: Vec::new() }
+    }
+
+    /// Trusts that user as well.
+    #[must_use]
+    pub fn and_owner(mut self, uid: u32) -> Self {
+        self.others.push(uid);
+        self
+    }
+
+    /// Judges a program that is to be executed: a regular file. No directory in which its name is looked up is everybody's.
+    ///
+    /// # Errors
+    /// Why it is not trusted. [`Distrust::is_missing`] tells whether it is there at all.
+    pub fn check_program(&self, path: &Path) -> Result<(), Distrust> {
+        self.check_by(path, Wanted::Program, &Machine)
+    }
+
+    /// Judges a directory from which programs are taken by name, or whose content only trusted users may make. It is not everybody's.
+    ///
+    /// # Errors
+    /// Why it is not trusted.
+    pub fn check_own_dir(&self, path: &Path) -> Result<(), Distrust> {
+        self.check_by(path, Wanted::OwnDir, &Machine)
+    }
+
+    /// Judges a directory in which a private one is to be made, by a name that is not there yet. It may be everybody's if it is sticky.
+    ///
+    /// # Errors
+    /// Why it is not trusted.
+    pub fn check_dir(&self, path: &Path) -> Result<(), Distrust> {
+        self.check_by(path, Wanted::Dir, &Machine)
+    }
+
+    fn check_by(&self, path: &Path, wanted: Wanted, look: &dyn Look) -> Result<(), Distrust> {
+        let mut way =
+            Way { trust: self, look, at: PathBuf::from("/"), shared: Vec::new(), top: self.uid, links: 0 };
+        let walked = way.walk(path, wanted);
+        walked.map_err(|(component, why)| Distrust { path: path.to_owned(), component, why })
+    }
+
+    fn owns(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.uid || self.others.contains(&uid)
+    }
+
+    /// Whether only trusted users are in that group.
+    fn is_private(&self, gid: u32, look: &dyn Look) -> bool {
+        // A user may be given files of a group with the user's own number, without being in it alone.
+        let conventional = self.owns(gid) && (gid != self.uid || gid == self.gid);
+        conventional && group::is_alone(gid, &look.accounts("/etc/group"), &look.accounts("/etc/passwd"))
+    }
+}
+
+/// Why a path is not trusted: which component of it, and what is wrong with that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distrust {
+    /// The path that was judged.
+    pub path: PathBuf,
+    /// The component that is to blame, with all links before it resolved.
+    pub component: PathBuf,
+    /// What is wrong with it.
+    pub why: Why,
+}
+
+/// What is wrong with a component of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// An untrusted user owns it.
+    Owner(u32),
+    /// Everybody may write to it; the mode's last twelve bits.
+    OthersWrite(u32),
+    /// A group may write to it that is not known to be private.
+    GroupWrites(u32),
+    /// It has an access list, which may let others write to it.
+    AccessList,
+    /// Everybody may put names into this directory.
+    Planted,
+    /// The path does not begin at `/`.
+    NotAbsolute,
+    /// There is nothing of that name.
+    Missing,
+    /// It is no directory.
+    NotADirectory,
+    /// It is no regular file.
+    NotAFile,
+    /// There are too many symbolic links on the way.
+    TooManyLinks,
+    /// It cannot be looked at.
+    Unreadable(ErrorKind),
+}
+
+impl Distrust {
+    /// Whether the path leads nowhere. Else it leads somewhere, but others may have a say in it.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(
+            self.why,
+            Why::Missing | Why::NotADirectory | Why::NotAFile | Why::Unreadable(_) | Why::TooManyLinks
+        )
+    }
+
+    /// The remedy.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let component = self.component.display();
+        match self.why {
+            Why::Owner(_) => format!("use a path that only you and root own, or 'chown' {component}"),
+            Why::OthersWrite(_) => format!("chmod o-w {component}"),
+            Why::GroupWrites(_) => format!("chmod g-w {component}"),
+            Why::AccessList => format!("setfacl -b {component}; chmod g-w {component}"),
+            Why::Planted => format!("use a directory of your own in {component}"),
+            Why::NotAbsolute => "give it as an absolute path".to_owned(),
+            Why::Missing | Why::NotADirectory | Why::NotAFile | Why::Unreadable(_) | Why::TooManyLinks => {
+                "name another path".to_owned()
+            }
+        }
+    }
+
+    /// What the caller can do about it, by kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self.why {
+            Why::NotAbsolute | Why::NotADirectory | Why::NotAFile => Kind::Invalid,
+            Why::Missing => Kind::NotFound,
+            _ => Kind::NoAccess,
+        }
+    }
+
+    /// As a failure; `what` was to be done.
+    #[must_use]
+    pub fn to_failure(&self, what: impl fmt::Display) -> Failure {
+        Failure::new(self.kind(), format!("{what}: {self}")).with_hint(self.hint())
+    }
+}
+
+impl std::error::Error for Distrust {}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.component != self.path {
+            write!(f, "{}: ", self.path.display())?;
+        }
+        write!(f, "{} {}", self.component.display(), self.why)
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(uid) => write!(f, "belongs to user {uid}"),
+            Self::OthersWrite(mode) => write!(f, "is writable for everybody (mode {mode:o})"),
+            Self::GroupWrites(gid) => write!(f, "is writable for group {gid}, which may have other members"),
+            Self::AccessList => f.write_str("has an access list by which others may write to it"),
+            Self::Planted => f.write_str("is a directory in which everybody may put a file of that name"),
+            Self::NotAbsolute => f.write_str("is not an absolute path"),
+            Self::Missing => f.write_str("is missing"),
+            Self::NotADirectory => f.write_str("is not a directory"),
+            Self::NotAFile => f.write_str("is not a regular file"),
+            Self::TooManyLinks => f.write_str("leads through too many symbolic links"),
+            Self::Unreadable(kind) => write!(f, "cannot be looked at: {kind}"),
+        }
+    }
+}
+
+/// What a path is to lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Program,
+    OwnDir,
+    Dir,
+}
+
+/// What one name stands for; a link is not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    kind: EntryKind,
+    uid: u32,
+    gid: u32,
+    /// The last twelve bits.
+    mode: u32,
+    has_access_list: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum EntryKind {
+    Dir,
+    File,
+    Link(PathBuf),
+    Other,
+}
+
+/// How a machine is looked at.
+trait Look {
+    fn look(&self, path: &Path) -> io::Result<Entry>;
+
+    /// The text of `/etc/group` or `/etc/passwd`; empty if there is none.
+    fn accounts(&self, path: &str) -> String;
+}
+
+/// This machine.
+struct Machine;
+
+impl Look for Machine {
+    fn look(&self, path: &Path) -> io::Result<Entry> {
+        let meta = std::fs::symlink_metadata(path)?;
+        let file_type = meta.file_type();
+        let kind = if file_type.is_symlink() {
+            EntryKind::Link(std::fs::read_link(path)?)
+        } else if file_type.is_dir() {
+            EntryKind::Dir
+        } else if file_type.is_file() {
+            EntryKind::File
+        } else {
+            EntryKind::Other
+        };
+        let mode = meta.mode() & 0o7777;
+        // The list gives nobody write access where these bits do not.
+        let has_access_list = mode & 0o020 != 0 && !file_type.is_symlink() && sys::has_access_list(path);
+        Ok(Entry { kind, uid: meta.uid(), gid: meta.gid(), mode, has_access_list })
+    }
+
+    fn accounts(&self, path: &str) -> String {
+        String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+    }
+}
+
+/// A path on the way to where it leads.
+struct Way<'a> {
+    trust: &'a Trust,
+    look: &'a dyn Look,
+    /// The directory that has been reached.
+    at: PathBuf,
+    /// Of that directory and each one above, from `/` on: whether everybody may put names into it.
+    shared: Vec<bool>,
+    /// Who owns `/`.
+    top: u32,
+    links: usize,
+}
+
+type Blame = (PathBuf, Why);
+
+impl Way<'_> {
+    fn walk(&mut self, path: &Path, wanted: Wanted) -> Result<(), Blame> {
+        if !path.is_absolute() {
+            return Err((path.to_owned(), Why::NotAbsolute));
+        }
+        let root = self.entry(Path::new("/"))?;
+        self.top = root.uid;
+        let shared = self.judge(Path::new("/"), &root, false)?;
+        self.shared.push(shared);
+        let mut rest = steps(path);
+        let mut reached = EntryKind::Dir;
+        while let Some(step) = rest.pop_front() {
+            if reached != EntryKind::Dir {
+                return Err((self.at.clone(), Why::NotADirectory));
+            }
+            match step {
+                Step::Top => self.shared.truncate(1),
+                Step::Up if self.shared.len() > 1 => drop(self.shared.pop()),
+                Step::Up => {}
+                Step::Into(name) => {
+                    reached = self.enter(&name, &mut rest, wanted)?;
+                    continue;
+                }
+            }
+            let depth = self.shared.len();
+            self.at = self.at.components().take(depth).collect();
+        }
+        let shared = self.shared.last() == Some(&true);
+        match (wanted, reached) {
+            (Wanted::Program, EntryKind::File) | (Wanted::Dir, EntryKind::Dir) => Ok(()),
+            (Wanted::OwnDir, EntryKind::Dir) if !shared => Ok(()),
+            (Wanted::OwnDir, EntryKind::Dir) => Err((self.at.clone(), Why::Planted)),
+            (Wanted::Program, _) => Err((self.at.clone(), Why::NotAFile)),
+            (Wanted::Dir | Wanted::OwnDir, _) => Err((self.at.clone(), Why::NotADirectory)),
+        }
+    }
+
+    /// Takes one step. A link's target is put in front of the rest.
+    fn enter(
+        &mut self,
+        name: &OsString,
+        rest: &mut VecDeque<Step>,
+        wanted: Wanted,
+    ) -> Result<EntryKind, Blame> {
+        let path = self.at.join(name);
+        let entry = self.entry(&path)?;
+        let in_shared = self.shared.last() == Some(&true);
+        if let EntryKind::Link(target) = &entry.kind {
+            self.links += 1;
+            if self.links > MAX_LINKS {
+                return Err((path, Why::TooManyLinks));
+            }
+            // A link cannot be changed, only replaced: its owner matters where its directory does not protect it.
+            if in_shared {
+                self.check_owner(&path, &entry, true)?;
+            }
+            self.check_planted(in_shared, rest, wanted)?;
+            for step in steps(target).into_iter().rev() {
+                rest.push_front(step);
+            }
+            return Ok(EntryKind::Dir);
+        }
+        let shared = self.judge(&path, &entry, in_shared)?;
+        if entry.kind != EntryKind::Dir {
+            self.check_planted(in_shared, rest, wanted)?;
+        }
+        self.at = path;
+        self.shared.push(shared);
+        Ok(entry.kind)
+    }
+
+    /// A name that everybody could have made is no program's: a hard link to a trusted user's file is that user's as well.
+    fn check_planted(&self, in_shared: bool, rest: &VecDeque<Step>, wanted: Wanted) -> Result<(), Blame> {
+        match in_shared && wanted == Wanted::Program && rest.is_empty() {
+            true => Err((self.at.clone(), Why::Planted)),
+            false => Ok(()),
+        }
+    }
+
+    /// Judges the owner and the mode of what is not a link. Says whether it is a directory into which everybody may put names.
+    fn judge(&self, path: &Path, entry: &Entry, in_shared: bool) -> Result<bool, Blame> {
+        self.check_owner(path, entry, in_shared)?;
+        let Some(why) = self.find_writers(entry) else { return Ok(false) };
+        match entry.kind == EntryKind::Dir && entry.mode & 0o1000 != 0 {
+            true => Ok(true),
+            false => Err((path.to_owned(), why)),
+        }
+    }
+
+    fn check_owner(&self, path: &Path, entry: &Entry, in_shared: bool) -> Result<(), Blame> {
+        let owned = self.trust.owns(entry.uid) || (entry.uid == self.top && !in_shared);
+        if owned { Ok(()) } else { Err((path.to_owned(), Why::Owner(entry.uid))) }
+    }
+
+    /// By what others than trusted users may write.
+    fn find_writers(&self, entry: &Entry) -> Option<Why> {
+        if entry.mode & 0o002 != 0 {
+            return Some(Why::OthersWrite(entry.mode));
+        }
+        if entry.mode & 0o020 == 0 {
+            return None;
+        }
+        if entry.has_access_list {
+            return Some(Why::AccessList);
+        }
+        (!self.trust.is_private(entry.gid, self.look)).then_some(Why::GroupWrites(entry.gid))
+    }
+
+    fn entry(&self, path: &Path) -> Result<Entry, Blame> {
+        self.look.look(path).map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::NotFound => Why::Missing,
+                ErrorKind::NotADirectory => Why::NotADirectory,
+                kind => Why::Unreadable(kind),
+            };
+            (path.to_owned(), why)
+        })
+    }
+}
+
+/// One step on the way.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Top,
+    Up,
+    Into(OsString),
+}
+
+fn steps(path: &Path) -> VecDeque<Step> {
+    let step = |component| match component {
+        Component::RootDir | Component::Prefix(_) => Some(Step::Top),
+        Component::ParentDir => Some(Step::Up),
+        Component::CurDir => None,
+        Component::Normal(name) => Some(Step::Into(name.to_owned())),
+    };
+    path.components().filter_map(step).collect()
+}
+
+#[cfg(test)]
+mod tests;
