@@ -16,6 +16,7 @@ pub mod elf;
 pub mod build_id;
 pub mod file_state;
 pub mod trust;
+pub mod search;
 pub mod error;
 pub mod filter;
 pub mod secret;

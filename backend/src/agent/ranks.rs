@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId, Pid, Rank};
@@ -424,7 +424,7 @@ fn resolve_program(program: &Program) -> Result<PathBuf, Failure> {
     }
     let search =
         program.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-    find_in_path(name, search.unwrap_or_default(), program.cwd.as_deref().map(Path::new))
+    find_in_path(name, search.unwrap_or_default())
 }
 
 pub(crate) fn to_c(text: &OsStr) -> Result<CString, Failure> {

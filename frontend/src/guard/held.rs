@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_shared::search::folders;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_wlm::Host;
@@ -100,9 +101,9 @@ fn start(program: PathBuf, args: Vec<OsString>, search: &[PathBuf]) -> io::Resul
     })
 }
 
-/// The directories of a PATH but those that `is_ours`.
+/// The absolute directories of a PATH but those that `is_ours`.
 fn split_path(path: &OsStr, is_ours: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    std::env::split_paths(path).filter(|dir| !is_ours(dir)).collect()
+    folders(path).filter(|dir| !is_ours(dir)).collect()
 }
 
 #[cfg(test)]
@@ -111,7 +112,8 @@ mod tests {
 
     #[test]
     fn our_own_directory_is_taken_out_of_the_path() {
-        let found = split_path(OsStr::new("/ours:/bin:/ours:/usr/bin"), |dir| dir == Path::new("/ours"));
+        let found =
+            split_path(OsStr::new("/ours::/bin:/ours:bin:/usr/bin:"), |dir| dir == Path::new("/ours"));
         assert_eq!(found, ["/bin", "/usr/bin"].map(PathBuf::from));
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gantry_shared::search::folders;
+
 /// How much of a file the kernel looks at.
 pub const LINE_BYTES: usize = 256;
 
@@ -70,7 +72,7 @@ pub(super) fn find_in_path(
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));
     }
-    std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_program(file))
+    folders(path).map(|folder| folder.join(name)).find(|file| is_program(file))
 }
 
 #[cfg(test)]

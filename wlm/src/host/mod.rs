@@ -115,11 +115,10 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         deadline: Duration,
     ) -> io::Result<Asked>;
 
-    /// The file that a program's name leads to, by the PATH of this process.
+    /// The file that a program's name leads to, by the absolute folders in the PATH of this process.
     fn find_in_path(&self, name: &str) -> Option<PathBuf> {
         let path = self.env("PATH")?;
-        std::env::split_paths(&path)
-            .filter(|folder| folder.is_absolute())
+        gantry_shared::search::folders(&path)
             .map(|folder| folder.join(name))
             .find(|candidate| self.is_executable(candidate))
     }

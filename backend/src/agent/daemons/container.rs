@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::search::folders;
 use gantry_shared::storage::SessionDirs;
 
 use super::command::Command;
@@ -28,8 +29,7 @@ pub(super) fn enter(
     dirs: &SessionDirs,
     env: &mut BTreeMap<OsString, OsString>,
 ) -> Result<Command, Failure> {
-    let absolute = || std::env::split_paths(search).filter(|dir| dir.is_absolute());
-    let found = STARTERS.iter().find_map(|name| look_up(OsStr::new(name), absolute()));
+    let found = STARTERS.iter().find_map(|name| look_up(OsStr::new(name), folders(search)));
     let starter = found.unwrap_or_else(|| {
         let message = format!(
             "start a daemon in the container {}: neither {} is in PATH ({})",

@@ -12,6 +12,7 @@ use gantry_backend::unpack::parse_parts;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
+use gantry_shared::search::folders;
 use gantry_shared::storage::{
     CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_NODE, GANTRY_SESSION,
     GANTRY_SESSION_DIR, SessionDirs,
@@ -212,8 +213,7 @@ fn find_program(program: &OsStr, dirs: &SessionDirs, search: &OsStr) -> Result<P
             Err(unfit) => Err(unfit.into_failure(&path)),
         };
     }
-    let listed = std::env::split_paths(search).filter(|dir| dir.is_absolute());
-    look_up(program, std::iter::once(dirs.bin.clone()).chain(listed)).unwrap_or_else(|| {
+    look_up(program, std::iter::once(dirs.bin.clone()).chain(folders(search))).unwrap_or_else(|| {
         let (program, bin, search) = (program.display(), dirs.bin.display(), search.display());
         let message = format!("find the program {program}: it is neither in {bin} nor in PATH ({search})");
         Err(Failure::new(Kind::NotFound, message)
@@ -221,14 +221,13 @@ fn find_program(program: &OsStr, dirs: &SessionDirs, search: &OsStr) -> Result<P
     })
 }
 
-/// Looks a rank's program up in PATH. Relative parts count from the directory in which the rank will start.
+/// Looks a rank's program up in PATH, of which relative and empty parts are skipped.
 ///
 /// # Errors
 /// It is nowhere, or only where it may not be executed.
-pub(crate) fn find_in_path(program: &OsStr, search: &OsStr, cwd: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn find_in_path(program: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     let search = if search.is_empty() { OsStr::new(DEFAULT_PATH) } else { search };
-    let from_cwd = |dir: PathBuf| cwd.map_or_else(|| dir.clone(), |cwd| cwd.join(&dir));
-    look_up(program, std::env::split_paths(search).map(from_cwd)).unwrap_or_else(|| {
+    look_up(program, folders(search)).unwrap_or_else(|| {
         let message =
             format!("find the program {}: it is not in PATH ({})", program.display(), search.display());
         Err(Failure::new(Kind::NotFound, message).with_hint("give its path, or add its folder to PATH"))

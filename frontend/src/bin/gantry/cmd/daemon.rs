@@ -8,6 +8,7 @@ use gantry_frontend::control::{Client, DaemonOrder, RemoteEvents, Text};
 use gantry_frontend::{Event, request::parse_env_string};
 use gantry_shared::host_set::parse_host_list;
 use gantry_shared::id::{AppId, DaemonId};
+use gantry_shared::search::folders;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use nix::unistd::{AccessFlags, access};
@@ -145,8 +146,8 @@ fn find_program(program: &OsStr) -> Result<Text, Fault> {
     if path.components().count() > 1 || path.is_absolute() {
         return Ok(absolute(path)?.into());
     }
-    let folders = Machine.env("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&folders)
+    let search = Machine.env("PATH").unwrap_or_default();
+    let found = folders(&search)
         .map(|folder| folder.join(path))
         .find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok());
     Ok(match found {
