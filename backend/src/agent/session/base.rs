@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
+use gantry_shared::trust::{Distrust, Trust};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -44,7 +44,7 @@ impl StageBase {
 }
 
 /// Why a place will not do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Unfit {
     NotAbsolute,
     Separator,
@@ -52,22 +52,22 @@ enum Unfit {
     NotADirectory,
     NotWritable,
     NoExec,
-    Replaceable,
+    Untrusted(Distrust),
     Unreadable(Errno),
 }
 
 impl Unfit {
-    const fn kind(self) -> Kind {
+    const fn kind(&self) -> Kind {
         match self {
             Self::NotAbsolute | Self::Separator | Self::NotADirectory => Kind::Invalid,
             Self::Missing => Kind::NotFound,
-            Self::NotWritable | Self::Replaceable | Self::Unreadable(_) => Kind::NoAccess,
+            Self::NotWritable | Self::Untrusted(_) | Self::Unreadable(_) => Kind::NoAccess,
             Self::NoExec => Kind::Unsupported,
         }
     }
 
-    const fn hint(self) -> &'static str {
-        match self {
+    fn hint(&self) -> String {
+        let text = match self {
             Self::NotAbsolute => "give it as an absolute path",
             Self::Separator => "name a directory without `:`, `;` and `$`, or a link to this one",
             Self::Missing => "make the directory on every node, or name another",
@@ -76,9 +76,15 @@ impl Unfit {
             Self::NoExec => {
                 "tool daemons are started from it: name a directory on a file system mounted without noexec"
             }
-            Self::Replaceable => "set its sticky bit (chmod +t), or name a directory of your own",
+            Self::Untrusted(distrust) => {
+                return format!(
+                    "{} (or chmod +t where all may use it); or name a directory of your own",
+                    distrust.hint()
+                );
+            }
             Self::Unreadable(_) => "name another directory",
-        }
+        };
+        text.to_owned()
     }
 }
 
@@ -93,9 +99,7 @@ impl fmt::Display for Unfit {
             Self::NotADirectory => f.write_str("not a directory"),
             Self::NotWritable => f.write_str("not writable"),
             Self::NoExec => f.write_str("mounted noexec"),
-            Self::Replaceable => f.write_str(
-                "writable for everybody without the sticky bit: others could replace what is in it",
-            ),
+            Self::Untrusted(distrust) => write!(f, "others could replace what is in it: {distrust}"),
             Self::Unreadable(errno) => write!(f, "{}", errno.desc()),
         }
     }
@@ -170,7 +174,8 @@ fn look_at(path: &Path) -> Result<(), Unfit> {
     if statvfs(path).map_err(Unfit::Unreadable)?.flags().contains(FsFlags::ST_NOEXEC) {
         return Err(Unfit::NoExec);
     }
-    if meta.mode() & 0o1002 == 0o0002 { Err(Unfit::Replaceable) } else { Ok(()) }
+    // Programs and libraries are started from it.
+    Trust::of_process().check_dir(path).map_err(Unfit::Untrusted)
 }
 
 #[cfg(test)]
@@ -178,21 +183,27 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use gantry_shared::trust::Why;
+
     use super::*;
 
-    const BAD: [(&str, Unfit); 5] = [
-        ("/missing", Unfit::Missing),
-        ("/file", Unfit::NotADirectory),
-        ("/ro", Unfit::NotWritable),
-        ("/noexec", Unfit::NoExec),
-        ("/open", Unfit::Replaceable),
-    ];
+    fn bad() -> [(&'static str, Unfit); 5] {
+        let path = std::path::PathBuf::from("/open");
+        let open = Distrust { component: path.clone(), path, why: Why::OthersWrite(0o777) };
+        [
+            ("/missing", Unfit::Missing),
+            ("/file", Unfit::NotADirectory),
+            ("/ro", Unfit::NotWritable),
+            ("/noexec", Unfit::NoExec),
+            ("/open", Unfit::Untrusted(open)),
+        ]
+    }
 
     fn check(asked: Option<&str>, env: &[(&str, &str)], bad: &[(&str, Unfit)], expected: Result<&str, &str>) {
         let lookup =
             |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
         let probe = |path: &Path| {
-            bad.iter().find(|(p, _)| Path::new(p) == path).map_or(Ok(()), |(_, unfit)| Err(*unfit))
+            bad.iter().find(|(p, _)| Path::new(p) == path).map_or(Ok(()), |(_, unfit)| Err(unfit.clone()))
         };
         let chosen = choose_by(asked.map(Path::new), &lookup, &probe);
         match expected {
@@ -208,29 +219,29 @@ mod tests {
     #[test]
     fn the_first_place_that_will_do_is_taken() {
         let env = [(GANTRY_STAGE_DIR, "/stage"), ("TMPDIR", "/mine")];
-        check(Some("/asked"), &env, &BAD, Ok("/asked"));
-        check(None, &env, &BAD, Ok("/stage"));
-        check(None, &[(GANTRY_STAGE_DIR, ""), ("TMPDIR", "/mine")], &BAD, Ok("/mine"));
-        check(None, &[("TMPDIR", "")], &BAD, Ok("/tmp"));
-        check(None, &[], &BAD, Ok("/tmp"));
-        for (unfit, _) in BAD {
-            check(None, &[("TMPDIR", unfit)], &BAD, Ok("/tmp"));
+        check(Some("/asked"), &env, &bad(), Ok("/asked"));
+        check(None, &env, &bad(), Ok("/stage"));
+        check(None, &[(GANTRY_STAGE_DIR, ""), ("TMPDIR", "/mine")], &bad(), Ok("/mine"));
+        check(None, &[("TMPDIR", "")], &bad(), Ok("/tmp"));
+        check(None, &[], &bad(), Ok("/tmp"));
+        for (unfit, _) in bad() {
+            check(None, &[("TMPDIR", unfit)], &bad(), Ok("/tmp"));
         }
-        check(None, &[("TMPDIR", "relative")], &BAD, Ok("/tmp"));
+        check(None, &[("TMPDIR", "relative")], &bad(), Ok("/tmp"));
         check(None, &[], &[("/tmp", Unfit::NoExec)], Ok("/var/tmp"));
     }
 
     #[test]
     fn a_place_that_was_asked_for_is_not_replaced_by_another() {
-        for (path, unfit) in BAD {
+        for (path, unfit) in bad() {
             let text = format!("use {path} (the directory asked for) for storage: {unfit}");
-            check(Some(path), &[(GANTRY_STAGE_DIR, "/stage")], &BAD, Err(&text));
+            check(Some(path), &[(GANTRY_STAGE_DIR, "/stage")], &bad(), Err(&text));
             let text = format!("use {path} (GANTRY_STAGE_DIR) for storage: {unfit}");
-            check(None, &[(GANTRY_STAGE_DIR, path), ("TMPDIR", "/mine")], &BAD, Err(&text));
+            check(None, &[(GANTRY_STAGE_DIR, path), ("TMPDIR", "/mine")], &bad(), Err(&text));
         }
-        check(Some("here"), &[], &BAD, Err("not an absolute path"));
-        check(Some("/a:b"), &[], &BAD, Err("has `:`"));
-        check(Some("/$HOME"), &[], &BAD, Err("has `:`"));
+        check(Some("here"), &[], &bad(), Err("not an absolute path"));
+        check(Some("/a:b"), &[], &bad(), Err("has `:`"));
+        check(Some("/$HOME"), &[], &bad(), Err("has `:`"));
     }
 
     #[test]
@@ -264,7 +275,27 @@ mod tests {
         assert_eq!(look_at(&at("missing")), Err(Unfit::Missing));
         assert_eq!(look_at(&at("file")), Err(Unfit::NotADirectory));
         assert_eq!(look_at(&at("file/below")), Err(Unfit::NotADirectory));
-        assert_eq!(look_at(&at("open")), Err(Unfit::Replaceable));
+        let why = |name: &str| match look_at(&at(name)) {
+            Err(Unfit::Untrusted(distrust)) => (distrust.component, distrust.why),
+            other => panic!("{name}: {other:?}"),
+        };
+        let blame = |name: &str, why: Why| (at(name).canonicalize().unwrap(), why);
+        assert_eq!(why("open"), blame("open", Why::OthersWrite(0o777)));
+        fs::create_dir(at("open/below")).unwrap();
+        assert_eq!(why("open/below"), blame("open", Why::OthersWrite(0o777)));
+        fs::create_dir(at("team")).unwrap();
+        if nix::unistd::geteuid().is_root() {
+            let set = |mode: u32, uid: u32, gid: u32| {
+                std::os::unix::fs::chown(at("team"), Some(uid), Some(gid)).unwrap();
+                fs::set_permissions(at("team"), PermissionsExt::from_mode(mode)).unwrap();
+            };
+            set(0o770, 0, 65533);
+            assert_eq!(why("team"), blame("team", Why::GroupWrites(65533)));
+            set(0o1770, 0, 65533);
+            assert_eq!(look_at(&at("team")), Ok(()));
+            set(0o755, 65533, 65533);
+            assert_eq!(why("team"), blame("team", Why::Owner(65533)));
+        }
         // procfs takes no new files, not even root's.
         assert!(matches!(look_at(Path::new("/proc/self")), Err(Unfit::NotWritable | Unfit::NoExec)));
     }
