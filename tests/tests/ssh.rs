@@ -134,6 +134,34 @@ fn another_agent_at_the_same_path_is_not_taken_for_ours() {
     });
 }
 
+/// Asking it who it is would execute it.
+#[test]
+fn an_agent_that_another_user_could_have_put_there_is_not_even_asked() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    on_hosts(hidden(1), |cluster| {
+        let agent = cluster.bed.node(1).path(&binaries().agent).expect("a node");
+        let folder = agent.parent().expect("a folder").to_owned();
+        std::fs::create_dir_all(&folder).expect("a folder on the node");
+        std::fs::write(&agent, "#!/bin/sh\ntouch /tmp/wrong\nexec cat\n").expect("a file on the node");
+        let set = |path: &std::path::Path, uid: u32, mode: u32| {
+            chown(path, Some(uid), None).expect("an owner");
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");
+        };
+        for (owner, mode, folder_mode) in
+            [(65533, 0o755, 0o755), (0, 0o777, 0o755), (0, 0o755, 0o777), (0, 0o755, 0o1777)]
+        {
+            set(&agent, owner, mode);
+            set(&folder, 0, folder_mode);
+            let done = cluster.launch(&["--", "--hosts", "n001", "/bin/true"]).wait(SOON);
+            assert_eq!(done.code(), 0, "{done:?}");
+            let ran = cluster.bed.node(1).path("/tmp/wrong").expect("a node").exists();
+            assert!(!ran, "owner {owner}, mode {mode:o} in {folder_mode:o}");
+        }
+        set(&folder, 0, 0o755);
+        std::fs::remove_file(&agent).expect("it was not touched");
+    });
+}
+
 #[test]
 fn login_shells_of_all_kinds_will_do() {
     let tcsh = require!(gantry_tests::tool("tcsh")).display().to_string();

@@ -33,6 +33,7 @@ pub mod queue;
 pub mod slurm;
 pub mod ssh;
 pub mod wanted;
+mod safe;
 mod slots;
 #[cfg(test)]
 mod skip;

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::tm::Spawn;
 use crate::host::Host;
+use crate::safe::SAFE;
 use crate::{Error, Result};
 
 /// What fetches.
@@ -40,8 +41,9 @@ const UNREACHABLE: i32 = 22;
 const SPOILED: i32 = 23;
 
 /// Finds a place where programs may be executed, and fetches the agent there. The agent removes both as soon as it runs.
-const FETCH: [&str; 7] = [
-    r#"set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac"#,
+const FETCH: [&str; 8] = [
+    SAFE,
+    r#"set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" && pwd -P) && safe "$real" 2 || continue; place=${real%/}"#,
     r#"into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX") || continue; trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15"#,
     r#"printf '#!/bin/sh\nexit 0\n' >"$into/try" && chmod 700 "$into/try" && "$into/try" && break; rm -rf "$into"; into=; done 2>/dev/null"#,
     r#"[ "$into" ] || exit 21; rm -f "$into/try"; file=$into/gantry-agent; set -- $GANTRY_GIVEN; unset GANTRY_GIVEN"#,
@@ -97,10 +99,11 @@ impl Drop for Giver {
 /// What the end of a task means that was to fetch the agent, if it did not come so far.
 pub(super) fn explain_status(status: i32) -> Option<Failure> {
     Some(match status {
-        NO_PLACE => {
-            Failure::new(Kind::NoAccess, "there is no place for the agent that may be written and executed")
-                .with_hint("one of TMPDIR, /tmp, /var/tmp, /dev/shm and HOME has to be")
-        }
+        NO_PLACE => Failure::new(
+            Kind::NoAccess,
+            "there is no place for the agent that may be written and executed, and that others cannot change",
+        )
+        .with_hint("one of TMPDIR, /tmp, /var/tmp, /dev/shm and HOME has to be"),
         UNREACHABLE => {
             Failure::new(Kind::Lost, "it cannot connect to the host that gantry runs on, to fetch the agent")
                 .with_hint("have gantry at a path that all hosts of the job see")

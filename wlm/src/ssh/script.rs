@@ -19,6 +19,8 @@
 
 use std::path::Path;
 
+use crate::safe::SAFE;
+
 /// What ssh is to run.
 pub(super) const COMMAND: &str = r#"exec /bin/sh -c 'IFS= read -r gantry; eval "$gantry"'"#;
 
@@ -41,10 +43,12 @@ pub(super) struct Wanted<'a> {
 }
 
 /// The steps after the parameters. Everything that is made is removed when it ends before the agent has taken over.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
+    SAFE,
     r#"say() { printf '\n%s %s\n' "$mark" "$*"; }; same() { [ "$("$1" id 2>/dev/null </dev/null)" = "$identity" ]; }; cd / || :"#,
-    r#"if [ -n "$path" ] && [ -x "$path" ] && same "$path"; then say have; exec "$path" "$@"; fi"#,
-    r#"old=$(umask); umask 077; why=; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac"#,
+    // What was judged is executed: the path without links. One that others can change is not even asked for its name.
+    r#"if [ -n "$path" ] && real=$(cd "${path%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${path##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && same "$real"; then say have; exec "$real" "$@"; fi"#,
+    r#"old=$(umask); umask 077; why=; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) || continue; if ! safe "$real" 2; then why="$why; others can change $place"; continue; fi; place=${real%/}"#,
     r#"if into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX" 2>/dev/null) && [ -d "$into" ]; then trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15; printf '#!/bin/sh\nexit 0\n' >"$into/try" 2>/dev/null && chmod 700 "$into/try"; if [ ! -s "$into/try" ]; then why="$why; $place is full"; elif ! "$into/try" 2>/dev/null; then why="$why; $place is mounted noexec"; else free=$(df -Pk "$into" 2>/dev/null | tail -n 1 | sed 's/  */ /g' | cut -d ' ' -f 4); if [ "${free:-$blocks}" -ge "$blocks" ] 2>/dev/null; then break; fi; why="$why; $place has $free KiB left, $blocks are needed"; fi; rm -rf "$into"; else why="$why; $place may not be written"; fi; into=; done"#,
     r#"if [ -z "$into" ]; then say no "no place for the agent${why}"; exit 1; fi; file=$into/gantry-agent; say need "$into"; rm -f "$into/try"; head -c "$bytes" >"$file" 2>"$into/why"; if [ "$(wc -c <"$file" | tr -d ' ')" != "$bytes" ]; then say no "cannot write the agent to $file: $(head -n 1 "$into/why")"; exit 1; fi; rm -f "$into/why"; chmod 700 "$file""#,
     r#"if ! same "$file"; then say no "the agent does not run here: $("$file" id 2>&1 </dev/null | head -n 1)"; exit 1; fi; say got; trap - 0 1 2 13 15; umask "$old""#,

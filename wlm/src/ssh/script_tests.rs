@@ -67,6 +67,32 @@ fn an_agent_that_is_there_is_used_and_another_one_is_not() {
 }
 
 #[test]
+fn an_agent_that_others_can_change_is_not_executed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("ran");
+    let place = folder.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let agent = make(&place, "agent", &format!("#!/bin/sh\ntouch {}\necho 'r h'\n", mark.display()));
+    let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    for (folder_mode, mode) in [(0o755, 0o777), (0o777, 0o755), (0o1777, 0o755)] {
+        set(&agent, mode);
+        set(&place, folder_mode);
+        let said = bring("/bin/sh", folder.path(), &agent, "r h");
+        assert!(said.starts_with("[Need(") && said.contains("Got] served ticket either"), "{said}");
+        assert!(!mark.exists(), "{folder_mode:o} {mode:o}");
+    }
+    set(&place, 0o755);
+    bring("/bin/sh", folder.path(), &agent, "r h");
+    assert!(mark.exists(), "it would have been seen");
+    // Nor is the agent put where others could replace it.
+    set(&place, 0o777);
+    let said = bring("/bin/sh", &place, Path::new("/no/agent"), "r h");
+    assert!(said.contains("served ticket") && !said.contains("place/gantry-agent-"), "{said}");
+    let sent = said.rsplit(' ').next().unwrap();
+    std::fs::remove_dir_all(Path::new(sent).parent().unwrap()).unwrap();
+}
+
+#[test]
 fn an_agent_that_is_not_there_is_put_into_a_place_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     for shell in shells() {
