@@ -2,8 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once};
 
 use gantry_wlm::Host;
@@ -15,6 +15,9 @@ use crate::table::lock;
 
 /// The file that is written to, and its name.
 static FILE: Mutex<Option<(PathBuf, File)>> = Mutex::new(None);
+
+/// How many names of a log others may have taken.
+const MOST_PLANTED: u32 = 9;
 
 static BEGUN: Once = Once::new();
 
@@ -52,7 +55,9 @@ pub(crate) fn follow(attributes: &Attributes) {
     if current.as_ref().map(|(path, _)| path) == path.as_ref() {
         return;
     }
-    *current = path.and_then(|path| Some((path.clone(), open(&path).ok()?)));
+    let opened = path.and_then(|path| Some((path.clone(), open_unplanted(&path).ok()?)));
+    let moved = opened.as_ref().filter(|(asked, (is, _))| asked != is).map(|(asked, _)| asked.clone());
+    *current = opened.map(|(asked, (_, file))| (asked, file));
     let is_on = current.is_some();
     drop(current);
     if is_on {
@@ -61,12 +66,95 @@ pub(crate) fn follow(attributes: &Attributes) {
             // The library has a `tracing` of its own, so nobody else's subscriber can be there.
             log.with_max_level(tracing::Level::DEBUG).try_init().unwrap_or_default();
         });
+        if let Some(asked) = moved {
+            tracing::warn!("this log is not at {}: others have put something there", asked.display());
+        }
     }
 }
 
-/// Opens a log that only this user can read. The directory may be everybody's: a link that somebody else has put there is not followed.
-fn open(path: &std::path::Path) -> io::Result<File> {
+/// Opens a log that only this user can read, and says which file that is. The directory may be everybody's: what others have put there under the log's name is left alone,
+/// and the log has a number in its name then.
+fn open_unplanted(path: &Path) -> io::Result<(PathBuf, File)> {
+    let numbered = (1..=MOST_PLANTED).map(|number| path.with_extension(format!("{number}.log")));
+    let mut last = None;
+    for path in std::iter::once(path.to_owned()).chain(numbered) {
+        match open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Opens a file of this user's own under that name and no other: no link, no FIFO, and nothing that has a second name.
+fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    options.open(path)
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let file = options.create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+    let about = file.metadata()?;
+    match about.is_file() && about.uid() == Machine.uid() && about.nlink() == 1 {
+        true => Ok(file),
+        false => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, or no plain file"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_never_written_through_what_was_planted_under_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (log, other) = (at("dbglog_h.example.7.log"), at("precious"));
+        std::fs::write(&other, "mine").unwrap();
+        let opened = || open_unplanted(&log).unwrap().0;
+        // A link, dangling or not; a second name of another file; what is no file.
+        symlink(&other, &log).unwrap();
+        assert_eq!(opened(), at("dbglog_h.example.7.1.log"));
+        std::fs::remove_file(&log).unwrap();
+        std::fs::hard_link(&other, &log).unwrap();
+        assert_eq!(opened(), at("dbglog_h.example.7.1.log"));
+        std::fs::remove_file(&log).unwrap();
+        let listener = UnixListener::bind(&log).unwrap();
+        assert_eq!(opened(), at("dbglog_h.example.7.1.log"));
+        std::fs::remove_file(&log).unwrap();
+        drop(listener);
+        if Machine.uid() == 0 {
+            std::fs::write(&log, "").unwrap();
+            std::os::unix::fs::chown(&log, Some(65533), None).unwrap();
+            assert_eq!(opened(), at("dbglog_h.example.7.1.log"));
+            std::fs::remove_file(&log).unwrap();
+        }
+        assert_eq!(opened(), log);
+        // A log of this user's own is written on.
+        assert_eq!(opened(), log);
+        assert_eq!(std::fs::read_to_string(other).unwrap(), "mine");
+        for number in 1..=MOST_PLANTED {
+            drop(std::fs::remove_file(log.with_extension(format!("{number}.log"))));
+            std::fs::create_dir(log.with_extension(format!("{number}.log"))).unwrap();
+        }
+        std::fs::remove_file(&log).unwrap();
+        std::fs::create_dir(&log).unwrap();
+        assert!(open_unplanted(&log).is_err());
+    }
+
+    /// Opening one for writing waits for a reader, if it is not told to do without.
+    #[test]
+    fn a_fifo_under_a_logs_name_stops_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("dbglog_h.8.log");
+        #[expect(clippy::disallowed_methods, reason = "a test makes a FIFO")]
+        let made = std::process::Command::new("mkfifo").arg(&log).status().unwrap();
+        assert!(made.success());
+        let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&log);
+        assert_eq!(open_unplanted(&log).unwrap().0, folder.path().join("dbglog_h.8.1.log"));
+        drop(reader);
+        assert_eq!(open_unplanted(&log).unwrap().0, folder.path().join("dbglog_h.8.1.log"));
+    }
 }
