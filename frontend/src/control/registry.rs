@@ -16,6 +16,7 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::AppId;
 use gantry_shared::storage;
+use gantry_shared::trust::Trust;
 use gantry_wlm::Host;
 
 use crate::error::{Error, Result};
@@ -61,11 +62,34 @@ impl Registry {
     /// Opens the runtime directory, which is made if it is not there: `asked`, else GANTRY_RUNTIME_DIR, else `gantry-runtime-UID` in CTI_CFG_DIR, else `gantry` in
     /// XDG_RUNTIME_DIR (where that is a directory of this user), else `/tmp/gantry-runtime-UID`.
     ///
+    /// Anybody may have made something of that last name. Then it is `.gantry-runtime-HOST` in the user's home. Once that is there it is used as long as the other
+    /// is not this user's: so all commands find the same one, whatever another user does meanwhile.
+    ///
     /// # Errors
     /// It cannot be made or opened; it is a symbolic link, another user's, or open to others.
     pub fn open(asked: Option<&Path>, host: &dyn Host) -> Result<Self> {
-        let uid = host.uid();
-        let path = find_dir(asked, host, is_dir_of(uid));
+        let trust = Trust::of_process();
+        let own = |path: &Path| is_dir_of(host.uid())(path) && trust.check_own_dir(path).is_ok();
+        let places = find_dirs(asked, host, own);
+        match places.second {
+            Some(second) if !is_itself_of(host.uid(), &places.first) => {
+                let there = std::fs::symlink_metadata(&places.first).is_ok();
+                if there || second.is_dir() {
+                    let opened = Self::open_at(second, host.uid());
+                    return opened
+                        .map_err(|error| if there { squatted(&places.first, &error) } else { error });
+                }
+                match Self::open_at(places.first.clone(), host.uid()) {
+                    // Another user's, who has come first just now.
+                    Err(first) => Self::open_at(second, host.uid()).map_err(|_| first),
+                    opened => opened,
+                }
+            }
+            _ => Self::open_at(places.first, host.uid()),
+        }
+    }
+
+    fn open_at(path: PathBuf, uid: u32) -> Result<Self> {
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
@@ -222,27 +246,57 @@ fn unfit(path: &Path, why: &str) -> Error {
     Error::Node { hosts: Vec::new(), failure }
 }
 
+/// Why there is no runtime directory, where another user has taken its name and the one in its place will not do either.
+fn squatted(path: &Path, second: &Error) -> Error {
+    let owner = std::fs::symlink_metadata(path).map(|about| about.uid()).unwrap_or_default();
+    let message = format!(
+        "the runtime directory is not safe: {} belongs to user {owner}; instead of it: {second}",
+        path.display()
+    );
+    let failure = Failure::new(Kind::NoAccess, message)
+        .with_hint("set GANTRY_RUNTIME_DIR to a directory of yours with mode 0700, for all commands alike");
+    Error::Node { hosts: Vec::new(), failure }
+}
+
 fn is_dir_of(uid: u32) -> impl Fn(&Path) -> bool {
     move |path| std::fs::metadata(path).is_ok_and(|about| about.is_dir() && about.uid() == uid)
 }
 
-/// Where the runtime directory is. `ours` tells whether a path is a directory of this user.
-fn find_dir(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool) -> PathBuf {
+/// As [`is_dir_of`], of the directory itself: another user's link to it does not count.
+fn is_itself_of(uid: u32, path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|about| about.is_dir() && about.uid() == uid)
+}
+
+/// Where the runtime directory may be.
+#[derive(Debug, PartialEq, Eq)]
+struct Places {
+    first: PathBuf,
+    /// Where others can take the first: what is used then.
+    second: Option<PathBuf>,
+}
+
+/// Where the runtime directory may be. `ours` tells whether a path is a directory of this user that others cannot change.
+fn find_dirs(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool) -> Places {
+    let only = |first| Places { first, second: None };
     if let Some(asked) = asked {
-        return asked.to_owned();
+        return only(asked.to_owned());
     }
     if let Some(set) = host.env(storage::GANTRY_RUNTIME_DIR) {
-        return PathBuf::from(set);
+        return only(PathBuf::from(set));
     }
     if let Some(set) = host.env(storage::CTI_CFG_DIR) {
         // It may be everybody's, as /tmp is.
-        return PathBuf::from(set).join(format!("gantry-runtime-{}", host.uid()));
+        return only(PathBuf::from(set).join(format!("gantry-runtime-{}", host.uid())));
     }
-    match host.env("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        // The variable is often kept by programs that change the user: then it names a place that is not ours.
-        Some(base) if base.is_absolute() && ours(&base) => base.join("gantry"),
-        _ => PathBuf::from(format!("/tmp/gantry-runtime-{}", host.uid())),
+    let place = |name: &str| host.env(name).map(PathBuf::from).filter(|it| it.is_absolute() && ours(it));
+    // The variable is often kept by programs that change the user: then it names a place that is not ours.
+    if let Some(base) = place("XDG_RUNTIME_DIR") {
+        return only(base.join("gantry"));
     }
+    // A home may be the same on several hosts, whose sockets have nothing to do with each other.
+    let name = format!(".gantry-runtime-{}", host.hostname());
+    let second = place("HOME").map(|home| home.join(name));
+    Places { first: PathBuf::from(format!("/tmp/gantry-runtime-{}", host.uid())), second }
 }
 
 /// The app whose socket has that name, and what is known of it; none: it is not served yet.
