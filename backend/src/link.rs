@@ -167,6 +167,21 @@ pub(crate) fn open_address(address: &UnixAddr, until: Instant) -> io::Result<Uni
     }
 }
 
+/// Connects to a socket in the abstract name space that a process of our own user listens at.
+///
+/// # Errors
+/// None listens there by that time, or another user does: the name may be another user's, so nothing is to be believed before this.
+pub fn connect_abstract(name: &str, until: Instant) -> io::Result<UnixStream> {
+    let stream = open_address(&UnixAddr::new_abstract(name.as_bytes())?, until)?;
+    // The kernel noted who called listen(2); that cannot be forged.
+    let (found, expected) = (getsockopt(&stream, PeerCredentials)?.uid(), geteuid().as_raw());
+    if found != expected {
+        let why = format!("the socket @{name} belongs to user {found}, not to {expected}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(stream)
+}
+
 fn time_left(until: Instant) -> io::Result<Duration> {
     match until.saturating_duration_since(Instant::now()) {
         left if left < Duration::from_micros(1) => Err(io::ErrorKind::TimedOut.into()),
@@ -200,5 +215,71 @@ impl Write for Timed<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use nix::sys::socket::{Backlog, bind, listen};
+
+    use super::*;
+
+    fn name(of: &str) -> String {
+        format!("gantry-test-{of}-{}", std::process::id())
+    }
+
+    #[test]
+    fn a_listener_of_our_own_is_reached_and_one_that_takes_nothing_is_given_up() {
+        let soon = || Instant::now() + Duration::from_millis(100);
+        let name = name("busy");
+        assert_eq!(connect_abstract(&name, soon()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let busy: OwnedFd =
+            socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(busy.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
+        listen(&busy, Backlog::new(0).unwrap()).unwrap();
+        // It accepts nothing: its queue is full after a few.
+        let queued: Vec<_> = (0..64).map_while(|_| connect_abstract(&name, soon()).ok()).collect();
+        assert!(!queued.is_empty() && queued.len() < 64, "{}", queued.len());
+        assert_eq!(connect_abstract(&name, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// Another user's process has the name: it is told apart before a byte is sent.
+    #[test]
+    fn a_listener_of_another_user_is_refused() {
+        const SQUATTER: &str = "squatter-of-";
+        if let Some(name) = std::env::args().find_map(|arg| Some(arg.strip_prefix(SQUATTER)?.to_owned())) {
+            let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+            println!("listens");
+            let (mut stream, _) = listener.accept().unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "it was told something");
+            return;
+        }
+        if !geteuid().is_root() {
+            return crate::skip::skip("only root can start another user's process");
+        }
+        let name = name("foreign");
+        #[expect(clippy::disallowed_methods, reason = "a test starts itself again")]
+        let mut command = Command::new("/proc/self/exe");
+        let test = "link::tests::a_listener_of_another_user_is_refused";
+        command.args(["--exact", test, &format!("{SQUATTER}{name}"), "--nocapture"]).current_dir("/");
+        let mut squatter = command.uid(65533).gid(65533).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        let mut stdout = squatter.stdout.take().unwrap();
+        while !said.contains("listens") {
+            let mut bytes = [0; 256];
+            let read = stdout.read(&mut bytes).unwrap();
+            assert_ne!(read, 0, "{said}");
+            said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+        let error = connect_abstract(&name, Instant::now() + Duration::from_secs(10)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("belongs to user 65533"), "{error}");
+        stdout.read_to_string(&mut said).unwrap();
+        assert!(squatter.wait().unwrap().success(), "{said}");
     }
 }

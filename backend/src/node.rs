@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_shared::id::{AppId, DaemonId, NodeId, Rank, SessionId};
-use gantry_shared::storage::{GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_SESSION};
+use gantry_shared::storage::{GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_DAEMON_TOKEN, GANTRY_SESSION};
 use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
 use gantry_shared::wire::channel::Member;
 
@@ -26,9 +26,16 @@ pub struct Address {
     pub session: SessionId,
     /// The order that started the daemon.
     pub daemon: DaemonId,
+    /// The token that the daemon was given (`GANTRY_DAEMON_TOKEN`).
+    pub token: String,
 }
 
 impl Address {
+    fn hello(&self) -> Ask {
+        let Self { session, daemon, ref token, .. } = *self;
+        Ask::Hello { version: VERSION, session, daemon, token: token.clone() }
+    }
+
     /// The address in the environment of this process.
     #[expect(
         clippy::disallowed_methods,
@@ -53,6 +60,7 @@ fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Erro
         socket: socket.into(),
         session: SessionId(number(GANTRY_SESSION)?),
         daemon: DaemonId(number(GANTRY_DAEMON)?),
+        token: env(GANTRY_DAEMON_TOKEN).and_then(|token| token.into_string().ok()).unwrap_or_default(),
     })
 }
 
@@ -83,8 +91,7 @@ impl Backend {
     /// When nobody listens there, it is somebody else's agent, it does not know this session and daemon, or does not answer in time.
     pub fn connect_to(address: &Address, deadline: Duration) -> Result<Self, Error> {
         let link = Link::connect(&address.socket, deadline)?;
-        let hello = Ask::Hello { version: VERSION, session: address.session, daemon: address.daemon };
-        match link.exchange(&hello, "say hello to this node's agent", deadline)? {
+        match link.exchange(&address.hello(), "say hello to this node's agent", deadline)? {
             Tell::Node(facts) => {
                 Ok(Self { address: address.clone(), facts, deadline, link: Mutex::new(Some(link)) })
             }
@@ -95,12 +102,11 @@ impl Backend {
     /// Opens this daemon's end of the channel to its tool, on a connection of its own. Once: keep it as long as the daemon has something to say or to hear.
     ///
     /// # Errors
-    /// As [`Backend::connect_to`]; [`Error::Refused`] when this daemon has opened it before, or the process is a rank's.
+    /// As [`Backend::connect_to`]; [`Error::Refused`] when this daemon has opened it before.
     pub fn channel(&self) -> Result<Channel, Error> {
-        let Address { socket, session, daemon } = &self.address;
+        let Address { socket, daemon, .. } = &self.address;
         let link = Link::connect(socket, self.deadline)?;
-        let hello = Ask::Hello { version: VERSION, session: *session, daemon: *daemon };
-        match link.exchange(&hello, "say hello to this node's agent", self.deadline)? {
+        match link.exchange(&self.address.hello(), "say hello to this node's agent", self.deadline)? {
             Tell::Node(_) => {
                 Channel::open(link, Member { node: self.facts.node, daemon: *daemon }, self.deadline)
             }

@@ -68,6 +68,13 @@ impl Secret {
         text
     }
 
+    /// 32 hexadecimal digits that follow from the secret and `purpose`. Strangers cannot guess them, and they tell nothing of the secret.
+    #[must_use]
+    pub fn derive(&self, purpose: &str) -> String {
+        let hash = blake3::keyed_hash(&self.0, purpose.as_bytes());
+        hash.to_hex().chars().take(32).collect()
+    }
+
     pub(crate) fn expose(&self) -> &[u8; SECRET_BYTES] {
         &self.0
     }

@@ -57,6 +57,8 @@ pub const GANTRY_SESSION: &str = "GANTRY_SESSION";
 pub const GANTRY_SESSION_DIR: &str = "GANTRY_SESSION_DIR";
 /// Given to daemons: the number of the order that started them.
 pub const GANTRY_DAEMON: &str = "GANTRY_DAEMON";
+/// Given to daemons: the token by which their agent knows them from the app's ranks.
+pub const GANTRY_DAEMON_TOKEN: &str = "GANTRY_DAEMON_TOKEN";
 
 /// Given to daemons of C tools, for those that know CTI's variables: that they are daemons.
 pub const CTI_IAMBACKEND: &str = "CTI_IAMBACKEND";

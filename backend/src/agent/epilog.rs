@@ -3,16 +3,14 @@
 //! There is only so much time, after which the launcher kills us and the agent: a few seconds.
 
 use std::io::{self, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gantry_backend::connect_abstract;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, HoldTicket, ToDesk, build_desk_name};
 use gantry_wlm::host::{Host, Machine, run};
-use nix::unistd::geteuid;
 
 use crate::{failure, ranks};
 
@@ -44,8 +42,8 @@ fn run_users(epilog: &Path) -> Result<(), Failure> {
 }
 
 fn wait_for_agent(ticket: &HoldTicket) -> io::Result<()> {
-    let name = build_desk_name(ticket.agent.app, geteuid().as_raw());
-    let mut desk = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name.as_bytes())?)?;
+    let name = build_desk_name(ticket.agent.app, &ticket.agent.secret);
+    let mut desk = connect_abstract(&name, Instant::now() + PATIENCE)?;
     desk.set_read_timeout(Some(PATIENCE))?;
     desk.write_all(&frame::encode(&ToDesk::RankEnded).map_err(io::Error::other)?)?;
     desk.read_to_end(&mut Vec::new()).map(drop)

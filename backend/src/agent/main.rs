@@ -46,6 +46,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -191,12 +192,23 @@ fn enter() -> Result<(), Failure> {
 /// cannot be removed now is no reason not to serve.
 fn remove_sent_agent() {
     let Some(path) = Machine.env(GANTRY_SENT_AGENT).map(PathBuf::from) else { return };
+    if !is_this_program(&path) {
+        return;
+    }
     drop(std::fs::remove_file(&path));
     if let Some(directory) = path.parent()
         && directory.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-agent-"))
     {
         drop(std::fs::remove_dir(directory));
     }
+}
+
+/// Whether that file itself, and no link to it, is what this process executes. A variable may name anything.
+fn is_this_program(path: &Path) -> bool {
+    let which = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    let named = std::fs::symlink_metadata(path).map(which);
+    let own = std::fs::metadata("/proc/self/exe").map(which);
+    named.is_ok_and(|named| own.is_ok_and(|own| own == named))
 }
 
 /// Tells on standard output where the ranks of a launcher are.
@@ -239,7 +251,7 @@ fn serve_brought() -> Result<(), Failure> {
         let thread = process::thread::RanksThread::spawn().map_err(failed)?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
         // Ranks may look for it as soon as they run.
-        let socket = rendezvous::bind(ticket.app);
+        let socket = rendezvous::bind(&ticket)?;
         let desk::Entered { ranks, mut brought } = desk::receive_ranks(&listener, how, &thread).await;
         let size = brought.size;
         if let (false, Ok(reports)) = (hold, &mut brought.ranks) {

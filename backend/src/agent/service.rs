@@ -14,8 +14,9 @@ use std::time::Duration;
 use gantry_backend::socket_path::SocketPath;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_shared::secret::Secret;
 use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
+use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION, build_token};
 use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
 use nix::unistd::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +28,6 @@ use tokio::time::timeout;
 use crate::channel::connection;
 use crate::failure;
 use crate::overlay::Uplink;
-use crate::process::procfs::read_stat;
 
 /// A question has some ten bytes. Who sends more before a question is complete is not asking one.
 const MAX_ASK_BYTES: usize = 4096;
@@ -44,6 +44,8 @@ pub(crate) struct View {
     pub(crate) ranks: Vec<LocalRank>,
     /// The sessions that are open.
     pub(crate) sessions: BTreeMap<SessionId, SessionDirs>,
+    /// The app's secret, from which daemons' tokens follow.
+    pub(crate) secret: Secret,
     /// The daemons that were started, each with its session. A daemon asks as soon as it runs, so it must be here before it is started.
     pub(crate) daemons: BTreeMap<DaemonId, SessionId>,
 }
@@ -207,7 +209,6 @@ async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<O
         if ask == Ask::Channel
             && let Ask::Hello { daemon, .. } = hello
         {
-            refuse_ranks(peer.pid(), &view.borrow().ranks)?;
             client.tell(&Tell::Channel).await?;
             return Ok(Some(daemon));
         }
@@ -217,23 +218,8 @@ async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<O
     Ok(None)
 }
 
-/// The app's ranks are of the same user, but no part of the tool: they and what they have started are no members of a channel.
-fn refuse_ranks(peer: Option<i32>, ranks: &[LocalRank]) -> Result<(), Failure> {
-    let mut ancestor = peer.unwrap_or(0);
-    while ancestor > 1 {
-        if let Some(rank) = ranks.iter().find(|rank| rank.pid.get() == ancestor) {
-            let message =
-                format!("open the channel for process {ancestor}: it is rank {}, no daemon", rank.rank);
-            return Err(Failure::new(Kind::NoAccess, message));
-        }
-        let parent = read_stat(ancestor).map(|stat| stat.parent);
-        ancestor = parent.ok().filter(|parent| *parent != ancestor).unwrap_or(0);
-    }
-    Ok(())
-}
-
 fn answer_hello(ask: &Ask, view: &View) -> Result<Tell, Failure> {
-    let Ask::Hello { version, session, daemon } = *ask else {
+    let Ask::Hello { version, session, daemon, ref token } = *ask else {
         return Err(Failure::new(Kind::Protocol, "serve a daemon that has not said hello"));
     };
     if version != VERSION {
@@ -250,6 +236,13 @@ fn answer_hello(ask: &Ask, view: &View) -> Result<Tell, Failure> {
         return Err(Failure::new(
             Kind::NotFound,
             format!("serve daemon {daemon} of session {session}: none was started here"),
+        ));
+    }
+    // Ranks are of the same user, but no part of the tool.
+    if *token != build_token(&view.secret, session, daemon) {
+        let message = format!("serve daemon {daemon} of session {session}: it has not said its token");
+        return Err(Failure::new(Kind::NoAccess, message).with_hint(
+            "only what a daemon starts with GANTRY_DAEMON_TOKEN in its environment may speak for it",
         ));
     }
     let AppFacts { wlm, app, host, node, nodes, size } = view.facts.clone();

@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gantry_backend::connect_abstract;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Rank;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
@@ -26,9 +27,7 @@ use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{Launcher, parse_rank_facts};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
-use nix::unistd::{AccessFlags, access, geteuid, getppid};
+use nix::unistd::{AccessFlags, access, getppid};
 
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
@@ -94,7 +93,7 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     loop {
         match hear(&mut desk)? {
             FromDesk::Prepare { agent } => {
-                let service = build_service_name(ticket.agent.app, geteuid().as_raw(), agent);
+                let service = build_service_name(ticket.agent.app, &ticket.agent.secret, agent);
                 variables = build_variables(&service, ticket.agent.subjob);
                 // Without it only what descends from the rank is found when the app ends.
                 variables.extend(build_mark(ticket.agent.app, getppid().as_raw()).ok());
@@ -116,9 +115,8 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
 /// Whoever starts it has checked in before: an agent looks after those that have come, and would wait for one that was killed between the two.
 fn come_to_desk(ticket: &HoldTicket, check_in: CheckIn) -> Result<UnixStream, Failure> {
     let failed = |error: io::Error| failure::from_io("reach this node's agent", &error);
-    let name = build_desk_name(ticket.agent.app, geteuid().as_raw());
-    let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(failed)?;
-    let (first, mut desk) = take_or_reach(&address).map_err(failed)?;
+    let name = build_desk_name(ticket.agent.app, &ticket.agent.secret);
+    let (first, mut desk) = take_or_reach(&name).map_err(failed)?;
     say(&mut desk, &ToDesk::CheckIn(check_in))?;
     if let Some(listener) = first {
         let agent = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
@@ -139,15 +137,16 @@ fn forget_child() {
 }
 
 /// A way to the desk, and the desk itself for whoever is the first to come.
-fn take_or_reach(address: &SocketAddr) -> io::Result<(Option<UnixListener>, UnixStream)> {
+fn take_or_reach(name: &str) -> io::Result<(Option<UnixListener>, UnixStream)> {
     let deadline = Instant::now() + LISTENING;
+    let address = &SocketAddr::from_abstract_name(name)?;
     loop {
         let first = match UnixListener::bind_addr(address) {
             Ok(listener) => Some(listener),
             Err(error) if error.kind() == ErrorKind::AddrInUse => None,
             Err(error) => return Err(error),
         };
-        match connect(address) {
+        match connect(name, deadline) {
             // Between its two calls nobody listens at a socket that somebody has. Who has been killed there leaves it to the next.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < deadline => {
                 #[expect(
@@ -161,14 +160,9 @@ fn take_or_reach(address: &SocketAddr) -> io::Result<(Option<UnixListener>, Unix
     }
 }
 
-fn connect(address: &SocketAddr) -> io::Result<UnixStream> {
-    let desk = UnixStream::connect_addr(address)?;
-    // Of who has made the socket: another rank of ours.
-    let owner = getsockopt(&desk, PeerCredentials)?.uid();
-    if owner != geteuid().as_raw() {
-        let why = format!("its socket belongs to user {owner}");
-        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
-    }
+/// Connects to the desk. Its socket was made by another rank of ours.
+fn connect(name: &str, until: Instant) -> io::Result<UnixStream> {
+    let desk = connect_abstract(name, until)?;
     desk.set_read_timeout(Some(PATIENCE))?;
     Ok(desk)
 }
@@ -238,11 +232,11 @@ mod tests {
     #[track_caller]
     fn is_first_after(name: &str, then: impl FnOnce(OwnedFd) -> Option<OwnedFd>) -> bool {
         let name = format!("gantry-test-{name}-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
         let taken = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         bind(taken.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
         let (say, hear) = mpsc::channel();
-        let coming = thread::spawn(move || say.send(take_or_reach(&address).unwrap().0.is_some()));
+        let reached = name.clone();
+        let coming = thread::spawn(move || say.send(take_or_reach(&reached).unwrap().0.is_some()));
         assert!(hear.recv_timeout(Duration::from_millis(50)).is_err(), "nobody listens yet");
         let _kept = then(taken);
         let first = hear.recv_timeout(2 * LISTENING).unwrap();

@@ -110,7 +110,7 @@ pub(crate) enum Beginning {
         /// Where they have checked in.
         desk: UnixListener,
         /// Where they exchange data; none where it could not be made.
-        socket: Option<Socket>,
+        socket: Socket,
     },
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct Agent {
     last_output: Vec<OpenStreams>,
     bulk: BulkReceiver,
     rendezvous: Desk,
-    /// The name of the socket for ranks; empty where there is none.
+    /// The name of the socket for ranks.
     service: String,
     endings: Vec<Ending>,
     /// Closed when this agent has ended.
@@ -168,7 +168,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let failed = |error: std::io::Error| crate::failure::from_io("set up the agent", &error);
     let nofile = crate::process::spawn::raise_open_files().ok();
     let (thread, brought, socket) = match beginning {
-        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind_own(ticket.app)),
+        Beginning::Empty => (RanksThread::spawn().map_err(failed)?, None, rendezvous::bind_own(&ticket)?),
         Beginning::Brought { ranks, size, hold, thread, desk, socket } => {
             (thread, Some((ranks, size, hold, desk)), socket)
         }
@@ -201,7 +201,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         streams: BTreeMap::new(),
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
-        service: socket.as_ref().map(|socket| socket.name.clone()).unwrap_or_default(),
+        service: socket.name.clone(),
         endings: Vec::new(),
         epilogs: Vec::new(),
         events,
@@ -210,9 +210,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         following: None,
         view: watch::Sender::new(view),
     };
-    if let Some(socket) = socket {
-        agent.serve_ranks(socket);
-    }
+    agent.serve_ranks(socket);
     if let Some((ranks, size, hold, desk)) = brought {
         agent.take_brought(ranks, size, hold)?;
         agent.receive_epilogs(desk);
@@ -253,7 +251,8 @@ fn build_view(ticket: &Ticket, joined: &Joined) -> View {
         nodes: joined.nodes,
         size: 0,
     };
-    View { facts, ranks: Vec::new(), sessions: BTreeMap::new(), daemons: BTreeMap::new() }
+    let secret = ticket.secret.clone();
+    View { facts, ranks: Vec::new(), sessions: BTreeMap::new(), secret, daemons: BTreeMap::new() }
 }
 
 impl Agent {

@@ -21,7 +21,7 @@ fn facts() -> NodeFacts {
 }
 
 fn address(socket: &Path) -> Address {
-    Address { socket: socket.to_owned(), session: SessionId(1), daemon: DaemonId(1) }
+    Address { socket: socket.to_owned(), session: SessionId(1), daemon: DaemonId(1), token: "t".to_owned() }
 }
 
 /// An agent that answers each question with the next of these bytes, then closes when the client does.
@@ -38,7 +38,7 @@ fn scripted(socket: &Path, answers: Vec<Vec<u8>>) -> JoinHandle<()> {
 }
 
 #[test]
-fn the_address_comes_from_three_variables() {
+fn the_address_comes_from_four_variables() {
     let check = |env: &[(&str, &str)], expected: Result<(), &str>| {
         let lookup = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
         let parsed = parse_address(&lookup);
@@ -49,7 +49,7 @@ fn the_address_comes_from_three_variables() {
     };
     let (socket, session, daemon) =
         ((GANTRY_BACKEND_SOCKET, "/s"), (GANTRY_SESSION, "1"), (GANTRY_DAEMON, "1"));
-    check(&[socket, session, daemon], Ok(()));
+    check(&[socket, session, daemon, (GANTRY_DAEMON_TOKEN, "t")], Ok(()));
     check(&[], Err("not started by gantry"));
     check(&[session, daemon], Err("not started by gantry"));
     check(&[(GANTRY_BACKEND_SOCKET, ""), session, daemon], Err("not started by gantry"));

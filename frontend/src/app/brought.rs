@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::App;
 use super::core::Core;
 use super::making::{Joined, Making};
-use super::prepare::{build_ticket, choose_scratch, find_cwd, new_secret, open_input};
+use super::prepare::{build_ticket, choose_scratch, find_cwd, open_input};
 use super::state::Happening;
 use super::stdio::OutputStream;
 use super::stdio::launcher::{self, LauncherStdio, Words};
@@ -44,7 +44,7 @@ impl Frontend {
     ) -> Result<App> {
         let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let secret = new_secret()?;
+        let secret = making.secret.clone();
         let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
         let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());

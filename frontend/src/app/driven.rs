@@ -3,15 +3,13 @@
 use std::ffi::OsString;
 
 use gantry_shared::error::Failure;
-use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
-use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_node_service_name, build_variables};
+use gantry_shared::rendezvous::handle::{VARIABLES, build_node_service_name, build_variables};
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::AtBreakpoint;
 use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm};
-use nix::unistd::geteuid;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -44,7 +42,7 @@ impl Frontend {
         }
         let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let env = build_env(&request.env, app, making.subjob());
+        let env = build_env(&request.env, &making);
         let cwd = find_cwd(request.cwd)?;
         let cannot = |e| Error::io("cannot connect a launcher", e);
         let stdout = match &request.output {
@@ -119,15 +117,11 @@ fn check_behind(hold_at: Option<&str>, wrapper: Option<&str>) -> Result<()> {
 }
 
 /// The launcher's environment: the user's, and where the ranks find their rendezvous. Their nodes' agents are not there yet, but their sockets' names are known.
-fn build_env(
-    changes: &[(OsString, OsString)],
-    app: AppId,
-    subjob: Option<Subjob>,
-) -> Vec<(OsString, OsString)> {
+fn build_env(changes: &[(OsString, OsString)], making: &Making) -> Vec<(OsString, OsString)> {
     let mut env = merge_env(Machine.environment(), changes);
-    let service = build_node_service_name(app, geteuid().as_raw());
+    let service = build_node_service_name(making.app, &making.secret);
     env.retain(|(name, _)| name != GANTRY_TICKET && !VARIABLES.iter().any(|variable| name == variable));
-    let variables = build_variables(&service, subjob);
+    let variables = build_variables(&service, making.subjob());
     env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     env
 }

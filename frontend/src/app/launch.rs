@@ -25,8 +25,7 @@ use super::App;
 use super::called::{Called, Instead, Reached};
 use super::making::{Joined, Making, new_id};
 use super::prepare::{
-    await_input, build_ticket, choose_scratch, find_cwd, find_launcher, new_secret, open_input,
-    patience_until,
+    await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
 use super::stdio::OpenStreams;
 use crate::error::{Error, Result};
@@ -161,7 +160,7 @@ impl Frontend {
     ) -> Result<Joined> {
         let wlm = making.wlm;
         let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
-        let secret = new_secret()?;
+        let secret = making.secret.clone();
         let listener = self.listen(making, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
         let (left, left_out) = mpsc::unbounded_channel();

@@ -7,6 +7,7 @@ use gantry_shared::error::Kind;
 use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
 use gantry_shared::rendezvous::handle::Subjob;
+use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::{Answer, Order};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Wlm};
@@ -49,6 +50,8 @@ pub(super) struct Making {
     pub(super) seat: Option<Seat>,
     /// Its place in a co-allocated job.
     pub(super) member: Option<Member>,
+    /// What its agents know it by.
+    pub(super) secret: Secret,
     /// Where it will be served, and as whose; none: nowhere.
     served: Option<(Registry, Option<String>)>,
 }
@@ -90,6 +93,7 @@ impl Making {
             linger: request.linger,
             seat: request.take_seat()?,
             member: request.member.clone(),
+            secret: new_secret()?,
             served: registry.map(|registry| (registry, request.submitter.clone())),
         })
     }
@@ -105,6 +109,7 @@ impl Making {
             linger: false,
             seat: None,
             member: None,
+            secret: new_secret()?,
             served: registry.map(|registry| (registry, None)),
         })
     }
@@ -178,6 +183,11 @@ impl Begun {
 /// An id for an app that is to be.
 pub(super) fn new_id() -> Result<AppId> {
     AppId::random().map_err(|e| Error::io("cannot make an id", std::io::Error::other(e)))
+}
+
+/// What agents prove by that they are the app's.
+fn new_secret() -> Result<Secret> {
+    Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))
 }
 
 fn open_registry(frontend: &Frontend) -> Result<Option<Registry>> {

@@ -56,11 +56,6 @@ pub(super) fn build_ticket(
     }
 }
 
-/// What agents prove by that they are the app's.
-pub(super) fn new_secret() -> Result<Secret> {
-    Secret::random().map_err(|e| Error::io("cannot make a secret", std::io::Error::other(e)))
-}
-
 /// Where a launch may have files of its own: a place that nobody else has, as the app's id is random.
 pub(super) fn choose_scratch(app: AppId) -> PathBuf {
     let base = Machine.env("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::App;
 use super::launch::{ASK_EVERY, ASK_SOON, JobNews, SHORT_WAIT, begin_direct, prepare_direct};
 use super::making::{Joined, Making};
-use super::prepare::{build_ticket, new_secret, patience_until};
+use super::prepare::{build_ticket, patience_until};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
@@ -41,7 +41,7 @@ impl Frontend {
         let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
         self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
-        let secret = new_secret()?;
+        let secret = making.secret.clone();
         let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
         let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());

@@ -1,7 +1,8 @@
 //! How processes name a rendezvous: `serviceURL?resourceID`, as GT4 has it.
 //!
-//! The service is the agent of the process's own node, the resource is one of the rendezvous that it knows. There is no secret in a handle: the agent's socket is
-//! in the abstract name space of its node, both ends check the other's user, and the agent finds out itself which rank speaks.
+//! The service is the agent of the process's own node, the resource is one of the rendezvous that it knows. The agent's socket is in the abstract name space of its
+//! node. Its name follows from the app's secret, so that no other user can take it first. It is no secret once it is bound: both ends check the other's user, and
+//! the agent finds out itself which rank speaks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AppId, Pid};
+use crate::secret::Secret;
 use crate::storage;
 
 /// What a handle's service begins with. What follows is the name of a socket in the abstract name space.
@@ -18,14 +20,14 @@ const SCHEME: &str = "gantry+unix://@";
 ///
 /// An agent has one as soon as it runs, before its ranks do and before it has a number; so it is its pid that tells apart those that share a machine.
 #[must_use]
-pub fn build_service_name(app: AppId, uid: u32, agent: Pid) -> String {
-    format!("gantry-rendezvous-{uid}-{app}-{agent}")
+pub fn build_service_name(app: AppId, secret: &Secret, agent: Pid) -> String {
+    format!("gantry-rendezvous-{app}-{}", secret.derive(&format!("rendezvous of agent {agent}")))
 }
 
 /// The same, of an agent that is alone on its node: ranks that are started before it, without its help, are told this one.
 #[must_use]
-pub fn build_node_service_name(app: AppId, uid: u32) -> String {
-    format!("gantry-rendezvous-{uid}-{app}")
+pub fn build_node_service_name(app: AppId, secret: &Secret) -> String {
+    format!("gantry-rendezvous-{app}-{}", secret.derive("rendezvous of the node"))
 }
 
 /// A text that is no handle, or no part of one.
@@ -217,8 +219,19 @@ mod tests {
     #[test]
     fn handles_read_back() {
         let app: AppId = "3kx9w0fz".parse().unwrap();
-        let service = build_service_name(app, 0, Pid::new(7).unwrap());
-        assert_eq!(service, "gantry-rendezvous-0-3kx9w0fz-7");
+        let (one, other) = (Secret::random().unwrap(), Secret::random().unwrap());
+        let names = [&one, &other].map(|secret| {
+            let agents = [7, 8].map(|pid| build_service_name(app, secret, Pid::new(pid).unwrap()));
+            let [seven, eight] = agents;
+            [seven, eight, build_node_service_name(app, secret)]
+        });
+        let names = names.as_flattened();
+        let different: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(different.len(), 6, "{names:?}");
+        for name in names {
+            let handle = Handle { service: name.clone(), resource: Resource::Job };
+            assert_eq!(handle.to_string().parse::<Handle>().unwrap(), handle);
+        }
         check("gantry+unix://@gantry-rendezvous-0-3kx9w0fz-7?job", Resource::Job);
         let named = Resource::Named("ring.1".parse().unwrap());
         check("gantry+unix://@gantry-rendezvous-0-3kx9w0fz-7?job/ring.1", named);

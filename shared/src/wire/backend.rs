@@ -8,10 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
+use crate::secret::Secret;
 use crate::storage::SessionDirs;
 
 /// Version of this dialogue; the first thing that a daemon says.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
+
+/// The token that a daemon is given and says with its hello. Ranks, which are the same user's processes, are not given it. They could take it from a
+/// daemon's environment all the same: the system keeps processes of one user apart by nothing.
+#[must_use]
+pub fn build_token(secret: &Secret, session: SessionId, daemon: DaemonId) -> String {
+    secret.derive(&format!("daemon {daemon} of session {session}"))
+}
 
 /// A daemon's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +32,8 @@ pub enum Ask {
         session: SessionId,
         /// From the daemon's environment.
         daemon: DaemonId,
+        /// From the daemon's environment: what [`build_token`] has made.
+        token: String,
     },
     /// The ranks of this node as they are now. Answered by [`Tell::Ranks`].
     Ranks,

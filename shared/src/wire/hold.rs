@@ -16,6 +16,7 @@ use super::message::Ticket;
 use crate::error::Failure;
 use crate::id::{AppId, Pid, Rank};
 use crate::rank_set::RankSet;
+use crate::secret::Secret;
 
 /// The variable by which ranks get their [`HoldTicket`], as a launcher passes on nothing but arguments and variables. It is taken out of the
 /// environment before the rank becomes its program.
@@ -111,11 +112,11 @@ pub fn from_hex(text: &str) -> Result<Zeroizing<Vec<u8>>, TicketError> {
     bytes.map(Zeroizing::new).ok_or(TicketError::NotHex)
 }
 
-/// The name of the socket at which an app's ranks of a node check in, in the abstract name space. The user is part of it, so that a stranger who
-/// guesses it can be told apart.
+/// The name of the socket at which an app's ranks of a node check in, in the abstract name space. It follows from the app's secret, so that no other user can
+/// take it first.
 #[must_use]
-pub fn build_desk_name(app: AppId, uid: u32) -> String {
-    format!("gantry-{uid}-{app}")
+pub fn build_desk_name(app: AppId, secret: &Secret) -> String {
+    format!("gantry-desk-{app}-{}", secret.derive("desk of the node"))
 }
 
 /// From a rank-to-be to its node's agent.
@@ -177,7 +178,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::secret::Secret;
 
     #[test]
     fn a_ticket_survives_the_environment_and_shows_no_secret() {

@@ -14,8 +14,8 @@ use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
 use gantry_shared::search::folders;
 use gantry_shared::storage::{
-    CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_NODE, GANTRY_SESSION,
-    GANTRY_SESSION_DIR, SessionDirs,
+    CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_DAEMON_TOKEN,
+    GANTRY_NODE, GANTRY_SESSION, GANTRY_SESSION_DIR, SessionDirs,
 };
 use gantry_shared::wire::message::StartDaemon;
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -41,6 +41,8 @@ pub(crate) struct Site<'a> {
     pub(crate) node: NodeId,
     /// The socket on which daemons reach their agent.
     pub(crate) socket: &'a Path,
+    /// The daemon's token.
+    pub(crate) token: &'a str,
     /// The agent's socket for ranks, where daemons may look on; and the app's place in a multijob.
     pub(crate) rendezvous: (&'a str, Option<Subjob>),
     /// The variable by which is found what daemons start.
@@ -152,13 +154,14 @@ fn merge_env(base: &[(OsString, OsString)], order: Vec<(OsString, OsString)>) ->
 /// Adds what gantry gives to every daemon; it wins over the order.
 fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str, OsString); 2]) {
     let dirs = site.dirs;
-    let ours: [(&str, OsString); 7] = [
+    let ours: [(&str, OsString); 8] = [
         ("TMPDIR", dirs.tmp.clone().into()),
         (GANTRY_APP, site.app.to_string().into()),
         (GANTRY_NODE, site.node.to_string().into()),
         (GANTRY_SESSION, order.session.to_string().into()),
         (GANTRY_SESSION_DIR, dirs.root.clone().into()),
         (GANTRY_DAEMON, order.daemon.to_string().into()),
+        (GANTRY_DAEMON_TOKEN, site.token.into()),
         (GANTRY_BACKEND_SOCKET, site.socket.into()),
     ];
     env.extend(paths.into_iter().chain(ours).map(|(name, value)| (name.into(), value)));
@@ -337,6 +340,7 @@ mod tests {
                     loader: None,
                     app: "3kx9w0fz".parse().unwrap(),
                     node: NodeId(4),
+                    token: "t",
                     socket: Path::new("/x/agent.sock"),
                     rendezvous: ("here", None),
                     mark: None,
@@ -463,6 +467,7 @@ mod tests {
             ("GANTRY_APP", "3kx9w0fz"),
             ("GANTRY_BACKEND_SOCKET", "/x/agent.sock"),
             ("GANTRY_DAEMON", "7"),
+            ("GANTRY_DAEMON_TOKEN", "t"),
             ("GANTRY_JOB_HANDLE", "gantry+unix://@here?job"),
             ("GANTRY_NODE", "4"),
             ("GANTRY_SESSION", "2"),

@@ -16,15 +16,25 @@ pub(crate) use bridges::Bridges;
 pub(crate) use desk::{Desk, Request};
 pub(crate) use service::Socket;
 
-use gantry_shared::id::AppId;
+use gantry_shared::error::Failure;
+use gantry_shared::wire::message::Ticket;
 
-/// Binds the socket of an agent whose ranks may have been started without it. None: ranks go without.
-pub(crate) fn bind_own(app: AppId) -> Option<Socket> {
+use crate::failure;
+
+/// Binds the socket of an agent whose ranks may have been started without it.
+///
+/// # Errors
+/// As [`bind`].
+pub(crate) fn bind_own(ticket: &Ticket) -> Result<Socket, Failure> {
     // On a machine that plays several nodes the first agent has it, and all tell their ranks their own names.
-    Socket::bind_own(app).ok().or_else(|| bind(app))
+    Socket::bind_own(ticket.app, &ticket.secret).or_else(|_| bind(ticket))
 }
 
-/// Binds this agent's socket. None: ranks go without.
-pub(crate) fn bind(app: AppId) -> Option<Socket> {
-    Socket::bind(app).inspect_err(|error| tracing::warn!(%error, "ranks cannot exchange data")).ok()
+/// Binds this agent's socket.
+///
+/// # Errors
+/// The system has no socket for it, or the name is taken.
+pub(crate) fn bind(ticket: &Ticket) -> Result<Socket, Failure> {
+    Socket::bind(ticket.app, &ticket.secret)
+        .map_err(|error| failure::from_io("listen for ranks that exchange data", &error))
 }

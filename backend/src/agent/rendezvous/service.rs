@@ -13,6 +13,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, Pid, Rank};
 use gantry_shared::rendezvous::MAX_ITEM_BYTES;
 use gantry_shared::rendezvous::handle::{build_node_service_name, build_service_name};
+use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Key, MAX_ASK_BYTES, Refusal, Tell, VERSION};
 use nix::unistd::geteuid;
@@ -60,18 +61,18 @@ impl Socket {
     ///
     /// # Errors
     /// As the system says.
-    pub(crate) fn bind(app: AppId) -> io::Result<Self> {
+    pub(crate) fn bind(app: AppId, secret: &Secret) -> io::Result<Self> {
         let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
         let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
-        Self::bind_name(build_service_name(app, geteuid().as_raw(), pid))
+        Self::bind_name(build_service_name(app, secret, pid))
     }
 
     /// Binds the socket of its node.
     ///
     /// # Errors
     /// As the system says.
-    pub(crate) fn bind_own(app: AppId) -> io::Result<Self> {
-        Self::bind_name(build_node_service_name(app, geteuid().as_raw()))
+    pub(crate) fn bind_own(app: AppId, secret: &Secret) -> io::Result<Self> {
+        Self::bind_name(build_node_service_name(app, secret))
     }
 
     pub(crate) fn bind_name(name: String) -> io::Result<Self> {

@@ -66,7 +66,12 @@ impl Fixture {
     }
 
     fn address(&self) -> Address {
-        Address { socket: self.socket.clone(), session: SessionId(1), daemon: DaemonId(5) }
+        Address {
+            socket: self.socket.clone(),
+            session: SessionId(1),
+            daemon: DaemonId(5),
+            token: token(1, 5),
+        }
     }
 
     fn connect(&self) -> Result<Backend, Error> {
@@ -110,6 +115,7 @@ fn a_view() -> View {
         },
         ranks: vec![a_rank(7, RankState::Held), a_rank(6, RankState::Held)],
         sessions: BTreeMap::from([(SessionId(1), dirs)]),
+        secret: secret(),
         daemons: BTreeMap::from([(DaemonId(5), SessionId(1)), (DaemonId(6), SessionId(2))]),
     }
 }
@@ -118,8 +124,20 @@ fn a_rank(rank: u32, state: RankState) -> LocalRank {
     LocalRank { rank: Rank(rank), pid: Pid::new(1000).unwrap(), exe: "/bin/app".into(), state }
 }
 
+fn secret() -> Secret {
+    Secret::from_hex(&"5a".repeat(32)).unwrap()
+}
+
+fn token(session: u32, daemon: u32) -> String {
+    build_token(&secret(), SessionId(session), DaemonId(daemon))
+}
+
 fn hello(version: u16, session: u32, daemon: u32) -> Vec<u8> {
-    encode(&Ask::Hello { version, session: SessionId(session), daemon: DaemonId(daemon) }).unwrap()
+    hello_by(version, session, daemon, token(session, daemon))
+}
+
+fn hello_by(version: u16, session: u32, daemon: u32, token: String) -> Vec<u8> {
+    encode(&Ask::Hello { version, session: SessionId(session), daemon: DaemonId(daemon), token }).unwrap()
 }
 
 #[test]
@@ -172,10 +190,13 @@ fn who_does_not_belong_here_is_refused_with_the_reason() {
         assert_eq!(why.kind(), kind, "{why}");
         assert!(why.message().contains(text), "{why} has no {text:?}");
     };
-    check(&hello(VERSION + 1, 1, 5), Kind::Protocol, "speaks version 3: this agent speaks 2");
+    check(&hello(VERSION + 1, 1, 5), Kind::Protocol, "speaks version 4: this agent speaks 3");
     check(&hello(VERSION, 9, 5), Kind::Gone, "session 9: it is not open");
     check(&hello(VERSION, 1, 9), Kind::NotFound, "daemon 9 of session 1");
     check(&hello(VERSION, 1, 6), Kind::NotFound, "daemon 6 of session 1");
+    for other in [String::new(), token(1, 6), token(2, 5)] {
+        check(&hello_by(VERSION, 1, 5, other), Kind::NoAccess, "it has not said its token");
+    }
     check(&encode(&Ask::Ranks).unwrap(), Kind::Protocol, "has not said hello");
     let mut address = node.address();
     address.session = SessionId(9);
@@ -206,8 +227,7 @@ fn garbage_is_cut_off_and_disturbs_nobody() {
     half.shutdown(std::net::Shutdown::Write).unwrap();
     assert!(refusal(&mut half).message().contains("closed inside a question"));
     let mut twice = node.raw();
-    write_frame(&mut twice, &Ask::Hello { version: VERSION, session: SessionId(1), daemon: DaemonId(5) })
-        .unwrap();
+    twice.write_all(&hello(VERSION, 1, 5)).unwrap();
     read_frame(&mut twice).unwrap().unwrap();
     twice.write_all(&hello(VERSION, 1, 5)).unwrap();
     assert!(refusal(&mut twice).message().contains("hello twice"));
@@ -288,14 +308,15 @@ fn a_client_that_takes_no_answers_is_dropped() {
     assert_eq!(node.connect().unwrap().local_rank_count().unwrap(), 20_000);
 }
 
+/// Not even one that has left its rank's family, whatever it has heard of the daemon but the token.
 #[test]
-fn a_rank_is_no_member_of_a_channel() {
+fn a_process_without_the_daemons_token_opens_no_channel() {
     let node = Fixture::new();
-    let own = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
-    node.view.send_modify(|view| view.ranks = vec![LocalRank { pid: own, ..a_rank(3, RankState::Held) }]);
-    match node.connect().unwrap().channel() {
+    let address = Address { token: token(1, 6), ..node.address() };
+    match Backend::connect_to(&address, DEADLINE) {
         Err(Error::Refused(why)) => {
-            assert!(why.kind() == Kind::NoAccess && why.message().contains("rank 3"), "{why}")
+            assert!(why.kind() == Kind::NoAccess && why.message().contains("token"), "{why}");
+            assert!(!why.message().contains(&token(1, 5)), "{why}");
         }
         other => panic!("{other:?}"),
     }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Pid, Rank, RequestId};
 use gantry_shared::status::ExitStatus;
+use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
 use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
 use gantry_wlm::host::{Host, Machine};
@@ -269,6 +270,7 @@ impl Agent {
             app: self.ticket.app,
             node: self.node,
             socket: &self.storage.socket()?,
+            token: &build_token(&self.ticket.secret, order.session, order.daemon),
             rendezvous: (&self.service, self.ticket.subjob),
             mark: self.mark.as_ref(),
             base_env: &[],

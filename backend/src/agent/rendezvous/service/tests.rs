@@ -109,6 +109,7 @@ fn a_view(ranks: &[u32]) -> View {
         },
         ranks: ranks.iter().map(rank).collect(),
         sessions: BTreeMap::new(),
+        secret: Secret::random().unwrap(),
         daemons: BTreeMap::new(),
     }
 }
