@@ -123,21 +123,51 @@ fn attach_and_leave_with(
     eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
 }
 
+/// Starts two ranks behind a gate, which is a file in the home, and gives the step's name.
+///
 /// Slurm tells of a step before its tasks are executed: what they wait for here is in the way of who attaches.
+#[track_caller]
+fn start_gated(bed: &Testbed, world: &World) -> (Run, String) {
+    // All hosts have the same home.
+    let script =
+        "printf '#!/bin/sh\\nwhile ! test -e ~/go; do sleep 0.05; done\\n' >~/prolog; chmod 700 ~/prolog";
+    said(bed, &["sh", "-c", script]);
+    let prolog = format!("--task-prolog={HOME}/prolog");
+    let run = srun(bed, world, &["-N2", "-n2", &prolog, "sleep", "1000"]);
+    let step = || said(bed, &["squeue", "--me", "--steps", "--noheader", "--format=%i"]);
+    assert!(becomes_true(LONG, || step().contains(".0")), "{}", bed.last_log_lines());
+    let steps = step();
+    let step = steps.lines().find(|line| line.trim().ends_with(".0")).expect("a step").trim().to_owned();
+    (run, step)
+}
+
+/// Who waits does so for as long as it was told to, not for as long as a launcher usually needs.
+#[test]
+fn an_attachment_that_waits_has_more_patience_for_ranks_than_one_that_does_not() {
+    on_bed(|bed| {
+        let world = World::new();
+        let (srun, step) = start_gated(bed, &world);
+        let mut run = gantry(bed, &world, &["attach", "-vv", "--json", "--wait", &step]);
+        run.stderr_line("ranks do not stand yet", LONG);
+        // It begins later and gives up.
+        let words = refused(bed, &world, &step);
+        assert!(words.contains("no process here is rank"), "{words}");
+        said(bed, &["touch", &format!("{HOME}/go")]);
+        let attached = run.next_event("attached", LONG);
+        assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(2), "{attached}");
+        proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+        run.exited(LONG);
+        cancel(bed, srun, step.split('.').next().expect("a job"));
+        said(bed, &["sh", "-c", "rm ~/go ~/prolog"]);
+        world.finish();
+    });
+}
+
 #[test]
 fn ranks_that_do_not_stand_yet_are_waited_for() {
     on_bed(|bed| {
         let world = World::new();
-        // All hosts have the same home.
-        let script =
-            "printf '#!/bin/sh\\nwhile ! test -e ~/go; do sleep 0.05; done\\n' >~/prolog; chmod 700 ~/prolog";
-        said(bed, &["sh", "-c", script]);
-        let prolog = format!("--task-prolog={HOME}/prolog");
-        let waits = srun(bed, &world, &["-N2", "-n2", &prolog, "sleep", "1000"]);
-        let step = || said(bed, &["squeue", "--me", "--steps", "--noheader", "--format=%i"]);
-        assert!(becomes_true(LONG, || step().contains(".0")), "{}", bed.last_log_lines());
-        let steps = step();
-        let step = steps.lines().find(|line| line.trim().ends_with(".0")).expect("a step").trim().to_owned();
+        let (waits, step) = start_gated(bed, &world);
         let mut run = gantry(bed, &world, &["attach", "-vv", "--json", &step]);
         run.stderr_line("ranks do not stand yet", LONG);
         said(bed, &["touch", &format!("{HOME}/go")]);

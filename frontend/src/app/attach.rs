@@ -28,7 +28,7 @@ impl Frontend {
         deadline: Instant,
     ) -> Result<App> {
         self.check_policy(wlm, true)?;
-        let making = Making::attach(self, wlm, job)?;
+        let making = Making::attach(self, wlm, job, wait.is_some())?;
         let told = wlm.read_reach_args(&self.config.reach_args)?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &told, wait, deadline).await?;
         let hosts = placement.hosts().map(str::to_owned).collect();

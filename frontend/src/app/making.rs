@@ -30,10 +30,14 @@ use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, show_args};
 
 /// How long ranks that the WLM has told of may take to be processes of their own: it knows of them before their launcher's daemons have executed them.
+/// An attachment that waits has more patience: what runs before ranks (a prolog) may take its time.
 const RANKS_STAND_WITHIN: Duration = Duration::from_secs(5);
 
 /// After which pause nodes are asked again that do not have theirs yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// After which pause when they have been asked for [`RANKS_STAND_WITHIN`].
+const LOOK_LATER: Duration = Duration::from_millis(500);
 
 /// What is known of an app before it has agents.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub(super) struct Making {
     command: Vec<String>,
     /// It is not launched.
     attached: bool,
+    /// Ranks that are not there yet are waited for until the deadline.
+    waits: bool,
     /// As [`LaunchRequest::linger`] has it.
     pub(super) linger: bool,
     /// Its place in a multijob.
@@ -74,6 +80,8 @@ pub(super) struct Joined {
 pub(super) struct Begun {
     owner: App,
     served: Option<(Registry, Option<String>)>,
+    /// See [`Making`].
+    waits: bool,
 }
 
 impl Making {
@@ -90,6 +98,7 @@ impl Making {
             wlm,
             command: show_args(&request.args),
             attached: false,
+            waits: false,
             linger: request.linger,
             seat: request.take_seat()?,
             member: request.member.clone(),
@@ -98,14 +107,20 @@ impl Making {
         })
     }
 
-    /// Of an app that runs already.
-    pub(super) fn attach(frontend: &Frontend, wlm: &'static dyn Wlm, job: &JobRef) -> Result<Self> {
+    /// Of an app that runs already, or will if it `waits`.
+    pub(super) fn attach(
+        frontend: &Frontend,
+        wlm: &'static dyn Wlm,
+        job: &JobRef,
+        waits: bool,
+    ) -> Result<Self> {
         let registry = open_registry(frontend)?;
         Ok(Self {
             app: new_id()?,
             wlm,
             command: vec![job.0.clone()],
             attached: true,
+            waits,
             linger: false,
             seat: None,
             member: None,
@@ -139,11 +154,12 @@ impl Making {
         };
         let state = State::new(identity, placement).without(joined.left_out.clone());
         let state = if words.is_some() { state.with_launcher() } else { state };
-        let (making, served) = (Self { served: None, ..self }, self.served);
+        let (waits, served) = (self.waits, self.served);
+        let making = Self { served: None, ..self };
         // From here on dropping the owner ends everything, whatever fails.
         let owner = App::new(Core::start(making, joined, state, words));
         remember_socket(&owner.core, served.as_ref()).await?;
-        Ok(Begun { owner, served })
+        Ok(Begun { owner, served, waits })
     }
 }
 
@@ -159,7 +175,7 @@ impl Begun {
         phase: &'static str,
         deadline: Instant,
     ) -> Result<Self> {
-        match start_ranks(self.core(), order, phase, deadline).await {
+        match start_ranks(self.core(), order, phase, (self.waits, deadline)).await {
             Ok(()) => Ok(self),
             Err(error) => Err(close_after(self.owner, error).await),
         }
@@ -204,16 +220,23 @@ async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)
     core.remember_socket(path).await
 }
 
-async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: Instant) -> Result<()> {
+async fn start_ranks(
+    core: &Core,
+    order: Order,
+    phase: &'static str,
+    (waits, deadline): (bool, Instant),
+) -> Result<()> {
     // Every node, also one that was lost this moment: an app without all its ranks is not what was asked for.
     let mut nodes = core.state().all_nodes();
-    let until = deadline.min(Instant::now() + RANKS_STAND_WITHIN);
+    let soon = Instant::now() + RANKS_STAND_WITHIN;
+    let until = if waits { deadline } else { deadline.min(soon) };
     let seeks = matches!(order, Order::SeekRanks(_));
     loop {
         let answers = core.ask_each(&nodes, order.clone(), phase, deadline).await?;
-        let waits = seeks && Instant::now() + LOOK_AGAIN < until;
+        let pause = if Instant::now() < soon { LOOK_AGAIN } else { LOOK_LATER };
+        let has_time = seeks && Instant::now() + pause < until;
         let not_yet =
-            |(_, reply): &(_, Reply)| waits && reply.as_ref().is_err_and(|it| it.kind() == Kind::NotFound);
+            |(_, reply): &(_, Reply)| has_time && reply.as_ref().is_err_and(|it| it.kind() == Kind::NotFound);
         let (later, answers): (Vec<_>, Vec<_>) = answers.into_iter().partition(not_yet);
         for (_, answer) in core.accept(answers)? {
             match answer {
@@ -224,7 +247,7 @@ async fn start_ranks(core: &Core, order: Order, phase: &'static str, deadline: I
         let Some((_, Err(reason))) = later.first() else { return Ok(()) };
         tracing::debug!(app = %core.app, nodes = later.len(), %reason, "ranks do not stand yet");
         nodes = later.iter().map(|(node, _)| *node).collect();
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
