@@ -17,8 +17,8 @@ use crate::request::LaunchRequest;
 pub struct Config {
     /// The workload manager's name. Default: GANTRY_WLM, CTI_WLM_IMPL, else what is detected.
     pub wlm: Option<String>,
-    /// Directory for session storage on the nodes. Default: GANTRY_STAGE_DIR, TMPDIR, `/tmp`, `/var/tmp` of the node, the first that
-    /// is writable and not mounted noexec.
+    /// Directory for session storage on the nodes, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, `/tmp`, `/var/tmp` of the
+    /// nodes, the first that is writable and not mounted noexec on every node.
     pub stage_base: Option<PathBuf>,
     /// Most children of one agent in the tree. Default: [`DEFAULT_RADIX`].
     pub radix: u32,

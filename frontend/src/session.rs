@@ -1,6 +1,7 @@
 //! Sessions: a unique, private storage place on every node of an app, cleaned up for sure.
 
-use std::collections::BTreeMap;
+pub(crate) mod place;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use gantry_shared::id::{NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::message::{Answer, Order, To};
+use gantry_shared::wire::message::{Order, To};
 use tokio::time::Instant;
 
 use crate::app::DAEMON_GRACE;
@@ -41,7 +42,8 @@ pub(crate) struct Inner {
     pub(crate) staging: tokio::sync::Mutex<()>,
     /// The tool's end of its channel.
     pub(crate) end: Arc<End>,
-    roots: BTreeMap<NodeId, SessionDirs>,
+    /// Set when all nodes have it.
+    dirs: Option<SessionDirs>,
     alive: AtomicBool,
 }
 
@@ -57,17 +59,10 @@ impl Session {
             ledger: Mutex::default(),
             staging: tokio::sync::Mutex::default(),
             end: core.channels.open(id),
-            roots: BTreeMap::new(),
+            dirs: None,
             alive: AtomicBool::new(true),
         };
-        let answers =
-            core.ask(&nodes, Order::OpenSession { session: id }, "opening a session", deadline).await;
-        for (node, answer) in answers? {
-            match answer {
-                Answer::Session(root) => drop(inner.roots.insert(node, SessionDirs::new(root))),
-                other => return Err(Error::Protocol(format!("an agent answered {other:?} to a session"))),
-            }
-        }
+        inner.dirs = Some(core.place.open(core, id, &nodes, deadline).await?);
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -76,9 +71,10 @@ impl Session {
         self.inner.id
     }
 
-    /// Its directories on a node; none for a node that the app does not have.
+    /// Its directories on a node; none for a node that the session does not have. The paths are the same on every node, so daemons can be given
+    /// them as arguments.
     pub fn dirs(&self, node: NodeId) -> Option<&SessionDirs> {
-        self.inner.roots.get(&node)
+        self.inner.dirs.as_ref().filter(|_| self.inner.nodes.contains(node))
     }
 
     /// An empty manifest.

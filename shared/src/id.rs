@@ -85,9 +85,7 @@ impl AppId {
     /// # Errors
     /// When the system has none to give, which on Linux means a broken sandbox.
     pub fn random() -> Result<Self, NoRandomness> {
-        let mut bytes = [0; Self::LEN];
-        getrandom::fill(&mut bytes).map_err(NoRandomness)?;
-        Ok(Self(bytes.map(|byte| APP_ID_ALPHABET[usize::from(byte % 32)])))
+        Ok(Self(random_characters()?))
     }
 
     /// The id as text.
@@ -96,6 +94,21 @@ impl AppId {
         // Only characters of the alphabet get in, so the default is never taken.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
+}
+
+/// Characters of the alphabet of apps' ids, five bits each, from the system's random numbers.
+fn random_characters<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(NoRandomness)?;
+    Ok(bytes.map(|byte| APP_ID_ALPHABET[usize::from(byte % 32)]))
+}
+
+/// A name of `N` characters, five random bits each, for files and directories that no other user can guess.
+///
+/// # Errors
+/// As [`AppId::random`].
+pub fn random_text<const N: usize>() -> Result<String, NoRandomness> {
+    Ok(random_characters::<N>()?.map(char::from).iter().collect())
 }
 
 /// The system gave no random numbers.

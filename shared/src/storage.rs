@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AppId, SessionId};
+use crate::id::{AppId, NoRandomness, NodeId, SessionId, random_text};
 
-/// What the name of every app's directory starts with: `gantry-<app>-XXXXXX` below the staging base.
+/// What the name of every app's directory starts with: `gantry-<app>-<random>` below the staging base.
 pub const APP_DIR_PREFIX: &str = "gantry-";
 /// In the app's directory: the file whose lock says that the agent lives, and whose text says who it is.
 pub const LEASE_FILE: &str = "lease";
-/// In the app's directory: the socket on which daemons reach their agent.
-pub const AGENT_SOCKET: &str = "agent.sock";
 
 /// In a session's directory: executables.
 pub const BIN_DIR: &str = "bin";
@@ -99,10 +97,30 @@ pub const CTI_BACKEND_WRAPPER: &str = "CTI_BACKEND_WRAPPER";
 /// Set by users of CTI: the container instance in which daemons are started.
 pub const CTI_CONTAINER_INSTANCE: &str = "CTI_CONTAINER_INSTANCE";
 
-/// What the name of an app's directory starts with: `gantry-<app>-`. `mkdtemp(3)` adds six characters.
+/// How many random characters stand at the end of the name of an app's directory: 80 bits.
+const RANDOM_CHARS: usize = 16;
+
+/// How many characters `mkdtemp(3)` adds.
+const MKDTEMP_CHARS: usize = 6;
+
+/// What the name of an app's directory starts with: `gantry-<app>-`. While an agent makes it, `mkdtemp(3)` adds six characters.
 #[must_use]
 pub fn app_dir_prefix(app: AppId) -> String {
     format!("{APP_DIR_PREFIX}{app}-")
+}
+
+/// Chooses a name for the app's directory that no other user can guess. It is the same on every node.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub fn choose_app_dir_name(app: AppId) -> Result<String, NoRandomness> {
+    Ok(app_dir_prefix(app) + &random_text::<RANDOM_CHARS>()?)
+}
+
+/// The name of the socket in the app's directory on which daemons reach the agent of that node. Several nodes can be one machine.
+#[must_use]
+pub fn agent_socket_name(node: NodeId) -> String {
+    format!("agent-{node}.sock")
 }
 
 /// The app whose directory has that name; `None` for a name that no agent gives.
@@ -111,8 +129,8 @@ pub fn app_dir_prefix(app: AppId) -> String {
 #[must_use]
 pub fn parse_app_dir_name(name: &str) -> Option<AppId> {
     let (app, unique) = name.strip_prefix(APP_DIR_PREFIX)?.split_once('-')?;
-    (unique.len() == 6 && unique.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-        .then(|| app.parse().ok())?
+    let is_ours = matches!(unique.len(), MKDTEMP_CHARS | RANDOM_CHARS);
+    (is_ours && unique.bytes().all(|byte| byte.is_ascii_alphanumeric())).then(|| app.parse().ok())?
 }
 
 /// The name of a session's directory in its app's directory: `s<id>`.
@@ -121,7 +139,7 @@ pub fn session_dir_name(session: SessionId) -> String {
     format!("s{session}")
 }
 
-/// The directories of a session on a node.
+/// The directories of a session. They have the same paths on every node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SessionDirs {
     /// The session's directory.
@@ -167,6 +185,9 @@ mod tests {
         check("xgantry-3kx9w0fz-aB3xY9", None);
         let app = "3kx9w0fz".parse().unwrap();
         check(&(app_dir_prefix(app) + "abcdef"), Some("3kx9w0fz"));
+        let chosen = choose_app_dir_name(app).unwrap();
+        check(&chosen, Some("3kx9w0fz"));
+        assert_ne!(chosen, choose_app_dir_name(app).unwrap());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The scriptable tool `fault_tool` in its own process, and the processes of its apps by what they are.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -40,7 +41,31 @@ impl Tool {
     #[must_use]
     #[track_caller]
     pub fn spawn(world: &World, command: Command) -> Self {
-        Self { run: world.spawn(command), events: VecDeque::new() }
+        Self::of(world.spawn(command))
+    }
+
+    /// Takes one that has been started elsewhere.
+    #[must_use]
+    pub fn of(run: Run) -> Self {
+        Self { run, events: VecDeque::new() }
+    }
+
+    /// Opens a session of the last app, puts a file into it, and has a daemon on each of that many nodes look for the file at a path
+    /// that it is given as an argument. Gives the session's root.
+    ///
+    /// # Panics
+    /// When a daemon does not find it.
+    #[track_caller]
+    pub fn check_session_path(&mut self, file: &Path, nodes: usize) -> PathBuf {
+        let root = PathBuf::from(self.ask("session")["root"].as_str().expect("a root"));
+        self.ask(&format!("file {}", file.display()));
+        let there = root.join(file.file_name().expect("a file"));
+        self.ask(&format!("daemon test -s {}", there.display()));
+        for _ in 0..nodes {
+            let ended = self.event("daemon_exited");
+            assert_eq!(ended["code"], 0, "{ended}");
+        }
+        root
     }
 
     /// Gives a command and does not wait for the answer.

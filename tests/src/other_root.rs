@@ -154,7 +154,9 @@ impl OtherRoot {
         let at = self.inside(Path::new(at));
         fs::create_dir_all(&at).expect("a folder");
         let line = format!("mount -t tmpfs -o {options} none '{}'\n", at.display());
-        fs::write(self.root.join("mounts"), line).expect("a file beside the root's own");
+        let mounts = self.root.join("mounts");
+        let before = fs::read_to_string(&mounts).unwrap_or_default();
+        fs::write(mounts, before + &line).expect("a file beside the root's own");
     }
 
     /// Gives the node a file of this machine, at the same path, with the libraries that it loads.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::fault::Tool;
 use crate::testbed::{Config, Process, Shared, Testbed, shared, usable};
 use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
 
@@ -105,6 +106,16 @@ impl Cluster {
             .envs(self.variables.iter().copied())
             .envs(variables.iter().copied());
         self.world.spawn(command)
+    }
+
+    /// Starts the scriptable tool on the login node, where every host has a folder.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn tool(&self, variables: &[(&str, &str)]) -> Tool {
+        let tool = binaries().dir.join("fault_tool").display().to_string();
+        Tool::of(self.run("/bin/sh", ["-c", "cd / && exec \"$0\"", &tool], variables))
     }
 
     /// Begins a launch: options of the command line, `--`, arguments of the launcher.

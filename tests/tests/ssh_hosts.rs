@@ -1,5 +1,6 @@
 //! Hosts that cannot be had over ssh: each is named with its reason, in its time, and stops no other one; and those that can be had at the second try.
 
+use gantry_tests::fault::Tool;
 use gantry_tests::slurm::{Cluster, error_of, lines_of};
 use gantry_tests::ssh::{change, home_file, noexec, on_hosts, stop_sshd, with_login_shell, with_sshd_config};
 use gantry_tests::testbed::{Config, program};
@@ -58,6 +59,46 @@ fn every_host_that_cannot_be_had_is_named_with_its_reason() {
         );
         cluster.bed.node(5).power_on().expect("on");
         cluster.bed.wait_idle(2 * SOON).expect("Slurm has it again");
+    });
+}
+
+/// A tool with an app on four hosts.
+#[track_caller]
+fn tool_on_four(cluster: &Cluster) -> Tool {
+    let mut variables = vec![("FAULT_TOOL_WLM", "ssh")];
+    variables.extend(&cluster.variables);
+    let mut tool = cluster.tool(&variables);
+    tool.ask("hold --hosts n[001-004] /bin/sleep 1000");
+    tool
+}
+
+#[test]
+fn a_session_is_where_every_host_can_have_it() {
+    on_hosts(Config::with_nodes(4), |cluster| {
+        let file = cluster.world.work_dir().join("settings");
+        std::fs::write(&file, "a = b").expect("a file");
+        let mut tool = tool_on_four(cluster);
+        let root = tool.check_session_path(&file, 4);
+        assert!(root.starts_with("/tmp"), "{}", root.display());
+        tool.ask("close");
+        // What one host would take by itself is not what another can have.
+        let no_tmp = noexec(cluster, 3, &["/tmp"]);
+        tool.ask("hold --hosts n[001-004] /bin/sleep 1000");
+        let root = tool.check_session_path(&file, 4);
+        assert!(root.starts_with("/var/tmp"), "{}", root.display());
+        tool.ask("close");
+        let _no_var_tmp = noexec(cluster, 2, &["/var/tmp"]);
+        tool.ask("hold --hosts n[001-004] /bin/sleep 1000");
+        let refused = tool.refused("session");
+        let message = refused["message"].as_str().expect("a message");
+        for part in ["n003: use /tmp (as on other nodes) for storage: mounted noexec", "n002: use /var/tmp"] {
+            assert!(message.contains(part), "{refused}");
+        }
+        assert!(refused["hint"].as_str().expect("a hint").contains("--stage-dir"), "{refused}");
+        let files = || cluster.bed.nodes().iter().flat_map(|node| node.user_files()).count();
+        eventually(SOON, "what some hosts have made is removed", || files() == 0);
+        tool.ask("close");
+        drop(no_tmp);
     });
 }
 

@@ -162,47 +162,66 @@ fn what_several_nodes_lack_leaves_here_once() {
     });
 }
 
+/// Two nodes, each with one of three files at its place, have a daemon look at the three; gives what the daemons say. They have a stage directory for
+/// themselves, or share one.
+#[track_caller]
+fn look_at_three_files(world: &World, other: &OtherRoot, own_stage: bool) -> Vec<String> {
+    let here = other.hidden();
+    for name in ["x", "y", "z"] {
+        fs::write(here.join(name), name.repeat(99_999) + "\n").unwrap();
+    }
+    let tool = here.join("tool.sh");
+    let text = "#!/bin/sh\ncd \"$GANTRY_SESSION_DIR\"\nfor it in x y z; do\n\
+            [ -L $it ] && how=own || how=sent\nread all < $it\ncase $all in *[!$it]*) how=wrong ;; esac\n\
+            told=\"$told$it $how ${#all} \"\ndone\necho $told\n";
+    write_executable(&tool, text);
+    // Where that is here, each node has a place of its own.
+    other.mount(here.to_str().unwrap(), "size=4m");
+    if own_stage {
+        other.mount(world.stage_dir().to_str().unwrap(), "size=4m,mode=0700");
+    }
+    let mut command = other.gantry_command(world, ["launch", "--json", "--hold", "--"]);
+    command.args(["-N", "2", "-n", "2", "/bin/sh", "-c", ":"]);
+    let mut app = world.spawn(command);
+    let name = app.next_event("held", SOON)["app"].as_str().unwrap().to_owned();
+    let agents = agents(world);
+    assert_eq!(agents.len(), 2);
+    for (agent, name) in agents.iter().zip(["x", "y"]) {
+        let path = here.join(name);
+        fs::copy(&path, format!("/proc/{agent}/root{}", path.display())).unwrap();
+    }
+    let mut command = other.gantry_command(world, ["daemon", "--json", &name]);
+    for name in ["x", "y", "z"] {
+        command.arg("--file").arg(here.join(name));
+    }
+    command.arg("--").arg(&tool);
+    let done = world.spawn(command).wait(SOON);
+    let mut said: Vec<String> = output(&done).lines().map(str::to_owned).collect();
+    said.sort_unstable();
+    let staged = of_kind(&done, "staged");
+    let told = ["nodes", "files_sent", "bytes_sent"].map(|key| number(&staged[0], key));
+    // Three files and the script, each with a header; the archive's end.
+    assert_eq!(told, [2, 4, 3 * (512 + 100_352) + 2 * 512 + 1024], "{staged:?}");
+    app.kill();
+    app.exited(SOON);
+    world.assert_nothing_left();
+    said
+}
+
 #[test]
 fn of_what_nodes_lack_each_takes_its_own_part_and_all_of_it_leaves_here_once() {
     in_another_root!(|world, other| {
-        let here = other.hidden();
-        for name in ["x", "y", "z"] {
-            fs::write(here.join(name), name.repeat(99_999) + "\n").unwrap();
-        }
-        let tool = here.join("tool.sh");
-        let text = "#!/bin/sh\ncd \"$GANTRY_SESSION_DIR\"\nfor it in x y z; do\n\
-            [ -L $it ] && how=own || how=sent\nread all < $it\ncase $all in *[!$it]*) how=wrong ;; esac\n\
-            told=\"$told$it $how ${#all} \"\ndone\necho $told\n";
-        write_executable(&tool, text);
-        // Where that is here, each node has a place of its own.
-        other.mount(here.to_str().unwrap(), "size=4m");
-        let mut command = other.gantry_command(world, ["launch", "--json", "--hold", "--"]);
-        command.args(["-N", "2", "-n", "2", "/bin/sh", "-c", ":"]);
-        let mut app = world.spawn(command);
-        let name = app.next_event("held", SOON)["app"].as_str().unwrap().to_owned();
-        let agents = agents(world);
-        assert_eq!(agents.len(), 2);
-        for (agent, name) in agents.iter().zip(["x", "y"]) {
-            let path = here.join(name);
-            fs::copy(&path, format!("/proc/{agent}/root{}", path.display())).unwrap();
-        }
-        let mut command = other.gantry_command(world, ["daemon", "--json", &name]);
-        for name in ["x", "y", "z"] {
-            command.arg("--file").arg(here.join(name));
-        }
-        command.arg("--").arg(&tool);
-        let done = world.spawn(command).wait(SOON);
-        let mut said: Vec<String> = output(&done).lines().map(str::to_owned).collect();
-        said.sort_unstable();
-        let expected = ["x own 99999 y sent 99999 z sent 99999", "x sent 99999 y own 99999 z sent 99999"];
-        assert_eq!(said, expected, "{done:?}");
-        let staged = of_kind(&done, "staged");
-        let told = ["nodes", "files_sent", "bytes_sent"].map(|key| number(&staged[0], key));
-        // Three files and the script, each with a header; the archive's end.
-        assert_eq!(told, [2, 4, 3 * (512 + 100_352) + 2 * 512 + 1024], "{staged:?}");
-        app.kill();
-        app.exited(SOON);
-        world.assert_nothing_left();
+        let said = look_at_three_files(world, other, true);
+        assert_eq!(said, ["x own 99999 y sent 99999 z sent 99999", "x sent 99999 y own 99999 z sent 99999"]);
+    });
+}
+
+/// A link to the file of one node would lead the other one astray.
+#[test]
+fn nodes_that_share_a_stage_directory_and_not_their_files_have_what_was_sent() {
+    in_another_root!(|world, other| {
+        let said = look_at_three_files(world, other, false);
+        assert_eq!(said, ["x sent 99999 y sent 99999 z sent 99999"; 2]);
     });
 }
 

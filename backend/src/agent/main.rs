@@ -28,6 +28,7 @@ mod ranks;
 mod process;
 mod daemons;
 mod ending;
+mod jobs;
 mod storage;
 mod session;
 mod provide;

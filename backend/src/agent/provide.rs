@@ -102,7 +102,7 @@ fn provide_one(
         Ok(()) => Ok(true),
         // Somebody who works in the session was faster; what they put there counts.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            match find(parent, target, first, cache).map_err(failed)? {
+            match find(parent, target, candidates, cache).map_err(failed)? {
                 Some(found) => found.same_or(target, first),
                 None => Err(failed(error)),
             }
@@ -110,7 +110,7 @@ fn provide_one(
         Err(error) => Err(failed(error)),
     };
     if let Some(parent) = open_parent(root, target).map_err(failed)?
-        && let Some(found) = find(&parent, target, first, cache).map_err(failed)?
+        && let Some(found) = find(&parent, target, candidates, cache).map_err(failed)?
     {
         return found.same_or(target, first);
     }
@@ -130,6 +130,9 @@ fn provide_one(
 /// What stands at a target already.
 enum Found {
     Same,
+    /// A link to the file that is meant, which this node has not, or with other content. On a file system that nodes share another node may
+    /// have made it. What is sent takes its place.
+    Stale,
     Other(OsString),
 }
 
@@ -137,6 +140,7 @@ impl Found {
     fn same_or(self, target: &Target, entry: &Entry) -> Result<bool, Failure> {
         match self {
             Self::Same => Ok(true),
+            Self::Stale => Ok(false),
             Self::Other(what) => Err(conflict(
                 target,
                 entry,
@@ -175,23 +179,29 @@ fn make_parent(root: &OwnedFd, target: &Target) -> io::Result<OwnedFd> {
 fn find(
     parent: &OwnedFd,
     target: &Target,
-    entry: &Entry,
+    candidates: &[&Entry],
     cache: &mut ContentCache,
 ) -> io::Result<Option<Found>> {
+    let Some(entry) = candidates.first() else { return Ok(None) };
     let stat = match tree::lstat(parent, target.name()) {
         Ok(stat) => stat,
         Err(Errno::ENOENT) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let is_link = tree::is_kind(&stat, SFlag::S_IFLNK);
-    let what = if is_link { readlinkat(parent, target.name())? } else { OsString::from(target.to_string()) };
+    let link = if is_link { Some(readlinkat(parent, target.name())?) } else { None };
+    let other = || match link {
+        Some(text) if candidates.iter().any(|it| it.source == text || it.known.is_some()) => Found::Stale,
+        Some(text) => Found::Other(text),
+        None => Found::Other(OsString::from(target.to_string())),
+    };
     if !is_link && !tree::is_kind(&stat, SFlag::S_IFREG) {
-        return Ok(Some(Found::Other(what)));
+        return Ok(Some(other()));
     }
     // A link here is one of ours to a file of the node, so this one is followed.
     let same = tree::open_regular(parent, Path::new(target.name()))
         .is_ok_and(|file| cache.is_same(&file, &entry.content));
-    Ok(Some(if same { Found::Same } else { Found::Other(what) }))
+    Ok(Some(if same { Found::Same } else { other() }))
 }
 
 /// Whether the node has the entry's content at its source path, in a form that the session can use. Whatever prevents us from knowing means no.

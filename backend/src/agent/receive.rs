@@ -17,16 +17,17 @@ use std::time::{Duration, Instant};
 
 use gantry_backend::unpack::{Limits, unpack};
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::SessionId;
+use gantry_shared::id::{NodeId, SessionId};
 use gantry_shared::storage::SessionDirs;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use self::stream::Pieces;
 use crate::failure;
+use crate::jobs::Jobs;
 use crate::overlay::Piece;
 
-/// Most archives that may come at once. Each has a thread.
+/// Most archives that may come to a session at once. Each has a thread.
 const MAX_RECEIVES: usize = 16;
 
 /// The largest window of compressed archives, as a power of two: 8 MiB, which is what zstd uses up to level 19.
@@ -46,10 +47,11 @@ pub(crate) struct Announced {
 }
 
 /// The archives that are coming.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Receives {
     coming: BTreeMap<u64, Coming>,
-    count: u64,
+    /// The number of the last archive; no two nodes have the same, as they may share a session's directory.
+    last: u64,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,11 @@ struct Coming {
 }
 
 impl Receives {
+    /// Nothing comes yet to this node.
+    pub(crate) fn new(node: NodeId) -> Self {
+        Self { coming: BTreeMap::new(), last: u64::from(node.0) << 32 }
+    }
+
     /// An archive was announced. `settling` is locked while it is moved to its place. `done` gets the outcome, once.
     pub(crate) fn begin<T: Send + 'static>(
         &mut self,
@@ -75,23 +82,25 @@ impl Receives {
         if self.coming.contains_key(&stream) {
             return done(Err(Failure::new(Kind::Protocol, "receive files: this stream comes already")));
         }
-        if self.coming.len() >= MAX_RECEIVES {
-            let message = format!("receive files: {} archives come already", self.coming.len());
+        let others = self.coming.values().filter(|coming| coming.session == session).count();
+        if others >= MAX_RECEIVES {
+            let message = format!("receive files: {others} archives come to this session already");
             return done(Err(
                 Failure::new(Kind::Unsupported, message).with_hint("send them one after the other")
             ));
         }
-        self.count += 1;
-        let (number, root, cut) = (self.count, dirs.root.clone(), Cut::default());
+        self.last += 1;
+        let (number, root, cut) = (self.last, dirs.root.clone(), Cut::default());
         let (pieces, taken) = channel();
         let (alive, ended) = channel();
         let thread_cut = cut.clone();
-        tokio::task::spawn_blocking(move || {
+        // A thread of its own: it waits for as long as the sender does.
+        Jobs::default().push(move |turn| {
             let may_settle = || {
                 let lock = settling.lock().unwrap_or_else(PoisonError::into_inner);
                 thread_cut.check().map(|()| lock)
             };
-            let unpacked = open_root(&root).and_then(|root| {
+            let unpacked = turn.and_then(|()| open_root(&root)).and_then(|root| {
                 let pieces = Pieces::new(taken, thread_cut.clone());
                 let archive = decompress(pieces, compressed)?;
                 unpack(archive, &root, number, limits, may_settle)

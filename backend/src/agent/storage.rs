@@ -1,125 +1,197 @@
-//! What the agent keeps on its node: the app's directory, made when the first session needs it, and the socket for daemons in it.
+//! What the agent keeps on its node: the app's directory, there while sessions are, and the socket for daemons in it.
 //!
-//! Everything that reads or removes files runs beside the agent's loop and reports when it is done.
+//! The agent's loop never waits for a file system. Whatever looks at files, makes or removes them runs on threads of the session that it is for
+//! ([`Jobs`]) and reports when it is done. So a file system that hangs delays its own session, and nothing else.
+
+mod home;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, SessionId};
-use gantry_shared::storage::SessionDirs;
+use gantry_shared::id::{AppId, NodeId, SessionId};
+use gantry_shared::storage::{SessionDirs, agent_socket_name};
 use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::sync::{oneshot, watch};
 
+use self::home::Home;
+use crate::jobs::Jobs;
 use crate::overlay::{Piece, Uplink};
-use crate::process::strays;
 use crate::provide::{ContentCache, Provided, provide};
 use crate::receive::{Announced, Ended, Receives};
-use crate::service::{Service, View};
-use crate::session::{AppDir, StageBase, sweep};
+use crate::service::View;
+use crate::session::{AppDirName, SessionDir, StageBase};
 
 /// How long files that are being provided may take once all is to be removed.
 const LAST_FILES: Duration = Duration::from_secs(5);
+
+/// How long the removal of all may take before the agent leaves without it. Less than a frontend waits for that.
+const LAST_REMOVAL: Duration = Duration::from_secs(8);
 
 /// The app's storage on this node.
 #[derive(Debug)]
 pub(crate) struct Storage {
     app: AppId,
+    node: NodeId,
     asked: Option<OsString>,
-    dir: Arc<Mutex<Option<AppDir>>>,
-    sessions: BTreeMap<SessionId, SessionDirs>,
-    /// Locked by whoever puts files into sessions, or removes them.
-    cache: Arc<Mutex<ContentCache>>,
-    /// Sessions whose programs run through a loader of their own, and its name there.
-    loaders: Arc<Mutex<BTreeMap<SessionId, OsString>>>,
+    /// Locked by sessions' threads, never by the loop.
+    home: Arc<Mutex<Home>>,
+    /// Those that are open.
+    dirs: BTreeMap<SessionId, SessionDirs>,
+    /// Those that are open, and those that are being opened.
+    sessions: BTreeMap<SessionId, Session>,
+    removals: Vec<Removal>,
+    contents: ContentCache,
     receives: Receives,
-    socket: Option<PathBuf>,
-    service: Option<AbortHandle>,
+}
+
+/// What is known of a session.
+#[derive(Debug, Default)]
+struct Session {
+    jobs: Jobs,
+    /// None until it is open.
+    dir: Arc<Mutex<Option<SessionDir>>>,
+    /// Locked by whoever puts files into it.
+    settling: Arc<Mutex<ContentCache>>,
+    /// The name of the loader through which its programs run, where the node's C library is too old for them.
+    loader: Arc<Mutex<Option<OsString>>>,
+}
+
+/// A session's removal.
+#[derive(Debug)]
+struct Removal {
+    session: SessionId,
+    root: Option<PathBuf>,
+    over: oneshot::Receiver<Infallible>,
+}
+
+/// Where a session is to be, as the frontend says.
+#[derive(Debug)]
+pub(crate) struct Where {
+    /// The name of the app's directory.
+    pub(crate) name: String,
+    /// Where that is; none: where this node would have it.
+    pub(crate) base: Option<OsString>,
 }
 
 /// Chooses where storage goes: where it was asked for, or as the environment says.
 pub(crate) fn choose_base(asked: Option<&Path>) -> Result<StageBase, Failure> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the agent is a program of its own and reads its own environment"
-    )]
-    let env = |name: &str| std::env::var_os(name);
     StageBase::choose(asked, &env)
+}
+
+/// As [`choose_base`], where another node has its storage.
+fn follow_base(there: &Path, asked: Option<&Path>) -> Result<StageBase, Failure> {
+    StageBase::follow(there, asked, &env)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the agent is a program of its own and reads its own environment"
+)]
+fn env(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Storage {
     /// Nothing yet; `asked` is where it is to go.
-    pub(crate) fn new(app: AppId, asked: Option<OsString>) -> Self {
+    pub(crate) fn new(app: AppId, node: NodeId, asked: Option<OsString>) -> Self {
         Self {
             app,
+            node,
             asked,
-            dir: Arc::default(),
+            home: Arc::default(),
+            dirs: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            cache: Arc::default(),
-            loaders: Arc::default(),
-            receives: Receives::default(),
-            socket: None,
-            service: None,
+            removals: Vec::new(),
+            contents: ContentCache::default(),
+            receives: Receives::new(node),
         }
     }
 
-    /// Makes a session's directories; before the first one the app's, after sweeping what dead agents have left there.
+    /// Makes a session's directories, and before the first one the app's; `done` gets them and has [`Storage::opened`] called.
     pub(crate) fn open_session(
         &mut self,
         session: SessionId,
-        served: impl FnOnce() -> (watch::Receiver<View>, Uplink),
-    ) -> Result<SessionDirs, Failure> {
-        let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
-        let app_dir = match &mut *dir {
-            Some(app_dir) => app_dir,
-            None => {
-                let base = choose_base(self.asked.as_deref().map(Path::new))?;
-                let dead = sweep(&base);
-                for swept in &dead {
-                    tracing::info!(path = %swept.path.display(), outcome = ?swept.outcome, "swept");
-                }
-                // An agent that was killed may have left processes, too.
-                if !dead.is_empty()
-                    && let Err(error) = strays::sweep()
-                {
-                    tracing::warn!(%error, "looking for processes of dead agents");
-                }
-                let app_dir = AppDir::create(&base, self.app)?;
-                let (view, up) = served();
-                let service = Service::bind(&app_dir.socket(), view, Some(up))?;
-                self.socket = Some(app_dir.socket());
-                self.service = Some(tokio::spawn(service.serve()).abort_handle());
-                dir.insert(app_dir)
-            }
+        place: Where,
+        served: (watch::Receiver<View>, Uplink),
+        done: impl FnOnce(Result<SessionDirs, Failure>) + Send + 'static,
+    ) {
+        if self.sessions.contains_key(&session) {
+            return done(Err(Failure::new(
+                Kind::Invalid,
+                format!("open session {session}: it is open already"),
+            )));
+        }
+        let name = match AppDirName::parse(self.app, place.name) {
+            Ok(name) => name,
+            Err(failure) => return done(Err(failure)),
         };
-        let dirs = app_dir.open_session(session)?;
-        self.sessions.insert(session, dirs.clone());
-        Ok(dirs)
+        let settling = Arc::new(Mutex::new(self.contents.clone()));
+        let state = Session { settling, ..Session::default() };
+        let (home, dir, node) = (Arc::clone(&self.home), Arc::clone(&state.dir), self.node);
+        let (asked, runtime) = (self.asked.clone(), tokio::runtime::Handle::current());
+        state.jobs.push(move |turn| {
+            let asked = asked.as_deref().map(Path::new);
+            let base = turn.and_then(|()| match &place.base {
+                Some(there) => follow_base(Path::new(there), asked),
+                None => choose_base(asked),
+            });
+            let opened = base
+                .and_then(|base| lock(&home).open_session((&base, &name, node), session, served, &runtime));
+            done(opened.map(|opened| {
+                let dirs = opened.dirs().clone();
+                *lock(&dir) = Some(opened);
+                dirs
+            }));
+        });
+        self.sessions.insert(session, state);
+    }
+
+    /// What [`Storage::open_session`] has come to.
+    pub(crate) fn opened(&mut self, session: SessionId, opened: &Result<SessionDirs, Failure>) {
+        match opened {
+            // Unless it was closed meanwhile.
+            Ok(dirs) if self.sessions.contains_key(&session) => {
+                self.dirs.insert(session, dirs.clone());
+            }
+            Ok(_) => {}
+            Err(_) => drop(self.sessions.remove(&session)),
+        }
     }
 
     /// A session's directories.
     pub(crate) fn dirs(&self, session: SessionId) -> Result<SessionDirs, Failure> {
-        let gone = || Failure::new(Kind::Gone, format!("session {session} is not open on this node"));
-        self.sessions.get(&session).cloned().ok_or_else(gone)
+        self.dirs.get(&session).cloned().ok_or_else(|| not_open(session))
     }
 
-    /// The socket for daemons.
-    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
-        self.socket.clone().ok_or_else(|| Failure::new(Kind::Gone, "no session is open on this node"))
+    /// Refuses when a session is neither open nor being opened.
+    pub(crate) fn check(&self, session: SessionId) -> Result<(), Failure> {
+        self.sessions.get(&session).map(drop).ok_or_else(|| not_open(session))
+    }
+
+    /// The socket for daemons of a session.
+    pub(crate) fn socket(&self, session: SessionId) -> Result<PathBuf, Failure> {
+        let dirs = self.dirs(session)?;
+        let app_dir = dirs.root.parent().unwrap_or(&dirs.root);
+        Ok(app_dir.join(agent_socket_name(self.node)))
     }
 
     /// All sessions that are open.
     pub(crate) fn sessions(&self) -> &BTreeMap<SessionId, SessionDirs> {
-        &self.sessions
+        &self.dirs
     }
 
     /// The name of the loader through which the session's programs run, where the node's C library is too old for them.
     pub(crate) fn loader(&self, session: SessionId) -> Option<OsString> {
-        self.loaders.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned()
+        lock(&self.sessions.get(&session)?.loader).clone()
     }
 
     /// Makes files available, beside the loop; `done` gets the answer.
@@ -130,17 +202,16 @@ impl Storage {
         libc: Option<LibcNeeds>,
         done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
     ) {
-        let dirs = match self.dirs(session) {
-            Ok(dirs) => dirs,
-            Err(failure) => return done(Err(failure)),
+        let (Some(dirs), Some(state)) = (self.dirs.get(&session), self.sessions.get(&session)) else {
+            return done(Err(not_open(session)));
         };
-        let (cache, loaders) = (Arc::clone(&self.cache), Arc::clone(&self.loaders));
-        tokio::task::spawn_blocking(move || {
-            let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-            let provided = provide(&dirs, &entries, libc.as_ref(), &mut cache);
+        let (dirs, settling, loaders) =
+            (dirs.clone(), Arc::clone(&state.settling), Arc::clone(&state.loader));
+        state.jobs.push(move |turn| {
+            let provided = turn.and_then(|()| provide(&dirs, &entries, libc.as_ref(), &mut lock(&settling)));
             done(provided.map(|Provided { missing, loader }| {
                 if let Some(loader) = loader {
-                    loaders.lock().unwrap_or_else(PoisonError::into_inner).insert(session, loader);
+                    *lock(&loaders) = Some(loader);
                 }
                 Answer::Missing(missing)
             }));
@@ -153,13 +224,12 @@ impl Storage {
         announced: Announced,
         done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
     ) {
-        match self.dirs(announced.session) {
-            Ok(dirs) => {
-                let done = move |unpacked: Result<(), Failure>| done(unpacked.map(|()| Answer::Done));
-                self.receives.begin(announced, &dirs, Arc::clone(&self.cache), done);
-            }
-            Err(failure) => done(Err(failure)),
-        }
+        let session = announced.session;
+        let (Some(dirs), Some(state)) = (self.dirs.get(&session), self.sessions.get(&session)) else {
+            return done(Err(not_open(session)));
+        };
+        let done = move |unpacked: Result<(), Failure>| done(unpacked.map(|()| Answer::Done));
+        self.receives.begin(announced, dirs, Arc::clone(&state.settling), done);
     }
 
     /// Takes the next bytes of an archive; gives them back where they belong to none.
@@ -184,39 +254,65 @@ impl Storage {
         session: SessionId,
         done: impl FnOnce(Result<Answer, Failure>) + Send + 'static,
     ) {
-        self.sessions.remove(&session);
-        self.loaders.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        let Some(state) = self.sessions.remove(&session) else { return done(Err(not_open(session))) };
+        let root = self.dirs.remove(&session).map(|dirs| dirs.root);
         let receives = self.receives.end(Some(session), &closed(session));
-        let (dir, cache) = (Arc::clone(&self.dir), Arc::clone(&self.cache));
-        tokio::task::spawn_blocking(move || {
+        let (home, Session { jobs, dir, settling, .. }) = (Arc::clone(&self.home), state);
+        let (over, ended) = oneshot::channel::<Infallible>();
+        self.removals
+            .retain_mut(|removal| removal.over.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+        self.removals.push(Removal { session, root, over: ended });
+        jobs.push(move |turn| {
             Ended::wait_for(receives, Instant::now() + LAST_FILES);
             // Whoever still puts files there would bring back what is being removed.
-            let _provided = cache.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
-            let closed = dir.as_mut().map_or(Ok(()), |dir| dir.close_session(session));
-            done(closed.map(|()| Answer::Done));
+            drop(lock(&settling));
+            let removed = turn.and_then(|()| Home::close_session(&home, lock(&dir).take()));
+            drop(over);
+            done(removed.map(|()| Answer::Done));
         });
     }
 
-    /// Removes everything. Waits until it is gone.
+    /// Removes everything. Waits until it is gone, or until a file system has had [`LAST_REMOVAL`].
+    ///
+    /// # Errors
+    /// What could not be removed, and what was not removed in that time.
     pub(crate) async fn remove(mut self) -> Result<(), Failure> {
-        if let Some(service) = self.service {
-            service.abort();
-        }
         let leaving = Failure::new(Kind::Gone, "receive files: the app is ending on this node");
-        let (receives, cache) = (self.receives.end(None, &leaving), self.cache);
-        let provided = tokio::task::spawn_blocking(move || {
-            Ended::wait_for(receives, Instant::now() + LAST_FILES);
-            drop(cache.lock().unwrap_or_else(PoisonError::into_inner));
-        });
-        // Whoever still puts files there would bring back what is being removed. But a slow disk must not keep the agent.
-        drop(tokio::time::timeout(LAST_FILES, provided).await);
-        let removed = tokio::task::spawn_blocking(move || {
-            let dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner).take();
-            dir.map_or(Ok(()), AppDir::remove)
-        });
-        removed.await.unwrap_or_else(|e| Err(Failure::new(Kind::Lost, e.to_string())))
+        self.receives.cut_off(None, &leaving);
+        let failures = Arc::new(Mutex::new(Vec::new()));
+        for session in self.sessions.keys().copied().collect::<Vec<_>>() {
+            let failures = Arc::clone(&failures);
+            self.close_session(session, move |closed| lock(&failures).extend(closed.err()));
+        }
+        let until = tokio::time::Instant::now() + LAST_REMOVAL;
+        let mut stuck = Vec::new();
+        for Removal { session, root, over } in self.removals {
+            // It ends with an error: that is the news.
+            if tokio::time::timeout_at(until, over).await.is_err() {
+                let root = root.map_or_else(String::new, |root| format!(" ({})", root.display()));
+                stuck.push(format!("session {session}{root}"));
+            }
+        }
+        if !stuck.is_empty() {
+            return Err(Failure::new(
+                Kind::TimedOut,
+                format!(
+                    "remove {}: its file system has not done it within {} s, so it stays there",
+                    stuck.join(", "),
+                    LAST_REMOVAL.as_secs()
+                ),
+            )
+            .with_hint("see to that file system; your next session on that node removes what is left, as `gantry-agent sweep` does"));
+        }
+        if let Some(failure) = lock(&failures).pop() {
+            return Err(failure);
+        }
+        Home::leave(self.home, until).await
     }
+}
+
+fn not_open(session: SessionId) -> Failure {
+    Failure::new(Kind::Gone, format!("session {session} is not open on this node"))
 }
 
 fn closed(session: SessionId) -> Failure {

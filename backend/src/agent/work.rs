@@ -14,6 +14,7 @@ use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
+use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,7 +32,7 @@ use crate::receive::Announced;
 use crate::rendezvous::{self, Desk, Socket};
 use crate::service::{AppFacts, View};
 use crate::stdio::{Credits, Input, OpenStreams};
-use crate::storage::Storage;
+use crate::storage::{Storage, Where};
 
 /// How long a rank's or a daemon's end waits for the rest of its output before it is told: something may still hold the pipe open.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
@@ -67,6 +68,8 @@ pub(crate) enum Event {
     RanksKilled(Option<RequestId>, Result<(), Failure>),
     /// A daemon was started, or not.
     DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
+    /// A session's directories were made, or not.
+    SessionOpened(Option<RequestId>, SessionId, Result<SessionDirs, Failure>),
     /// An order that ran beside the loop is answered.
     Answered(Option<RequestId>, Result<Answer, Failure>),
     /// A timer of an ending is due.
@@ -178,7 +181,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let mut asked_to_go = signal(SignalKind::terminate()).map_err(failed)?;
     let (events, mut happened) = mpsc::unbounded_channel();
     let view = build_view(&ticket, &joined);
-    let storage = Storage::new(ticket.app, ticket.stage_base.clone());
+    let storage = Storage::new(ticket.app, joined.node, ticket.stage_base.clone());
     let app = ticket.app;
     let mut agent = Agent {
         rendezvous: Desk::with_bridges(joined.up.bridges().clone()),
@@ -283,6 +286,10 @@ impl Agent {
                 self.starting -= 1;
                 self.answer(request, result.map(|()| Answer::Done));
             }
+            Event::SessionOpened(request, session, opened) => {
+                self.storage.opened(session, &opened);
+                self.answer(request, opened.map(|dirs| Answer::Session(dirs.root.into_os_string())));
+            }
             Event::Answered(request, answer) => self.answer(request, answer),
             Event::Due(scope) => self.advance(&scope, true),
             Event::RankCollected(epilog) => {
@@ -315,7 +322,12 @@ impl Agent {
             Order::Signal { signal, ranks } => {
                 self.ranks.signal(ranks.as_ref(), signal).map(|()| Answer::Done)
             }
-            Order::OpenSession { session } => self.open_session(session),
+            Order::OpenSession { session, app_dir, base } => {
+                match self.open_session(request, session, Where { name: app_dir, base }) {
+                    Ok(()) => return,
+                    Err(failure) => Err(failure),
+                }
+            }
             Order::CloseSession { session, grace } => return self.close_session(request, session, grace),
             Order::Provide { session, entries, libc } => {
                 let done = self.answer_later(request);
@@ -386,10 +398,19 @@ impl Agent {
         }
     }
 
-    fn open_session(&mut self, session: SessionId) -> Result<Answer, Failure> {
+    fn open_session(
+        &mut self,
+        request: Option<RequestId>,
+        session: SessionId,
+        place: Where,
+    ) -> Result<(), Failure> {
         self.refuse_while_ending()?;
-        let dirs = self.storage.open_session(session, || (self.view.subscribe(), self.up.clone()))?;
-        Ok(Answer::Session(dirs.root.into_os_string()))
+        let (events, served) = (self.events.clone(), (self.view.subscribe(), self.up.clone()));
+        self.storage.open_session(session, place, served, move |opened| {
+            // Nobody listens any more when the agent has left.
+            drop(events.send(Event::SessionOpened(request, session, opened)));
+        });
+        Ok(())
     }
 
     fn child_ended(&mut self, Exited { pid, status }: Exited) {

@@ -51,9 +51,14 @@ impl Settling {
                         .map_err(|_| conflict(&path, "something that is no directory stands in its place"))?;
                     self.settle_dir(sub_from.as_fd(), sub_to.as_fd(), &path)?;
                 }
-                Err(_) => match what_differs(from, to, &name) {
-                    Ok(None) => {}
-                    Ok(Some(what)) => return Err(conflict(&path, what)),
+                Err(_) => match compare(from, to, &name) {
+                    Ok(Standing::Same) => {}
+                    Ok(Standing::Stale) => {
+                        renameat(from, name.as_c_str(), to, name.as_c_str())
+                            .map_err(|error| failed(&path, error.into()))?;
+                        self.moved.push(path);
+                    }
+                    Ok(Standing::Other(what)) => return Err(conflict(&path, what)),
                     Err(error) => return Err(failed(&path, error)),
                 },
             }
@@ -112,8 +117,17 @@ fn conflict(path: &Path, what: impl std::fmt::Display) -> Failure {
         .with_hint("give one of the two another name")
 }
 
-/// How what stands there differs from what has come; none where it is the same. A file that the node has itself is there as a link.
-fn what_differs(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<String>> {
+/// What stands there, compared with what has come.
+enum Standing {
+    Same,
+    /// A link to a file that this node has not, or has with other content: another node has made it, or the file has changed.
+    Stale,
+    /// How it differs.
+    Other(String),
+}
+
+/// Compares what stands there with what has come. A file that the node has itself is there as a link.
+fn compare(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<Standing> {
     let link = |dir: BorrowedFd<'_>| match readlinkat(dir, name) {
         Ok(text) => Ok(Some(text)),
         Err(Errno::EINVAL) => Ok(None),
@@ -130,7 +144,11 @@ fn what_differs(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Re
             tree::open_regular(to, path).is_ok_and(|theirs| same_content(ours, theirs).unwrap_or(false))
         }
     };
-    Ok((!same).then(|| format!("{shown:?}, which stands there, has other content")))
+    Ok(match (same, ours, theirs) {
+        (true, ..) => Standing::Same,
+        (false, None, Some(theirs)) if Path::new(&theirs).is_absolute() => Standing::Stale,
+        _ => Standing::Other(format!("{shown:?}, which stands there, has other content")),
+    })
 }
 
 fn same_content(one: File, other: File) -> io::Result<bool> {

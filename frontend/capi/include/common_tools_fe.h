@@ -172,8 +172,8 @@ int cti_destroySession(cti_session_id_t sid);
 /* For every manifest that was shipped a path on the nodes that is there when all of the manifest is. NULL on error, and when there is none yet. */
 char **cti_getSessionLockFiles(cti_session_id_t sid);
 
-/* Directories of the session on the application's first node (every node has its own: gantry_getSessionDirOn in gantry.h): root, programs,
- * libraries, files (the root), the daemons' own. NULL on error. */
+/* Directories of the session, with the same path on every node of the application: root, programs, libraries, files (the root), the
+ * daemons' own. Daemons can be given them as arguments. NULL on error. */
 char *cti_getSessionRootDir(cti_session_id_t sid);
 char *cti_getSessionBinDir(cti_session_id_t sid);
 char *cti_getSessionLibDir(cti_session_id_t sid);

@@ -45,7 +45,7 @@ int gantry_openEvents(cti_app_id_t app_id);
 
 /* ---- sessions ---- */
 
-/* The root of a session on the node of that name. For free(); NULL on error. */
+/* The root of a session on the node of that name: the same path on every node that has it. For free(); NULL on error. */
 char *gantry_getSessionDirOn(cti_session_id_t sid, const char *hostname);
 
 /* ---- the channel to daemons ---- */

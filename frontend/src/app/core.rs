@@ -30,6 +30,7 @@ use crate::info::AppState;
 use crate::lock::lock;
 use crate::overlay::{Overlay, OverlayEvent, Reply};
 use crate::rendezvous::Service;
+use crate::session::place::Place;
 use crate::staging::content::Contents;
 
 /// How long daemons have to end by themselves when the app has ended.
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) outputs: Arc<Outputs>,
     pub(crate) channels: Arc<Channels>,
     pub(crate) feed: InputFeed,
+    /// Where its sessions are.
+    pub(crate) place: Place,
     /// What is in the files that were staged.
     pub(crate) contents: Arc<Contents>,
     /// Data that ranks exchange.
@@ -116,6 +119,7 @@ impl Core {
             rank_output: Mutex::default(),
             words: Mutex::new(words),
             feed: InputFeed::default(),
+            place: Place::default(),
             contents: Arc::default(),
             rendezvous: Service::new(making.app, placement, overlay.clone(), making.seat),
             member,
@@ -205,7 +209,7 @@ impl Core {
     }
 
     /// As [`Core::ask`], with refusals among the answers.
-    pub(super) async fn ask_each(
+    pub(crate) async fn ask_each(
         &self,
         nodes: &NodeSet,
         order: Order,

@@ -23,7 +23,7 @@ use super::record::{build_header, build_reason, parse_header, parse_reason};
 use crate::secret::Secret;
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 
 /// What stands for the app's id where a bridge joins two of them.
 const BRIDGE: &[u8] = b"bridge";

@@ -171,6 +171,10 @@ pub enum Order {
     OpenSession {
         /// The session's number.
         session: SessionId,
+        /// The name of the app's directory, as [`choose_app_dir_name`](crate::storage::choose_app_dir_name) gives it.
+        app_dir: String,
+        /// Where the app's directory is to be; none: where this node would have it.
+        base: Option<OsString>,
     },
     /// End a session: its daemons by SIGTERM, after `grace` by SIGKILL, then its storage.
     CloseSession {

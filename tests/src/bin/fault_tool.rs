@@ -8,6 +8,7 @@
 //! | `attach TARGET` | attaches |
 //! | `env NAME=VALUE` | sets a variable for the launches that follow; refused when it has no `=` |
 //! | `session` | makes a session of the last app |
+//! | `file PATH` | puts a file into the last session |
 //! | `daemon PROGRAM ARGS` | starts a daemon in the last session |
 //! | `release`, `detach`, `close` | of the last app |
 //! | `destroy` | of the last session |
@@ -98,6 +99,12 @@ impl Tool {
                 let dirs = session.dirs(gantry_backend::NodeId(0)).cloned();
                 self.sessions.push(session);
                 Ok(json!({"root": dirs.map(|dirs| dirs.root)}))
+            }
+            "file" => {
+                let session = self.sessions.last().ok_or_else(|| gone("session"))?;
+                let mut manifest = session.manifest();
+                manifest.add_file(args.first().copied().unwrap_or_default())?;
+                manifest.send(DEADLINE).await.map(|_| Value::Null)
             }
             "daemon" => {
                 let (program, args) = args.split_first().ok_or_else(|| gone("program"))?;

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use gantry_backend::unpack::INCOMING_PREFIX;
+use gantry_shared::id::random_text;
 use gantry_shared::wire::message::{Entry, Known, Place};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
@@ -85,6 +86,9 @@ pub(super) struct Copy<'a> {
     dir: OwnedFd,
 }
 
+/// How many random characters the folder's name has.
+const UNIQUE_CHARS: usize = 8;
+
 /// Its name in there.
 const COPY: &str = "copy";
 
@@ -97,9 +101,9 @@ impl<'a> Copy<'a> {
         known: &Known,
         cache: &mut ContentCache,
     ) -> io::Result<Option<Self>> {
-        let folder = CString::new(format!("{INCOMING_PREFIX}again"))?;
-        // One call of us runs at a time. What is there was left by one that could not remove it.
-        tree::remove(root, &folder)?;
+        // Other nodes may be at work in the same directory.
+        let unique = random_text::<UNIQUE_CHARS>().map_err(io::Error::other)?;
+        let folder = CString::new(format!("{INCOMING_PREFIX}again-{unique}"))?;
         let dir = tree::make_dir(root, folder.as_c_str())?;
         let copy = Self { root, folder, dir };
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

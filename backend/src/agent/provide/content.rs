@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_shared::build_id::read_build_id;
 use gantry_shared::file_state::FileState;
@@ -36,10 +37,10 @@ enum Known {
     NewestVersion(Option<LibcVersion>),
 }
 
-/// What is known of files that were read, by their state.
-#[derive(Debug, Default)]
+/// What is known of files that were read, by their state. Clones know the same. None of them waits while another reads a file.
+#[derive(Debug, Default, Clone)]
 pub(crate) struct ContentCache {
-    known: HashMap<(FileState, Question), Known>,
+    known: Arc<Mutex<HashMap<(FileState, Question), Known>>>,
     #[cfg(test)]
     pub(super) files_read: u32,
 }
@@ -70,9 +71,13 @@ impl ContentCache {
         }
     }
 
+    fn known(&self) -> MutexGuard<'_, HashMap<(FileState, Question), Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn find_out(&mut self, file: &File, state: FileState, question: Question) -> io::Result<Known> {
         let key = (state, question);
-        if let Some(known) = self.known.get(&key) {
+        if let Some(known) = self.known().get(&key) {
             return Ok(known.clone());
         }
         #[cfg(test)]
@@ -93,10 +98,11 @@ impl ContentCache {
             return Err(io::Error::other("the file changed while it was read"));
         }
         if state.is_settled() {
-            if self.known.len() >= MAX_FILES {
-                self.known.clear();
+            let mut all = self.known();
+            if all.len() >= MAX_FILES {
+                all.clear();
             }
-            self.known.insert(key, known.clone());
+            all.insert(key, known.clone());
         }
         Ok(known)
     }

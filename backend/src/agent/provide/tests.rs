@@ -2,11 +2,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use gantry_shared::id::SessionId;
+use gantry_shared::id::{NodeId, SessionId};
 use gantry_shared::wire::staging::{Content, Known, Mark};
 
 use super::*;
-use crate::session::{AppDir, StageBase};
+use crate::session::{AppDir, AppDirName, StageBase};
 
 struct Fixture {
     scratch: tempfile::TempDir,
@@ -18,8 +18,10 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        let mut app = AppDir::create(&StageBase::at(scratch.path()), "3kx9w0fz".parse().unwrap()).unwrap();
-        let dirs = app.open_session(SessionId(1)).unwrap();
+        let name = "gantry-3kx9w0fz-0123456789abcdef".to_owned();
+        let name = AppDirName::parse("3kx9w0fz".parse().unwrap(), name).unwrap();
+        let app = AppDir::create(&StageBase::at(scratch.path()), &name, NodeId(0)).unwrap();
+        let dirs = app.open_session(SessionId(1)).unwrap().dirs().clone();
         Self { scratch, dirs, cache: ContentCache::default(), _app: app }
     }
 
@@ -172,6 +174,18 @@ fn another_content_for_a_name_is_refused_and_both_are_named() {
     fs::write(node.dirs.bin.join("sent"), "2").unwrap();
     assert_eq!(node.provide(&[entry(Place::Bin, "sent", Path::new("/nowhere"), "2")]).unwrap(), [0; 0]);
     node.provide(&[entry(Place::Bin, "sent", &one, "1")]).unwrap_err();
+}
+
+#[test]
+fn a_link_of_another_node_to_a_file_that_this_node_has_not_is_no_conflict() {
+    let mut node = Fixture::new();
+    let source = node.file("tool", "old", 0o700);
+    // On a file system that nodes share.
+    symlink(&source, node.dirs.bin.join("tool")).unwrap();
+    assert_eq!(node.provide(&[entry(Place::Bin, "tool", &source, "new")]).unwrap(), [0]);
+    let missing = Path::new("/nowhere/other");
+    symlink(missing, node.dirs.bin.join("other")).unwrap();
+    assert_eq!(node.provide(&[entry(Place::Bin, "other", missing, "x")]).unwrap(), [0]);
 }
 
 #[test]

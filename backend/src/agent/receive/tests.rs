@@ -31,7 +31,7 @@ impl Fixture {
         Self {
             _scratch: scratch,
             root,
-            receives: Receives::default(),
+            receives: Receives::new(NodeId(0)),
             settling: Arc::default(),
             outcomes: mpsc::channel(),
             runtime,
@@ -220,7 +220,7 @@ fn when_nobody_sends_any_more_it_ends() {
     node.begin(1, 11, false);
     node.begin(2, 12, true);
     node.send(11, b"", false);
-    drop(std::mem::take(&mut node.receives));
+    drop(std::mem::replace(&mut node.receives, Receives::new(NodeId(0))));
     for _ in 0..2 {
         assert_eq!(node.outcome().1.unwrap_err().kind(), Kind::Lost);
     }

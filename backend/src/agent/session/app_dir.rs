@@ -1,160 +1,167 @@
-//! An app's directory on a node: made private, leased for as long as the agent lives, removed in the end.
+//! An app's directory on a node: private, leased for as long as agents are in it, removed by the last of them.
+//!
+//! Its path is the same on every node, so the frontend chooses the name. An agent furnishes the directory under another name and then
+//! gives it the chosen one, which takes no other directory's place: under its name it is always complete. If another agent of the app has
+//! made it before, both are in it. That is so on a machine that plays several nodes, and on a file system that nodes share.
 
-use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-#[cfg(test)]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, SessionId};
+use gantry_shared::id::{AppId, NodeId, SessionId};
 use gantry_shared::storage::{
-    AGENT_SOCKET, BIN_DIR, LEASE_FILE, LIB_DIR, SessionDirs, TMP_DIR, app_dir_prefix, session_dir_name,
+    BIN_DIR, LEASE_FILE, LIB_DIR, SessionDirs, TMP_DIR, agent_socket_name, app_dir_prefix,
+    parse_app_dir_name, session_dir_name,
 };
-use nix::fcntl::{Flock, FlockArg, OFlag, open};
-use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, mkdtemp, unlinkat};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, open, renameat};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, geteuid, mkdtemp, unlinkat};
 
 use super::StageBase;
-use super::lease::{self, Lease, NEW_LEASE};
+use super::lease::{self, Joined, Lease, NEW_LEASE, Owner};
 use crate::{failure, tree};
 
-/// An app's directory and everything in it. Dropping it removes it as far as that goes, in the process that made it; [`AppDir::remove`] reports.
+/// How often an agent tries to have the directory while others make and remove it.
+const MAX_TRIES: u32 = 8;
+
+/// Which app's directory is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AppDirName {
+    app: AppId,
+    name: String,
+}
+
+impl AppDirName {
+    /// A name from the frontend.
+    ///
+    /// # Errors
+    /// When it is no name of this app's directory.
+    pub(crate) fn parse(app: AppId, name: String) -> Result<Self, Failure> {
+        if parse_app_dir_name(&name) == Some(app) {
+            return Ok(Self { app, name });
+        }
+        Err(Failure::new(Kind::Protocol, format!("make the app's directory: {name:?} is no name for it")))
+    }
+}
+
+/// An app's directory and everything in it. Dropping it leaves it as far as that goes, in the process that made it; [`AppDir::leave`] reports.
 #[derive(Debug)]
 pub(crate) struct AppDir {
     base: OwnedFd,
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     name: CString,
     path: PathBuf,
-    sessions: BTreeMap<SessionId, SessionDirs>,
+    socket: String,
     lease: Option<Lease>,
     _in_use: Option<Flock<OwnedFd>>,
     maker: u32,
 }
 
 impl AppDir {
-    /// Makes `gantry-<app>-XXXXXX` below `base`, with mode 0700 whatever the umask, and takes its lease.
+    /// Makes the directory below `base`, with mode 0700 whatever the umask, and takes its lease; or joins the agents that have made it.
     ///
     /// A sweep in another process never removes it: until the lease stands under its name, the directory is too young to be swept, and from
     /// then on the lease is locked. Should we have stood still for more than a minute in between and a sweep have begun, then this fails.
+    /// Waits while another agent removes a directory of that name.
     ///
     /// # Errors
-    /// When the base cannot be written to, or its file system has no locks.
-    pub(crate) fn create(base: &StageBase, app: AppId) -> Result<Self, Failure> {
-        let at = base.path();
+    /// When the base cannot be written to, its file system has no locks, or anything else has that name.
+    pub(crate) fn create(base: &StageBase, name: &AppDirName, node: NodeId) -> Result<Self, Failure> {
+        let path = base.path().join(&name.name);
         let failed = |error: io::Error| {
-            failure::from_io(format_args!("make the app's directory in {}", at.display()), &error)
+            failure::from_io(format_args!("make the app's directory {}", path.display()), &error)
         };
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let base = open(at, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
-        let template = at.join(app_dir_prefix(app) + "XXXXXX");
-        let path = mkdtemp(&template).map_err(|error| failed(error.into()))?;
-        let name = path
-            .file_name()
-            .and_then(|name| CString::new(name.as_encoded_bytes()).ok())
-            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
-        match Self::furnish(&base, &name) {
-            Ok((dir, lease)) => {
-                // Programs that clear old files out of /tmp leave a locked directory alone (systemd-tmpfiles(8)).
-                let in_use = tree::open_dir(&dir, ".")
-                    .ok()
-                    .and_then(|again| Flock::lock(again, FlockArg::LockSharedNonblock).ok());
-                let maker = std::process::id();
-                let sessions = BTreeMap::new();
-                Ok(Self { base, dir, name, path, sessions, lease: Some(lease), _in_use: in_use, maker })
-            }
-            Err(error) => {
-                if let Ok(dir) = tree::open_dir(&base, &*name) {
-                    unlinkat(&dir, NEW_LEASE, UnlinkatFlags::NoRemoveDir).ok();
-                }
-                unlinkat(&base, &*name, UnlinkatFlags::RemoveDir).ok();
-                Err(failed(error))
-            }
+        let base_fd = open(base.path(), flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let file_name = CString::new(name.name.as_str()).map_err(|error| failed(error.into()))?;
+        let here = Owner::this_process().map_err(failed)?;
+        for _ in 0..MAX_TRIES {
+            let (dir, lease) = match make(base, &base_fd, name, &file_name).map_err(failed)? {
+                Some(made) => made,
+                None => match join(&base_fd, &file_name, &here).map_err(failed)? {
+                    Entered::In(dir, lease) => (dir, lease),
+                    Entered::Gone => continue,
+                    Entered::Apart(host) => return Err(not_shareable(&path, &host)),
+                },
+            };
+            // Programs that clear old files out of /tmp leave a locked directory alone (systemd-tmpfiles(8)).
+            let in_use = tree::open_dir(&dir, ".")
+                .ok()
+                .and_then(|again| Flock::lock(again, FlockArg::LockSharedNonblock).ok());
+            let maker = std::process::id();
+            let socket = agent_socket_name(node);
+            let (dir, lease) = (Arc::new(dir), Some(lease));
+            return Ok(Self {
+                base: base_fd,
+                dir,
+                name: file_name,
+                path,
+                socket,
+                lease,
+                _in_use: in_use,
+                maker,
+            });
         }
+        Err(failed(io::Error::other("others remove it as often as it is made")))
     }
 
-    fn furnish(base: &OwnedFd, name: &CString) -> io::Result<(OwnedFd, Lease)> {
-        let dir = tree::own_dir(base, &**name)?;
-        let lease = lease::take(&dir)?;
-        Ok((dir, lease))
-    }
-
-    /// The directory.
-    #[cfg(test)]
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Where daemons reach their agent.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.path.join(AGENT_SOCKET)
+        self.path.join(&self.socket)
     }
 
-    /// Makes a session's directories, each with mode 0700.
+    /// Makes a session's directories, each with mode 0700; those that another agent has made are shared.
     ///
     /// # Errors
-    /// When the session is open already, or the directories cannot be made; nothing is left of them then.
-    pub(crate) fn open_session(&mut self, session: SessionId) -> Result<SessionDirs, Failure> {
-        if self.sessions.contains_key(&session) {
-            return Err(Failure::new(Kind::Invalid, format!("open session {session}: it is open already")));
-        }
-        let name = session_dir_name(session);
+    /// When the directories cannot be made; nothing of ours is left of them then.
+    pub(crate) fn open_session(&self, session: SessionId) -> Result<SessionDir, Failure> {
         let dirs = SessionDirs::of_session(&self.path, session);
-        self.make_session(&name).map_err(|error| {
+        let failed = |error: io::Error| {
             failure::from_io(format_args!("make the session's directory {}", dirs.root.display()), &error)
-        })?;
-        self.sessions.insert(session, dirs.clone());
-        Ok(dirs)
-    }
-
-    fn make_session(&self, name: &str) -> io::Result<()> {
-        let root = tree::make_dir(&self.dir, name)?;
-        for part in [BIN_DIR, LIB_DIR, TMP_DIR] {
-            if let Err(error) = tree::make_dir(&root, part) {
-                tree::remove(&self.dir, &CString::new(name)?).ok();
-                return Err(error);
+        };
+        let name = session_dir_name(session);
+        let lock = format!("{name}.{LEASE_FILE}");
+        let lease = lease::share(&*self.dir, &lock).map_err(failed)?;
+        let made = make_session(&self.dir, &name);
+        let session = SessionDir { dir: Arc::clone(&self.dir), name, lock, lease, dirs: dirs.clone() };
+        match made {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.remove().ok();
+                Err(failed(error))
             }
         }
-        Ok(())
     }
 
-    /// Removes a session's directories with everything in them. Links are removed, never followed, and whatever is mounted inside is left alone.
-    /// The session's daemons must have ended before.
-    ///
-    /// # Errors
-    /// When the session is not open, or something cannot be removed; what can be removed is gone, the session counts as closed, and the rest
-    /// goes with the app's directory if it can.
-    pub(crate) fn close_session(&mut self, session: SessionId) -> Result<(), Failure> {
-        let Some(dirs) = self.sessions.remove(&session) else {
-            return Err(Failure::new(Kind::Gone, format!("close session {session}: it is not open")));
-        };
-        CString::new(session_dir_name(session))
-            .map_err(io::Error::from)
-            .and_then(|name| tree::remove(&self.dir, &name))
-            .map_err(|error| {
-                failure::from_io(
-                    format_args!("remove the session's directory {}", dirs.root.display()),
-                    &error,
-                )
-            })
-    }
-
-    /// Removes the directory with everything in it, the lease last.
+    /// Leaves the directory. The last agent in it removes it with everything in it, the lease last.
     ///
     /// # Errors
     /// When something could not be removed. The next agent's sweep tries again.
-    pub(crate) fn remove(mut self) -> Result<(), Failure> {
-        let Some(lease) = self.lease.take() else { return Ok(()) };
-        remove_leased(self.base.as_fd(), self.dir.as_fd(), &self.name, &lease)
+    pub(crate) fn leave(mut self) -> Result<(), Failure> {
+        self.leave_once()
             .map_err(|error| failure::from_io(format_args!("remove {}", self.path.display()), &error))
     }
-}
 
-impl AsFd for AppDir {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
+    fn leave_once(&mut self) -> io::Result<()> {
+        let Some(lease) = self.lease.take() else { return Ok(()) };
+        match unlinkat(&*self.dir, self.socket.as_str(), UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            // It goes with the directory, and is in nobody's way.
+            Err(error) => tracing::debug!(%error, "the socket for daemons stays"),
+        }
+        match lease.leave()? {
+            Some(whole) => remove_leased(self.base.as_fd(), self.dir.as_fd(), &self.name, &whole),
+            None => Ok(()),
+        }
     }
 }
 
@@ -164,12 +171,132 @@ impl Drop for AppDir {
         if self.maker != std::process::id() {
             return;
         }
-        if let Some(lease) = self.lease.take()
-            && let Err(error) = remove_leased(self.base.as_fd(), self.dir.as_fd(), &self.name, &lease)
-        {
+        if let Err(error) = self.leave_once() {
             tracing::warn!(path = %self.path.display(), %error, "the app's directory stays behind");
         }
     }
+}
+
+/// A session's directories, and our share of them.
+#[derive(Debug)]
+pub(crate) struct SessionDir {
+    dir: Arc<OwnedFd>,
+    name: String,
+    lock: String,
+    lease: Lease,
+    dirs: SessionDirs,
+}
+
+impl SessionDir {
+    /// Their paths.
+    pub(crate) fn dirs(&self) -> &SessionDirs {
+        &self.dirs
+    }
+
+    /// Leaves them. The last agent there removes them with everything in them. Links are removed, never followed, and whatever is mounted
+    /// inside is left alone. The session's daemons of this node must have ended before.
+    ///
+    /// # Errors
+    /// When something cannot be removed; what can be removed is gone, and the rest goes with the app's directory if it can.
+    pub(crate) fn remove(self) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            failure::from_io(
+                format_args!("remove the session's directory {}", self.dirs.root.display()),
+                &error,
+            )
+        };
+        let remove = |name: &str| tree::remove(&*self.dir, &CString::new(name)?);
+        match self.lease.leave().map_err(failed)? {
+            Some(_whole) => remove(&self.name).and_then(|()| remove(&self.lock)).map_err(failed),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes the directory and gives it its name. None: there is one of that name.
+fn make(
+    base: &StageBase,
+    base_fd: &OwnedFd,
+    name: &AppDirName,
+    file_name: &CString,
+) -> io::Result<Option<(OwnedFd, Lease)>> {
+    let made = mkdtemp(&base.path().join(app_dir_prefix(name.app) + "XXXXXX"))?;
+    let new = made.file_name().and_then(|name| CString::new(name.as_encoded_bytes()).ok());
+    let new = new.ok_or(io::ErrorKind::InvalidFilename)?;
+    let dir = tree::own_dir(base_fd, &*new);
+    let furnished = dir.and_then(|dir| Ok((lease::take(&dir)?, dir)));
+    let (lease, dir) = match furnished {
+        Ok(furnished) => furnished,
+        Err(error) => {
+            if let Ok(dir) = tree::open_dir(base_fd, &*new) {
+                unlinkat(&dir, NEW_LEASE, UnlinkatFlags::NoRemoveDir).ok();
+            }
+            unlinkat(base_fd, &*new, UnlinkatFlags::RemoveDir).ok();
+            return Err(error);
+        }
+    };
+    // It takes no place but that of an empty directory, and an app's directory always has its lease.
+    match renameat(base_fd, &*new, base_fd, &**file_name) {
+        Ok(()) => Ok(Some((dir, lease))),
+        Err(error) => {
+            remove_leased(base_fd.as_fd(), dir.as_fd(), &new, &lease)?;
+            match error {
+                Errno::EEXIST | Errno::ENOTEMPTY => Ok(None),
+                error => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// What came of joining the agents in a directory.
+enum Entered {
+    /// We are in it.
+    In(OwnedFd, Lease),
+    /// It is gone.
+    Gone,
+    /// See [`Joined::Apart`].
+    Apart(String),
+}
+
+/// Joins the agents in the directory of that name.
+fn join(base: &OwnedFd, name: &CString, here: &Owner) -> io::Result<Entered> {
+    let dir = match tree::open_dir(base, &**name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entered::Gone),
+        dir => dir?,
+    };
+    let stat = fstat(&dir)?;
+    if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "a directory of another user has that name",
+        ));
+    }
+    Ok(match lease::join(&dir, here)? {
+        Joined::Share(lease) => Entered::In(dir, lease),
+        Joined::Gone => Entered::Gone,
+        Joined::Dead(lease) => {
+            remove_leased(base.as_fd(), dir.as_fd(), name, &lease)?;
+            Entered::Gone
+        }
+        Joined::Apart(host) => Entered::Apart(host),
+    })
+}
+
+fn not_shareable(path: &Path, host: &str) -> Failure {
+    let message = format!(
+        "make the app's directory {}: {host:?} has made it on a file system that both share, and locks there do not cross machines",
+        path.display()
+    );
+    Failure::new(Kind::Unsupported, message)
+        .with_hint("name a directory that every node has for itself: GANTRY_STAGE_DIR, or --stage-dir")
+}
+
+fn make_session(dir: &OwnedFd, name: &str) -> io::Result<()> {
+    let root = tree::ensure_dir(dir, name)?;
+    for part in [BIN_DIR, LIB_DIR, TMP_DIR] {
+        tree::ensure_dir(&root, part)?;
+    }
+    Ok(())
 }
 
 /// Removes an app's directory whose lease is held by the caller. While it works, the locked lease keeps sweeps away; between the
@@ -192,127 +319,4 @@ pub(super) fn remove_leased(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-
-    use super::*;
-
-    fn app() -> AppId {
-        "3kx9w0fz".parse().unwrap()
-    }
-
-    fn mode(path: &Path) -> u32 {
-        fs::symlink_metadata(path).unwrap().mode() & 0o7777
-    }
-
-    fn is_empty(dir: &Path) -> bool {
-        fs::read_dir(dir).unwrap().next().is_none()
-    }
-
-    #[test]
-    fn an_app_directory_is_private_and_goes_without_trace() {
-        let scratch = tempfile::tempdir().unwrap();
-        let mut dir = AppDir::create(&StageBase::at(scratch.path()), app()).unwrap();
-        let name = dir.path().file_name().unwrap().to_str().unwrap();
-        assert_eq!(gantry_shared::storage::parse_app_dir_name(name), Some(app()));
-        assert_eq!(mode(dir.path()), 0o700);
-        assert_eq!(mode(&dir.path().join(LEASE_FILE)), 0o600);
-        let text = fs::read_to_string(dir.path().join(LEASE_FILE)).unwrap();
-        assert!(text.starts_with(&format!("pid {}\n", std::process::id())), "{text}");
-
-        let dirs = dir.open_session(SessionId(3)).unwrap();
-        for path in [&dirs.root, &dirs.bin, &dirs.lib, &dirs.tmp] {
-            assert_eq!(mode(path), 0o700, "{}", path.display());
-        }
-        assert_eq!(dir.open_session(SessionId(3)).unwrap_err().kind(), Kind::Invalid);
-        fs::write(dirs.tmp.join("left behind"), "x").unwrap();
-        dir.close_session(SessionId(3)).unwrap();
-        assert!(!dirs.root.exists());
-        assert_eq!(dir.close_session(SessionId(3)).unwrap_err().kind(), Kind::Gone);
-        dir.open_session(SessionId(4)).unwrap();
-        dir.remove().unwrap();
-        assert!(is_empty(scratch.path()));
-    }
-
-    /// The umask belongs to the whole process, so this runs in one of its own.
-    #[test]
-    fn directories_are_private_under_any_umask() {
-        const NAME: &str = "session::app_dir::tests::directories_are_private_under_any_umask";
-        if crate::testing::rerun_without_root(NAME) {
-            return;
-        }
-        let scratch = tempfile::tempdir().unwrap();
-        for mask in [0o000, 0o777] {
-            let before = nix::sys::stat::umask(Mode::from_bits_truncate(mask));
-            let made = AppDir::create(&StageBase::at(scratch.path()), app())
-                .and_then(|mut dir| Ok((dir.open_session(SessionId(1))?, dir)));
-            nix::sys::stat::umask(before);
-            let (dirs, dir) = made.unwrap();
-            for path in [dir.path(), &dirs.root, &dirs.bin, &dirs.lib, &dirs.tmp] {
-                assert_eq!(mode(path), 0o700, "{} under {mask:o}", path.display());
-            }
-            assert_eq!(mode(&dir.path().join(LEASE_FILE)), 0o600);
-        }
-    }
-
-    #[test]
-    fn dropping_removes_the_directory_too() {
-        let scratch = tempfile::tempdir().unwrap();
-        let mut dir = AppDir::create(&StageBase::at(scratch.path()), app()).unwrap();
-        dir.open_session(SessionId(1)).unwrap();
-        drop(dir);
-        assert!(is_empty(scratch.path()));
-    }
-
-    #[test]
-    fn a_session_directory_that_was_replaced_by_a_link_takes_nothing_with_it() {
-        let scratch = tempfile::tempdir().unwrap();
-        let home = tempfile::tempdir().unwrap();
-        fs::write(home.path().join("thesis"), "x").unwrap();
-        let mut dir = AppDir::create(&StageBase::at(scratch.path()), app()).unwrap();
-        for (number, part) in [(1, ""), (2, "bin"), (3, "tmp")] {
-            let root = dir.open_session(SessionId(number)).unwrap().root;
-            let victim = if part.is_empty() { root } else { root.join(part) };
-            fs::remove_dir_all(&victim).unwrap();
-            symlink(home.path(), &victim).unwrap();
-        }
-        dir.close_session(SessionId(1)).unwrap();
-        dir.close_session(SessionId(2)).unwrap();
-        dir.remove().unwrap();
-        assert_eq!(fs::read(home.path().join("thesis")).unwrap(), b"x");
-        assert!(is_empty(scratch.path()));
-    }
-
-    #[test]
-    fn an_app_directory_that_was_replaced_by_a_link_takes_nothing_with_it() {
-        let scratch = tempfile::tempdir().unwrap();
-        let home = tempfile::tempdir().unwrap();
-        fs::write(home.path().join("thesis"), "x").unwrap();
-        let dir = AppDir::create(&StageBase::at(scratch.path()), app()).unwrap();
-        let moved = scratch.path().join("moved");
-        let path = dir.path().to_owned();
-        fs::rename(&path, &moved).unwrap();
-        symlink(home.path(), &path).unwrap();
-        dir.remove().unwrap_err();
-        assert_eq!(fs::read(home.path().join("thesis")).unwrap(), b"x");
-        assert!(is_empty(&moved));
-    }
-
-    #[test]
-    fn a_base_that_takes_no_directories_is_a_failure_with_its_path() {
-        let missing = Path::new("/nowhere/at all");
-        let failure = AppDir::create(&StageBase::at(missing), app()).unwrap_err();
-        assert_eq!(failure.kind(), Kind::NotFound);
-        assert!(failure.message().contains("/nowhere/at all"), "{failure}");
-        const NAME: &str =
-            "session::app_dir::tests::a_base_that_takes_no_directories_is_a_failure_with_its_path";
-        if crate::testing::rerun_without_root(NAME) {
-            return;
-        }
-        let scratch = tempfile::tempdir().unwrap();
-        fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o555)).unwrap();
-        let failure = AppDir::create(&StageBase::at(scratch.path()), app()).unwrap_err();
-        assert_eq!(failure.kind(), Kind::NoAccess);
-    }
-}
+mod tests;

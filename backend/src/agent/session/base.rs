@@ -31,6 +31,14 @@ impl StageBase {
         choose_by(asked, env, &look_at)
     }
 
+    /// The place where another node has its storage, as a session has the same path on every node.
+    ///
+    /// # Errors
+    /// When it will not do here, or another place was asked for.
+    pub(crate) fn follow(there: &Path, asked: Option<&Path>, env: Lookup<'_>) -> Result<Self, Failure> {
+        follow_by(there, asked, env, &look_at)
+    }
+
     /// The directory's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -109,21 +117,11 @@ type Probe<'a> = &'a dyn Fn(&Path) -> Result<(), Unfit>;
 
 /// The decision, with what is known of each place injected.
 fn choose_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<StageBase, Failure> {
-    let set = |name: &str| env(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-    let asked = asked
-        .map(|path| (path.to_owned(), "the directory asked for"))
-        .or_else(|| Some((set(GANTRY_STAGE_DIR)?, GANTRY_STAGE_DIR)));
-    if let Some((path, by)) = asked {
-        return match fit(&path, probe) {
-            Ok(()) => Ok(StageBase { path }),
-            Err(unfit) => {
-                Err(Failure::new(unfit.kind(), format!("use {} ({by}) for storage: {unfit}", path.display()))
-                    .with_hint(unfit.hint()))
-            }
-        };
+    if let Some((path, by)) = find_asked(asked, env) {
+        return take(path, by, probe);
     }
     let mut places: Vec<(PathBuf, &str)> =
-        set("TMPDIR").map(|path| (path, " (TMPDIR)")).into_iter().collect();
+        set(env, "TMPDIR").map(|path| (path, " (TMPDIR)")).into_iter().collect();
     for usual in ["/tmp", "/var/tmp"] {
         if places.iter().all(|(path, _)| path != Path::new(usual)) {
             places.push((usual.into(), ""));
@@ -138,6 +136,44 @@ fn choose_by(asked: Option<&Path>, env: Lookup<'_>, probe: Probe<'_>) -> Result<
     }
     Err(Failure::new(Kind::NoAccess, format!("find a place for storage: {}", reasons.join("; ")))
         .with_hint(format!("set {GANTRY_STAGE_DIR} to a writable directory on a file system without noexec")))
+}
+
+/// As [`choose_by`], for [`StageBase::follow`].
+fn follow_by(
+    there: &Path,
+    asked: Option<&Path>,
+    env: Lookup<'_>,
+    probe: Probe<'_>,
+) -> Result<StageBase, Failure> {
+    match find_asked(asked, env) {
+        Some((path, by)) if path != there => {
+            let message = format!("use {} for storage: {by} says {} here", there.display(), path.display());
+            Err(Failure::new(Kind::Invalid, message).with_hint("say the same on every node"))
+        }
+        _ => take(there.to_owned(), "as on other nodes", probe),
+    }
+}
+
+fn set(env: Lookup<'_>, name: &str) -> Option<PathBuf> {
+    env(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The place that was asked for, and how.
+fn find_asked(asked: Option<&Path>, env: Lookup<'_>) -> Option<(PathBuf, &'static str)> {
+    match asked {
+        Some(path) => Some((path.to_owned(), "the directory asked for")),
+        None => Some((set(env, GANTRY_STAGE_DIR)?, GANTRY_STAGE_DIR)),
+    }
+}
+
+fn take(path: PathBuf, by: &str, probe: Probe<'_>) -> Result<StageBase, Failure> {
+    match fit(&path, probe) {
+        Ok(()) => Ok(StageBase { path }),
+        Err(unfit) => {
+            Err(Failure::new(unfit.kind(), format!("use {} ({by}) for storage: {unfit}", path.display()))
+                .with_hint(unfit.hint()))
+        }
+    }
 }
 
 fn fit(path: &Path, probe: Probe<'_>) -> Result<(), Unfit> {
@@ -242,6 +278,31 @@ mod tests {
         check(Some("here"), &[], &bad(), Err("not an absolute path"));
         check(Some("/a:b"), &[], &bad(), Err("has `:`"));
         check(Some("/$HOME"), &[], &bad(), Err("has `:`"));
+    }
+
+    #[test]
+    fn a_place_of_another_node_is_taken_unless_another_was_asked_for() {
+        let follow = |there: &str, asked: Option<&str>, stage: &str| {
+            let env = |name: &str| (name == GANTRY_STAGE_DIR).then(|| OsString::from(stage));
+            let probe = |path: &Path| if path.starts_with("/bad") { Err(Unfit::NoExec) } else { Ok(()) };
+            let base = follow_by(Path::new(there), asked.map(Path::new), &env, &probe);
+            base.map(|base| base.path).map_err(|failure| failure.message().to_owned())
+        };
+        assert_eq!(follow("/there", None, ""), Ok("/there".into()));
+        assert_eq!(follow("/there", Some("/there"), "/stage"), Ok("/there".into()));
+        assert_eq!(follow("/there", None, "/there"), Ok("/there".into()));
+        assert_eq!(
+            follow("/bad", None, "").unwrap_err(),
+            "use /bad (as on other nodes) for storage: mounted noexec"
+        );
+        assert_eq!(
+            follow("/there", None, "/stage").unwrap_err(),
+            "use /there for storage: GANTRY_STAGE_DIR says /stage here"
+        );
+        assert_eq!(
+            follow("/there", Some("/mine"), "/there").unwrap_err(),
+            "use /there for storage: the directory asked for says /mine here"
+        );
     }
 
     #[test]

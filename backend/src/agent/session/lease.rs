@@ -5,10 +5,13 @@
 //! locks to one machine (Lustre with `localflock`): there, a lock that can be had proves nothing about an owner on another machine.
 //!
 //! A lease never exists under its name without its lock: it is made as `lease.new`, locked, written, and then renamed.
+//!
+//! Several agents of one app can be in one directory: a machine that plays several nodes, or a file system that several nodes share. So
+//! agents lock a lease for reading. An agent that can lock it for writing is alone, and only such an agent removes anything.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
 
 use gantry_shared::storage::LEASE_FILE;
@@ -31,6 +34,25 @@ const MAX_TEXT_BYTES: u64 = 4096;
 /// The lock of a lease, held until dropped.
 #[derive(Debug)]
 pub(super) struct Lease(Option<Flock<File>>);
+
+impl Lease {
+    /// Gives up our share. The last holder gets the whole lease, so it can remove what the lease is for; any other gets nothing.
+    ///
+    /// The share is given up first. If two agents leave at once, the later one to ask finds no other share.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub(super) fn leave(mut self) -> io::Result<Option<Self>> {
+        match self.0.take().map(Flock::unlock) {
+            Some(Ok(file)) => lock(file),
+            Some(Err((held, error))) => {
+                std::mem::forget(held);
+                Err(error.into())
+            }
+            None => Ok(None),
+        }
+    }
+}
 
 impl Drop for Lease {
     fn drop(&mut self) {
@@ -94,7 +116,7 @@ fn parse_start(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Makes the lease of a new directory and locks it for as long as the result lives.
+/// Makes the lease of a new directory and takes a share of it for as long as the result lives.
 ///
 /// # Errors
 /// When somebody else is at work in that directory (a sweep that took it for dead), or the file system fails or has no locks.
@@ -102,11 +124,74 @@ pub(super) fn take(dir: impl AsFd) -> io::Result<Lease> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = File::from(openat(dir.as_fd(), NEW_LEASE, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
     fchmod(&file, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    let mut lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+    let mut lock = Flock::lock(file, FlockArg::LockSharedNonblock).map_err(|(_, errno)| errno)?;
     lock.write_all(Owner::this_process()?.build_text().as_bytes())?;
     let lease = Lease(Some(lock));
     renameat(dir.as_fd(), NEW_LEASE, dir.as_fd(), LEASE_FILE)?;
     Ok(lease)
+}
+
+/// What came of joining the agents in a directory.
+#[derive(Debug)]
+pub(super) enum Joined {
+    /// We have a share of its lease.
+    Share(Lease),
+    /// The last agent there is removing it, or has.
+    Gone,
+    /// Its agents are dead. No other agent touches the directory while we hold the lock.
+    Dead(Lease),
+    /// An agent on that machine made it, and locks do not cross machines there: nothing shows whether that agent lives.
+    Apart(String),
+}
+
+/// Takes a share of the lease of a directory that another agent of our app has made. Waits while that agent removes it.
+///
+/// # Errors
+/// When the lease is no file of ours, or cannot be locked.
+pub(super) fn join(dir: impl AsFd, here: &Owner) -> io::Result<Joined> {
+    let dir = dir.as_fd();
+    let Some(file) = open(dir, LEASE_FILE, OFlag::empty())? else { return Ok(Joined::Gone) };
+    // The maker holds a share. If we can have the whole lease all the same, the maker is dead, or its locks do not reach us.
+    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Err((file, Errno::EWOULDBLOCK)) => file,
+        Err((_, error)) => return Err(error.into()),
+        Ok(mut whole) => {
+            return Ok(match read_owner(&mut whole) {
+                Some(owner) if !owner.is_judged_here(here) => Joined::Apart(owner.host),
+                _ => Joined::Dead(Lease(Some(whole))),
+            });
+        }
+    };
+    Ok(share_named(dir, LEASE_FILE, file)?.map_or(Joined::Gone, Joined::Share))
+}
+
+/// Takes a share of a lease inside an app's directory, which is made where it is not there. Waits while the last holder removes what
+/// it is for.
+///
+/// # Errors
+/// When the name stands for anything but a file of ours, or the file cannot be locked.
+pub(super) fn share(dir: impl AsFd, name: &str) -> io::Result<Lease> {
+    let dir = dir.as_fd();
+    loop {
+        // The flag makes it, so there is one.
+        let file = open(dir, name, OFlag::O_CREAT)?.ok_or(io::ErrorKind::NotFound)?;
+        if let Some(lease) = share_named(dir, name, file)? {
+            return Ok(lease);
+        }
+    }
+}
+
+/// Locks the file for reading. None: its name was taken away meanwhile.
+fn share_named(dir: BorrowedFd<'_>, name: &str, file: File) -> io::Result<Option<Lease>> {
+    let share = Flock::lock(file, FlockArg::LockShared).map_err(|(_, error)| error)?;
+    let ours = fstat(&*share)?;
+    let is_named = match tree::lstat(dir, name) {
+        Ok(named) => (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino),
+        Err(Errno::ENOENT) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let lease = Lease(Some(share));
+    Ok(is_named.then_some(lease))
 }
 
 /// What a directory's lease says about its owner.
@@ -147,16 +232,21 @@ pub(super) fn judge(dir: impl AsFd, here: &Owner, now: SystemTime) -> io::Result
 
 fn judge_lease(dir: impl AsFd, mut file: File, here: &Owner, now: SystemTime) -> io::Result<Verdict> {
     let dir = dir.as_fd();
-    let mut text = String::new();
-    // What is not text is not a lease of ours, like one that is cut short.
-    let read = (&mut file).take(MAX_TEXT_BYTES).read_to_string(&mut text);
+    let owner = read_owner(&mut file);
     let Some(lease) = lock(file)? else { return Ok(Verdict::Leave) };
-    let judged = match read.ok().and_then(|_| parse_owner(&text)) {
+    let judged = match owner {
         Some(owner) => owner.is_judged_here(here),
         // A machine that lost power may have kept the file and lost the text.
         None => is_older_than_construction(dir, now)?,
     };
     Ok(if judged { Verdict::Dead(lease) } else { Verdict::Leave })
+}
+
+/// The owner in a lease. What is not text is not a lease of ours, like one that is cut short.
+fn read_owner(file: &mut File) -> Option<Owner> {
+    let mut text = String::new();
+    file.take(MAX_TEXT_BYTES).read_to_string(&mut text).ok()?;
+    parse_owner(&text)
 }
 
 /// Opens a lease of ours: a regular file, never a link or a pipe.

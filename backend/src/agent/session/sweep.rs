@@ -104,11 +104,11 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use gantry_shared::id::{AppId, SessionId};
+    use gantry_shared::id::{AppId, NodeId, SessionId};
     use gantry_shared::storage::LEASE_FILE;
 
-    use super::super::AppDir;
     use super::super::lease::NEW_LEASE;
+    use super::super::{AppDir, AppDirName};
     use super::*;
 
     fn app() -> AppId {
@@ -147,8 +147,10 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let base = StageBase::at(scratch.path());
         let here = Owner::this_process().unwrap();
-        let mut live = AppDir::create(&base, app()).unwrap();
-        let dirs = live.open_session(SessionId(1)).unwrap();
+        let name = AppDirName::parse(app(), "gantry-3kx9w0fz-0123456789abcdef".to_owned()).unwrap();
+        let live = AppDir::create(&base, &name, NodeId(0)).unwrap();
+        let session = live.open_session(SessionId(1)).unwrap();
+        let dirs = session.dirs();
         dead(scratch.path(), "killed", &here.boot, &here.host);
         dead(scratch.path(), "reboot", "an-earlier-boot", &here.host);
         let elsewhere = dead(scratch.path(), "remote", "another-boot", "another-host");
@@ -159,7 +161,7 @@ mod tests {
         );
         assert!(dirs.bin.exists() && elsewhere.join("s1/bin/tool").exists());
         assert_eq!(swept(scratch.path(), in_two_minutes()), [""; 0]);
-        live.remove().unwrap();
+        live.leave().unwrap();
     }
 
     #[test]

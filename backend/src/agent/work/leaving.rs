@@ -33,7 +33,7 @@ impl Agent {
     }
 
     pub(super) fn close_session(&mut self, request: Option<RequestId>, session: SessionId, grace: Duration) {
-        if let Err(failure) = self.storage.dirs(session) {
+        if let Err(failure) = self.storage.check(session) {
             return self.answer(request, Err(failure));
         }
         self.storage.closing(session);

@@ -269,7 +269,7 @@ impl Agent {
             loader: loader.as_deref(),
             app: self.ticket.app,
             node: self.node,
-            socket: &self.storage.socket()?,
+            socket: &self.storage.socket(order.session)?,
             token: &build_token(&self.ticket.secret, order.session, order.daemon),
             rendezvous: (&self.service, self.ticket.subjob),
             mark: self.mark.as_ref(),

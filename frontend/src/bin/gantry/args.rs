@@ -262,7 +262,8 @@ impl Files {
 /// How the frontend lives.
 #[derive(Debug, Args)]
 pub(crate) struct Stay {
-    /// Directory on the nodes for what daemons need. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that will do.
+    /// Directory on the nodes for what daemons need, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that will do
+    /// on every node.
     #[arg(long, value_name = "DIR")]
     pub(crate) stage_dir: Option<PathBuf>,
     /// How long starting may take.

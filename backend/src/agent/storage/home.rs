@@ -1,0 +1,159 @@
+//! The app's directory while sessions are open, with the socket for daemons.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{NodeId, SessionId};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::lock;
+use crate::failure;
+use crate::jobs::spawn;
+use crate::overlay::Uplink;
+use crate::process::strays;
+use crate::service::{Service, View};
+use crate::session::{AppDir, AppDirName, SessionDir, StageBase, sweep};
+
+/// The app's directory, made for the first session and left with the last.
+#[derive(Debug, Default)]
+pub(super) struct Home {
+    there: Option<There>,
+    sessions: usize,
+    /// Ends when what dead agents have left was swept; there from the first session on.
+    sweeping: Option<oneshot::Receiver<Infallible>>,
+}
+
+#[derive(Debug)]
+struct There {
+    dir: AppDir,
+    service: AbortHandle,
+}
+
+impl There {
+    fn leave(self) -> Result<(), Failure> {
+        self.service.abort();
+        self.dir.leave()
+    }
+}
+
+impl Home {
+    /// Makes a session's directories, and the app's if this is the first one. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be made there, or the app's directory is elsewhere; what was made for this is removed again.
+    pub(super) fn open_session(
+        &mut self,
+        (base, name, node): (&StageBase, &AppDirName, NodeId),
+        session: SessionId,
+        (view, up): (watch::Receiver<View>, Uplink),
+        runtime: &Handle,
+    ) -> Result<SessionDir, Failure> {
+        self.sweep_once(base);
+        let there = match &mut self.there {
+            Some(there) if there.dir.path().parent() == Some(base.path()) => there,
+            Some(there) => {
+                let message = format!(
+                    "make the app's directory in {}: it is {} already",
+                    base.path().display(),
+                    there.dir.path().display()
+                );
+                return Err(Failure::new(Kind::Invalid, message));
+            }
+            None => {
+                let dir = AppDir::create(base, name, node)?;
+                let _in_runtime = runtime.enter();
+                let service = Service::bind(&dir.socket(), view, Some(up))?;
+                let service = runtime.spawn(service.serve()).abort_handle();
+                self.there.insert(There { dir, service })
+            }
+        };
+        match there.dir.open_session(session) {
+            Ok(dir) => {
+                self.sessions += 1;
+                Ok(dir)
+            }
+            Err(failure) => {
+                if self.sessions == 0 {
+                    // What failed first says more.
+                    self.there.take().map(There::leave);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Removes a session's directories, and the app's with the last. Blocks, and locks nothing while a session's are removed.
+    ///
+    /// # Errors
+    /// What could not be removed. The app's directory stays then, until the agent leaves.
+    pub(super) fn close_session(home: &Mutex<Self>, session: Option<SessionDir>) -> Result<(), Failure> {
+        // It could not be opened.
+        let Some(session) = session else { return Ok(()) };
+        let removed = session.remove();
+        let mut home = lock(home);
+        home.sessions -= 1;
+        if home.sessions > 0 || removed.is_err() {
+            return removed;
+        }
+        home.there.take().map_or(Ok(()), There::leave)
+    }
+
+    /// Leaves the directory if it is still there, and waits for the sweep, until then at most.
+    ///
+    /// # Errors
+    /// What could not be removed, or not in that time.
+    pub(super) async fn leave(home: Arc<Mutex<Self>>, until: Instant) -> Result<(), Failure> {
+        let (done, told) = oneshot::channel();
+        let started = spawn("storage", move || {
+            let mut home = lock(&home);
+            let left = home.there.take().map_or(Ok(()), There::leave);
+            // Only the agent that leaves asks.
+            drop(done.send((left, home.sweeping.take())));
+        });
+        started.map_err(|error| failure::from_io("have a thread for storage", &error))?;
+        let (left, sweeping) = match timeout_at(until, told).await {
+            Ok(Ok(left)) => left,
+            _ => {
+                return Err(Failure::new(
+                    Kind::TimedOut,
+                    "remove the app's directory: its file system hangs",
+                ));
+            }
+        };
+        // What is not swept by then is left to the next agent.
+        if let Some(sweeping) = sweeping {
+            drop(timeout_at(until, sweeping).await);
+        }
+        left
+    }
+
+    /// Removes what dead agents have left there, once, on a thread of its own: that may be much.
+    fn sweep_once(&mut self, base: &StageBase) {
+        if self.sweeping.is_some() {
+            return;
+        }
+        let (over, ended) = oneshot::channel::<Infallible>();
+        self.sweeping = Some(ended);
+        let base = base.clone();
+        let swept = spawn("sweep", move || {
+            let dead = sweep(&base);
+            for swept in &dead {
+                tracing::info!(path = %swept.path.display(), outcome = ?swept.outcome, "swept");
+            }
+            // An agent that was killed may have left processes, too.
+            if !dead.is_empty()
+                && let Err(error) = strays::sweep()
+            {
+                tracing::warn!(%error, "looking for processes of dead agents");
+            }
+            drop(over);
+        });
+        if let Err(error) = swept {
+            tracing::warn!(%error, "what dead agents have left stays");
+        }
+    }
+}
