@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use gantry_backend::{Backend, Pid, RankState};
 use gantry_frontend::{DaemonRequest, Frontend, LaunchRequest, OutputTo, Session};
+use gantry_shared::foreign::ForeignText;
 use gantry_shared::wire::message::DaemonOutput;
 use tokio::sync::mpsc;
 
@@ -58,7 +59,7 @@ async fn show_tables(launch: bool, args: Vec<OsString>) -> Result<()> {
     loop {
         println!("rank  innermost function first");
         for (rank, functions) in ask_daemons(&session).await? {
-            println!("{rank:>4}  {functions}");
+            println!("{rank:>4}  {}", ForeignText::from(functions.as_str()));
         }
         tokio::select! {
             line = enter.recv() => if line.is_none() { break },
@@ -86,7 +87,7 @@ async fn ask_daemons(session: &Session) -> Result<BTreeMap<u32, String>> {
                 Some((rank, functions)) if rank.parse::<u32>().is_ok() => {
                     table.insert(rank.parse()?, functions.to_owned());
                 }
-                _ => println!("{host}: {line}"),
+                _ => println!("{}", ForeignText::of(&format_args!("{host}: {line}"))),
             }
         }
     }

@@ -37,6 +37,7 @@ use std::time::Duration;
 use clap::Parser;
 use gantry_frontend::{App, DaemonRequest, Frontend, LaunchRequest, OutputTo, Policy, Session};
 use gantry_shared::filter::{Filter, PrefixTree};
+use gantry_shared::foreign::ForeignText;
 use gantry_shared::rank_set::RankSet;
 use tokio::sync::mpsc;
 
@@ -135,7 +136,9 @@ async fn show(app: &App, session: &Session, args: &Args) -> Result<()> {
         1 => view::count(&tree.ranks()),
         samples => format!("{}, {samples} samples", view::count(&tree.ranks())),
     };
-    print!("{title}\n{}", view::text(&stretches));
+    println!("{title}");
+    // Names of functions are what the ranks' files say.
+    view::text(&stretches).lines().for_each(|line| println!("{}", ForeignText::from(line)));
     let all: RankSet = app.placement().iter().map(|place| place.rank).collect();
     let unseen = all.difference(&tree.ranks());
     if !unseen.is_empty() {
@@ -168,7 +171,7 @@ async fn ask_daemons(session: &Session, args: &Args) -> Result<PrefixTree> {
     // A tree without the ranks of a lost node is better than none.
     let reduced = channel.reduce(daemon::STACKS, Filter::PrefixTree, Policy::BestEffort, deadline).await?;
     for missing in &reduced.missing {
-        println!("no answer from {}: {}", missing.host, missing.why);
+        println!("{}", ForeignText::of(&format_args!("no answer from {}: {}", missing.host, missing.why)));
     }
     Ok(PrefixTree::decode(&reduced.bytes)?)
 }

@@ -18,6 +18,7 @@ pub mod file_state;
 pub mod trust;
 pub mod search;
 pub mod error;
+pub mod foreign;
 pub mod filter;
 pub mod secret;
 pub mod rendezvous;

@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::foreign::push_lines;
 use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
@@ -121,7 +122,9 @@ fn main() -> ExitCode {
         Err(failure) => {
             // The guard passes on what is written here.
             let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            drop(writeln!(io::stderr(), "{failure}{hint}"));
+            let mut text = String::new();
+            push_lines(&mut text, &format!("{failure}{hint}"));
+            drop(io::stderr().write_all(text.as_bytes()));
             ExitCode::FAILURE
         }
     }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use gantry_backend::connect_abstract;
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::foreign::ForeignText;
 use gantry_shared::id::Rank;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
 use gantry_shared::wire::frame;
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     };
     // The launcher passes this on to the user.
     let hint = failure.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    drop(writeln!(io::stderr(), "gantry: {failure}{hint}"));
+    drop(writeln!(io::stderr(), "gantry: {}", ForeignText::of(&format_args!("{failure}{hint}"))));
     ExitCode::from(code)
 }
 

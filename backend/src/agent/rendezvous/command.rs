@@ -10,6 +10,7 @@ use std::time::Duration;
 use gantry_backend::Error;
 use gantry_backend::rendezvous::{MAX_ITEM_BYTES, Rank, Rendezvous, Standing, Status};
 use gantry_shared::error::Kind;
+use gantry_shared::foreign::ForeignText;
 
 use crate::ranks::with_causes;
 
@@ -96,7 +97,8 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
         }
     };
     let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-    drop(writeln!(io::stderr(), "gantry-agent rendezvous: {text}{hint}"));
+    let said = format!("gantry-agent rendezvous: {text}{hint}");
+    drop(writeln!(io::stderr(), "{}", ForeignText::from(said.as_str())));
     ExitCode::from(code)
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use gantry_frontend::guard::{held, serve, starter};
 use gantry_frontend::helpers::GUARD;
+use gantry_shared::foreign::ForeignText;
 use gantry_shared::status::ExitStatus;
 use gantry_wlm::queue::UNREACHABLE;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,7 +64,8 @@ fn hold(name: &OsStr, args: Vec<OsString>) -> ExitCode {
         }
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            drop(writeln!(io::stderr(), "gantry: cannot hold what {} launches: {error}", name.display()));
+            let said = format!("gantry: cannot hold what {} launches: {error}", name.display());
+            drop(writeln!(io::stderr(), "{}", ForeignText::from(said.as_str())));
             ExitCode::FAILURE
         }
     }
@@ -153,5 +155,6 @@ fn start(wlm: &str) -> ExitCode {
 }
 
 fn complain(error: &dyn std::fmt::Display) {
-    drop(writeln!(io::stderr(), "gantry-guard: {error} (it is started by gantry, not by hand)"));
+    let said = format!("gantry-guard: {error} (it is started by gantry, not by hand)");
+    drop(writeln!(io::stderr(), "{}", ForeignText::from(said.as_str())));
 }

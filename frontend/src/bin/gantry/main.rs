@@ -12,8 +12,7 @@ fn main() -> ExitCode {
     let cli = match args::Cli::of_process() {
         Ok(cli) => cli,
         Err(said) => {
-            // Help on a closed pipe is nobody's loss.
-            drop(said.print());
+            view::tell_usage(&said);
             return ExitCode::from(if said.use_stderr() { exit::USAGE } else { exit::SUCCESS });
         }
     };

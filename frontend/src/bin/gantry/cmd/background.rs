@@ -22,7 +22,7 @@ use super::launch::Surroundings;
 use super::{attach, block_on, coalloc, launch, say, submit};
 use crate::args::{Coalloc, Command, Launch};
 use crate::exit::{self, Fault, Outcome};
-use crate::view::Screen;
+use crate::view::{Page, Screen};
 
 /// Starts the process and waits until the app is there.
 pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
@@ -46,14 +46,15 @@ pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
                     Begun::Job(apps) => apps,
                 };
                 if !json {
-                    let lines: String = apps.iter().map(|app| format!("{app}\n")).collect();
-                    say(&lines)?;
+                    let mut page = Page::default();
+                    apps.iter().for_each(|app| page.add(app));
+                    say(&page)?;
                 }
                 return Ok(exit::SUCCESS);
             }
             Ok(Answer::Error(failure)) => return Err(Fault(failure)),
             // An event.
-            Err(_) if json => say(&(line + "\n"))?,
+            Err(_) if json => say(&Page::data(line + "\n"))?,
             Err(_) => {}
         }
     }

@@ -15,7 +15,7 @@ use super::interrupts::Interrupts;
 use super::say;
 use crate::args::Coalloc;
 use crate::exit::{self, Fault, Outcome};
-use crate::view::{self, Screen, json, table};
+use crate::view::{self, Page, Screen, table};
 
 /// Longest specification that is read from a file.
 const MOST_BYTES: u64 = 2 << 20;
@@ -149,7 +149,7 @@ fn tell_one(event: &JobEvent, talk: Talk) {
     match (talk, event) {
         (Talk::Nothing, _) => {}
         // A closed pipe is nobody's loss.
-        (Talk::Json, event) => drop(view::print(&json::line(event))),
+        (Talk::Json, event) => drop(view::print(&Page::json(event))),
         (Talk::Words, JobEvent::Subjob(info)) => view::note(&describe(info)),
         (Talk::Words, JobEvent::Job { state }) => view::note(&format!("the job is {state}")),
         (Talk::Words, _) => {}
@@ -249,7 +249,7 @@ fn close(exit: &JobExit, talk: Talk) -> Outcome {
             #[serde(flatten)]
             exit: &'a JobExit,
         }
-        say(&json::line(&Exited { event: "job_exited", exit }))?;
+        say(&Page::json(&Exited { event: "job_exited", exit }))?;
     }
     Ok(exit::of_app(exit.code))
 }

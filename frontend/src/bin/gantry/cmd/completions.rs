@@ -10,22 +10,27 @@ use gantry_frontend::procgroup::{GroupAttribute, ProcessAttribute, ProcessManage
 use super::say;
 use crate::args::{Cli, Completions};
 use crate::exit::{self, Outcome};
+use crate::view::Page;
 
-/// In bash a word ends at `=`. What stands before it is put back together, and taken off what is offered.
+/// In bash a word ends at `=`. What stands before it is put back together, and taken off what is offered. bash inserts an offer as it is, so it
+/// is quoted: names of programs and hosts may have signs that a shell obeys. zsh and fish quote by themselves.
 const BASH: &str = r#"
 _gantry_live() {
     _gantry "$@"
     case "${COMP_WORDS[1]}" in ps|kill|signal) ;; *) return ;; esac
-    local word="${COMP_WORDS[COMP_CWORD]}" before=""
+    local word="${COMP_WORDS[COMP_CWORD]}" before="" offer offers=()
     case "$word" in -*) return ;; esac
     if [[ "$word" == "=" ]]; then
         before="${COMP_WORDS[COMP_CWORD-1]}="; word=""
     elif [[ "${COMP_WORDS[COMP_CWORD-1]}" == "=" ]]; then
         before="${COMP_WORDS[COMP_CWORD-2]}="
     fi
-    local IFS=$'\n'
-    local offers=($("${COMP_WORDS[0]}" --complete-query "$before$word" 2>/dev/null))
-    COMPREPLY=("${offers[@]#"$before"}")
+    mapfile -t offers < <("${COMP_WORDS[0]}" --complete-query "$before${word//\\/}" 2>/dev/null)
+    COMPREPLY=()
+    for offer in "${offers[@]#"$before"}"; do
+        printf -v offer %q "$offer"
+        COMPREPLY+=("$offer")
+    done
     compopt -o nospace 2>/dev/null || :
 }
 complete -F _gantry_live -o bashdefault -o default gantry
@@ -35,7 +40,7 @@ const ZSH: &str = r#"
 _gantry_live() {
     if (( CURRENT > 2 )) && [[ ${words[2]} == (ps|kill|signal) && ${words[CURRENT]} != -* ]]; then
         local -a offers
-        offers=(${(f)"$(${words[1]} --complete-query "${words[CURRENT]}" 2>/dev/null)"})
+        offers=(${(f)"$(${words[1]} --complete-query "${(Q)words[CURRENT]}" 2>/dev/null)"})
         compadd -S '' -- $offers
     else
         _gantry "$@"
@@ -57,7 +62,7 @@ pub(super) fn run(args: &Completions) -> Outcome {
         Shell::Fish => FISH,
         _ => "",
     };
-    say(&(String::from_utf8_lossy(&script) + live))?;
+    say(&Page::data((String::from_utf8_lossy(&script) + live).into_owned()))?;
     Ok(exit::SUCCESS)
 }
 
@@ -66,7 +71,9 @@ pub(super) async fn complete_query(word: &str) -> Outcome {
     let all = Query { patterns: vec![gantry_frontend::procgroup::Pattern::default()] };
     let told = ProcessManager::open(None)?.select(&all).await?;
     let offers = offer(word, &told);
-    say(&offers.into_iter().map(|offer| offer + "\n").collect::<String>())?;
+    let mut page = Page::default();
+    offers.iter().for_each(|offer| page.add(offer));
+    say(&page)?;
     Ok(exit::SUCCESS)
 }
 

@@ -16,7 +16,7 @@ use nix::unistd::{AccessFlags, access};
 use super::{absolute, reach, say};
 use crate::args::Daemon;
 use crate::exit::{self, Fault, Outcome};
-use crate::view::{self, Screen, Talk, json};
+use crate::view::{self, Page, Screen, Talk};
 
 pub(super) async fn run(args: Daemon, json: bool) -> Outcome {
     let order = build_order(&args)?;
@@ -84,12 +84,12 @@ async fn follow(client: Client, order: DaemonOrder, timeout: Duration, screen: &
 
 async fn tell_started(app: AppId, daemon: DaemonId, args: &Daemon, json: bool) -> Outcome {
     if !json {
-        say(&format!("{daemon}\n"))?;
+        say(&Page::line(daemon))?;
         return Ok(exit::SUCCESS);
     }
     let info = reach(Some(app.as_str())).await?.info(args.patience.timeout).await?;
     for it in info.daemons.into_iter().filter(|it| it.daemon == daemon) {
-        say(&json::line(&Event::DaemonStarted { app: info.app, daemon, host: it.host, pid: it.pid }))?;
+        say(&Page::json(&Event::DaemonStarted { app: info.app, daemon, host: it.host, pid: it.pid }))?;
     }
     Ok(exit::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `gantry deps`.
 
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use gantry_frontend::staging::{Closure, Dependency, Missing, Need, Optional, Resolver, ResolverConfig};
@@ -11,7 +10,7 @@ use serde::Serialize;
 use super::say;
 use crate::args::Deps;
 use crate::exit::{self, Outcome};
-use crate::view::{self, json, table};
+use crate::view::{self, Page, table};
 
 /// One line of `--json`.
 #[derive(Debug, Serialize)]
@@ -31,12 +30,12 @@ pub(super) fn run(args: &Deps, json: bool) -> Outcome {
     let resolver = Resolver::new(config);
     let closure = resolver.closure(&find(&resolver, args))?;
     let bold = view::colours(&std::io::stdout());
-    let text = match (json, args.tree) {
-        (true, _) => json::line(&build_rows(&closure, args.optional)),
+    let page = match (json, args.tree) {
+        (true, _) => Page::json(&build_rows(&closure, args.optional)),
         (false, true) => build_tree(&closure, args.optional),
         (false, false) => build_list(&closure, args.optional, bold),
     };
-    say(&text)?;
+    say(&page)?;
     for missing in &closure.missing {
         view::note(&missing.to_string());
     }
@@ -84,23 +83,23 @@ fn build_rows(closure: &Closure, with_optional: bool) -> Vec<Row> {
     found.chain(missing).chain(optional).collect()
 }
 
-fn build_list(closure: &Closure, with_optional: bool, bold: bool) -> String {
+fn build_list(closure: &Closure, with_optional: bool, bold: bool) -> Page {
     let row = |it: &Dependency| {
         let text = |path: &Path| path.display().to_string();
         vec![it.name.to_string_lossy().into_owned(), text(&it.path), it.how.to_string(), text(&it.needed_by)]
     };
     let rows: Vec<_> = closure.needed.iter().map(row).collect();
-    let mut text = match rows.is_empty() {
-        true if closure.missing.is_empty() => "nothing is needed: linked statically\n".to_owned(),
-        true => String::new(),
+    let mut page = match rows.is_empty() {
+        true if closure.missing.is_empty() => Page::line("nothing is needed: linked statically"),
+        true => Page::default(),
         false => table::build_table(&["NAME", "PATH", "HOW", "NEEDED BY"], &rows, bold),
     };
-    text.push_str(&build_end(closure, with_optional));
-    text
+    add_end(&mut page, closure, with_optional);
+    page
 }
 
-fn build_tree(closure: &Closure, with_optional: bool) -> String {
-    let mut text = format!("{}\n", closure.binary.display());
+fn build_tree(closure: &Closure, with_optional: bool) -> Page {
+    let mut page = Page::line(closure.binary.display());
     let mut shown = HashSet::new();
     // What is still to be written, the next one last: a chain of libraries may be longer than a stack is deep.
     let mut ahead: Vec<(usize, &Need)> = closure.needs.iter().rev().map(|need| (1, need)).collect();
@@ -111,33 +110,32 @@ fn build_tree(closure: &Closure, with_optional: bool) -> String {
             // What goes in a circle back to the file itself is not missing.
             let is_missing = closure.missing.iter().any(|it| it.name == need.name);
             let what = if is_missing { " => not found" } else { "" };
-            // Writing to a string does not fail.
-            writeln!(text, "{indent}{name}{what}").unwrap_or_default();
+            page.add(format_args!("{indent}{name}{what}"));
             continue;
         };
         let is_new = shown.insert(place);
         let above = if is_new || it.needs.is_empty() { "" } else { ", see above" };
-        writeln!(text, "{indent}{name} => {} ({}{above})", it.path.display(), it.how).unwrap_or_default();
+        page.add(format_args!("{indent}{name} => {} ({}{above})", it.path.display(), it.how));
         if is_new {
             ahead.extend(it.needs.iter().rev().map(|need| (depth + 1, need)));
         }
     }
-    text.push_str(&build_end(closure, with_optional));
-    text
+    add_end(&mut page, closure, with_optional);
+    page
 }
 
 /// What is said below both.
-fn build_end(closure: &Closure, with_optional: bool) -> String {
-    let mut text = String::new();
+fn add_end(page: &mut Page, closure: &Closure, with_optional: bool) {
     if let (Some(newest), Some(by)) = (&closure.libc.newest, &closure.libc.newest_by) {
         let there = closure.libc.provided.map(|it| format!("; the one here is {it}")).unwrap_or_default();
-        text += &format!("\nglibc {newest} or newer is needed, by {}{there}\n", by.display());
+        page.add("");
+        page.add(format_args!("glibc {newest} or newer is needed, by {}{there}", by.display()));
     }
     if with_optional && !closure.optional.is_empty() {
-        text += "\nmay be loaded later:\n";
-        text.extend(closure.optional.iter().map(describe_optional));
+        page.add("");
+        page.add("may be loaded later:");
+        closure.optional.iter().for_each(|it| page.add(describe_optional(it)));
     }
-    text
 }
 
 fn describe_optional(it: &Optional) -> String {
@@ -145,5 +143,5 @@ fn describe_optional(it: &Optional) -> String {
     let what = it.description.as_ref().or(it.feature.as_ref());
     let what = what.map(|what| format!(": {what}")).unwrap_or_default();
     let priority = it.priority.as_deref().unwrap_or("suggested");
-    format!("  {} => {found} ({priority}){what}\n", it.names.join(", "))
+    format!("  {} => {found} ({priority}){what}", it.names.join(", "))
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::say;
 use crate::args::Doctor;
 use crate::exit::{self, Outcome};
-use crate::view::json;
+use crate::view::Page;
 
 /// How long a helper may take to say its version.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
@@ -59,22 +59,26 @@ pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
         check_hold(args.stage_dir.clone()).await,
     ];
     checks.extend(check_means());
-    let text = match json {
-        true => json::line(&checks),
-        false => checks.iter().map(for_people).collect(),
-    };
-    say(&text)?;
+    say(&if json { Page::json(&checks) } else { for_people(&checks) })?;
     Ok(if checks.iter().any(|check| check.result == Verdict::Fail) { exit::UNFIT } else { exit::SUCCESS })
 }
 
-fn for_people(check: &Check) -> String {
-    let verdict = match check.result {
-        Verdict::Ok => "ok",
-        Verdict::Warn => "warn",
-        Verdict::Fail => "fail",
-    };
-    let remedy = check.remedy.iter().map(|remedy| format!("      {remedy}\n")).collect::<String>();
-    format!("{verdict:4}  {}: {}\n{remedy}", check.check, check.found)
+fn for_people(checks: &[Check]) -> Page {
+    let mut page = Page::default();
+    for check in checks {
+        let verdict = match check.result {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+        };
+        page.add(format_args!("{verdict:4}  {}: {}", check.check, check.found));
+        check
+            .remedy
+            .iter()
+            .flat_map(|remedy| remedy.lines())
+            .for_each(|it| page.add(format_args!("      {it}")));
+    }
+    page
 }
 
 /// A file's text; empty when it cannot be read.

@@ -12,7 +12,7 @@ use super::{reach, say};
 use crate::args::Hit;
 use crate::exit::{self, Fault, Outcome};
 use crate::view::groups::{self, Form};
-use crate::view::{self, json};
+use crate::view::{self, Page};
 
 pub(super) async fn run(target: &[String], signal: Signal, hit: &Hit, json: bool) -> Outcome {
     match target {
@@ -31,7 +31,7 @@ async fn run_app(app: &str, signal: Signal, hit: &Hit, json: bool) -> Outcome {
         let exit = client.kill(hit.patience.timeout).await?;
         client.gone(hit.patience.timeout).await?;
         if json {
-            say(&json::line(&Event::Exited(exit)))?;
+            say(&Page::json(&Event::Exited(exit)))?;
         }
     } else {
         client.signal(signal, hit.ranks.as_ref(), hit.patience.timeout).await?;

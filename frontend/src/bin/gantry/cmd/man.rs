@@ -5,6 +5,7 @@ use clap::CommandFactory;
 use super::say;
 use crate::args::{Cli, Man};
 use crate::exit::{self, Fault, Outcome};
+use crate::view::Page;
 
 pub(super) fn run(args: Man) -> Outcome {
     match args.dir {
@@ -17,7 +18,7 @@ pub(super) fn run(args: Man) -> Outcome {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
             rendered.map_err(|e| Fault::io("cannot make the manual page", &e))?;
-            say(&String::from_utf8_lossy(&page))?;
+            say(&Page::data(String::from_utf8_lossy(&page).into_owned()))?;
         }
     }
     Ok(exit::SUCCESS)

@@ -30,7 +30,7 @@ use gantry_wlm::host::Machine;
 
 use crate::args::{Cli, Command};
 use crate::exit::{self, Fault, Outcome};
-use crate::view;
+use crate::view::{self, Page};
 
 /// Carries out a command and tells why when it fails. Returns the exit code.
 pub(crate) fn run(cli: Cli) -> u8 {
@@ -102,8 +102,8 @@ async fn reach(name: Option<&str>) -> Result<Client, Fault> {
 }
 
 /// Prints what a command has to say.
-fn say(text: &str) -> Result<(), Fault> {
-    view::print(text).map_err(|e| Fault::io("cannot write to standard output", &e))
+fn say(page: &Page) -> Result<(), Fault> {
+    view::print(page).map_err(|e| Fault::io("cannot write to standard output", &e))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Fault> {

@@ -1,6 +1,6 @@
 //! `gantry pm`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +9,10 @@ use gantry_frontend::procgroup::serve::{Service, answer};
 use gantry_frontend::procgroup::xml::MAX_BYTES;
 
 use super::interrupts::Interrupts;
+use super::say;
 use crate::args::Pm;
 use crate::exit::{self, Fault, Outcome};
+use crate::view::Page;
 
 pub(super) async fn run(args: Pm) -> Outcome {
     let manager = ProcessManager::open(None)?;
@@ -26,9 +28,7 @@ async fn answer_one(manager: &ProcessManager, deadline: Duration) -> Outcome {
     let read = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut message);
     read.map_err(|e| Fault::io("cannot read standard input", &e))?;
     let text = answer(manager, &message, deadline).await;
-    let mut out = io::stdout().lock();
-    let written = out.write_all(&text).and_then(|()| out.flush());
-    written.map_err(|e| Fault::io("cannot write to standard output", &e))?;
+    say(&Page::data(String::from_utf8_lossy(&text).into_owned()))?;
     Ok(exit::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use gantry_wlm::host::Machine;
 use super::say;
 use crate::args::Ps;
 use crate::exit::{self, Fault, Outcome};
-use crate::view::{self, groups, json, table};
+use crate::view::{self, Page, groups, table};
 
 /// How long a frontend may take to answer; one that is stopped must not hide the others.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
     }
     let listing = list(&Registry::open(None, &Machine)?, DEADLINE).await?;
     match json {
-        true => say(&json::line(&listing.apps))?,
+        true => say(&Page::json(&listing.apps))?,
         false => say(&table::build_app_table(&listing.apps, view::colours(&std::io::stdout())))?,
     }
     for app in listing.silent {

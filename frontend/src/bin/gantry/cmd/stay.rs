@@ -433,7 +433,7 @@ impl Teller {
         if self.live {
             return;
         }
-        self.screen.show(&table::build_rank_table(ranks, view::colours(&std::io::stderr())));
+        self.screen.show(table::build_rank_table(ranks, view::colours(&std::io::stderr())));
     }
 
     /// A rank that ended badly; the first few only, thousands would say nothing more.

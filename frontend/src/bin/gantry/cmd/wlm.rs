@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::say;
 use crate::args::Wlm;
 use crate::exit::{self, Outcome};
-use crate::view::{self, json, table};
+use crate::view::{self, Page, table};
 
 #[derive(Serialize)]
 struct Report {
@@ -46,11 +46,11 @@ pub(super) fn run(args: Wlm, json: bool) -> Outcome {
         evidence: evidence.map(|evidence| evidence.0),
     });
     let report = Report { wlm: choice.wlm.name(), why: choice.why.0, hold, known: known.collect() };
-    say(&if json { json::line(&report) } else { for_people(&report) })?;
+    say(&if json { Page::json(&report) } else { for_people(&report) })?;
     Ok(exit::SUCCESS)
 }
 
-fn for_people(report: &Report) -> String {
+fn for_people(report: &Report) -> Page {
     let row = |known: &Known| {
         let used = if known.wlm == report.wlm { "*" } else { "" };
         let evidence = known.evidence.as_deref().unwrap_or("not detected");
@@ -66,5 +66,9 @@ fn for_people(report: &Report) -> String {
             format!("ranks cannot be held: {failure}{hint}")
         }
     };
-    format!("{} is used, because {}\n{hold}\n\n{table}", report.wlm, report.why)
+    let mut page = Page::line(format_args!("{} is used, because {}", report.wlm, report.why));
+    page.add(hold);
+    page.add("");
+    page.append(&table);
+    page
 }

@@ -5,6 +5,8 @@
 //! and nothing that was written. The block is shown only when the output is at the beginning of a line: an open line stays as its writer
 //! made it, also where it just fills the terminal's last column.
 
+use super::page::Line;
+
 /// Clear from the cursor to the end of the screen.
 const CLEAR_BELOW: &[u8] = b"\x1b[J";
 /// One line down in the same column; at the bottom the screen scrolls.
@@ -17,7 +19,7 @@ const END: &[u8] = b"\x1b[?7h\x1b8";
 /// The block and what it has to know of the terminal.
 #[derive(Debug)]
 pub(super) struct Block {
-    lines: Vec<String>,
+    lines: Vec<Line>,
     shown: bool,
     /// The last thing that was written ended its line.
     line_start: bool,
@@ -49,7 +51,7 @@ impl Block {
     }
 
     /// Other lines from now on.
-    pub(super) fn change(&mut self, page: &mut Vec<u8>, lines: Vec<String>) {
+    pub(super) fn change(&mut self, page: &mut Vec<u8>, lines: Vec<Line>) {
         if lines != self.lines {
             self.hide(page);
             self.lines = lines;
@@ -86,12 +88,16 @@ impl Block {
 mod tests {
     use super::*;
 
+    fn ab() -> Vec<Line> {
+        ["a", "b"].map(|line| Line::cut(line, 9)).to_vec()
+    }
+
     const AB: &str = "\x1bD\x1bD\x1b[2A\x1b7\x1b[m\x1b[?7l\r\na\r\nb\x1b[?7h\x1b8";
 
     /// A block of two lines after `steps`, and what was written from the last step on.
     fn check(steps: &[fn(&mut Block, &mut Vec<u8>)], expected: &str) {
         let mut block = Block::default();
-        block.change(&mut Vec::new(), vec!["a".to_owned(), "b".to_owned()]);
+        block.change(&mut Vec::new(), ab());
         let mut page = Vec::new();
         for step in steps {
             page.clear();
@@ -111,7 +117,7 @@ mod tests {
         check(&[|block, page| block.pass(page, b"x"), |block, page| block.add_lines(page, b"y\n")], "\ny\n");
         check(&[|block, page| block.pass(page, b"x"), |block, page| block.add_lines(page, b"y\n"), show], AB);
         check(&[show, |block, page| block.hide(page)], "\x1b[J");
-        check(&[show, |block, page| block.change(page, vec!["a".to_owned(), "b".to_owned()])], "");
+        check(&[show, |block, page| block.change(page, ab())], "");
         check(&[show, |block, page| block.change(page, Vec::new()), show], "");
     }
 

@@ -9,7 +9,7 @@ use gantry_shared::host_set::fold_hosts;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 
-use super::{colours, json, note, print, table, tell_failure};
+use super::{Page, colours, note, print, table, tell_failure};
 use crate::exit::{self, Fault, Outcome};
 
 /// How groups are told.
@@ -32,20 +32,20 @@ impl Form {
 
 /// Tells of groups, and fails when something could not be done to one.
 pub(crate) fn tell(told: Told, query: &Query, form: Form) -> Outcome {
-    let text = match form {
+    let page = match form {
         Form::Table => build_table(&told, query),
-        Form::Json => json::line(&Listing(&told)),
-        Form::Xml => String::new(),
+        Form::Json => Page::json(&Listing(&told)),
+        Form::Xml => Page::default(),
     };
     let failed = |e| Fault::io("cannot write to standard output", &e);
     let code = told.troubles.first().map_or(exit::SUCCESS, |(_, failure)| exit::of_kind(failure.kind()));
     if form == Form::Xml {
         let mut text = Vec::new();
         write_answer(&mut text, &Answer::Groups(told)).map_err(failed)?;
-        print(&String::from_utf8_lossy(&text)).map_err(failed)?;
+        print(&Page::data(String::from_utf8_lossy(&text).into_owned())).map_err(failed)?;
         return Ok(code);
     }
-    print(&text).map_err(failed)?;
+    print(&page).map_err(failed)?;
     for (pgid, failure) in &told.troubles {
         let message = format!("process group {pgid}: {}", failure.message());
         let named = Failure::new(failure.kind(), message);
@@ -62,7 +62,7 @@ const ALWAYS: [GroupAttribute; 4] =
     [GroupAttribute::Pgid, GroupAttribute::Submitter, GroupAttribute::State, GroupAttribute::Totalprocs];
 
 /// A line for each group; where a column of processes is asked for, a line for each process.
-pub(crate) fn build_table(told: &Told, query: &Query) -> String {
+pub(crate) fn build_table(told: &Told, query: &Query) -> Page {
     let columns = told.found.iter().fold(Columns::default(), |all, found| all.union(found.columns));
     let others = columns.of_group().filter(|attribute| !ALWAYS.contains(attribute));
     let group: Vec<GroupAttribute> = ALWAYS.into_iter().chain(others).collect();

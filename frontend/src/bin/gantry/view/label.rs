@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gantry_frontend::event::Output;
+use gantry_shared::foreign::ForeignText;
 use gantry_shared::id::{DaemonId, Rank};
 use gantry_shared::wire::message::Stream;
 
@@ -71,7 +72,7 @@ impl Labels {
 
 fn label(source: &Source) -> String {
     match (source.daemon, source.rank) {
-        (Some(daemon), _) => format!("[daemon {daemon} {}] ", source.host),
+        (Some(daemon), _) => format!("[daemon {daemon} {}] ", ForeignText::from(source.host.as_str())),
         (None, Some(rank)) => format!("{rank}: "),
         (None, None) => String::new(),
     }
@@ -114,6 +115,14 @@ mod tests {
         check(Some(3), None, "", "");
         assert_eq!(labels.finish(), (b"[daemon 1 n1] z\n".to_vec(), Vec::new()));
         assert!(labels.open.is_empty());
+    }
+
+    #[test]
+    fn a_label_stays_a_label_and_what_is_written_stays_as_it_is() {
+        let mut written = output(None, Some(1), Stream::Stdout, "\x1b[1mbold\n");
+        written.host = "n1] \x1b[2J\n[daemon 2 n2".to_owned();
+        let expected = b"[daemon 1 n1] \\x1b[2J\\n[daemon 2 n2] \x1b[1mbold\n";
+        assert_eq!(Labels::default().push(&written), expected);
     }
 
     #[test]

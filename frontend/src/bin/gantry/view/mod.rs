@@ -6,8 +6,8 @@
 mod bar;
 mod block;
 pub(crate) mod groups;
-pub(crate) mod json;
 mod label;
+mod page;
 mod screen;
 mod status;
 mod sys;
@@ -21,11 +21,13 @@ use std::time::Duration;
 
 use gantry_frontend::event::Event;
 use gantry_shared::error::Failure;
+use gantry_shared::foreign::LineWriter;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 pub(crate) use self::bar::describe_end;
+pub(crate) use self::page::Page;
 pub(crate) use self::screen::{Screen, Talk};
 
 /// How long telling why a command fails may take: a terminal that somebody stopped must not keep us.
@@ -43,14 +45,15 @@ pub(crate) fn start_tracing(verbose: u8, file: Option<File>) {
     else {
         return;
     };
-    let (writer, ansi) = match file {
-        Some(file) => (BoxMakeWriter::new(std::sync::Mutex::new(file)), false),
-        None => (BoxMakeWriter::new(io::stderr), colours(&io::stderr())),
+    let writer = match file {
+        Some(file) => BoxMakeWriter::new(std::sync::Mutex::new(LineWriter(file))),
+        None => BoxMakeWriter::new(|| LineWriter(io::stderr())),
     };
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
         .with_writer(writer)
-        .with_ansi(ansi)
+        // An escape in a log is never ours.
+        .with_ansi(false)
         .init();
 }
 
@@ -70,9 +73,9 @@ fn has_sequences() -> bool {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub(crate) fn print(page: &Page) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(page.as_str().as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
@@ -80,33 +83,43 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// Tells why a command fails: as an event with `--json`, else on standard error with its hint.
 pub(crate) fn tell_failure(failure: &Failure, json: bool) {
-    let text = match json {
-        true => json::line(&Event::of_failure(None, failure.clone())),
-        false => describe_failure(failure),
+    let page = match json {
+        true => Page::json(&Event::of_failure(None, failure.clone())),
+        false => Page::failure(failure),
     };
     let (done, told) = channel::<()>();
     std::thread::spawn(move || {
         // Nobody may be reading there.
-        drop(if json { print(&text) } else { io::stderr().write_all(text.as_bytes()) });
+        drop(if json { print(&page) } else { io::stderr().write_all(page.as_str().as_bytes()) });
         drop(done);
     });
     // It ends without a word when the thread does.
     told.recv_timeout(LAST_WORD).unwrap_or_default();
 }
 
+/// Prints help as it is. An error repeats words of the command line, which a script may have from elsewhere.
+pub(crate) fn tell_usage(said: &clap::Error) {
+    if !said.use_stderr() {
+        // Help on a closed pipe is nobody's loss.
+        return drop(said.print());
+    }
+    let mut page = Page::default();
+    said.render().to_string().trim_end().lines().for_each(|line| page.add(line));
+    complain(&page);
+}
+
 /// Says on standard error what happens. Nobody may be reading there.
 pub(crate) fn note(text: &str) {
-    drop(writeln!(io::stderr(), "gantry: {text}"));
+    complain(&Page::note(text));
 }
 
 /// Asks on standard error; the answer is to be typed behind it.
 pub(crate) fn ask(text: &str) {
-    let mut to = io::stderr();
-    drop(write!(to, "gantry: {text}").and_then(|()| to.flush()));
+    let (page, mut to) = (Page::note(text), io::stderr());
+    drop(to.write_all(page.as_str().trim_end_matches('\n').as_bytes()).and_then(|()| to.flush()));
 }
 
-/// A failure with its hint, for people.
-fn describe_failure(failure: &Failure) -> String {
-    let hint = failure.hint().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-    format!("gantry: {}\n{hint}", failure.message())
+/// Writes to standard error. Nobody may be reading there.
+pub(crate) fn complain(page: &Page) {
+    drop(io::stderr().write_all(page.as_str().as_bytes()));
 }

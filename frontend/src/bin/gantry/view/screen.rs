@@ -15,11 +15,11 @@ use gantry_shared::id::AppId;
 use gantry_shared::wire::message::Stream;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::json;
 use super::label::Labels;
+use super::page::Page;
 use super::status::Subject;
 use super::writer::{Ink, Patient, Pen, Target, Watch, start};
-use super::{colours, describe_failure, has_sequences};
+use super::{colours, has_sequences};
 
 /// How long whoever reads what we write may take for the last of it: long enough to see that a terminal stands still and to let it go on.
 const LAST_WRITE: Duration = Duration::from_secs(10);
@@ -129,7 +129,7 @@ impl Screen {
     /// An event as JSON, where that is wanted.
     pub(crate) fn event(&self, event: &Event) {
         if let Some(events) = &self.events {
-            events.write(Ink::Lines, json::line(event).into_bytes());
+            events.write(Ink::Lines(Page::json(event)));
         }
     }
 
@@ -137,9 +137,7 @@ impl Screen {
     /// False when nobody was there to be told.
     pub(crate) async fn started(&self, app: AppId) -> bool {
         match &self.events {
-            Some(events) if self.reports => {
-                events.write_last(json::line(&Answer::Ok(app)).into_bytes()).await
-            }
+            Some(events) if self.reports => events.write_last(Page::json(&Answer::Ok(app))).await,
             _ => true,
         }
     }
@@ -147,9 +145,7 @@ impl Screen {
     /// As [`Screen::started`], of a job of several apps.
     pub(crate) async fn all_started(&self, apps: Vec<AppId>) -> bool {
         match &self.events {
-            Some(events) if self.reports => {
-                events.write_last(json::line(&Answer::Ok(apps)).into_bytes()).await
-            }
+            Some(events) if self.reports => events.write_last(Page::json(&Answer::Ok(apps))).await,
             _ => true,
         }
     }
@@ -157,7 +153,7 @@ impl Screen {
     /// It cannot be started. In the background, who started us is told.
     pub(crate) fn not_started(&self, failure: &Failure) {
         if let Some(events) = &self.events {
-            events.write(Ink::Lines, json::line(&Answer::<()>::Error(failure.clone())).into_bytes());
+            events.write(Ink::Lines(Page::json(&Answer::<()>::Error(failure.clone()))));
         }
     }
 
@@ -169,15 +165,14 @@ impl Screen {
         };
         match (pen, &self.events) {
             (Some(pen), _) if self.pass_ranks && output.rank.is_some() => {
-                pen.write_much(Ink::Passed, output.data.0.clone()).await;
+                pen.write_much(Ink::Passed(output.data.0.clone())).await;
             }
             (Some(pen), _) => {
                 let lines = self.labels().push(output);
-                pen.write_much(Ink::Labelled, lines).await;
+                pen.write_much(Ink::Labelled(lines)).await;
             }
             (None, Some(events)) => {
-                let line = json::line(&Event::Output(output.clone()));
-                events.write_much(Ink::Lines, line.into_bytes()).await;
+                events.write_much(Ink::Lines(Page::json(&Event::Output(output.clone())))).await;
             }
             (None, None) => {}
         }
@@ -188,7 +183,7 @@ impl Screen {
         let (out, err) = self.labels().finish();
         for (pen, lines) in [(&self.out, out), (&self.err, err)] {
             if let Some(pen) = pen {
-                pen.write(Ink::Lines, lines);
+                pen.write(Ink::Labelled(lines));
             }
         }
     }
@@ -229,19 +224,19 @@ impl Screen {
     /// A word to people.
     pub(crate) fn note(&self, text: &str) {
         if self.chatty {
-            self.say(&format!("gantry: {text}\n"));
+            self.say(Page::note(text));
         }
     }
 
     /// A word to whoever pressed a key, also while standard output carries JSON.
     pub(crate) fn insist(&self, text: &str) {
-        self.say(&format!("gantry: {text}\n"));
+        self.say(Page::note(text));
     }
 
     /// A table for people.
-    pub(crate) fn show(&self, text: &str) {
+    pub(crate) fn show(&self, page: Page) {
         if self.chatty {
-            self.say(text);
+            self.say(page);
         }
     }
 
@@ -249,7 +244,7 @@ impl Screen {
     pub(crate) fn failure(&self, failure: &Failure) {
         // With JSON it is an event.
         if self.events.is_none() {
-            self.say(&describe_failure(failure));
+            self.say(Page::failure(failure));
         }
     }
 
@@ -270,9 +265,9 @@ impl Screen {
         drop(tokio::time::timeout(patience, all).await);
     }
 
-    fn say(&self, text: &str) {
+    fn say(&self, page: Page) {
         if let Some(talk) = &self.talk {
-            talk.write(Ink::Lines, text.as_bytes().to_vec());
+            talk.write(Ink::Lines(page));
         }
     }
 

@@ -10,6 +10,7 @@ use gantry_shared::host_set::fold_hosts;
 use gantry_shared::rank_set::RankSet;
 
 use super::bar;
+use super::page::{Line, Page};
 use super::table::{MAX_ROWS, build_table, one_rank};
 
 /// The longest cell, in characters.
@@ -36,7 +37,7 @@ pub(super) enum Subject {
 
 impl Subject {
     /// How it stands. `written`: somebody's output stands above, and rows of what runs would only take its room.
-    pub(super) fn build_lines(&self, room: Room, written: bool, bold: bool) -> Vec<String> {
+    pub(super) fn build_lines(&self, room: Room, written: bool, bold: bool) -> Vec<Line> {
         match self {
             Self::App(app) => {
                 let info = app.info();
@@ -45,7 +46,7 @@ impl Subject {
             Self::Sending(staging) => {
                 let staging = staging.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let bar = bar::build_bar(staging.as_slice(), room.columns);
-                bar.map(|bar| cut(&bar, room.columns)).into_iter().collect()
+                bar.map(|bar| Line::cut(&bar, room.columns)).into_iter().collect()
             }
         }
     }
@@ -53,7 +54,7 @@ impl Subject {
 
 /// One line of counts, one of what is being sent to nodes if something is, and unless it is to be `brief` a table: a row for each rank if there are few, else for each node, else for each
 /// state.
-fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
+fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<Line> {
     let mut lines = vec![build_summary(info)];
     if room.rows > OTHERS {
         lines.extend(bar::build_bar(&info.staging, room.columns));
@@ -62,19 +63,18 @@ fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<Stri
     // What is above the rows, and the headings.
     let rows = room.rows.saturating_sub(OTHERS + heading + 1).min(MAX_ROWS);
     if !brief && rows > 0 {
-        lines.extend(build_rows(info, rows).lines().map(str::to_owned));
+        lines.extend(build_rows(info, rows).as_str().lines().map(str::to_owned));
         lines.truncate(heading + 1 + rows);
     }
-    for line in &mut lines {
-        *line = cut(line, room.columns);
-    }
-    if let (true, Some(heading)) = (bold, lines.get_mut(heading)) {
-        *heading = format!("\x1b[1m{heading}\x1b[m");
-    }
-    lines
+    let is_bold = |at| bold && at == heading;
+    let cut = |(at, line): (usize, String)| {
+        let line = Line::cut(&line, room.columns);
+        if is_bold(at) { line.into_bold() } else { line }
+    };
+    lines.into_iter().enumerate().map(cut).collect()
 }
 
-fn build_rows(info: &AppInfo, rows: usize) -> String {
+fn build_rows(info: &AppInfo, rows: usize) -> Page {
     if info.ranks.len() <= rows {
         let ranks: Vec<_> = info.ranks.iter().map(|rank| clean(one_rank(rank))).collect();
         return build_table(&["RANK", "HOST", "PID", "STATE", "EXE"], &ranks, false);
@@ -175,18 +175,7 @@ fn order(state: StateName) -> (u8, &'static str) {
 }
 
 fn clean(cells: Vec<String>) -> Vec<String> {
-    cells.into_iter().map(|cell| cut(&cell, MAX_CELL)).collect()
-}
-
-/// At most that many characters, none of which moves a cursor.
-fn cut(text: &str, most: usize) -> String {
-    let mut letters = text.chars().map(|letter| if letter.is_control() { '?' } else { letter });
-    let mut kept: String = letters.by_ref().take(most).collect();
-    if letters.next().is_some() {
-        kept = kept.chars().take(most.saturating_sub(2)).collect();
-        kept.extend(std::iter::repeat_n('.', most.min(2)));
-    }
-    kept
+    cells.into_iter().map(|cell| Line::cut(&cell, MAX_CELL).to_string()).collect()
 }
 
 /// Whether somebody may want to see each rank: a held app is looked at, one that runs and writes is read.
@@ -233,8 +222,12 @@ mod tests {
         app.daemons.push(DaemonInfo { daemon: DaemonId(1), host: host.to_owned(), pid, ended, ending });
     }
 
+    fn lines_of(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
+        build_status(info, room, brief, bold).iter().map(ToString::to_string).collect()
+    }
+
     fn check(info: &AppInfo, columns: usize, rows: usize, expected: &[&str]) {
-        assert_eq!(build_status(info, Room { columns, rows }, false, false), expected);
+        assert_eq!(lines_of(info, Room { columns, rows }, false, false), expected);
     }
 
     #[test]
@@ -251,10 +244,8 @@ mod tests {
             "1     n1    1001  exit 3  /app",
         ];
         check(&info, 80, 24, &[&[summary], &rows[..]].concat());
-        assert_eq!(build_status(&info, Room { columns: 80, rows: 24 }, true, true), [summary]);
-        assert!(
-            build_status(&info, Room { columns: 80, rows: 24 }, false, true)[1].starts_with("\x1b[1mRANK")
-        );
+        assert_eq!(lines_of(&info, Room { columns: 80, rows: 24 }, true, true), [summary]);
+        assert!(lines_of(&info, Room { columns: 80, rows: 24 }, false, true)[1].starts_with("\x1b[1mRANK"));
     }
 
     #[test]
@@ -308,10 +299,10 @@ mod tests {
     fn what_is_being_sent_has_a_line_below_the_counts() {
         let mut info = app(1, 1);
         info.staging.push(super::bar::tests::half());
-        let lines = build_status(&info, Room { columns: 80, rows: 24 }, false, true);
+        let lines = lines_of(&info, Room { columns: 80, rows: 24 }, false, true);
         assert!(lines[1].starts_with("sending 3 files to 2 nodes ["), "{lines:?}");
         assert!(lines[2].starts_with("\x1b[1mRANK"), "{lines:?}");
-        let brief = build_status(&info, Room { columns: 80, rows: 24 }, true, true);
+        let brief = lines_of(&info, Room { columns: 80, rows: 24 }, true, true);
         assert_eq!(brief, lines[..2]);
     }
 
@@ -324,7 +315,7 @@ mod tests {
         for (columns, rows) in [(1, 1), (2, 6), (10, 7), (40, 8), (80, 24), (300, 100)] {
             for ranks in [1, 7, 100] {
                 let info = AppInfo { ranks: info.ranks[..ranks].to_vec(), ..info.clone() };
-                let lines = build_status(&info, Room { columns, rows }, false, false);
+                let lines = lines_of(&info, Room { columns, rows }, false, false);
                 assert!(lines.len() <= (rows - 1).max(1), "{columns}x{rows}: {lines:?}");
                 assert!(
                     lines.iter().all(|line| line.chars().count() <= columns),
@@ -333,7 +324,5 @@ mod tests {
                 assert!(!lines.concat().contains(char::is_control));
             }
         }
-        assert_eq!(cut("abcdef", 5), "abc..");
-        assert_eq!((cut("abcde", 5).as_str(), cut("ab", 1).as_str()), ("abcde", "."));
     }
 }

@@ -4,14 +4,21 @@ use std::collections::BTreeMap;
 
 use gantry_frontend::event::{RankInfo, StateName};
 use gantry_frontend::info::{AppInfo, AppState};
+use gantry_shared::foreign::ForeignText;
 use gantry_shared::host_set::fold_hosts;
 use gantry_shared::rank_set::RankSet;
+
+use super::page::Page;
 
 /// Ranks are shown one by one up to this number of rows, then folded.
 pub(super) const MAX_ROWS: usize = 20;
 
-/// Rows under headings; columns as wide as their widest cell. A `bold` heading is for terminals.
-pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -> String {
+/// Rows under headings; columns as wide as their widest cell. A `bold` heading is for terminals. A cell is never more than a cell,
+/// whatever is in it.
+pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -> Page {
+    let show =
+        |row: &Vec<String>| row.iter().map(|cell| ForeignText::from(cell.as_str()).to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(show).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([headings[column].len()]).max().unwrap_or(0)
@@ -26,17 +33,16 @@ pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -
         line.truncate(line.trim_end().len());
         line
     };
-    let heading = line(&mut headings.iter().copied());
-    let mut table = if bold { format!("\x1b[1m{heading}\x1b[0m\n") } else { heading + "\n" };
-    for row in rows {
-        table.push_str(&line(&mut row.iter().map(String::as_str)));
-        table.push('\n');
+    let mut page = Page::default();
+    page.add_heading(line(&mut headings.iter().copied()), bold);
+    for row in &rows {
+        page.add(line(&mut row.iter().map(String::as_str)));
     }
-    table
+    page
 }
 
 /// Where the ranks are and what they do. Many are folded: by node, then by what they have in common.
-pub(crate) fn build_rank_table(ranks: &[RankInfo], bold: bool) -> String {
+pub(crate) fn build_rank_table(ranks: &[RankInfo], bold: bool) -> Page {
     if ranks.len() <= MAX_ROWS {
         let rows: Vec<Vec<String>> = ranks.iter().map(one_rank).collect();
         return build_table(&["RANK", "HOST", "PID", "STATE", "EXE"], &rows, bold);
@@ -86,7 +92,7 @@ fn state(rank: &RankInfo) -> String {
 }
 
 /// All apps of the user.
-pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> String {
+pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> Page {
     let row = |app: &AppInfo| {
         let mut hosts: Vec<&str> = app.ranks.iter().map(|rank| rank.host.as_str()).collect();
         hosts.sort_unstable();
@@ -143,8 +149,20 @@ RANK  HOST       PID   STATE    EXE
 0     a          1000  held     /app
 1     long-name  1001  running  /app
 ";
-        assert_eq!(build_rank_table(&ranks, false), expected);
-        assert!(build_rank_table(&ranks, true).starts_with("\x1b[1mRANK"));
+        assert_eq!(build_rank_table(&ranks, false).as_str(), expected);
+        assert!(build_rank_table(&ranks, true).as_str().starts_with("\x1b[1mRANK"));
+    }
+
+    #[test]
+    fn a_name_stays_in_its_cell_whatever_is_in_it() {
+        let mut ranks = [rank(0, "a", StateName::Held), rank(1, "n\u{202e}1", StateName::Running)];
+        ranks[0].exe = "/app\x1b[2J\x07\n1     forged".to_owned();
+        let expected = "\
+RANK  HOST        PID   STATE    EXE
+0     a           1000  held     /app\\x1b[2J\\x07\\n1     forged
+1     n\\u{202e}1  1001  running  /app
+";
+        assert_eq!(build_rank_table(&ranks, false).as_str(), expected);
     }
 
     #[test]
@@ -158,13 +176,13 @@ RANKS     COUNT  HOST  STATE    EXE
 3         1      n1    running  /app
 32-63     32     n2    held     /app
 ";
-        assert_eq!(build_rank_table(&ranks, false), expected);
+        assert_eq!(build_rank_table(&ranks, false).as_str(), expected);
         let ranks: Vec<_> = (0..64).map(|n| rank(n, &format!("n{}", 100 + n), StateName::Held)).collect();
         let expected = "\
 RANKS  COUNT  HOST         STATE  EXE
 0-63   64     n[100-163]  held   /app
 ";
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeezed(&build_rank_table(&ranks, false)), squeezed(expected));
+        assert_eq!(squeezed(build_rank_table(&ranks, false).as_str()), squeezed(expected));
     }
 }

@@ -17,6 +17,7 @@ use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::block::Block;
+use super::page::Page;
 use super::status::{Room, Subject};
 use super::sys::window_size;
 
@@ -36,27 +37,35 @@ const USUAL_SIZE: (usize, usize) = (80, 24);
 pub(super) type Target = Box<dyn Write + Send>;
 
 /// What is written, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Ink {
-    /// Bytes of somebody else's, exactly as they are.
-    Passed,
-    /// Whole lines of somebody else's.
-    Labelled,
-    /// Whole lines of our own.
-    Lines,
+    /// What a process of the app wrote, exactly as it is.
+    Passed(Vec<u8>),
+    /// The same in whole lines, behind labels.
+    Labelled(Vec<u8>),
+    /// Our own words.
+    Lines(Page),
+}
+
+impl Ink {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Passed(bytes) | Self::Labelled(bytes) => bytes,
+            Self::Lines(page) => page.as_str().as_bytes(),
+        }
+    }
 }
 
 enum Message {
     Write {
         sink: usize,
         ink: Ink,
-        bytes: Vec<u8>,
         room: Option<OwnedSemaphorePermit>,
     },
     /// Writes, closes the sink and tells whether that went well.
     Last {
         sink: usize,
-        bytes: Vec<u8>,
+        page: Page,
         done: oneshot::Sender<bool>,
     },
     Watch(Box<Watch>),
@@ -87,26 +96,26 @@ pub(super) struct Pen {
 
 impl Pen {
     /// Writes without waiting: for what is little.
-    pub(super) fn write(&self, ink: Ink, bytes: Vec<u8>) {
-        if !bytes.is_empty() {
-            self.send(Message::Write { sink: self.sink, ink, bytes, room: None });
+    pub(super) fn write(&self, ink: Ink) {
+        if !ink.bytes().is_empty() {
+            self.send(Message::Write { sink: self.sink, ink, room: None });
         }
     }
 
     /// Waits for room, and writes.
-    pub(super) async fn write_much(&self, ink: Ink, bytes: Vec<u8>) {
-        if !bytes.is_empty() {
-            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(ROOM_BYTES);
+    pub(super) async fn write_much(&self, ink: Ink) {
+        if !ink.bytes().is_empty() {
+            let length = u32::try_from(ink.bytes().len()).unwrap_or(u32::MAX).min(ROOM_BYTES);
             // Nobody closes the semaphore: there is room some time.
             let room = Arc::clone(&self.room).acquire_many_owned(length).await.ok();
-            self.send(Message::Write { sink: self.sink, ink, bytes, room });
+            self.send(Message::Write { sink: self.sink, ink, room });
         }
     }
 
     /// Writes and closes. False when it could not be written.
-    pub(super) async fn write_last(&self, bytes: Vec<u8>) -> bool {
+    pub(super) async fn write_last(&self, page: Page) -> bool {
         let (done, written) = oneshot::channel();
-        self.send(Message::Last { sink: self.sink, bytes, done });
+        self.send(Message::Last { sink: self.sink, page, done });
         written.await.unwrap_or(false)
     }
 
@@ -205,12 +214,12 @@ impl Writer {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Write { sink, ink, bytes, room } => {
-                self.put(sink, ink, &bytes);
+            Message::Write { sink, ink, room } => {
+                self.put(sink, &ink);
                 self.rooms.extend(room);
             }
-            Message::Last { sink, bytes, done } => {
-                self.put(sink, Ink::Lines, &bytes);
+            Message::Last { sink, page, done } => {
+                self.put(sink, &Ink::Lines(page));
                 self.flush();
                 let written = self.sinks.get_mut(sink).and_then(Option::take).is_some();
                 // Who asked may have been interrupted.
@@ -233,15 +242,16 @@ impl Writer {
         }
     }
 
-    fn put(&mut self, sink: usize, ink: Ink, bytes: &[u8]) {
+    fn put(&mut self, sink: usize, ink: &Ink) {
         let on_terminal = self.terminal.is_some();
         let page = page(&mut self.pages, sink);
         match ink {
-            _ if !on_terminal => page.extend_from_slice(bytes),
-            Ink::Passed => self.block.pass(page, bytes),
-            Ink::Labelled | Ink::Lines => self.block.add_lines(page, bytes),
+            _ if !on_terminal => page.extend_from_slice(ink.bytes()),
+            Ink::Passed(bytes) => self.block.pass(page, bytes),
+            Ink::Labelled(_) | Ink::Lines(_) => self.block.add_lines(page, ink.bytes()),
         }
-        if let Some(table) = self.table.as_mut().filter(|table| ink != Ink::Lines && !table.written) {
+        let is_ours = matches!(ink, Ink::Lines(_));
+        if let Some(table) = self.table.as_mut().filter(|table| !is_ours && !table.written) {
             table.written = true;
             table.due.get_or_insert(table.earliest);
         }
@@ -293,7 +303,7 @@ impl Writer {
         {
             let (columns, rows) = self.terminal.as_ref().and_then(window_size).unwrap_or(USUAL_SIZE);
             let lines = watch.subject.build_lines(Room { columns, rows }, false, watch.bold);
-            self.block.add_lines(page, (lines.join("\n") + "\n").as_bytes());
+            self.block.add_lines(page, Page::from(lines.as_slice()).as_str().as_bytes());
         }
         self.block.change(page, Vec::new());
     }
