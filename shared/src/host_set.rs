@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, fmt::Write, net::Ipv6Addr};
 
+use crate::host_name::is_name_char;
+
 /// How many hosts a list may stand for.
 pub const MAX_HOSTS: usize = 1_000_000;
 
@@ -194,8 +196,7 @@ fn parse_item(item: &str, start: usize) -> Result<Vec<Part<'_>>, ParseHostsError
 }
 
 fn check_characters(text: &str, start: usize) -> Result<(), ParseHostsError> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match text.chars().enumerate().find(|&(_, c)| !fits(c)) {
+    match text.chars().enumerate().find(|&(_, c)| !is_name_char(c)) {
         Some((index, c)) => Err(HostProblem::Character(c).at(start + index)),
         None => Ok(()),
     }

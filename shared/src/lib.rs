@@ -7,6 +7,7 @@
 pub mod id;
 pub mod rank_set;
 pub mod host_set;
+pub mod host_name;
 pub mod placement;
 pub mod status;
 pub mod signal;

@@ -3,6 +3,8 @@
 //! Tools ask for the ranks of a node and the node of a rank, for apps of up to millions of ranks. Hosts and
 //! executables are therefore stored once, a rank is three small numbers, and an index leads from node to ranks.
 //!
+//! Names of hosts are checked on every way in: what is given to `ssh` or to a WLM is no option and nothing that a shell obeys.
+//!
 //! Paths of executables are kept as text. Where a path is not UTF-8, whoever reads it replaces what cannot be read
 //! (`String::from_utf8_lossy`): it is for people then, and the program itself is found by `/proc/PID/exe` on its node.
 
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::string_table::StringTable;
 use crate::{
+    host_name::{HostNameError, check_host_name},
     id::{NodeId, Pid, Rank},
     rank_set::RankSet,
 };
@@ -74,6 +77,9 @@ pub enum PlacementError {
         /// How many ranks there are.
         rank_count: u32,
     },
+    /// A node's name is none.
+    #[error(transparent)]
+    BadHost(#[from] HostNameError),
     /// A rank's node or executable is not in the tables that came with it.
     #[error("rank {rank} names a host or executable that is not in its placement")]
     BadIndex {
@@ -162,6 +168,7 @@ impl TryFrom<Stored> for Placement {
     type Error = PlacementError;
 
     fn try_from(Stored { hosts, exes, mut ranks }: Stored) -> Result<Self, PlacementError> {
+        hosts.iter().try_for_each(check_host_name)?;
         for (rank, process) in (0..u32::MAX).map(Rank).zip(&ranks) {
             if process.node.index() >= hosts.len() || process.exe as usize >= exes.len() {
                 return Err(PlacementError::BadIndex { rank });
@@ -198,8 +205,12 @@ impl PlacementBuilder {
     /// come, or for a node without ranks.
     ///
     /// # Errors
-    /// When there is no room for one more.
+    /// When there is no room for one more, or this is not the name of a host.
     pub fn push_host(&mut self, host: &str) -> Result<NodeId, PlacementError> {
+        if let Some(known) = self.hosts.find(host) {
+            return Ok(NodeId(known));
+        }
+        check_host_name(host)?;
         self.hosts.intern(host).map(NodeId).ok_or(PlacementError::TooLarge)
     }
 
@@ -207,7 +218,7 @@ impl PlacementBuilder {
     /// node. `exe` is empty while it is not known.
     ///
     /// # Errors
-    /// When there is no room for one more.
+    /// When there is no room for one more, or this is not the name of a host.
     pub fn push(&mut self, host: &str, pid: Option<Pid>, exe: &str) -> Result<Rank, PlacementError> {
         let rank = u32::try_from(self.ranks.len()).ok().filter(|&rank| rank < u32::MAX - 1);
         let rank = rank.map(Rank).ok_or(PlacementError::TooLarge)?;
@@ -287,6 +298,20 @@ mod tests {
             builder.push(host, Pid::new(pid), "/bin/app").unwrap();
         }
         builder.build()
+    }
+
+    #[test]
+    fn a_host_that_is_no_name_of_one_is_refused_by_the_builder_and_from_the_wire() {
+        for name in ["", "-oProxyCommand=x", "$(id)", "me@n1", "n 1", "n1\n"] {
+            let refused = PlacementBuilder::new().push(name, None, "");
+            assert!(matches!(refused, Err(PlacementError::BadHost(_))), "{name:?}: {refused:?}");
+            // As it would travel if the sender did not check.
+            let stored = (vec![name], vec![""], vec![(0_u32, None::<i32>, 0_u32)]);
+            let bytes = postcard::to_stdvec(&stored).unwrap();
+            assert!(postcard::from_bytes::<Placement>(&bytes).is_err(), "{name:?}");
+        }
+        let good = postcard::to_stdvec(&(vec!["n1"], vec![""], vec![(0_u32, None::<i32>, 0_u32)])).unwrap();
+        assert_eq!(postcard::from_bytes::<Placement>(&good).unwrap().host(NodeId(0)), Some("n1"));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::io;
 
+use gantry_shared::host_name::HostNameError;
 use gantry_shared::id::{NodeId, Pid};
-use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_shared::placement::{Placement, PlacementBuilder, PlacementError};
 
 use super::memory::{BLOCK_BYTES, Memory, Width, offset_in_block};
 
@@ -60,6 +61,14 @@ pub enum TableError {
         what: &'static str,
         /// Where the table says that it is.
         address: u64,
+    },
+    /// A host name that is none.
+    #[error("rank {rank} in the launcher's table: {error}")]
+    BadHost {
+        /// Which.
+        rank: u32,
+        /// What is wrong with the name.
+        error: HostNameError,
     },
     /// A pid below 0.
     #[error("rank {rank} has the pid {pid} in the launcher's table")]
@@ -174,7 +183,10 @@ fn push_chunk(
         };
         // There are fewer ranks than a placement can take.
         let pushed = placement.push(&host, Pid::new(entry.pid), &exe);
-        pushed.map_err(|_| TableError::Size { size: i32::MAX })?;
+        pushed.map_err(|error| match error {
+            PlacementError::BadHost(error) => TableError::BadHost { rank, error },
+            _ => TableError::Size { size: i32::MAX },
+        })?;
     }
     Ok(())
 }

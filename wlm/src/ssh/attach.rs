@@ -3,11 +3,13 @@
 //! On another machine the launcher's table is read by our agent, which is brought as for a launch and ends when it has told. Its host may have another name for itself than
 //! the user has for it: ranks beside the launcher are on the host that the user has named, as that is the name by which ssh gets there.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::host_name::HostName;
 use gantry_shared::id::{AppId, Pid};
 use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::wire::greeting::build_mark;
@@ -15,9 +17,8 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::find_client;
-use super::command::Reaching;
+use super::command::{Reaching, parse_login};
 use super::fan_out::{FanOut, reach_one};
-use super::hosts::check_name;
 use super::wlm::look_at;
 use crate::host::Host;
 use crate::mpir::{Telling, find_ranks};
@@ -38,7 +39,7 @@ pub(super) struct Named {
     /// The user's name on all hosts, if it was given.
     pub(super) login: Option<String>,
     /// The launcher's host; none: this machine.
-    pub(super) host: Option<String>,
+    pub(super) host: Option<HostName>,
     pid: Pid,
 }
 
@@ -54,11 +55,9 @@ impl Named {
         let (login, host) = place.rsplit_once('@').map_or((None, place), |(login, host)| (Some(login), host));
         // An address with colons may be written as it is in a URL.
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        check_name(host)?;
-        if login.is_some_and(|login| login.is_empty() || login.starts_with('-')) {
-            return Err(wrong());
-        }
-        Ok(Self { login: login.map(str::to_owned), host: Some(host.to_owned()), pid })
+        let host = HostName::new(host).map_err(|error| Error::invalid_with(error.to_string(), FORM))?;
+        let login = login.map(|login| parse_login(OsStr::new(login))).transpose()?;
+        Ok(Self { login, host: Some(host), pid })
     }
 
     /// How its hosts are reached, where the options have told that.
@@ -97,7 +96,7 @@ pub(super) async fn find(job: &JobRef, told: &[String], agent: &Path, host: &dyn
 async fn ask(
     pid: Pid,
     reaching: Reaching,
-    there: &str,
+    there: &HostName,
     agent: &Path,
     host: &dyn Host,
 ) -> Result<(Placement, String)> {
@@ -198,7 +197,21 @@ mod tests {
         check("me@realm@n1:42", Some("me@realm"), Some("n1"));
         check("[fe80::1]:42", None, Some("fe80::1"));
         check("2001:db8::1:42", None, Some("2001:db8::1"));
-        for wrong in ["", "n1", "n1:", "n1:x", "n1:0", ":42", "@n1:42", "-x@n1:42", "-n1:42", "n 1:42"] {
+        for wrong in [
+            "",
+            "n1",
+            "n1:",
+            "n1:x",
+            "n1:0",
+            ":42",
+            "@n1:42",
+            "-x@n1:42",
+            "-n1:42",
+            "n 1:42",
+            "$(id):42",
+            "$(id)@n1:42",
+            "me@-oProxyCommand=x:42",
+        ] {
             let error = Named::parse(&JobRef(wrong.to_owned())).unwrap_err();
             assert_eq!(error.kind(), Kind::Invalid, "{wrong}");
         }

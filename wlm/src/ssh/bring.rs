@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::host_name::HostName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -65,7 +66,7 @@ impl AgentFile {
 /// What one host is to get.
 #[derive(Debug)]
 pub(super) struct Delivery<'a> {
-    pub(super) host: &'a str,
+    pub(super) host: &'a HostName,
     pub(super) mark: &'a str,
     pub(super) client: Arc<Client>,
     pub(super) reaching: &'a Reaching,
@@ -130,7 +131,7 @@ impl Dialogue<'_> {
         match self.first_word().await? {
             Said::Have => {}
             Said::Need(place) => {
-                tracing::debug!(host = self.delivery.host, place, "sending the agent");
+                tracing::debug!(host = %self.delivery.host, place, "sending the agent");
                 let content = agent.content().await.map_err(|e| {
                     Ended::Told(Failure::new(
                         Kind::NotFound,

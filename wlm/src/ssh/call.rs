@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use gantry_shared::host_name::HostName;
+
 use super::command::Reaching;
 use super::script::COMMAND;
 use crate::{Error, Result};
@@ -14,7 +16,7 @@ const USAGE: &str = "gantry-ssh [--login NAME] [--accept-new] [--connect-timeout
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// The host, as users name it for ssh.
-    pub host: String,
+    pub host: HostName,
     /// The user's name there, where ssh's configuration is not to say it.
     pub login: Option<String>,
     /// Accept the key of a host that is not known, and remember it.
@@ -27,9 +29,9 @@ pub struct Call {
 
 impl Call {
     /// The call that has an agent brought to `host`.
-    pub(super) fn new(host: &str, reaching: &Reaching) -> Self {
+    pub(super) fn new(host: &HostName, reaching: &Reaching) -> Self {
         Self {
-            host: host.to_owned(),
+            host: host.clone(),
             login: reaching.login.clone(),
             accept_new: reaching.accept_new,
             connect: reaching.connect,
@@ -47,7 +49,7 @@ impl Call {
             args.push("--accept-new".into());
         }
         args.extend(["--connect-timeout".into(), self.connect.as_secs_f64().to_string().into()]);
-        args.extend(["--".into(), OsStr::new(&self.host).into(), self.command.clone()]);
+        args.extend(["--".into(), OsStr::new(self.host.as_str()).into(), self.command.clone()]);
         args
     }
 
@@ -59,23 +61,23 @@ impl Call {
         let unfit = || Error::invalid_with("these are no arguments of gantry-ssh", USAGE);
         let mut args = args.into_iter();
         let mut next = || args.next().ok_or_else(unfit);
-        let mut call = Self::new("", &Reaching::default());
+        let mut reaching = Reaching::default();
         loop {
             match next()?.to_str() {
-                Some("--login") => call.login = Some(next()?.into_string().map_err(|_| unfit())?),
-                Some("--accept-new") => call.accept_new = true,
+                Some("--login") => reaching.login = Some(next()?.into_string().map_err(|_| unfit())?),
+                Some("--accept-new") => reaching.accept_new = true,
                 Some("--connect-timeout") => {
                     let seconds = next()?.to_str().and_then(|text| text.parse().ok()).ok_or_else(unfit)?;
-                    call.connect = Duration::try_from_secs_f64(seconds).map_err(|_| unfit())?;
+                    reaching.connect = Duration::try_from_secs_f64(seconds).map_err(|_| unfit())?;
                 }
                 Some("--") => break,
                 _ => return Err(unfit()),
             }
         }
-        call.host = next()?.into_string().map_err(|_| unfit())?;
-        call.command = next()?;
-        // What begins with a dash would be an option to every program that is asked about the host.
-        match args.next().is_none() && !call.host.is_empty() && !call.host.starts_with('-') {
+        // A login name, an option or a command of a shell is no host.
+        let host = next()?.to_str().and_then(|name| name.parse().ok()).ok_or_else(unfit)?;
+        let call = Self { command: next()?, ..Self::new(&host, &reaching) };
+        match args.next().is_none() {
             true => Ok(call),
             false => Err(unfit()),
         }
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         let check = |reaching: &Reaching| {
-            let call = Call::new("n1", reaching);
+            let call = Call::new(&"n1".parse().unwrap(), reaching);
             assert_eq!(Call::parse_args(call.to_args()).unwrap(), call);
         };
         check(&Reaching::default());
@@ -108,6 +110,8 @@ mod tests {
             "n1 true",
             "-- n1",
             "-- -n1 true",
+            "-- me@n1 true",
+            "-- $(id) true",
             "-- n1 true more",
             "--login",
             "--connect-timeout x -- n1 true",

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_is_told_in_its_own_words() {
-        let call = Call::new("n1", &super::super::command::Reaching::default());
+        let call = Call::new(&"n1".parse().unwrap(), &super::super::command::Reaching::default());
         let of =
             |kind| Client { kind, program: Path::new("/x").into(), why: String::new() }.build_args(&call);
         assert_eq!(Call::parse_args(of(Kind::Libssh2)).unwrap(), call);

@@ -358,9 +358,11 @@ fn read_host_file(file: &OsStr, host: &dyn Host) -> Result<Vec<HostSlots>> {
     parse_host_file(&String::from_utf8_lossy(&text), &file.to_string_lossy())
 }
 
-fn parse_login(name: &OsStr) -> Result<String> {
+/// A login name. It may stand in the user's own ProxyCommand, so it has no sign that a shell obeys: OpenSSH refuses those since 9.6.
+pub(super) fn parse_login(name: &OsStr) -> Result<String> {
     let text = name.to_string_lossy();
-    match text.is_empty() || text.starts_with('-') || text.contains(|c: char| c.is_control() || c == '@') {
+    let is_obeyed = |sign: char| sign.is_control() || sign.is_whitespace() || "'`\"$;&<>|(){}".contains(sign);
+    match text.is_empty() || text.starts_with('-') || text.ends_with('\\') || text.contains(is_obeyed) {
         true => Err(Error::invalid(format!("'{text}' is not a login name"))),
         false => Ok(text.into_owned()),
     }

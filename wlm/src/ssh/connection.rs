@@ -67,7 +67,7 @@ impl Connection {
         let (stream, errors, client) = spawned.await.map_err(io::Error::other)??;
         let stream = UnixStream::from_std(stream)?;
         let (sender, words) = watch::channel(Words::default());
-        tokio::spawn(listen(call.host.clone(), UnixStream::from_std(errors)?, sender));
+        tokio::spawn(listen(call.host.to_string(), UnixStream::from_std(errors)?, sender));
         Ok(Self { stream, unread: Vec::new(), words, client })
     }
 

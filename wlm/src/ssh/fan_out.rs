@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::host_name::HostName;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -60,10 +61,10 @@ pub(super) struct FanOut {
 /// [`Error::Hosts`] with every host on which there is no agent, and why. Agents of other hosts have been told to go.
 pub(super) async fn start_all(
     common: FanOut,
-    hosts: Vec<(String, Vec<u8>)>,
+    hosts: Vec<(HostName, Vec<u8>)>,
 ) -> Result<Vec<(String, Failure)>> {
     let of = hosts.len();
-    let names: Vec<String> = hosts.iter().map(|(host, _)| host.clone()).collect();
+    let names: Vec<String> = hosts.iter().map(|(host, _)| host.to_string()).collect();
     let window = Arc::new(Semaphore::new(common.reaching.window as usize));
     let common = Arc::new(common);
     let connected = Arc::new(AtomicUsize::new(0));
@@ -119,14 +120,14 @@ pub(super) async fn start_all(
 }
 
 /// As [`start_all`], for one host whose agent needs no ticket; the connection ends it when it is dropped.
-pub(super) async fn reach_one(common: &FanOut, host: &str) -> std::result::Result<Connection, Failure> {
+pub(super) async fn reach_one(common: &FanOut, host: &HostName) -> std::result::Result<Connection, Failure> {
     start_one(common, host, &[], &Semaphore::new(1)).await
 }
 
 /// Tries until it works, or there is no use in it.
 async fn start_one(
     common: &FanOut,
-    host: &str,
+    host: &HostName,
     ticket: &[u8],
     window: &Semaphore,
 ) -> std::result::Result<Connection, Failure> {
@@ -160,11 +161,11 @@ async fn start_one(
             Again::Often if in_time => {}
             Again::Twice if in_time && tries < 3 => {}
             _ => {
-                tracing::info!(host, tries, reason = failure.message(), "no agent");
+                tracing::info!(%host, tries, reason = failure.message(), "no agent");
                 return Err(failure);
             }
         }
-        tracing::info!(host, tries, reason = failure.message(), "is tried again");
+        tracing::info!(%host, tries, reason = failure.message(), "is tried again");
         sleep(pause_now).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

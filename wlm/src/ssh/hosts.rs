@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use gantry_shared::host_name::{HostName, check_host_name};
 use gantry_shared::host_set::parse_host_list;
 
 use crate::slots::HostSlots;
@@ -87,12 +88,18 @@ fn parse_item(item: &str) -> Result<(&str, Option<u32>)> {
     }
 }
 
-pub(super) fn check_name(name: &str) -> Result<()> {
-    let is_fine = |c: char| !c.is_control() && !c.is_whitespace();
-    if name.is_empty() || name.starts_with('-') || !name.chars().all(is_fine) {
-        return Err(Error::invalid_with(format!("'{name}' is not the name of a host"), FORM));
-    }
-    refuse_login(name)
+fn check_name(name: &str) -> Result<()> {
+    refuse_login(name)?;
+    check_host_name(name).map_err(|error| Error::invalid_with(error.to_string(), FORM))
+}
+
+/// A host by the name that a request, a WLM or a launcher's table has for it, as ssh may be given it.
+///
+/// # Errors
+/// This is not the name of a host: ssh could take it for an option, a login or a command.
+pub(super) fn host_for_ssh(name: &str) -> Result<HostName> {
+    let hint = "see where the name comes from: the request, the list of hosts, the job, or the launcher's table of ranks";
+    HostName::new(name).map_err(|error| Error::invalid_with(format!("{error}; it is not given to ssh"), hint))
 }
 
 fn refuse_login(name: &str) -> Result<()> {
@@ -197,6 +204,11 @@ mod tests {
         check("n1 binding=x", "f, line 1: 'binding=x' is not understood");
         check("n1\nn2 slots=0", "f, line 2: 'slots=0' is not understood");
         check("\n#\n", "f names no host");
+        check("n1\n$(id)", "f, line 2: '$(id)' is not the name of a host: a host name has no '$'");
+        check(
+            "-oProxyCommand=x",
+            "f, line 1: '-oProxyCommand=x' is not the name of a host: a host name starts with '-'",
+        );
         check("me@n1", "f, line 1: 'me@n1': a login name does not belong here");
     }
 

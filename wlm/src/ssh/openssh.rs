@@ -49,7 +49,7 @@ pub fn build_args(call: &Call) -> Vec<OsString> {
     if let Some(login) = &call.login {
         args.extend(["-l".into(), login.into()]);
     }
-    args.extend(["--".into(), OsStr::new(&call.host).into(), call.command.clone()]);
+    args.extend(["--".into(), OsStr::new(call.host.as_str()).into(), call.command.clone()]);
     args
 }
 
@@ -264,14 +264,14 @@ mod tests {
     #[test]
     fn nothing_in_the_arguments_is_of_an_app() {
         let reaching = Reaching { login: Some("me".into()), accept_new: true, ..Reaching::default() };
-        let args = build_args(&Call::new("n1", &reaching));
+        let args = build_args(&Call::new(&"n1".parse().unwrap(), &reaching));
         let line = args.join(" ".as_ref()).into_string().unwrap();
         assert!(
             line.contains("BatchMode=yes") && line.contains("accept-new -l me -- n1 exec /bin/sh"),
             "{line}"
         );
         assert!(
-            !build_args(&Call::new("n1", &Reaching::default()))
+            !build_args(&Call::new(&"n1".parse().unwrap(), &Reaching::default()))
                 .iter()
                 .any(|arg| arg == "StrictHostKeyChecking=accept-new")
         );

@@ -9,6 +9,7 @@ use gantry_shared::error::{Failure, Kind};
 use super::call::Call;
 use super::client::find_client;
 use super::command::Reaching;
+use super::hosts::host_for_ssh;
 use super::openssh::{Words, explain};
 use crate::host::Host;
 use crate::{Error, Result};
@@ -35,7 +36,7 @@ pub(crate) fn build_command(
         }
         command.push_str(&format!(" '{word}'"));
     }
-    let call = Call { command: command.into(), ..Call::new(there, &Reaching::default()) };
+    let call = Call { command: command.into(), ..Call::new(&host_for_ssh(there)?, &Reaching::default()) };
     let mut argv = vec![client.program().as_os_str().to_owned()];
     argv.extend(client.build_args(&call));
     Ok(argv)

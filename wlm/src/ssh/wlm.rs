@@ -14,6 +14,7 @@ use super::client::find_client;
 use super::command::{Placed, Reaching, parse_args};
 use super::detect::detect_wish;
 use super::fan_out::{FanOut, start_all};
+use super::hosts::host_for_ssh;
 use super::wanted;
 use crate::host::{Host, Machine};
 use crate::launcher::plan_launcher;
@@ -83,6 +84,7 @@ impl Wlm for Ssh {
         let (hosts, layout) = mixed.layout().ok_or_else(|| {
             Error::invalid_with("over ssh nobody chooses hosts", "name the hosts of all processes")
         })?;
+        hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;
         find_client(host, &launch.agent)?;
         Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Reaching::default().to_words())))
     }
@@ -111,7 +113,7 @@ impl Wlm for Ssh {
             let ticket = agent.ticket(name).map_err(Error::NotStarted)?;
             match own.as_ref() == Some(name) {
                 true => owner.start_agent(&agent.program, ticket).await?,
-                false => hosts.push((name.clone(), ticket)),
+                false => hosts.push((host_for_ssh(name)?, ticket)),
             }
         }
         if hosts.is_empty() {
@@ -187,6 +189,19 @@ mod tests {
         let args = ["--hosts", "a", "./app"].map(OsString::from).to_vec();
         let error = Ssh.plan(&Launch { args, ..Launch::default() }, &FakeHost::default()).unwrap_err();
         assert_eq!(error.to_string(), "there is no ssh in PATH");
+    }
+
+    #[test]
+    fn a_process_manager_s_hosts_are_no_options_logins_or_commands_of_ssh() {
+        let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/ssh", "");
+        for name in ["-oProxyCommand=touch x", "$(id)", "me@other", "n 1"] {
+            let mixed = Mixed { hosts: vec!["n1".to_owned(), name.to_owned()], ..Mixed::default() };
+            let error = Ssh.plan_mixed(&mixed, &Launch::default(), &host).unwrap_err();
+            assert!(
+                error.to_string().starts_with(&format!("'{name}' is not the name of a host: ")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::tree::{Element, XmlError, parse_document};
 use crate::procgroup::attribute::{GroupAttribute, ProcessAttribute};
+use gantry_shared::host_name::check_host_name;
+
 use crate::procgroup::hosts::parse_hosts;
 use crate::procgroup::query::{MAX_PARTS, Pattern, Query, Restriction, Term, parse_numbers, shorten};
 use crate::procgroup::request::{CreateGroup, ProcessSpec, Request};
@@ -166,7 +168,13 @@ fn read_hosts(element: &Element) -> Result<Vec<String>, XmlError> {
         (None, text) => text,
         (Some(_), _) => return Err(element.error("hosts are named twice")),
     };
-    parse_hosts(text).map_err(|error| element.error(error))
+    let hosts = parse_hosts(text).map_err(|error| element.error(error))?;
+    // They are given to a WLM, or to ssh.
+    hosts
+        .iter()
+        .try_for_each(|host| check_host_name(host))
+        .map_err(|error| element.error(error.to_string()))?;
+    Ok(hosts)
 }
 
 fn read_spec(element: &Element) -> Result<ProcessSpec, XmlError> {

@@ -31,6 +31,7 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use gantry_shared::foreign::ForeignText;
 use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, close_inherited_descriptors, run};
 use gantry_wlm::ssh::{Call, TAKEOVER, build_openssh_args};
@@ -81,10 +82,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a line on standard error.
+/// Writes a line on standard error. What the host has said is in it.
 pub(crate) fn say(line: &str) {
     // That nobody reads it is no reason to end.
-    drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
+    drop(std::io::stderr().write_all(format!("{}\n", ForeignText::from(line)).as_bytes()));
 }
 
 fn serve(call: &Call) -> Way<u8> {
@@ -118,7 +119,7 @@ fn serve(call: &Call) -> Way<u8> {
 fn ask_config(call: &Call, watch: &Watch) -> Way<Config> {
     let mut args = vec!["-G".to_owned()];
     args.extend(call.login.iter().flat_map(|login| ["-l".to_owned(), login.clone()]));
-    args.extend(["--".to_owned(), call.host.clone()]);
+    args.extend(["--".to_owned(), call.host.to_string()]);
     let (status, said) = run_found("ssh", &args, call.connect)?;
     if !status {
         return Err(End::Openssh("the configuration cannot be read".to_owned()));

@@ -53,7 +53,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// From now on the time runs.
     pub(crate) fn start(call: &Call) -> Self {
-        let phase = Arc::new(Mutex::new(Phase::Ask(call.host.clone())));
+        let phase = Arc::new(Mutex::new(Phase::Ask(call.host.to_string())));
         let (sender, over) = sync_channel(0);
         let (seen, time) = (Arc::clone(&phase), call.connect);
         thread::spawn(move || {
