@@ -51,7 +51,8 @@ typedef struct {
 } gantry_part_t;
 
 /* A filter of the tool's own: makes one part of several, and gives it as memory of malloc() in `*result`, which gantry frees. Which parts come together, and in
- * which order, must not matter; its result may be one of the next parts. 0; anything else: it cannot. */
+ * which order, must not matter; its result may be one of the next parts. 0; anything else: it cannot. When it fails, gantry does not look at `*result` and frees
+ * nothing: memory that the filter has allocated by then is the filter's to free. `parts` are gantry's in any case. */
 typedef int (*gantry_merge_t)(void *context, const gantry_part_t *parts, int count, void **result, size_t *size);
 
 /* How a rendezvous stands. */

@@ -2,6 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "gantry_be.h"
 
 #define CHECK(what) \
@@ -11,6 +15,33 @@
             return 1; \
         } \
     } while (0)
+
+/* Calls for as long as the program lives. */
+static void *calls(void *unused) {
+    for (;;)
+        if (cti_be_getNodeHostname() || gantry_be_getMember(NULL) != 1 || gantry_be_getRank() != -1) return unused;
+}
+
+/* A child has the locks of its parent's threads, and none of the threads. */
+static int forks_while_threads_call(void) {
+    pthread_t thread;
+    for (int at = 0; at < 4; at++) CHECK(pthread_create(&thread, NULL, calls, NULL) == 0);
+    for (int at = 0; at < 300; at++) {
+        int status;
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(15);
+            if (cti_be_getNodeHostname() || gantry_be_openChannel() != 1 || gantry_be_getRank() != -1) _exit(1);
+            cti_pidList_t mine = {0, NULL};
+            cti_be_destroyPidList(&mine);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    return 0;
+}
 
 int main(void) {
     CHECK(strcmp(gantry_be_error_str(), "Unknown CTI error") == 0);
@@ -110,6 +141,7 @@ int main(void) {
     CHECK(strcmp(cti_be_wlm_type_toString(CTI_WLM_FLUX), CTI_WLM_TYPE_FLUX_STR) == 0);
     CHECK(strcmp(cti_be_wlm_type_toString(CTI_WLM_LOCALHOST), CTI_WLM_TYPE_LOCALHOST_STR) == 0);
     CHECK(strcmp(cti_be_wlm_type_toString(CTI_WLM_PBS), CTI_WLM_TYPE_PBS_STR) == 0);
+    if (forks_while_threads_call()) return 1;
     printf("ok alone\n");
     return 0;
 }

@@ -144,14 +144,14 @@ static void tells_of_ranks(void) {
     free(hosts);
     cti_destroyHostsList(placement);
     cti_destroyHostsList(placement);
-    CHECK(strstr(cti_error_str(), "cti_destroyHostsList: this list was freed before"));
+    CHECK(strstr(cti_error_str(), "cti_destroyHostsList: this was freed before"));
     cti_binaryList_t *programs = cti_getAppBinaryList(app);
     CHECK(programs && strstr(programs->binaries[0], "sleep") && programs->binaries[1] == NULL);
     for (int rank = 0; rank < 7; rank++) CHECK(programs->rankMap[rank] == 0);
     CHECK(programs->rankMap[7] == -1);
     cti_destroyBinaryList(programs);
     cti_destroyBinaryList(programs);
-    CHECK(strstr(cti_error_str(), "cti_destroyBinaryList: this list was freed before"));
+    CHECK(strstr(cti_error_str(), "cti_destroyBinaryList: this was freed before"));
     cti_destroyHostsList(NULL);
     cti_destroyBinaryList(NULL);
     FAILS(cti_getLauncherHostName(app), "does not tell");

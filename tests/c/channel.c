@@ -2,6 +2,8 @@
    stands before the number of ranks. All that is given is freed: valgrind looks on. */
 #include "check.h"
 
+#include <pthread.h>
+
 static cti_app_id_t begin(cti_session_id_t *session, int ranks, const char *const steps[]) {
     char number[8];
     snprintf(number, sizeof number, "%d", ranks);
@@ -220,6 +222,54 @@ static void merges_by_its_own_filter(void) {
     end(app);
 }
 
+/* A filter that takes its time, and what it has seen. */
+struct slow {
+    cti_session_id_t session;
+    int calls, refused;
+};
+
+static struct slow *slow_context;
+static volatile int slow_began, session_ended, ended_too_early;
+
+static int slow(void *context, const gantry_part_t *parts, int count, void **result, size_t *size) {
+    struct slow *own = context;
+    own->calls++;
+    own->refused = cti_destroySession(own->session) == 1 && strstr(cti_error_str(), "a filter cannot end") != NULL;
+    slow_began = 1;
+    /* Whoever ends the session has half a second to do it under us. */
+    for (int at = 0; at < 50 && !session_ended; at++) usleep(10000);
+    ended_too_early = session_ended;
+    own->calls++;
+    return longest(&own->calls, parts, count, result, size);
+}
+
+static void *reduces(void *session) {
+    gantry_outcome_t *outcome = gantry_reduce(*(cti_session_id_t *)session, 30, "longest", GANTRY_BEST_EFFORT);
+    if (outcome) gantry_destroyOutcome(outcome);
+    return NULL;
+}
+
+/* When a session has ended, its filters and what they were given are the tool's again. */
+static void waits_for_a_filter_that_runs(void) {
+    const char *steps[] = {"serve", NULL};
+    cti_session_id_t session;
+    cti_app_id_t app = begin(&session, 3, steps);
+    slow_context = calloc(1, sizeof *slow_context);
+    slow_context->session = session;
+    CHECK(gantry_registerFilter(session, "longest", slow, slow_context) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, reduces, &session) == 0);
+    UNTIL(slow_began);
+    CHECK(cti_destroySession(session) == 0);
+    session_ended = 1;
+    CHECK(slow_context->refused && !ended_too_early && slow_context->calls == 3);
+    memset(slow_context, 0xff, sizeof *slow_context);
+    free(slow_context);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(!ended_too_early);
+    end(app);
+}
+
 static cti_app_id_t member(gantry_multijob_id_t multijob, uint32_t number, const char *ranks, const char *what) {
     const char *argv[] = {"-N", "2", "-n", ranks, getenv("MEETS"), what, NULL};
     cti_app_id_t app = gantry_launchSubjob(multijob, number, 1, argv, -1, -1, NULL, NULL, NULL);
@@ -291,6 +341,7 @@ static void everything(void) {
     carries_a_megabyte();
     names_who_is_missing();
     merges_by_its_own_filter();
+    waits_for_a_filter_that_runs();
     puts_applications_together();
     says_who_has_died();
     CHECK(gantry_finalize() == 0);
@@ -301,6 +352,7 @@ static const struct test tests[] = {
     {"carries_a_megabyte", carries_a_megabyte},
     {"names_who_is_missing", names_who_is_missing},
     {"merges_by_its_own_filter", merges_by_its_own_filter},
+    {"waits_for_a_filter_that_runs", waits_for_a_filter_that_runs},
     {"puts_applications_together", puts_applications_together},
     {"says_who_has_died", says_who_has_died},
     {"everything", everything},

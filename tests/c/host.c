@@ -154,6 +154,39 @@ static void forks(void) {
     cti_deregisterApp(app);
 }
 
+static const char *const no_program[] = {"/no/such/program", NULL};
+
+/* Calls that fail, and are logged, for as long as the program lives. */
+static void *fails(void *unused) {
+    while (cti_launchApp(no_program, -1, -1, NULL, NULL, NULL) == 0) {
+    }
+    return unused;
+}
+
+/* A child has the locks of its parent's threads, and none of the threads: that of the log, too. */
+static void forks_while_threads_log(void) {
+    CHECK(mkdir("logs", 0700) == 0);
+    CHECK(cti_setAttribute(CTI_LOG_DIR, here("logs")) == 0 && cti_setAttribute(CTI_DEBUG, "1") == 0);
+    cti_app_id_t app = launch((args_t){"true", NULL});
+    cti_deregisterApp(app);
+    pthread_t thread;
+    for (int at = 0; at < 4; at++) CHECK(pthread_create(&thread, NULL, fails, NULL) == 0);
+    for (int at = 0; at < 100; at++) {
+        fflush(stdout);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            cti_hostsList_t mine;
+            cti_destroyHostsList(&mine);
+            _exit(cti_appIsValid(app) || cti_launchApp(no_program, -1, -1, NULL, NULL, NULL));
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status)) FAIL("child %d has ended with %#x", at, status);
+    }
+}
+
 static int count_threads(void) {
     return atoi(strstr(read_path("/proc/self/status"), "Threads:") + 8);
 }
@@ -299,6 +332,7 @@ static const struct test tests[] = {
     {"serves_eight_threads", serves_eight_threads},
     {"errors_belong_to_threads", errors_belong_to_threads},
     {"forks", forks},
+    {"forks_while_threads_log", forks_while_threads_log},
     {"ends_and_begins_anew", ends_and_begins_anew},
     {"is_loaded_and_closed", is_loaded_and_closed},
     {"attributes", attributes},

@@ -243,6 +243,23 @@ static void wrong_in_tables(void) {
     unsetenv("CTI_WLM_IMPL");
 }
 
+/* Structures of one library and two types: nothing is freed, and both are whole afterwards. */
+static void freed_by_the_function_of_another(cti_app_id_t app) {
+    cti_hostsList_t *hosts = cti_getAppHostsPlacement(app);
+    cti_binaryList_t *binaries = cti_getAppBinaryList(app);
+    CHECK(hosts && binaries);
+    QUIET(cti_destroyHostsList, ((cti_hostsList_t *)binaries));
+    CHECK(strstr(cti_error_str(), "is freed by another function; nothing was freed"));
+    QUIET(cti_destroyBinaryList, ((cti_binaryList_t *)hosts));
+    QUIET(gantry_destroyMembers, ((gantry_memberList_t *)hosts));
+    QUIET(gantry_destroyOutcome, ((gantry_outcome_t *)binaries));
+    QUIET(gantry_destroyData, ((gantry_data_t *)hosts));
+    QUIET(gantry_destroyRendezvousList, ((gantry_rendezvousList_t *)binaries));
+    CHECK(hosts->numHosts == 1 && strlen(hosts->hosts[0].hostname) > 0 && binaries->rankMap[0] == 0);
+    cti_destroyHostsList(hosts);
+    cti_destroyBinaryList(binaries);
+}
+
 /* What cannot fail, so that it is looked at somewhere that it does not: cti_version cti_error_str cti_getHostname gantry_error_kind gantry_getDeadline. */
 static void everything(void) {
     cti_app_id_t app = launch_held((args_t){"sleep", "100", NULL});
@@ -271,6 +288,7 @@ static void everything(void) {
     cti_hostsList_t *list = cti_getAppHostsPlacement(app);
     cti_destroyHostsList(list);
     QUIET(cti_destroyHostsList, (list));
+    freed_by_the_function_of_another(app);
     CHECK(cti_getNumAppPEs(app) == 1 && cti_killApp(app, SIGKILL) == 0);
     cti_deregisterApp(app);
     CHECK(cti_version() && cti_error_str() && gantry_getDeadline() == -1 && gantry_error_kind() != GANTRY_NO_ERROR);

@@ -1,24 +1,26 @@
 //! This process's connection to its agent: made by the first call that needs it, made anew when it has failed, and in a forked child.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_backend::{Backend, Error};
 use gantry_shared_capi::Fault;
+use gantry_shared_capi::own::PerProcess;
 
-/// A connection, and the process that made it: of one socket, two processes would take each other's answers.
-static CONNECTION: Mutex<Option<(u32, Arc<Backend>)>> = Mutex::new(None);
+/// The connection. Of one socket, two processes would take each other's answers: a forked child makes its own.
+static CONNECTION: PerProcess<Mutex<Option<Arc<Backend>>>> = PerProcess::new();
+
+fn connection() -> MutexGuard<'static, Option<Arc<Backend>>> {
+    CONNECTION.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The connection of this process.
 pub(crate) fn backend() -> Result<Arc<Backend>, Fault> {
-    let mut connection = CONNECTION.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = std::process::id();
-    if let Some((process, backend)) = connection.as_ref()
-        && *process == own
-    {
+    let mut connection = connection();
+    if let Some(backend) = connection.as_ref() {
         return Ok(Arc::clone(backend));
     }
     let backend = Arc::new(Backend::connect().map_err(|error| fault(&error))?);
-    *connection = Some((own, Arc::clone(&backend)));
+    *connection = Some(Arc::clone(&backend));
     Ok(backend)
 }
 
@@ -26,8 +28,8 @@ pub(crate) fn backend() -> Result<Arc<Backend>, Fault> {
 pub(crate) fn ask<T>(question: impl FnOnce(&Backend) -> Result<T, Error>) -> Result<T, Fault> {
     let backend = backend()?;
     question(&backend).map_err(|error| {
-        let mut connection = CONNECTION.lock().unwrap_or_else(PoisonError::into_inner);
-        if connection.as_ref().is_some_and(|(_, kept)| Arc::ptr_eq(kept, &backend)) {
+        let mut connection = connection();
+        if connection.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &backend)) {
             *connection = None;
         }
         fault(&error)

@@ -25,7 +25,7 @@ pub struct PidList {
     pids: *mut RankPidPair,
 }
 
-static GIVEN: Given = Given::new();
+static GIVEN: Given<PidList> = Given::new();
 
 /// The processes that live.
 #[unsafe(no_mangle)]

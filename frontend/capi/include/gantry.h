@@ -130,7 +130,8 @@ int gantry_getRanks(const gantry_outcome_t *outcome, int *ranks, int room);
 char *gantry_describeResult(const gantry_outcome_t *outcome, const char *filter);
 
 /* Makes a filter of the tool's own known to reductions of this session: it merges what no daemon on the way has merged. Until the session ends `merge` may be
- * called at any time during gantry_reduce, and by the library's threads. 0; 1 on error. */
+ * called at any time during gantry_reduce, and by the library's threads. cti_destroySession, cti_deregisterApp, cti_releaseApp and gantry_finalize wait for a
+ * call that runs; when they have returned, `merge` is not called any more and `context` may be freed. They fail when `merge` itself calls them. 0; 1 on error. */
 int gantry_registerFilter(cti_session_id_t sid, const char *name, gantry_merge_t merge, void *context);
 
 typedef int64_t gantry_inbox_id_t;

@@ -9,6 +9,7 @@ use gantry_shared::error::Kind;
 use gantry_shared::signal::Signal;
 use gantry_shared_capi::{Fault, deadline, enter};
 
+use crate::gantry::gate::Gate;
 use crate::gantry::job;
 use crate::process::{Process, fault, process};
 use crate::table::lock;
@@ -50,8 +51,10 @@ impl Process {
 
     /// Forgets an application's id and those of all that belonged to it; gives the owner, to be ended or let go.
     fn forget(&self, id: i64) -> Result<Option<library::App>, Fault> {
+        Gate::refuse_inside()?;
         let app = self.apps.take(id)?;
-        for (session, _) in self.sessions.take_all(|session| session.app == id) {
+        for (session, entry) in self.sessions.take_all(|session| session.app == id) {
+            entry.filters.close();
             self.forget_manifests(session)?;
         }
         Ok(lock(&app.owner).take())
@@ -65,10 +68,12 @@ impl Process {
 
     /// Ends all applications and waits until nothing is left of them.
     pub(crate) fn close_all(&self) -> Result<(), Fault> {
+        Gate::refuse_inside()?;
         let ends = self.apps.take_all(|_| true).into_iter().filter_map(|(_, app)| lock(&app.owner).take());
         let ends: Vec<library::App> = ends.collect();
         let jobs = self.jobs.take_all(|_| true);
         let sessions = self.sessions.take_all(|_| true);
+        sessions.iter().for_each(|(_, session)| session.filters.close());
         let manifests = self.manifests.take_all(|_| true);
         drop((self.inboxes.take_all(|_| true), self.multijobs.take_all(|_| true)));
         if ends.is_empty() && sessions.is_empty() && jobs.is_empty() {
@@ -154,13 +159,15 @@ pub extern "C" fn cti_deregisterApp(app_id: i64) {
 pub extern "C" fn cti_releaseApp(app_id: i64) -> c_int {
     enter("cti_releaseApp", 1, || {
         let process = process();
+        Gate::refuse_inside()?;
         let app = process.apps.take(app_id)?;
         let owner = lock(&app.owner).take();
         let owner = owner.ok_or_else(|| Fault::new(Kind::Gone, format!("application {app_id} is ending")))?;
         let deadline = deadline::of_calls();
         let let_go = process.wait(owner.detach(deadline))?;
         // Sessions stay on the nodes: their handles are dropped only when that ends nothing any more.
-        for (session, _) in process.sessions.take_all(|session| session.app == app_id) {
+        for (session, entry) in process.sessions.take_all(|session| session.app == app_id) {
+            entry.filters.close();
             process.forget_manifests(session)?;
         }
         let_go.map_err(|error| fault(&error)).map(|()| 0)

@@ -34,7 +34,8 @@ pub struct BinaryList {
     rank_map: *mut c_int,
 }
 
-static GIVEN: Given = Given::new();
+static HOSTS: Given<HostsList> = Given::new();
+static BINARIES: Given<BinaryList> = Given::new();
 
 pub(crate) fn to_int(count: impl TryInto<c_int>) -> Result<c_int, Fault> {
     count.try_into().map_err(|_| Fault::new(Kind::Unsupported, "a number is too large for an int"))
@@ -79,7 +80,7 @@ pub extern "C" fn cti_getAppHostsPlacement(app_id: i64) -> *mut HostsList {
                 // SAFETY: fresh memory of this size.
                 unsafe { list.write(filled) };
                 made.0.clear();
-                Ok(GIVEN.note(list))
+                Ok(HOSTS.note(list))
             }
             Err(fault) => {
                 // SAFETY: made above, and nobody else has it.
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn cti_destroyHostsList(placement_list: *mut HostsList) {
         return;
     }
     enter("cti_destroyHostsList", (), || {
-        GIVEN.take_back(placement_list)?;
+        HOSTS.take_back(placement_list)?;
         // SAFETY: it was on the list of what we have given away, so it is ours and whole.
         let HostsList { count, hosts } = unsafe { placement_list.read() };
         for at in 0..usize::try_from(count).unwrap_or(0) {
@@ -150,7 +151,7 @@ pub extern "C" fn cti_getAppBinaryList(app_id: i64) -> *mut BinaryList {
             Ok(filled) => {
                 // SAFETY: fresh memory of this size.
                 unsafe { list.write(filled) };
-                Ok(GIVEN.note(list))
+                Ok(BINARIES.note(list))
             }
             Err(fault) => {
                 // SAFETY: made above, and nobody else has it.
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn cti_destroyBinaryList(binary_list: *mut BinaryList) {
         return;
     }
     enter("cti_destroyBinaryList", (), || {
-        GIVEN.take_back(binary_list)?;
+        BINARIES.take_back(binary_list)?;
         // SAFETY: it was on the list of what we have given away, so it is ours and whole.
         let BinaryList { binaries, rank_map } = unsafe { binary_list.read() };
         // SAFETY: made with the list, and freed with it.

@@ -4,8 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use gantry_shared::foreign::LineWriter;
+use gantry_shared_capi::own::PerProcess;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::fmt::MakeWriter;
@@ -14,12 +17,13 @@ use crate::attributes::Attributes;
 use crate::table::lock;
 
 /// The file that is written to, and its name.
-static FILE: Mutex<Option<(PathBuf, File)>> = Mutex::new(None);
+static FILE: PerProcess<Mutex<Option<(PathBuf, File)>>> = PerProcess::new();
 
 /// How many names of a log others may have taken.
 const MOST_PLANTED: u32 = 9;
 
-static BEGUN: Once = Once::new();
+/// What is logged is heard, in this process or in the one that it was forked from.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Where a line of the log goes at the moment.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +31,9 @@ struct Current;
 
 impl Write for Current {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match lock(&FILE).as_mut() {
-            Some((_, file)) => file.write(bytes),
+        match lock(FILE.get()).as_mut() {
+            // A log may be shown on a terminal, and has the words of nodes in it.
+            Some((_, file)) => LineWriter(file).write(bytes),
             None => Ok(bytes.len()),
         }
     }
@@ -51,7 +56,7 @@ pub(crate) fn follow(attributes: &Attributes) {
     let path = attributes
         .log_dir()
         .map(|dir| dir.join(format!("dbglog_{}.{}.log", Machine.hostname(), std::process::id())));
-    let mut current = lock(&FILE);
+    let mut current = lock(FILE.get());
     if current.as_ref().map(|(path, _)| path) == path.as_ref() {
         return;
     }
@@ -60,15 +65,13 @@ pub(crate) fn follow(attributes: &Attributes) {
     *current = opened.map(|(asked, (_, file))| (asked, file));
     let is_on = current.is_some();
     drop(current);
-    if is_on {
-        BEGUN.call_once(|| {
-            let log = tracing_subscriber::fmt().with_writer(Current).with_ansi(false);
-            // The library has a `tracing` of its own, so nobody else's subscriber can be there.
-            log.with_max_level(tracing::Level::DEBUG).try_init().unwrap_or_default();
-        });
-        if let Some(asked) = moved {
-            tracing::warn!("this log is not at {}: others have put something there", asked.display());
-        }
+    if is_on && !BEGUN.swap(true, Ordering::Relaxed) {
+        let log = tracing_subscriber::fmt().with_writer(Current).with_ansi(false);
+        // The library has a `tracing` of its own, so nobody else's subscriber can be there.
+        log.with_max_level(tracing::Level::DEBUG).try_init().unwrap_or_default();
+    }
+    if let Some(asked) = moved {
+        tracing::warn!("this log is not at {}: others have put something there", asked.display());
     }
 }
 

@@ -1,11 +1,9 @@
 //! What this process has of the library.
 //!
-//! Everything is made by the first call that needs it. A forked child has a copy of its parent's memory without its parent's threads; so what is there is marked
-//! with the process that made it, and a child begins anew. Nothing of the parent's is touched then: its locks may be held by threads that are not here.
+//! Everything is made by the first call that needs it. A forked child begins anew and touches nothing of its parent's ([`PerProcess`]).
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use gantry_frontend::{Config, Error, Frontend};
 use gantry_shared::error::Kind;
 use gantry_shared::storage;
 use gantry_shared_capi::Fault;
+use gantry_shared_capi::own::PerProcess;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tokio::runtime::{Handle, Runtime};
@@ -31,12 +30,11 @@ use crate::threads::start_runtime;
 /// How long the end of the runtime may take. What is still running then has lost its application already.
 const RUNTIME_END: Duration = Duration::from_secs(5);
 
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: PerProcess<Process> = PerProcess::new();
 
 /// What this process has of the library.
 #[derive(Debug)]
 pub(crate) struct Process {
-    id: u32,
     runtime: Mutex<Option<Runtime>>,
     pub(crate) ids: Ids,
     pub(crate) apps: Table<App>,
@@ -50,32 +48,12 @@ pub(crate) struct Process {
 
 /// What this process has of the library; made if it is not there.
 pub(crate) fn process() -> &'static Process {
-    let own = std::process::id();
-    let mut known = CURRENT.load(Ordering::Acquire);
-    loop {
-        // SAFETY: null, or leaked below and never freed.
-        if let Some(process) = unsafe { known.as_ref() }
-            && process.id == own
-        {
-            return process;
-        }
-        let fresh = Box::into_raw(Box::new(Process::new(own)));
-        match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: made above, and from now on never freed.
-            Ok(_) => return unsafe { &*fresh },
-            Err(now) => {
-                // SAFETY: made above, and nobody else has seen it.
-                drop(unsafe { Box::from_raw(fresh) });
-                known = now;
-            }
-        }
-    }
+    CURRENT.get_or_make(Process::new)
 }
 
 impl Process {
-    fn new(id: u32) -> Self {
+    fn new() -> Self {
         Self {
-            id,
             runtime: Mutex::default(),
             ids: Ids::default(),
             apps: Table::new("application"),

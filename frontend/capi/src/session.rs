@@ -3,7 +3,7 @@
 use std::ffi::{OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{self as library};
@@ -12,6 +12,7 @@ use gantry_shared::id::NodeId;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared_capi::{Fault, deadline, enter, memory};
 
+use crate::gantry::gate::Gate;
 use crate::process::{Process, fault, process};
 use crate::table::lock;
 
@@ -21,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) app: i64,
     /// None once it is being destroyed.
     session: Mutex<Option<library::Session>>,
+    /// Until it is closed, the tool's own filters may be called.
+    pub(crate) filters: Arc<Gate>,
     /// For every manifest that was shipped something that came with it.
     shipped: Mutex<Vec<PathBuf>>,
 }
@@ -46,7 +49,7 @@ impl Session {
 
 impl Process {
     /// The session of that id, if its application has not ended.
-    pub(crate) fn live_session(&self, id: i64) -> Result<std::sync::Arc<Session>, Fault> {
+    pub(crate) fn live_session(&self, id: i64) -> Result<Arc<Session>, Fault> {
         let session = self.sessions.get(id)?;
         match self.apps.get(session.app)?.handle.state() {
             AppState::Ended => Err(Fault::new(Kind::Gone, format!("session {id} went with its application"))),
@@ -63,7 +66,12 @@ pub extern "C" fn cti_createSession(app_id: i64) -> i64 {
         let handle = process.apps.get(app_id)?.handle.clone();
         let deadline = deadline::of_calls();
         let session = process.try_wait(async move { handle.session(deadline).await })?;
-        let session = Session { app: app_id, session: Mutex::new(Some(session)), shipped: Mutex::default() };
+        let session = Session {
+            app: app_id,
+            session: Mutex::new(Some(session)),
+            filters: Arc::default(),
+            shipped: Mutex::default(),
+        };
         Ok(process.sessions.add(&process.ids, session))
     })
 }
@@ -79,7 +87,9 @@ pub extern "C" fn cti_sessionIsValid(sid: i64) -> c_int {
 pub extern "C" fn cti_destroySession(sid: i64) -> c_int {
     enter("cti_destroySession", 1, || {
         let process = process();
+        Gate::refuse_inside()?;
         let entry = process.sessions.take(sid)?;
+        entry.filters.close();
         process.forget_manifests(sid)?;
         let session = lock(&entry.session).take();
         let Some(session) = session else {

@@ -165,7 +165,7 @@ pub fn copy(bytes: &[u8]) -> Result<*mut u8, Fault> {
 ///
 /// # Errors
 /// There is no memory left.
-pub fn give_data(given: &Given, bytes: &[u8], from: Member, tag: u32) -> Result<*mut Data, Fault> {
+pub fn give_data(given: &Given<Data>, bytes: &[u8], from: Member, tag: u32) -> Result<*mut Data, Fault> {
     let data = allocate::<Data>(1)?;
     match copy(bytes) {
         Ok(copied) => {
@@ -188,7 +188,7 @@ pub fn give_data(given: &Given, bytes: &[u8], from: Member, tag: u32) -> Result<
 ///
 /// # Safety
 /// Nothing of it was freed otherwise.
-pub unsafe fn take_data(given: &Given, data: *mut Data) -> Result<(), Fault> {
+pub unsafe fn take_data(given: &Given<Data>, data: *mut Data) -> Result<(), Fault> {
     if data.is_null() {
         return Ok(());
     }
@@ -207,7 +207,7 @@ pub unsafe fn take_data(given: &Given, data: *mut Data) -> Result<(), Fault> {
 /// # Errors
 /// There is no memory left.
 pub fn give_list(
-    given: &Given,
+    given: &Given<RendezvousList>,
     list: &[Status],
     name: impl Fn(&Resource) -> String,
 ) -> Result<*mut RendezvousList, Fault> {
@@ -274,7 +274,7 @@ fn release_item(item: &Rendezvous) {
 ///
 /// # Safety
 /// Nothing of it was freed otherwise.
-pub unsafe fn take_list(given: &Given, list: *mut RendezvousList) -> Result<(), Fault> {
+pub unsafe fn take_list(given: &Given<RendezvousList>, list: *mut RendezvousList) -> Result<(), Fault> {
     if list.is_null() {
         return Ok(());
     }
@@ -343,7 +343,7 @@ unsafe fn write_found(found: &[u8], item: *mut *const u8, size: *mut usize) -> R
     Ok(())
 }
 
-/// Has a filter of C's merge parts; none where it cannot.
+/// Has a filter of C's merge parts; none where it cannot. Its result is freed here when it says that it has one; when it fails nothing is freed.
 ///
 /// # Safety
 /// `merge` and `context` are as `gantry_merge_t` says, and go together.
@@ -354,14 +354,14 @@ pub unsafe fn merge(merge: Merge, context: *mut std::ffi::c_void, parts: &[Vec<u
     let count = to_int(given.len()).ok()?;
     // SAFETY: our caller's word; the parts and both places for the result outlive the call.
     let code = unsafe { merge(context, given.as_ptr(), count, &raw mut result, &raw mut size) };
-    let made = (code == 0).then(|| {
-        // SAFETY: what the filter says that it has made.
-        let made = unsafe { bytes(result.cast_const().cast(), size) };
-        made.ok().map(<[u8]>::to_vec)
-    });
+    if code != 0 {
+        return None;
+    }
+    // SAFETY: what the filter says that it has made.
+    let made = unsafe { bytes(result.cast_const().cast(), size) }.ok().map(<[u8]>::to_vec);
     // SAFETY: null, or memory of malloc that is ours now.
     unsafe { release(result) };
-    made.flatten()
+    made
 }
 
 #[cfg(test)]
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn data_is_freed_once() {
-        static GIVEN: Given = Given::new();
+        static GIVEN: Given<Data> = Given::new();
         let data = give_data(&GIVEN, b"ab", Member { node: 1, daemon: 2 }, 3).expect("memory");
         // SAFETY: made above.
         let found = unsafe { data.read() };
@@ -404,6 +404,26 @@ mod tests {
         assert!(unsafe { bytes(std::ptr::null(), 1) }.is_err());
         // SAFETY: nothing is read.
         assert!(unsafe { values(std::ptr::dangling::<u64>(), usize::MAX) }.is_err());
+    }
+
+    #[test]
+    fn what_a_filter_says_that_fails_is_not_freed() {
+        unsafe extern "C" fn fails(
+            _context: *mut std::ffi::c_void,
+            _parts: *const Part,
+            _count: c_int,
+            result: *mut *mut std::ffi::c_void,
+            size: *mut usize,
+        ) -> c_int {
+            static MINE: [u8; 16] = [7; 16];
+            // SAFETY: what `merge` gives.
+            unsafe { result.write(MINE.as_ptr().cast_mut().cast()) };
+            // SAFETY: as above.
+            unsafe { size.write(MINE.len()) };
+            1
+        }
+        // SAFETY: the function above takes any context. The C library would end this process if its memory were freed.
+        assert_eq!(unsafe { merge(fails, std::ptr::null_mut(), &[b"a".to_vec(), b"b".to_vec()]) }, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`fault`] | [`Fault`]: why a call failed; the last one of each thread |
 //! | [`text`] | strings and lists of strings that come from C |
 //! | [`memory`] | what is given to C: memory of `malloc`, which C may `free` |
+//! | [`own`] | what each process has for itself, also after a fork |
 //! | [`deadline`] | how long calls of a thread may wait |
 //! | [`data`] | what both libraries take and give of the channel and of rendezvous |
 //!
@@ -18,6 +19,7 @@
 pub mod border;
 pub mod fault;
 pub mod text;
+pub mod own;
 pub mod memory;
 pub mod deadline;
 pub mod data;

@@ -1,32 +1,36 @@
 //! What is given to C: memory of `malloc`, so that C may `free` it where the header says so.
 //!
-//! Structures that have a function of their own to free them are kept count of, by address: who frees one twice, or frees what is not ours, is told so instead
-//! of breaking the program's memory.
+//! Structures that have a function of their own to free them are kept count of, by address and by type. A program that frees one twice, frees it with the
+//! function of another structure, or frees what is not ours, gets an error instead of broken memory.
 
 use std::collections::HashSet;
 use std::ffi::c_char;
+use std::marker::PhantomData;
 use std::mem::size_of;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gantry_shared::error::Kind;
 
 use crate::fault::Fault;
+use crate::own::PerProcess;
 
-/// Addresses of the structures that are out there.
+/// Addresses of the structures of one type that this process has given to C. What a forked child has of its parent's is not on its list.
 #[derive(Debug, Default)]
-pub struct Given(Mutex<Option<HashSet<usize>>>);
+pub struct Given<T> {
+    addresses: PerProcess<Mutex<HashSet<usize>>>,
+    of: PhantomData<fn(T)>,
+}
 
-impl Given {
+impl<T> Given<T> {
     /// None yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Mutex::new(None))
+        Self { addresses: PerProcess::new(), of: PhantomData }
     }
 
     /// Notes a structure that is given away.
-    pub fn note<T>(&self, structure: *mut T) -> *mut T {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        given.get_or_insert_default().insert(structure.addr());
+    pub fn note(&self, structure: *mut T) -> *mut T {
+        self.addresses().insert(structure.addr());
         structure
     }
 
@@ -34,14 +38,17 @@ impl Given {
     ///
     /// # Errors
     /// It is not on the list.
-    pub fn take_back<T>(&self, structure: *mut T) -> Result<(), Fault> {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match given.get_or_insert_default().remove(&structure.addr()) {
+    pub fn take_back(&self, structure: *mut T) -> Result<(), Fault> {
+        match self.addresses().remove(&structure.addr()) {
             true => Ok(()),
-            false => {
-                Err(Fault::invalid("this list was freed before, or never came from here; nothing was freed"))
-            }
+            false => Err(Fault::invalid(
+                "this was freed before, never came from here, or is freed by another function; nothing was freed",
+            )),
         }
+    }
+
+    fn addresses(&self) -> MutexGuard<'static, HashSet<usize>> {
+        self.addresses.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -155,13 +162,13 @@ mod tests {
 
     #[test]
     fn what_is_freed_twice_is_refused() {
-        static GIVEN: Given = Given::new();
+        static GIVEN: Given<u64> = Given::new();
         let one = GIVEN.note(allocate::<u64>(1).expect("memory"));
         GIVEN.take_back(one).expect("once");
         // SAFETY: made above.
         unsafe { release(one) };
         assert!(GIVEN.take_back(one).is_err());
-        let mut mine = 3;
+        let mut mine = 3_u64;
         assert!(GIVEN.take_back(&raw mut mine).is_err());
     }
 }

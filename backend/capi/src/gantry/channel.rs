@@ -7,26 +7,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gantry_backend::{Channel, Failure, Kind};
 use gantry_shared_capi::data::{self, Data, Member, Merge};
 use gantry_shared_capi::memory::Given;
+use gantry_shared_capi::own::PerProcess;
 use gantry_shared_capi::{Fault, deadline, enter, text};
 
 use crate::connection::{backend, fault};
 
-/// This daemon's end, and the process that has opened it.
-static OPEN: Mutex<Option<(u32, Arc<Channel>)>> = Mutex::new(None);
+/// This daemon's end.
+static OPEN: PerProcess<Mutex<Option<Arc<Channel>>>> = PerProcess::new();
 
-pub(super) static GIVEN: Given = Given::new();
+pub(super) static GIVEN: Given<Data> = Given::new();
 
 /// This daemon's end; opened by the first call that needs it.
 pub(super) fn channel() -> Result<Arc<Channel>, Fault> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = std::process::id();
-    if let Some((process, channel)) = open.as_ref()
-        && *process == own
-    {
+    let mut open = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(channel) = open.as_ref() {
         return Ok(Arc::clone(channel));
     }
     let channel = Arc::new(backend()?.channel().map_err(|error| fault(&error))?);
-    *open = Some((own, Arc::clone(&channel)));
+    *open = Some(Arc::clone(&channel));
     Ok(channel)
 }
 

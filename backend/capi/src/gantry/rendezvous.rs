@@ -12,7 +12,7 @@ use gantry_shared_capi::{Fault, deadline, enter, text};
 use super::channel::GIVEN;
 use crate::connection::fault;
 
-static LISTS: Given = Given::new();
+static LISTS: Given<RendezvousList> = Given::new();
 
 /// The rendezvous of a handle; of NULL the one of the app's ranks, as the environment names it.
 ///

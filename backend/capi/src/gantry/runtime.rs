@@ -6,25 +6,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_backend::runtime::{Message, Rank, Runtime};
+use gantry_shared_capi::own::PerProcess;
 use gantry_shared_capi::{Fault, deadline, enter, memory, text};
 
 use crate::connection::fault;
 use crate::node::to_int;
 
-/// The connection, and the process that made it.
-static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
+/// The connection of this process.
+static RUNTIME: PerProcess<Mutex<Option<Arc<Runtime>>>> = PerProcess::new();
 
 /// The connection of this process.
 fn runtime() -> Result<Arc<Runtime>, Fault> {
-    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = std::process::id();
-    if let Some((process, runtime)) = known.as_ref()
-        && *process == own
-    {
+    let mut known = RUNTIME.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = known.as_ref() {
         return Ok(Arc::clone(runtime));
     }
     let runtime = Arc::new(Runtime::connect(deadline::of_launches()).map_err(|error| fault(&error))?);
-    *known = Some((own, Arc::clone(&runtime)));
+    *known = Some(Arc::clone(&runtime));
     Ok(runtime)
 }
 

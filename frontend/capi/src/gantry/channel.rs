@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use gantry_frontend::filter::Reduce;
 use gantry_frontend::{Channel, Policy, Session};
@@ -10,6 +11,7 @@ use gantry_shared_capi::data::{self, Member, Merge, Part};
 use gantry_shared_capi::memory::{Given, allocate, array, release};
 use gantry_shared_capi::{Fault, deadline, enter, text};
 
+use super::gate::Gate;
 use super::outcome::{self, Outcome, parse_filter};
 use crate::process::process;
 
@@ -24,7 +26,7 @@ pub struct MemberList {
     members: *mut Member,
 }
 
-static MEMBERS: Given = Given::new();
+static MEMBERS: Given<MemberList> = Given::new();
 
 fn channel(sid: i64) -> Result<Channel, Fault> {
     process().live_session(sid)?.with(Session::channel)
@@ -190,11 +192,12 @@ pub unsafe extern "C" fn gantry_reduce(
     })
 }
 
-/// A filter of C's: its function, and what it wants to be given.
-#[derive(Clone, Copy)]
+/// A filter of C's: its function, what it wants to be given, and until when it may be called.
+#[derive(Clone)]
 struct Own {
     merge: Merge,
     context: *mut c_void,
+    gate: Arc<Gate>,
 }
 
 // SAFETY: who registers a filter promises that it may be called from any thread.
@@ -218,8 +221,11 @@ impl Reduce for Merging {
         if self.parts.len() < 2 {
             return Ok(self.parts.pop().unwrap_or_default());
         }
-        // SAFETY: what was promised for it when it was registered.
-        let merged = unsafe { data::merge(self.own.merge, self.own.context, &self.parts) };
+        let merged = self.own.gate.pass(|| {
+            // SAFETY: what was promised for it when it was registered, until its session ends.
+            unsafe { data::merge(self.own.merge, self.own.context, &self.parts) }
+        });
+        let merged = merged.ok_or_else(|| Failure::new(Kind::Gone, "the filter's session has ended"))?;
         merged.ok_or_else(|| Failure::new(Kind::Unsupported, "merge contributions by the tool's own filter"))
     }
 }
@@ -242,8 +248,8 @@ pub unsafe extern "C" fn gantry_registerFilter(
         if !matches!(parse_filter(name), gantry_frontend::filter::Filter::Custom(_)) {
             return Err(Fault::invalid(format!("'{name}' is a filter that comes along")));
         }
-        let own = Own { merge, context };
-        let start = move || -> Box<dyn Reduce> { Box::new(Merging { own, parts: Vec::new() }) };
+        let own = Own { merge, context, gate: Arc::clone(&process().live_session(sid)?.filters) };
+        let start = move || -> Box<dyn Reduce> { Box::new(Merging { own: own.clone(), parts: Vec::new() }) };
         channel(sid)?.register_filter(name, Box::new(start));
         Ok(0)
     })

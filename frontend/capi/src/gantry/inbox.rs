@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 
 use crate::process::process;
 
-pub(super) static GIVEN: Given = Given::new();
+pub(super) static GIVEN: Given<Data> = Given::new();
 
 /// Messages with one tag, and a descriptor that says when there are some.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ pub mod deadline;
 pub mod end;
 pub mod error;
 pub mod events;
+pub mod gate;
 pub mod inbox;
 pub mod job;
 pub mod outcome;

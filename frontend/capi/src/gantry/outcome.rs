@@ -42,7 +42,7 @@ pub struct Outcome {
     missing: *mut Absent,
 }
 
-static GIVEN: Given = Given::new();
+static GIVEN: Given<Outcome> = Given::new();
 
 /// What is on its way to C. What was made before something failed is freed again.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use super::inbox::GIVEN;
 use crate::launch::{Asked, Reads};
 use crate::process::{fault, process};
 
-static LISTS: Given = Given::new();
+static LISTS: Given<RendezvousList> = Given::new();
 
 /// All that an application's ranks have registered.
 #[unsafe(no_mangle)]
