@@ -19,19 +19,19 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
 }
 
-/// The program with a header from one folder and a library from another.
-fn compile(made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
+/// A program with a header from one folder and a library from another.
+fn compile(name: &str, made: &str, include: &Path, lib: &Path, library: &str) -> PathBuf {
     let flags = [
         format!("-I{}", include.display()),
         format!("-L{}", lib.display()),
         format!("-Wl,-rpath,{}", lib.display()),
         format!("-l{library}"),
     ];
-    programs::get_with("tm_calls", made, &flags).unwrap_or_else(|why| panic!("{why}"))
+    programs::get_with(name, made, &flags).unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn ours() -> PathBuf {
-    compile("tm_calls_ours", &workspace().join("wlm/capi/include"), &tm_library(), "gantry_tm")
+    compile("tm_calls", "tm_calls_ours", &workspace().join("wlm/capi/include"), &tm_library(), "gantry_tm")
 }
 
 #[test]
@@ -41,6 +41,21 @@ fn a_program_for_the_library_of_pbs_runs_with_ours_against_the_stand_in() {
         let mom = StandIn::start(&world, &[]);
         let output = mom.script(&world, ours()).stdin(Stdio::null()).output().expect("the program");
         assert_eq!(String::from_utf8_lossy(&output.stdout), EXPECTED);
+        drop(mom);
+        world.finish();
+    });
+}
+
+#[test]
+fn a_thread_that_waits_lets_others_begin_requests() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mom = StandIn::start(&world, &[]);
+        let include = workspace().join("wlm/capi/include");
+        let program = compile("tm_threads", "tm_threads_ours", &include, &tm_library(), "gantry_tm");
+        let output = mom.script(&world, program).stdin(Stdio::null()).output().expect("the program");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said, "init 0\nspawn 0\npoll 0\nobit 0\nkill 0\nboth 1\nfinalize 0\n");
         drop(mom);
         world.finish();
     });
@@ -66,7 +81,8 @@ fn in_a_real_job_it_says_the_same_with_either_library() {
     require!(usable(&config));
     within(LIMIT, move || {
         let bed = shared(&config);
-        let theirs = compile("tm_calls_theirs", &installed.join("include"), &installed.join("lib"), "pbs");
+        let theirs =
+            compile("tm_calls", "tm_calls_theirs", &installed.join("include"), &installed.join("lib"), "pbs");
         submit(&bed, &theirs.display().to_string());
         let with_theirs = said(&bed, SOON * 3);
         submit(&bed, &ours().display().to_string());

@@ -5,8 +5,8 @@
  *     cc -I.../include program.c -L... -lgantry_tm
  *
  * All but tm_init, tm_nodeinfo, tm_poll, tm_atnode, tm_attach and tm_finalize begin a request and return; tm_poll tells of the
- * end of one after the other, in the order in which they end, and only then what a request points to is filled in. Not to be
- * used by several threads at a time for different things: a tm_poll that waits lets no other call in.
+ * end of one after the other, in the order in which they end, and only then what a request points to is filled in. Several
+ * threads may call: a tm_poll that waits lets other calls in. Which of several threads that wait is told of a request is open.
  */
 #ifndef GANTRY_TM_H
 #define GANTRY_TM_H

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -99,38 +100,64 @@ extern "C" fn tm_poll(
     tm_errno: *mut c_int,
 ) -> c_int {
     call(|| {
-        with(|open| {
-            let result = Place::new(result_event)?;
-            result.write(-1);
-            if poll_event != EventId::NONE.0 {
-                return Err(Code::NOT_IMPLEMENTED);
+        loop {
+            let mut readable = None;
+            with(|open| {
+                let result = Place::new(result_event)?;
+                result.write(-1);
+                if poll_event != EventId::NONE.0 {
+                    return Err(Code::NOT_IMPLEMENTED);
+                }
+                let has_ended = poll_once(open, result, Place::new(tm_errno)?)?;
+                if wait != 0 && !has_ended {
+                    readable = open.session.readable().map_err(|_| Code::SYSTEM)?;
+                }
+                Ok(())
+            })?;
+            // Other threads may use the session while this one waits.
+            if !readable.is_some_and(|readable| wait_for(&readable)) {
+                return Ok(());
             }
-            let errno = Place::new(tm_errno)?;
-            match open.session.poll(wait != 0) {
-                Ok(Polled::Idle) => Err(Code::NOT_FOUND),
-                Ok(Polled::NotYet) => {
-                    result.write(EventId::NONE.0);
-                    Ok(())
-                }
-                Ok(Polled::Ended(ended)) => {
-                    let wanted = open.wanted.remove(&ended.event).unwrap_or(Wanted::Nothing);
-                    result.write(ended.event.0);
-                    errno.write(match ended.outcome {
-                        Ok(answer) => {
-                            deliver(wanted, &answer);
-                            0
-                        }
-                        Err(error) => error.code().0,
-                    });
-                    Ok(())
-                }
-                Err(error) => {
-                    open.wanted.clear();
-                    Err(error.code())
-                }
-            }
-        })
+        }
     })
+}
+
+/// Takes the next request that has ended, and waits for none. False: none has.
+fn poll_once(open: &mut Open, result: Place<c_int>, errno: Place<c_int>) -> Result<bool, Code> {
+    match open.session.poll(false) {
+        Ok(Polled::Idle) => Err(Code::NOT_FOUND),
+        Ok(Polled::NotYet) => {
+            result.write(EventId::NONE.0);
+            Ok(false)
+        }
+        Ok(Polled::Ended(ended)) => {
+            let wanted = open.wanted.remove(&ended.event).unwrap_or(Wanted::Nothing);
+            result.write(ended.event.0);
+            errno.write(match ended.outcome {
+                Ok(answer) => {
+                    deliver(wanted, &answer);
+                    0
+                }
+                Err(error) => error.code().0,
+            });
+            Ok(true)
+        }
+        Err(error) => {
+            open.wanted.clear();
+            Err(error.code())
+        }
+    }
+}
+
+/// How long a thread waits before it looks again whether another one has taken what it waits for, or has ended the session.
+const LOOK_AGAIN: c_int = 100;
+
+/// Waits until there is something to read, or it is time to look again. False: a signal has come.
+fn wait_for(readable: &OwnedFd) -> bool {
+    let mut polled = libc::pollfd { fd: readable.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which outlives the call; the descriptor is open.
+    let ready = unsafe { libc::poll(&raw mut polled, 1, LOOK_AGAIN) };
+    ready >= 0
 }
 
 #[unsafe(no_mangle)]

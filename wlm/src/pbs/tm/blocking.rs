@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -184,6 +185,16 @@ impl Session {
                 return Ok(Polled::NotYet);
             }
         }
+    }
+
+    /// What becomes readable when a request may have ended: to be waited for without this session. None: nothing is under way.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn readable(&self) -> io::Result<Option<OwnedFd>> {
+        let is_waiting = self.ended.is_empty() && self.lost.is_none() && self.engine.outstanding() > 0;
+        let stream = self.stream.as_ref().filter(|_| is_waiting);
+        stream.map(|stream| stream.as_fd().try_clone_to_owned()).transpose()
     }
 
     /// Sends a request and waits for its end. Others that end meanwhile are kept.
