@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::coallocator::Coallocator;
 use super::exchange::{Exchange, Traffic};
+use super::request::MOST_SUBJOBS;
 use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
 use super::subjob::{self, Inputs, Planned, Tell, Told};
 use crate::app::AppHandle;
@@ -361,6 +362,11 @@ impl Keeper {
         let label = name_of(planned.label.as_deref(), id);
         if self.find(&label).is_ok() {
             return Err(Error::invalid(format!("there is a subjob '{label}' already")));
+        }
+        if lock(&self.board.seen).subjobs.len() >= MOST_SUBJOBS {
+            return Err(Error::invalid(format!(
+                "the job has {MOST_SUBJOBS} subjobs, and no more are allowed"
+            )));
         }
         let acts =
             self.state.ask(Wish::Add(id, planned.start)).map_err(|refusal| explain(refusal, &label))?;

@@ -58,6 +58,9 @@ pub enum BarrierPoint {
     Runtime,
 }
 
+/// Most subjobs of a job: each is a launch of its own, with a launcher, a guard and connections on this machine.
+pub const MOST_SUBJOBS: usize = 1024;
+
 /// Words for how a subjob takes part in the barrier.
 const STARTS: [(&str, StartType); 3] = [
     ("strict-barrier", StartType::StrictBarrier),
@@ -83,7 +86,15 @@ pub fn parse_request(text: &str, given: &BTreeMap<String, String>) -> Result<Vec
         let message = "expected a multi-request, like +(&(resourceManagerContact=NAME)(executable=PROGRAM))";
         return Err(RslError::new(text, start, message));
     };
-    let mut subrequests = Vec::with_capacity(parts.len());
+    let count = parts.iter().filter(|part| matches!(part, Specification::Conjunction(_))).count();
+    if count > MOST_SUBJOBS {
+        let message = format!(
+            "the request has {count} subjobs; {MOST_SUBJOBS} are allowed, as each has a launcher and connections of its own here: \
+             put ranks that share a program and a manager into one subjob by 'count'"
+        );
+        return Err(RslError::new(text, start, message));
+    }
+    let mut subrequests = Vec::with_capacity(count);
     for part in &parts {
         match part {
             Specification::Conjunction(attributes) => subrequests.push(read_subrequest(text, attributes)?),
@@ -304,6 +315,14 @@ mod tests {
         );
         assert_eq!((first.start, first.comms), (StartType::StrictBarrier, CommsType::BlockingJoin));
         assert_eq!((first.wanted.job_type, first.label.clone()), (JobType::Multiple, None));
+    }
+
+    #[test]
+    fn more_subjobs_than_a_machine_can_launch_are_refused_with_the_limit() {
+        let many = |count: usize| format!("+{}", "(&(resourceManagerContact=a)(executable=b))".repeat(count));
+        assert_eq!(parse(&many(MOST_SUBJOBS)).unwrap().len(), MOST_SUBJOBS);
+        let error = parse(&many(MOST_SUBJOBS + 1)).unwrap_err();
+        assert!(error.contains("the request has 1025 subjobs; 1024 are allowed"), "{error}");
     }
 
     #[test]

@@ -10,10 +10,11 @@ use gantry_shared::wire::rendezvous::{
     Gate, ITEM_WINDOW_BYTES, Key, LinkWord, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Status,
     Want,
 };
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::bridges::Bridges;
 use super::link::Input;
+use super::service::Room;
 use crate::overlay::Piece;
 
 /// How somebody is told.
@@ -31,7 +32,7 @@ pub(crate) enum Request {
         /// The item, all of it.
         item: Vec<u8>,
         /// Given back when the item has left this node.
-        room: OwnedSemaphorePermit,
+        room: Room,
         /// Gets the answer.
         told: Told<()>,
     },
@@ -74,7 +75,7 @@ struct Outgoing {
     rank: Rank,
     item: Vec<u8>,
     sent: usize,
-    _room: OwnedSemaphorePermit,
+    _room: Room,
 }
 
 /// Bulk data on its way here.
@@ -162,7 +163,7 @@ impl Desk {
         }
     }
 
-    fn put(&mut self, of: Gate, rank: Rank, item: Vec<u8>, room: OwnedSemaphorePermit, told: Told<()>) {
+    fn put(&mut self, of: Gate, rank: Rank, item: Vec<u8>, room: Room, told: Told<()>) {
         if self.puts.iter().any(|(at, who, _)| *at == of && *who == rank) {
             let twice =
                 Failure::new(Kind::Invalid, format!("register rank {rank}: it has registered already"));

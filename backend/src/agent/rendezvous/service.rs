@@ -45,6 +45,9 @@ const LIMITS: Limits = Limits { newcomers: 1024, items_kib: 256 * 1024, patience
 /// The most bytes that are taken or given at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
 
+/// So many bytes of an item are read before there is room for it.
+const FIRST_BYTES: usize = 1024;
+
 /// How long to wait before accepting again when the system refuses a descriptor and no connection is there to end.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -104,7 +107,8 @@ impl Socket {
         };
         let newcomers = Arc::new(Semaphore::new(limits.newcomers));
         let items = Arc::new(Semaphore::new(usize::try_from(limits.items_kib).unwrap_or(usize::MAX)));
-        let house = Arc::new(House { view, ask: Box::new(ask), bridges, items, limits });
+        let beyond = Arc::new(Semaphore::new(1));
+        let house = Arc::new(House { view, ask: Box::new(ask), bridges, items, beyond, limits });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -146,6 +150,8 @@ struct House {
     ask: Box<dyn Fn(Request) + Send + Sync>,
     bridges: Bridges,
     items: Arc<Semaphore>,
+    /// For the one item that goes beyond the limit of all.
+    beyond: Arc<Semaphore>,
     limits: Limits,
 }
 
@@ -258,6 +264,37 @@ impl House {
     }
 }
 
+/// Room for an item's bytes; given back when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    taken: Option<OwnedSemaphorePermit>,
+    /// It may grow without taking from the rest.
+    last: Option<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    /// Takes room for more bytes, when there is some. When many items have begun and none can go on, one of them goes beyond the limit:
+    /// when it is complete it gives its room back to the others.
+    async fn grow(&mut self, bytes: usize, house: &House) -> Result<(), End> {
+        if self.last.is_some() {
+            return Ok(());
+        }
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(house.limits.items_kib);
+        tokio::select! {
+            biased;
+            more = Arc::clone(&house.items).acquire_many_owned(kib) => {
+                let more = more.map_err(|_| End::Broken)?;
+                match &mut self.taken {
+                    Some(taken) => taken.merge(more),
+                    None => self.taken = Some(more),
+                }
+            }
+            last = Arc::clone(&house.beyond).acquire_owned() => self.last = Some(last.map_err(|_| End::Broken)?),
+        }
+        Ok(())
+    }
+}
+
 /// The other side of a connection.
 struct Client {
     stream: UnixStream,
@@ -279,25 +316,36 @@ impl Client {
         timeout(patience, read).await.unwrap_or_else(|_| Err(silent(patience).into()))
     }
 
-    /// The item's bytes. Memory is taken as they come.
-    async fn read_item(&mut self, bytes: u64, house: &House) -> Result<(Vec<u8>, OwnedSemaphorePermit), End> {
+    /// The item's bytes. Memory is taken as they come, whatever was announced: a process that sends nothing takes no room from others.
+    async fn read_item(&mut self, bytes: u64, house: &House) -> Result<(Vec<u8>, Room), End> {
         if bytes > MAX_ITEM_BYTES {
             let why = format!("register {bytes} bytes: an item has at most {MAX_ITEM_BYTES}");
             return Err(Failure::new(Kind::Invalid, why).into());
         }
-        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(house.limits.items_kib);
-        let room = Arc::clone(&house.items).acquire_many_owned(kib).await;
-        let room = room.map_err(|_| End::Broken)?;
+        let mut room = Room::default();
         let mut item = Vec::new();
         while (item.len() as u64) < bytes {
             let left = usize::try_from(bytes).unwrap_or(usize::MAX) - item.len();
-            item.reserve(left.min(CHUNK_BYTES));
-            let mut next = (&mut self.stream).take(left as u64);
-            match timeout(self.patience, next.read_buf(&mut item)).await {
-                Ok(Ok(0)) => return Err(End::Broken),
-                Ok(read) => read.map(drop)?,
-                Err(_late) => return Err(silent(self.patience).into()),
+            let (patience, chunk) = (self.patience, left.min(CHUNK_BYTES));
+            // What has come shows that there is something to make room for.
+            let mut first = [0; FIRST_BYTES];
+            let read = self.stream.read(&mut first[..chunk.min(FIRST_BYTES)]);
+            let read = timeout(patience, read).await.map_err(|_| silent(patience))??;
+            if read == 0 {
+                return Err(End::Broken);
             }
+            room.grow(chunk, house).await?;
+            item.extend_from_slice(&first[..read]);
+            let filled = async {
+                let mut next = (&mut self.stream).take((chunk - read) as u64);
+                while next.limit() > 0 {
+                    if next.read_buf(&mut item).await? == 0 {
+                        return Err(End::Broken);
+                    }
+                }
+                Ok(())
+            };
+            timeout(patience, filled).await.unwrap_or_else(|_| Err(silent(patience).into()))?;
         }
         Ok((item, room))
     }

@@ -356,7 +356,7 @@ pub(crate) struct Daemon {
 /// executable, arguments, directory, environment, count, hostCount, jobType, stdin, stdout, stderr, queue, project, maxWallTime, minMemory, maxMemory;
 /// label, and subjobStartType: strict-barrier (if it ends before the others are there, the job is killed), loose-barrier (the others go on without it),
 /// no-barrier (it does not wait); barrierPoint: runtime (where the program calls the barrier; the default of programs that need gantry's backend library) or
-/// exec (before its first instruction; the default of all others); subjobCommsType: blocking-join, or independent (no messages of other parts).
+/// exec (before its first instruction; the default of all others); subjobCommsType: blocking-join, or independent (no messages of other parts). A job has at most 1024 parts: each is a launch of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

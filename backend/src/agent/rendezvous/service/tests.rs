@@ -178,6 +178,34 @@ fn who_makes_no_sense_or_says_nothing_is_cut_off_and_others_are_served() {
 }
 
 #[test]
+fn an_item_that_is_announced_and_does_not_come_takes_no_room_from_others() {
+    // Room for one item of the announced size, and nobody is cut off meanwhile.
+    let patience = 10 * DEADLINE;
+    let fixture = Fixture::new("announced", Limits { items_kib: 64, patience, ..LIMITS });
+    let of = gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None };
+    let put = |bytes| {
+        let ask = Ask { version: VERSION, rank: None, of: of.clone(), what: AskWhat::Put { bytes } };
+        frame::encode(&ask).unwrap()
+    };
+    let mut announced: Vec<StdStream> = (0..8).map(|_| fixture.knock()).collect();
+    for stream in &mut announced {
+        stream.write_all(&put(64 * 1024)).unwrap();
+    }
+    fixture.client().register(b"small", DEADLINE).unwrap();
+    // All that have begun are completed, though there is room for one of them only.
+    for stream in &mut announced {
+        stream.write_all(&[7; 1000]).unwrap();
+    }
+    for stream in &mut announced {
+        stream.write_all(&[7; 64 * 1024 - 1000]).unwrap();
+    }
+    for stream in &mut announced {
+        let tell: Tell = frame::decode(answer_to(stream, b"").get(4..).unwrap_or_default()).unwrap();
+        assert!(matches!(tell, Tell::Done), "{tell:?}");
+    }
+}
+
+#[test]
 fn a_link_carries_bytes_both_ways_as_far_as_there_is_credit() {
     let fixture = Fixture::new("link", LIMITS);
     let of = gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None };
