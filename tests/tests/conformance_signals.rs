@@ -82,6 +82,23 @@ fn a_stopped_app_goes_on_with_sigcont() {
     });
 }
 
+/// A stop that waits for a processor and a signal of a lower number would be taken in the other order.
+#[test]
+fn busy_ranks_stand_when_the_call_that_stops_them_returns() {
+    on_every_wlm(LIMIT, async |site| {
+        let program = programs::get("loop_forever").display().to_string();
+        let app = site.launch(LaunchRequest::new(["-n", "32", &program, "spin"])).await;
+        for _ in 0..3 {
+            app.signal(Signal::STOP, None, SOON).await.expect("a signal");
+            let run: Vec<_> = pids(&app).into_iter().filter(|pid| proc::state(*pid) != Some('T')).collect();
+            assert_eq!(run, [0; 0], "these have not stopped");
+            app.signal(Signal::CONT, None, SOON).await.expect("a signal");
+        }
+        app.kill(SOON).await.expect("kill");
+        app.close(SOON).await.expect("close");
+    });
+}
+
 #[test]
 fn a_signal_reaches_what_a_rank_has_forked() {
     on_every_wlm(LIMIT, async |site| {

@@ -254,6 +254,13 @@ impl Ranks {
         first_error.map_or(Ok(()), Err)
     }
 
+    /// The processes of `wanted`, or of all, that have not ended.
+    pub(crate) fn processes(&self, wanted: Option<&RankSet>) -> Vec<Pinned> {
+        let is_wanted = |rank| wanted.is_none_or(|wanted| wanted.contains(rank));
+        let there = self.known.iter().filter(|(rank, known)| !known.state.is_over() && is_wanted(**rank));
+        there.map(|(_, known)| known.process).collect()
+    }
+
     /// Waits until all adopted ranks have ended.
     pub(crate) async fn all_ended(&self) {
         for (_, adopted) in self.adopted() {

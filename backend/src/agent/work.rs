@@ -12,6 +12,7 @@ use std::time::Duration;
 use gantry_backend::unpack::Limits;
 use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
+use gantry_shared::rank_set::RankSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::storage::SessionDirs;
@@ -23,10 +24,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::daemons::Daemons;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
-use crate::process::HeldProof;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::thread::RanksThread;
+use crate::process::{self, HeldProof};
 use crate::ranks::{OurEnds, Ranks};
 use crate::receive::Announced;
 use crate::rendezvous::{self, Desk, Socket};
@@ -319,6 +320,7 @@ impl Agent {
             Order::SeekRanks(order) => self.seek(&order).map(Answer::Ranks),
             Order::Release => self.ranks.release().map(|()| Answer::Done),
             Order::Signal { signal: Signal::KILL, ranks } => return self.kill_ranks(request, ranks.as_ref()),
+            Order::Signal { signal: Signal::STOP, ranks } => return self.stop_ranks(request, ranks.as_ref()),
             Order::Signal { signal, ranks } => {
                 self.ranks.signal(ranks.as_ref(), signal).map(|()| Answer::Done)
             }
@@ -387,6 +389,18 @@ impl Agent {
         let events = self.events.clone();
         // Nobody listens any more when the agent has left.
         move |answer| drop(events.send(Event::Answered(request, answer)))
+    }
+
+    /// Answers when the ranks stand: a process takes waiting signals in the order of their numbers, and what is sent next must not be taken first.
+    fn stop_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
+        if let Err(failure) = self.ranks.signal(wanted, Signal::STOP) {
+            return self.answer(request, Err(failure));
+        }
+        let (done, stopping) = (self.answer_later(request), self.ranks.processes(wanted));
+        tokio::spawn(async move {
+            process::stopped(stopping).await;
+            done(Ok(Answer::Done));
+        });
     }
 
     fn take_piece(&mut self, piece: crate::overlay::Piece) {

@@ -22,6 +22,10 @@ mod sys;
 pub(crate) mod thread;
 pub(crate) mod trace;
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 pub(crate) use self::enter::{look_for_hold, prove_held, prove_stopping};
 pub(crate) use self::sys::allow_tracer;
 pub(crate) use self::trace::HeldProof;
@@ -80,6 +84,27 @@ impl Pinned {
     /// Whether this very process is still there; one that ended and was not collected is.
     pub(crate) fn is_there(&self) -> bool {
         procfs::read_stat(self.pid).is_ok_and(|stat| stat.start_time == self.start_time)
+    }
+}
+
+/// Time limit for processes to stop. One that waits for a device or a file system stops later.
+const STOPPED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Waits until processes that SIGSTOP was sent to have stopped or ended: a process that has no processor takes it later. Gives up after
+/// [`STOPPED_WITHIN`].
+pub(crate) async fn stopped(mut processes: Vec<Pinned>) {
+    let deadline = Instant::now() + STOPPED_WITHIN;
+    loop {
+        processes.retain(|process| {
+            let stat = procfs::read_stat(process.pid);
+            stat.is_ok_and(|stat| {
+                stat.start_time == process.start_time && !matches!(stat.state, 'T' | 't' | 'Z' | 'X')
+            })
+        });
+        if processes.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
