@@ -45,6 +45,7 @@ mod sys;
 mod terminal;
 pub mod testbed;
 mod within;
+pub mod wheels;
 mod world;
 
 pub use binaries::{Binaries, binaries, target_dir, tm_library};

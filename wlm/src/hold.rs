@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::launcher::find_dialect;
+use crate::launcher::recognize;
 use crate::{HoldMethod, Launch, Plan, Result, Wlm};
 
 /// How ranks would be held, and why so.
@@ -38,6 +38,7 @@ pub fn choose_hold(
         ..Launch::default()
     };
     let program = |argv: &[OsString]| argv.first().map(|it| it.display().to_string()).unwrap_or_default();
+    let recognized = |argv: &[OsString]| recognize(argv.first().map_or("".as_ref(), Path::new), host);
     Ok(match wlm.plan(&launch, host)? {
         Plan::Direct(_) | Plan::Queued(_) => HoldChoice {
             method: "direct",
@@ -46,8 +47,9 @@ pub fn choose_hold(
         Plan::Brought(plan) => HoldChoice {
             method: "exec",
             why: format!(
-                "the options of {} are understood: gantry's agent takes the program's place among them",
-                program(&plan.argv)
+                "the options of {} are understood{}: gantry's agent takes the program's place among them",
+                program(&plan.argv),
+                recognized(&plan.argv).map(|it| format!(" (recognized {})", it.by)).unwrap_or_default()
             ),
         },
         Plan::Driven(plan) if method == HoldMethod::MpirStop => HoldChoice {
@@ -58,23 +60,19 @@ pub fn choose_hold(
             method: "mpir",
             why: format!("it was asked for: {} is to stop its ranks as for a debugger", program(&plan.argv)),
         },
-        Plan::Driven(plan)
-            if plan.argv.first().is_some_and(|path| find_dialect(Path::new(path), host).is_some()) =>
-        {
-            HoldChoice {
-                method: "mpir",
-                why: format!(
-                    "the end of each rank would wait for agents among those of {}: it is to stop its ranks as for a debugger, and agents come beside them",
-                    program(&plan.argv)
-                ),
-            }
-        }
         Plan::Driven(plan) => HoldChoice {
             method: "mpir",
-            why: format!(
-                "{} is no launcher whose options are understood: the launcher that it runs is to stop its ranks as for a debugger",
-                program(&plan.argv)
-            ),
+            why: match recognized(&plan.argv) {
+                Ok(recognized) => format!(
+                    "the end of each rank would wait for agents among those of {} (recognized {}): it is to stop its ranks as for a debugger, and agents come beside them",
+                    program(&plan.argv),
+                    recognized.by
+                ),
+                Err(why) => format!(
+                    "{} is no launcher whose options are understood ({why}): the launcher that it runs is to stop its ranks as for a debugger",
+                    program(&plan.argv)
+                ),
+            },
         },
     })
 }

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Asked, Host, sys};
+use super::{Asked, FileVersion, Host, sys};
 
 /// The machine that this process runs on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,6 +43,12 @@ impl Host for Machine {
 
     fn is_executable(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    }
+
+    fn file_version(&self, path: &Path) -> Option<FileVersion> {
+        let found = std::fs::metadata(path).ok()?;
+        let changed = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
+        Some(FileVersion { file: (found.dev(), found.ino()), changed, bytes: found.len() })
     }
 
     fn ask_with(

@@ -35,6 +35,17 @@ pub fn close_inherited_descriptors() -> io::Result<()> {
     sys::close_from(3)
 }
 
+/// Two equal ones are of the same file with the same content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileVersion {
+    /// Its device and its number there.
+    pub(crate) file: (u64, u64),
+    /// When its content and its attributes were changed, in seconds and nanoseconds.
+    pub(crate) changed: [(i64, i64); 2],
+    /// Its length.
+    pub(crate) bytes: u64,
+}
+
 /// What gantry may ask a machine. [`Machine`] is the real one.
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The environment of this process, as it is now.
@@ -73,6 +84,11 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// Whether `path` is a file that this process may execute.
     fn is_executable(&self, path: &Path) -> bool {
         self.read(path).is_ok()
+    }
+
+    /// Tells whether a file has changed; none where that cannot be known. Links are followed.
+    fn file_version(&self, _path: &Path) -> Option<FileVersion> {
+        None
     }
 
     /// What the program `command` says when it runs in `/`. Runs as long as it does, at most until the deadline.

@@ -63,12 +63,17 @@ pub fn spawn_orphan_with<A: AsRef<OsStr>>(
     args: &[A],
     [stdin, stdout, stderr]: [OwnedFd; 3],
 ) -> io::Result<Orphan> {
-    let (mut told, tell) = io::pipe()?;
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(stdout).stderr(stderr).current_dir("/");
     tracing::debug!(?command, "running");
-    sys::fork_once_more(&mut command, Some(tell.into()));
+    spawn_told(&mut command)
+}
+
+/// Starts it as a grandchild, which tells its pid.
+fn spawn_told(command: &mut Command) -> io::Result<Orphan> {
+    let (mut told, tell) = io::pipe()?;
+    sys::fork_once_more(command, Some(tell.into()));
     reap(command.spawn()?)?;
     let mut pid = [0; size_of::<libc::c_long>()];
     told.read_exact(&mut pid)?;
@@ -100,7 +105,7 @@ pub struct Asked {
 }
 
 /// Runs a small program as nobody's child, in `/`, with nothing on its standard input, and takes what it says. How it ended cannot be known then:
-/// what it says has to tell. One that goes on after the deadline is left alone, with nobody who reads what it says.
+/// what it says has to tell. One that goes on after the deadline is killed with its process group.
 ///
 /// # Errors
 /// It cannot be executed, or goes on (`TimedOut`).
@@ -141,14 +146,20 @@ pub(super) fn ask_with(
     let mut command = Command::new(program);
     command.args(args).stdin(stdin).stdout(to_out).stderr(to_err).current_dir(dir);
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    sys::fork_once_more(&mut command, None);
-    reap(command.spawn()?)?;
+    let orphan = spawn_told(&mut command)?;
     // It has our ends of the pipes, which would keep them open.
     drop(command);
     let (stdout, stderr) = (read_aside(out)?, read_aside(err)?);
     let text = |read: Receiver<io::Result<Vec<u8>>>| {
         let left = until.saturating_duration_since(Instant::now());
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "did not end in time");
+        let late = |_| {
+            // An error here is less than that it is late.
+            orphan.kill().err();
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("did not end within {} s", deadline.as_secs_f32()),
+            )
+        };
         let bytes = read.recv_timeout(left).map_err(late)??;
         Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
@@ -170,6 +181,7 @@ fn read_aside(mut pipe: PipeReader) -> io::Result<Receiver<io::Result<Vec<u8>>>>
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -211,6 +223,14 @@ mod tests {
         assert_ne!(said.stdout.trim().parse::<u32>().unwrap(), std::process::id());
         let error = ask("exec sleep 1", Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // With what it has started: nothing has the pipe's other end any more.
+        let (mut ours, theirs) = io::pipe().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), theirs.as_raw_fd());
+        let script = format!("exec 3>{path}; sleep 1000 & sleep 1000");
+        let error = ask(&script, Duration::from_millis(200)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(theirs);
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
         let error = super::ask(&["/no/such".into()], Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::GANTRY_TICKET;
 
-use super::{Dialect, Launcher, Part, locate, replace_file, rewrite, rewrite_file};
+use super::{Dialect, Launcher, Part, locate, recognize, replace_file, rewrite, rewrite_file};
 use crate::host::Host;
 use crate::mpir::AtBreakpoint;
 use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};
-
-/// Links from a launcher's name to its file that are followed: `mpiexec` is one of several by way of two in Debian.
-const MAX_LINKS: usize = 16;
 
 /// What stands in front of each program in the arguments of a launcher of that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
@@ -22,19 +19,14 @@ pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
     told.iter().map(OsString::from).chain(hold).collect()
 }
 
-/// The launcher of that name, as a path, and how it reads its arguments. Runs nothing.
+/// The launcher of that name, as a path, and how it reads its arguments. May run it with `--version`.
 ///
 /// # Errors
 /// It is not there, or is none that is known.
 pub(crate) fn find_launcher(name: &OsStr, host: &dyn Host) -> Result<(PathBuf, &'static Dialect)> {
     let path = find_program(name, host)?;
-    let dialect = find_dialect(&path, host).ok_or_else(|| {
-        Error::invalid_with(
-            format!("{} is no launcher whose arguments are understood", path.display()),
-            "name the file itself, such as mpiexec.hydra or orterun",
-        )
-    })?;
-    Ok((path, dialect))
+    let recognized = recognize(&path, host).map_err(|why| why.into_error(&path))?;
+    Ok((path, recognized.dialect))
 }
 
 /// The file of a launcher of that name, known or not.
@@ -50,15 +42,6 @@ pub(crate) fn find_program(name: &OsStr, host: &dyn Host) -> Result<PathBuf> {
         message: format!("launcher '{}' was not found", name.display()),
         hint: Some("give its path, or add its folder to PATH".to_owned()),
     })
-}
-
-/// How the launcher at that path reads its arguments, if that is known.
-pub(crate) fn find_dialect(path: &Path, host: &dyn Host) -> Option<&'static Dialect> {
-    let links = std::iter::successors(Some(path.to_owned()), |at| {
-        let target = host.read_link(at).ok()?;
-        Some(at.parent().unwrap_or(Path::new("/")).join(target))
-    });
-    links.take(MAX_LINKS).find_map(|at| Dialect::of_program(at.as_os_str()))
 }
 
 /// A launch by the launcher that `launch` names.
@@ -122,6 +105,7 @@ mod tests {
             .with_file("/opt/bin/mpiexec.hydra", "")
             .with_file("/opt/bin/orterun", "")
             .with_file("/opt/bin/other", "")
+            .with_answer("/opt/bin/other --version", "other 1.0", "")
             .with_file("list", "-n 1 ./a x : -n 2 ./b\n")
     }
 
@@ -188,6 +172,9 @@ mod tests {
         };
         check("mpiexec", "launcher 'mpiexec' was not found");
         check("/opt/bin/none", "launcher '/opt/bin/none' was not found");
-        check("other", "/opt/bin/other is no launcher whose arguments are understood");
+        check(
+            "other",
+            "/opt/bin/other is no launcher whose arguments are understood: its answer to --version is 'other 1.0'",
+        );
     }
 }

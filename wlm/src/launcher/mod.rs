@@ -1,8 +1,8 @@
 //! Launchers: where the program stands among their arguments, what the files say that some read programs from, and how a process that
 //! they have started learns its rank.
 //!
-//! This is all that is known of launchers, and no launcher is named outside this folder and the folders of WLMs. Nothing here starts a
-//! process or opens a file. The tables hold facts about the launchers' option parsers; a test compares them with the help texts of the
+//! This is all that is known of launchers, and no launcher is named outside this folder and the folders of WLMs. Nothing here opens a file, and
+//! [`recognize`](mod@recognize) alone starts a process: a launcher that is asked for its version. The tables hold facts about the launchers' option parsers; a test compares them with the help texts of the
 //! launchers that are installed.
 
 mod facts;
@@ -11,6 +11,7 @@ mod held;
 mod hydra;
 mod openmpi;
 mod options;
+mod recognize;
 mod rewrite;
 mod srun;
 
@@ -23,10 +24,10 @@ use std::str::FromStr;
 pub use facts::{LocalFacts, NoRank, RankFacts, dies_with_step, find_node_name, parse_rank_facts};
 pub(crate) use files::escape_multi_prog;
 pub use files::{MAX_FILE_BYTES, rewrite_file};
-pub(crate) use held::{
-    build_shim, find_dialect, find_launcher, find_program, move_files, plan_driven, plan_launcher,
-};
+pub(crate) use held::{build_shim, find_launcher, find_program, move_files, plan_driven, plan_launcher};
 pub use options::{Given, Part, ProgramFile, Takes, locate};
+pub(crate) use recognize::recognize;
+pub use recognize::{Recognized, Telling};
 pub use rewrite::{replace_file, rewrite};
 
 use crate::Error;
@@ -74,7 +75,7 @@ impl Dialect {
     }
 
     /// The dialect of a launcher of that file name, links having been followed by the caller: the base name of what `mpirun` leads to.
-    /// A name that says nothing (`mpiexec`) has none: its version then tells, see [`Self::of_version`].
+    /// A name that several launchers have (`mpiexec`) tells nothing: [`Self::of_version`] does.
     pub fn of_program(name: &OsStr) -> Option<&'static Self> {
         let base = Path::new(name).file_name()?.as_bytes();
         match base {

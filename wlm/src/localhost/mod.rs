@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use gantry_shared::rank_set::RankSet;
 
 use crate::host::Host;
-use crate::launcher::{find_dialect, find_program, plan_driven, plan_launcher};
+use crate::launcher::{find_program, plan_driven, plan_launcher, recognize};
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
     ProcessOwner, Reach, Result, Wanted, Wlm,
@@ -45,7 +45,7 @@ impl Wlm for Localhost {
                 return plan_driven(launcher, launch, host);
             }
             (Some(launcher), HoldMethod::Detect)
-                if find_dialect(&find_program(launcher, host)?, host).is_none() =>
+                if recognize(&find_program(launcher, host)?, host).is_err() =>
             {
                 return plan_driven(launcher, launch, host);
             }

@@ -34,7 +34,8 @@ fn check_on(
         .with_env("PATH", "/bin")
         .with_file("/bin/srun", "")
         .with_file("/bin/mpiexec.hydra", "")
-        .with_file("/bin/my-run", "#!/bin/sh\n");
+        .with_file("/bin/my-run", "#!/bin/sh\n")
+        .with_answer("/bin/my-run --version", "slurm 24.11\n", "");
     let found = choose_hold(find(wlm).unwrap(), launcher.map(OsString::from), method, &host);
     match (&found, expected) {
         (Ok(found), Ok((method, why))) => {
@@ -65,7 +66,7 @@ fn srun_holds_its_ranks_itself_where_agents_beside_them_would_be_killed_with_the
 
 #[test]
 fn a_script_in_front_of_the_launcher_makes_it_mpir() {
-    let refused = "/bin/my-run is no launcher whose arguments are understood";
+    let refused = "/bin/my-run is no launcher whose arguments are understood: it is a script, whose answer to --version is 'slurm 24.11'";
     check("slurm", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
     check("slurm", Some("my-run"), HoldMethod::Exec, Err(refused));
     check("localhost", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));

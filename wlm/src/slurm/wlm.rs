@@ -17,8 +17,8 @@ use super::{
 };
 use crate::host::Host;
 use crate::launcher::{
-    Launcher, Part, build_shim, find_dialect, find_launcher, find_program, locate, move_files, plan_driven,
-    plan_launcher, rewrite_file,
+    Launcher, Part, build_shim, find_launcher, find_program, locate, move_files, plan_driven, plan_launcher,
+    recognize, rewrite_file,
 };
 use crate::mpir::AtBreakpoint;
 use crate::{
@@ -47,7 +47,7 @@ impl Wlm for Slurm {
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let path = find_program(&name, host)?;
-        let known = find_dialect(&path, host).map(|dialect| dialect.launcher);
+        let known = recognize(&path, host).ok().map(|it| it.dialect.launcher);
         let method = choose_method(launch, known, &path, host);
         check_linger(launch, method, known, &path, host)?;
         let planned = match (method, known) {
