@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, detect};
+use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, SendAgent, detect};
 use tokio::time::Instant;
 
 use crate::app::{App, News, find_launcher};
@@ -25,8 +25,8 @@ pub struct Config {
     /// To how many others a node passes on a stream of bulk data, at most. Default: [`DEFAULT_BULK_RADIX`]. 0: bulk data takes the way of orders, for
     /// nodes that cannot reach each other.
     pub bulk_radix: u32,
-    /// Have launchers that can put gantry's agent on the nodes, for clusters where its path is not shared. Default: no.
-    pub send_agent: bool,
+    /// Whether gantry's agent is sent to the nodes. Default: what GANTRY_SEND_AGENT says, else [`SendAgent::Auto`].
+    pub send_agent: Option<SendAgent>,
     /// How many hosts must be reached, where hosts are reached one by one. Default: all.
     pub hosts_policy: HostsPolicy,
     /// How [`Frontend::attach`] reaches what runs already: the options of a launch by the same WLM that say so, such as how many connections are made at a time.
@@ -55,7 +55,7 @@ impl Default for Config {
             stage_base: None,
             radix: DEFAULT_RADIX,
             bulk_radix: DEFAULT_BULK_RADIX,
-            send_agent: false,
+            send_agent: None,
             hosts_policy: HostsPolicy::All,
             reach_args: Vec::new(),
             rank_wrapper: None,

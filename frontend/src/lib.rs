@@ -52,7 +52,7 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use frontend::{Config, Frontend};
 pub use gantry_shared::filter;
-pub use gantry_wlm::{HoldChoice, HostsPolicy};
+pub use gantry_wlm::{HoldChoice, HostsPolicy, SendAgent};
 pub use manifest::{Manifest, Staged};
 pub use request::{DaemonRequest, HoldMethod, Input, LaunchRequest, Mixed, MixedPart, OutputTo};
 pub use session::Session;

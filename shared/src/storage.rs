@@ -77,6 +77,8 @@ pub const GANTRY_RUNTIME_DIR: &str = "GANTRY_RUNTIME_DIR";
 pub const GANTRY_INSTALL_DIR: &str = "GANTRY_INSTALL_DIR";
 /// Set by users: the launcher to use, a name or a path.
 pub const GANTRY_LAUNCHER: &str = "GANTRY_LAUNCHER";
+/// Set by users: whether gantry's agent is sent to nodes: `auto`, `always` or `never`.
+pub const GANTRY_SEND_AGENT: &str = "GANTRY_SEND_AGENT";
 /// Set by users of CTI: the launcher to use, where [`GANTRY_LAUNCHER`] is not set.
 pub const CTI_LAUNCHER_NAME: &str = "CTI_LAUNCHER_NAME";
 /// Set by users of CTI: the WLM to use, where [`GANTRY_WLM`] is not set.

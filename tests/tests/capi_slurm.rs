@@ -11,7 +11,12 @@ use nix::sys::signal::Signal;
 
 /// Runs a test of the suite `slurm.c` on the login node; what stands in the list must be among what it says.
 fn run(test: &'static str, args: &'static [&'static str]) {
-    on_cluster(Config::with_nodes(2), move |cluster| {
+    run_on(Config::with_nodes(2), test, args);
+}
+
+/// As [`run`], on a bed of that kind.
+fn run_on(config: Config, test: &'static str, args: &'static [&'static str]) {
+    on_cluster(config, move |cluster| {
         let suite = program("slurm", "fe", &[]);
         let view = program("view", "be", &[]);
         let step = match test {
@@ -41,6 +46,12 @@ fn run(test: &'static str, args: &'static [&'static str]) {
 #[test]
 fn a_step_is_launched_held_served_and_released() {
     run("launches", &[]);
+}
+
+#[test]
+fn a_step_on_nodes_that_do_not_have_gantry_is_launched_held_served_and_released() {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    run_on(Config::with_nodes(2).hiding(tests.parent().expect("the repository")), "launches", &[]);
 }
 
 #[test]

@@ -294,13 +294,47 @@ fn hidden() -> Config {
 }
 
 #[test]
-fn without_a_shared_path_the_agent_is_sent_when_asked_and_removed() {
+fn nodes_that_do_not_have_the_agent_are_sent_it_unless_that_is_forbidden_and_it_is_removed() {
     on_cluster(hidden(), |cluster| {
-        check_error(cluster, &four(&["/bin/true"]), &["--send-agent", "gantry-agent"]);
-        let args: Vec<&str> = ["--send-agent"].into_iter().chain(four(&["/bin/true"])).collect();
-        check_held(cluster, &args, "/bin/true", 4, 0);
+        let never: Vec<&str> = ["--send-agent=never"].into_iter().chain(four(&["/bin/true"])).collect();
+        check_error(cluster, &never, &["--send-agent=always", "gantry-agent"]);
+        // What rank 0 reads can be read again.
+        for more in [&["--input=/dev/null"][..], &["--hold-method=mpir"], &["--send-agent"]] {
+            let args: Vec<&str> = more.iter().copied().chain(four(&["/bin/true"])).collect();
+            check_held(cluster, &args, "/bin/true", 4, 0);
+        }
         // The bed's leak check finds a file that was left; a node in which there never was one does not.
         assert!(!cluster.bed.node(1).path(&binaries().agent).expect("a node").exists());
+    });
+}
+
+#[test]
+fn a_launch_that_is_made_again_reads_its_input_from_the_beginning() {
+    on_cluster(hidden(), |cluster| {
+        // The launcher reads it on the login node.
+        let input = cluster.world.work_dir().join("input");
+        std::fs::write(&input, "one line\n").expect("a file");
+        let input = format!("--input={}", input.display());
+        let done = cluster.launch(&[&input, "--", "-N2", "-n2", "/bin/cat"]).wait(2 * SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let text: String =
+            done.events().iter().filter_map(|event| event["text"].as_str()).map(str::to_owned).collect();
+        assert!(text.contains("one line"), "{done:?}");
+    });
+}
+
+#[test]
+fn where_one_node_lacks_the_agent_the_launch_does_not_wait_for_its_time_limit() {
+    on_cluster(visible(), |cluster| {
+        // What the first node has at that path is gone for everybody there, and nowhere else.
+        let agent = binaries().agent.display().to_string();
+        let mut hide = cluster.bed.node(1).root_command("mount").expect("a node");
+        let folder = binaries().agent.parent().expect("a folder").display().to_string();
+        assert!(hide.args(["-t", "tmpfs", "none", &folder]).status().expect("mount").success(), "{agent}");
+        let args: Vec<&str> = ["--input=/dev/null"].into_iter().chain(four(&["/bin/true"])).collect();
+        check_held(cluster, &args, "/bin/true", 4, 0);
+        let mut show = cluster.bed.node(1).root_command("umount").expect("a node");
+        assert!(show.arg(&folder).status().expect("umount").success());
     });
 }
 

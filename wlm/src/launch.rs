@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -14,7 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;
 
 use crate::mpir::AtBreakpoint;
-use crate::{HostsPolicy, JobRef, LeftOut, MixedPart, Result};
+use crate::{Error, HostsPolicy, JobRef, LeftOut, MixedPart, Result};
 
 /// What a tool asks to be launched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,16 +37,44 @@ pub struct Launch {
     pub launcher: Option<OsString>,
     /// Path of gantry's agent on this machine: it stands in programs' places where a launcher brings it.
     pub agent: PathBuf,
-    /// Where on the nodes the launcher is to put the agent, when no path of it is shared. It stays there: the agent removes itself.
-    pub send_agent_to: Option<PathBuf>,
+    /// Whether the agent is sent to the nodes.
+    pub send_agent: SendAgent,
     /// A directory in which the launch may have files of its own: [`Brought::files`].
     pub scratch: PathBuf,
 }
 
-impl Launch {
-    /// The agent's path on the nodes.
-    pub fn agent_on_nodes(&self) -> &Path {
-        self.send_agent_to.as_deref().unwrap_or(&self.agent)
+/// Whether gantry's agent is sent to the nodes of an app. What was sent is removed as soon as it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SendAgent {
+    /// To nodes that do not have it at its path, where that can be found out.
+    #[default]
+    Auto,
+    /// To all nodes.
+    Always,
+    /// To none.
+    Never,
+}
+
+impl fmt::Display for SendAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        })
+    }
+}
+
+impl FromStr for SendAgent {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Self::Auto, Self::Always, Self::Never];
+        let found = all.into_iter().find(|it| it.to_string() == text);
+        found.ok_or_else(|| {
+            let message = format!("'{text}' does not say whether gantry's agent is sent to nodes");
+            Error::invalid_with(message, "say auto, always or never")
+        })
     }
 }
 
@@ -151,8 +181,9 @@ type Tickets = dyn Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sy
 pub struct AgentCommand {
     /// Path of the executable on the login side.
     pub program: PathBuf,
-    /// Where on the nodes it is to be put, when no path of it is shared. It removes itself.
-    pub send_to: Option<PathBuf>,
+    /// Whether it is sent to the nodes.
+    pub send: SendAgent,
+    addresses: Vec<IpAddr>,
     deadline: Option<Instant>,
     watch: AgentWatch,
     links: AgentLinks,
@@ -165,12 +196,13 @@ impl AgentCommand {
     /// An agent whose standard input for the node `host` is `tickets(host)`.
     pub fn new(
         program: PathBuf,
-        send_to: Option<PathBuf>,
+        send: SendAgent,
         tickets: impl Fn(&str) -> std::result::Result<Vec<u8>, Failure> + Send + Sync + 'static,
     ) -> Self {
         Self {
             program,
-            send_to,
+            send,
+            addresses: Vec::new(),
             deadline: None,
             watch: AgentWatch::default(),
             links: AgentLinks::default(),
@@ -192,6 +224,18 @@ impl AgentCommand {
     pub fn linked_by(mut self, links: AgentLinks) -> Self {
         self.links = links;
         self
+    }
+
+    /// Nodes reach this machine at these addresses.
+    #[must_use]
+    pub fn reached_at(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        self.addresses = addresses.into_iter().collect();
+        self
+    }
+
+    /// Where nodes reach this machine, if that is known: the most likely address first.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
     }
 
     /// So many hosts must be reached; `left_out` is told of the others. A WLM that does not know of policies wants all.

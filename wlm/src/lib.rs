@@ -54,7 +54,7 @@ pub use host::Host;
 pub use job::{Adoption, AppRef, CauseKind, EndCause, EndedApp, HeldScript, JobRef, Submission};
 pub use launch::{
     AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
-    Queued, StepStart,
+    Queued, SendAgent, StepStart,
 };
 pub use policy::{HostsPolicy, LeftOut};
 pub use queue::{JobStarter, Queue};
@@ -71,6 +71,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
 
     /// Whether this machine is ruled by this WLM, and what says so. Runs no program.
     fn detect(&self, host: &dyn Host) -> Option<Evidence>;
+
+    /// Whether a launcher that has said this on its standard error cannot start ranks because their nodes do not have gantry's agent, which is then sent.
+    fn lacks_agent(&self, _words: &str) -> bool {
+        false
+    }
 
     /// Whether this process is in a job of this WLM. That says more than what else is on the machine.
     fn is_in_job(&self, _host: &dyn Host) -> bool {

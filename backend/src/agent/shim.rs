@@ -83,6 +83,7 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     })?;
     let ticket = HoldTicket::from_text(&text.to_string_lossy());
     let ticket = ticket.map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
+    crate::check_release(&ticket.agent)?;
     let facts = parse_rank_facts(&host.environment(), by)
         .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
     let local = facts.local.ok_or_else(|| {

@@ -12,9 +12,9 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::RankReport;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Brought, Host, Wlm};
+use gantry_wlm::{Brought, Host, SendAgent, Wlm};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::App;
 use super::core::Core;
@@ -41,7 +41,7 @@ impl Frontend {
         request: LaunchRequest,
         plan: Brought,
         deadline: Instant,
-    ) -> Result<App> {
+    ) -> std::result::Result<App, NotBrought> {
         let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let secret = making.secret.clone();
@@ -71,6 +71,8 @@ impl Frontend {
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
+        // Where it is sent to no nodes, or has been, nothing can be done about nodes that lack it.
+        let can_be_sent = self.choose_sending()? == SendAgent::Auto;
         let files = Scratch::write(choose_scratch(app), plan.files)?;
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
         guard.start_launcher(start).await?;
@@ -86,8 +88,11 @@ impl Frontend {
                     _ => Err(ended(wlm, status, &command, &mut words).await),
                 }
             }
+            () = lacks_agent(wlm, &words), if can_be_sent => Err(not_there(&words)),
         };
-        let Mustered { overlay, events, nodes } = mustered?;
+        let lacks_agent = mustered.is_err() && wlm.lacks_agent(&words.so_far());
+        let Mustered { overlay, events, nodes } =
+            mustered.map_err(|error| NotBrought { error, lacks_agent })?;
         drop(files);
         guard.ranks_there().await?;
         let job = if wlm.names_jobs() { guard.launcher_job().await } else { None };
@@ -103,6 +108,37 @@ impl Frontend {
         table::check(&app.handle.core, look);
         Ok(app)
     }
+}
+
+/// A launch that a launcher could not make.
+#[derive(Debug)]
+pub(super) struct NotBrought {
+    pub(super) error: Error,
+    /// Nodes do not have our agent.
+    pub(super) lacks_agent: bool,
+}
+
+impl From<Error> for NotBrought {
+    fn from(error: Error) -> Self {
+        Self { error, lacks_agent: false }
+    }
+}
+
+/// How often it is looked whether a launcher has said that nodes lack the agent. It goes on when others have it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Waits until the launcher says that nodes do not have the agent.
+async fn lacks_agent(wlm: &dyn Wlm, words: &Words) {
+    while !wlm.lacks_agent(&words.so_far()) {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+fn not_there(words: &Words) -> Error {
+    let message = format!("nodes do not have gantry's agent: {}", words.so_far());
+    let failure = Failure::new(Kind::NotFound, message)
+        .with_hint("launch with --send-agent=always, or GANTRY_SEND_AGENT=always; the launch is made again by itself where rank 0 reads a file or a terminal");
+    Error::Node { hosts: Vec::new(), failure }
 }
 
 /// Files that a launcher reads while it starts. Dropping it removes them.

@@ -1,27 +1,31 @@
 //! The way of an app into being: plan, guard, agents, tree, ranks.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, Pid, Rank};
+use gantry_shared::id::{NodeId, Pid, Rank};
 use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::status::ExitStatus;
+use gantry_shared::storage::GANTRY_SEND_AGENT;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
     AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, Launch, LeftOut, Plan,
-    Wlm,
+    SendAgent, Wlm,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::again::again;
+use super::brought::NotBrought;
 use super::called::{Called, Instead, Reached};
 use super::making::{Joined, Making, new_id};
 use super::prepare::{
@@ -77,7 +81,7 @@ impl Frontend {
             without: Vec::new(),
             launcher: request.launcher.clone().or_else(find_launcher),
             agent: helpers::find_helper(helpers::AGENT, &Machine)?,
-            send_agent_to: self.choose_sent_agent(app),
+            send_agent: self.choose_sending()?,
             scratch: choose_scratch(app),
         };
         let plan = match &request.mixed {
@@ -94,12 +98,42 @@ impl Frontend {
             Plan::Direct(plan) => self.launch_direct(making, request, (launch, plan), deadline).await,
             Plan::Queued(plan) => self.launch_queued(making, request, plan, news, deadline).await,
             Plan::Driven(plan) => self.launch_driven(making, request, plan, deadline).await,
-            Plan::Brought(plan) => self.launch_brought(making, request, plan, deadline).await,
+            Plan::Brought(plan) => {
+                let again = (launch.send_agent == SendAgent::Auto).then(|| again(&request)).flatten();
+                match self.launch_brought(making, request, plan, deadline).await {
+                    Ok(app) => Ok(app),
+                    Err(NotBrought { error, lacks_agent: true }) => match again {
+                        Some(request) => {
+                            self.launch_sending(choice.wlm, launch, request, error, deadline).await
+                        }
+                        None => Err(error),
+                    },
+                    Err(NotBrought { error, .. }) => Err(error),
+                }
+            }
             _ => Err(Error::invalid(format!(
                 "{} asks for a way of launching that is not built in",
                 choice.wlm.name()
             ))),
         }
+    }
+
+    /// Launches again in a way in which the agent can be sent. `error` is what went wrong without it.
+    async fn launch_sending(
+        &self,
+        wlm: &'static dyn Wlm,
+        launch: Launch,
+        request: LaunchRequest,
+        error: Error,
+        deadline: Instant,
+    ) -> Result<App> {
+        let Ok(Plan::Driven(plan)) = wlm.plan(&Launch { send_agent: SendAgent::Always, ..launch }, &Machine)
+        else {
+            return Err(error);
+        };
+        tracing::info!(%error, "nodes do not have gantry's agent: the launch is made again, and the agent is sent");
+        let making = Making::launch(self, wlm, new_id()?, &request)?;
+        self.launch_driven(making, request, plan, deadline).await
     }
 
     async fn launch_direct(
@@ -164,7 +198,7 @@ impl Frontend {
         let listener = self.listen(making, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
         let (left, left_out) = mpsc::unbounded_channel();
-        let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener, deadline);
+        let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener, deadline)?;
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
         let agent = agent.on_hosts(called.round_policy(self.config.hosts_policy), LeftOut::new(left));
@@ -205,21 +239,27 @@ impl Frontend {
         secret: Secret,
         listener: &Listener,
         deadline: Instant,
-    ) -> AgentCommand {
+    ) -> Result<AgentCommand> {
         let (wlm, app, subjob) = (making.wlm, making.app, making.subjob());
         let addresses = listener.addresses();
         let stage_base = self.config.stage_base.clone();
-        AgentCommand::new(program, self.choose_sent_agent(app), move |host| {
+        let reached_at: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
+        let command = AgentCommand::new(program, self.choose_sending()?, move |host| {
             let (secret, addresses, base) = (secret.clone(), addresses.clone(), stage_base.clone());
             let ticket = build_ticket(wlm, app, secret, addresses, base, host, subjob);
             let ticket = Ticket { patience: patience_until(deadline), ..ticket };
             frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
-        })
+        });
+        Ok(command.reached_at(reached_at))
     }
 
-    /// Where on the nodes the WLM is to put the agent, if it is to.
-    fn choose_sent_agent(&self, app: AppId) -> Option<PathBuf> {
-        self.config.send_agent.then(|| PathBuf::from(format!("/tmp/gantry-agent-{app}")))
+    /// Whether the agent is sent to nodes.
+    pub(super) fn choose_sending(&self) -> Result<SendAgent> {
+        match (self.config.send_agent, Machine.env(GANTRY_SEND_AGENT)) {
+            (Some(asked), _) => Ok(asked),
+            (None, Some(said)) => Ok(said.to_string_lossy().parse()?),
+            (None, None) => Ok(SendAgent::Auto),
+        }
     }
 }
 

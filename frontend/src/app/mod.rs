@@ -6,6 +6,7 @@ mod prepare;
 mod fifo;
 mod making;
 mod called;
+mod again;
 mod launch;
 mod attach;
 mod queued;

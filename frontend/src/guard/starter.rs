@@ -13,7 +13,7 @@ use gantry_shared::wire::hold::from_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
 use gantry_wlm::queue::Stop;
-use gantry_wlm::{AgentCommand, AgentWatch, JobRef, Queue, detect};
+use gantry_wlm::{AgentCommand, AgentWatch, JobRef, Queue, SendAgent, detect};
 use zeroize::Zeroizing;
 
 use super::last_word;
@@ -62,7 +62,7 @@ impl From<Error> for Failed {
 async fn start(wlm: &str, ticket: Zeroizing<Vec<u8>>, on: Option<Vec<String>>, stop: Stop<'_>) -> Result<()> {
     let queue = find_queue(wlm)?;
     let program = helpers::find_helper(helpers::AGENT, &Machine)?;
-    let agent = AgentCommand::new(program, None, move |host| {
+    let agent = AgentCommand::new(program, SendAgent::Never, move |host| {
         let ticket = decode(&ticket).map_err(|error| error.to_failure())?;
         let ticket = Ticket { host: host.to_owned(), ..ticket };
         frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))

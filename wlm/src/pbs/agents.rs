@@ -18,7 +18,7 @@ use super::word::{Program, explain_end, to_failure};
 use crate::host::Host;
 use crate::launch::AgentWatch;
 use crate::queue::Stop;
-use crate::{AgentCommand, AppRef, Error, Result};
+use crate::{AgentCommand, AppRef, Error, Result, SendAgent};
 
 /// How long a mom may take for each answer, where nobody says when all must be there.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     let places = find_places(&client, &app.hosts)?;
     let own = host.hostname();
     let takers = places.iter().filter(|(name, _)| short_name(name) != short_name(&own)).count();
-    let giver = match agent.send_to.is_some() && takers > 0 {
+    let giver = match agent.send == SendAgent::Always && takers > 0 {
         true => Some(Giver::start(&agent.program, &name_of(&client, &own), takers, host).await?),
         false => None,
     };

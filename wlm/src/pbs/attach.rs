@@ -21,7 +21,7 @@ use super::tm::environment::{JOB, is_of_one_task};
 use crate::host::Host;
 use crate::queue::STARTER;
 use crate::ssh::remote;
-use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, StepStart};
+use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, SendAgent, StepStart};
 
 /// What is said of a job whose script is not there yet.
 const NOT_BEGUN: &str = "its script has not begun";
@@ -67,7 +67,7 @@ pub(super) async fn start_agents(
     owner: &dyn ProcessOwner,
 ) -> Result<bool> {
     let Some(job) = app.job.as_ref().filter(|job| find_own(job, host).is_none()) else { return Ok(false) };
-    if agent.send_to.is_some() {
+    if agent.send == SendAgent::Always {
         let hint = "have gantry where the job's hosts see it, or attach from within the job";
         return Err(Error::invalid_with("the agent is not sent to a job's hosts from elsewhere", hint));
     }

@@ -21,7 +21,7 @@ use crate::queue::{JobStarter, Queue, Stop};
 use crate::slots::{HostSlots, place};
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, EndCause, EndedApp, Error, Evidence, JobRef, Launch, Plan,
-    ProcessOwner, Queued, Result, Submission, Wanted, Wlm,
+    ProcessOwner, Queued, Result, SendAgent, Submission, Wanted, Wlm,
 };
 
 /// What to do about too few places.
@@ -75,7 +75,7 @@ impl Wlm for Pbs {
         if job(host).is_some() {
             return plan_inside(options, host).map(Plan::Direct);
         }
-        if launch.send_agent_to.is_some() {
+        if launch.send_agent == SendAgent::Always {
             let message = "PBS copies nothing to the hosts of a job that is to be";
             return Err(Error::invalid_with(message, SEND_INSIDE));
         }
@@ -299,8 +299,8 @@ mod tests {
         check("-l select=1 ./app", &inside(), "'-l' is for qsub, and in a job nothing is submitted");
         check("./app", &FakeHost::default(), "there is no qsub in PATH");
         let login = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
-        let (args, send_agent_to) = (vec!["./app".into()], Some("/tmp/x".into()));
-        let sent = Pbs.plan(&Launch { args, send_agent_to, ..Launch::default() }, &login).unwrap_err();
+        let (args, send_agent) = (vec!["./app".into()], SendAgent::Always);
+        let sent = Pbs.plan(&Launch { args, send_agent, ..Launch::default() }, &login).unwrap_err();
         assert!(sent.hint().is_some_and(|it| it.contains("in the job's script")), "{sent}");
         check("-l select=2 ./app", &login, r#"Queued(Queued { args: ["-l", "select=2", "./app"] })"#);
     }

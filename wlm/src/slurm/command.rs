@@ -20,9 +20,6 @@ pub struct Holding<'a> {
     pub variables: &'a [&'a str],
     /// Run on the node after each task has ended: one path without arguments, as srun takes no more.
     pub task_epilog: Option<&'a Path>,
-    /// Where on the nodes srun itself is to put the shim's program, when no path of it is shared. The file stays there: who asks for it removes
-    /// it.
-    pub bcast: Option<&'a Path>,
 }
 
 /// The arguments of an srun with held ranks, and what was taken over from the user.
@@ -72,8 +69,7 @@ pub fn build_held(
     let options = |index: usize| {
         let export = exports.get(index).cloned().flatten();
         let epilog = holding.task_epilog.map(|path| option("--task-epilog=", path));
-        let bcast = holding.bcast.map(|path| option("--bcast=", path));
-        [export, epilog, bcast].into_iter().flatten().collect()
+        [export, epilog].into_iter().flatten().collect()
     };
     let dialect = crate::launcher::Launcher::Srun.dialect();
     let user_epilog = user_epilog.filter(|_| holding.task_epilog.is_some());
@@ -104,8 +100,6 @@ pub struct AgentStep<'a> {
     pub agent: &'a [OsString],
     /// Names of variables that the agents must get; nothing else goes there.
     pub variables: &'a [&'a str],
-    /// As in [`Holding`].
-    pub bcast: Option<&'a Path>,
 }
 
 /// Nodes of one component of a job.
@@ -165,7 +159,6 @@ fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> 
         &format!("--export={}", export.as_deref().unwrap_or("NONE")),
     ]);
     options.extend(group.component.map(|component| format!("--het-group={component}").into()));
-    options.extend(step.bcast.map(|path| option("--bcast=", path)));
     options
 }
 
@@ -238,12 +231,8 @@ mod tests {
             .collect();
         let parts = locate(Launcher::Srun.dialect(), &args, &environment).unwrap();
         let shim = split("/g/agent hold --");
-        let holding = Holding {
-            shim: &shim,
-            variables: &["T"],
-            task_epilog: epilog.then_some(Path::new("/g/agent")),
-            bcast: None,
-        };
+        let holding =
+            Holding { shim: &shim, variables: &["T"], task_epilog: epilog.then_some(Path::new("/g/agent")) };
         let found = build_held(&args, &parts, &holding, &environment)
             .map(|held| match held.user_epilog {
                 Some(epilog) => format!("{} + {}", join(&held.args), epilog.to_str().unwrap()),
@@ -300,8 +289,7 @@ mod tests {
         let hosts = ["n01".to_owned(), "n02".to_owned()];
         let agent = split("/g/agent serve");
         let groups = [AgentGroup { component: None, hosts: &hosts }];
-        let step =
-            AgentStep { job: JobId(7), groups: &groups, agent: &agent, variables: &["T"], bcast: None };
+        let step = AgentStep { job: JobId(7), groups: &groups, agent: &agent, variables: &["T"] };
         let always = "--quiet --jobid=7 --job-name=gantry-agents --overlap --mem=0 --gres=none --mpi=none --cpu-bind=none";
         let rest = "--kill-on-bad-exit=0 --wait=0 --quit-on-interrupt --input=all --unbuffered";
         let two = format!("{always} --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n[01-02] {rest}");
@@ -309,8 +297,8 @@ mod tests {
         let check =
             |step: &AgentStep<'_>, expected: String| assert_eq!(join(&build_agent_step(step)), expected);
         check(&step, format!("srun {two} --export=T -- /g/agent serve"));
-        let bare = AgentStep { variables: &[], bcast: Some(Path::new("/tmp/a")), ..step };
-        check(&bare, format!("srun {two} --export=NONE --bcast=/tmp/a -- /g/agent serve"));
+        let bare = AgentStep { variables: &[], ..step };
+        check(&bare, format!("srun {two} --export=NONE -- /g/agent serve"));
         let groups = [
             AgentGroup { component: Some(0), hosts: &hosts },
             AgentGroup { component: Some(2), hosts: &hosts[1..] },

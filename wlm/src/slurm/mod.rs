@@ -11,6 +11,7 @@ mod conf;
 mod detect;
 mod environment;
 mod extras;
+mod give;
 mod mixed;
 mod parse;
 mod reference;
@@ -35,7 +36,7 @@ pub use parse::{
 pub use reference::{JobId, JobName, StepName, Target};
 pub use shown::parse_shown_jobs;
 pub use wlm::Slurm;
-pub use words::{TaskEnd, parse_failure, parse_task_ends};
+pub use words::{TaskEnd, lacks_agent, parse_failure, parse_task_ends};
 
 #[cfg(test)]
 mod choices;

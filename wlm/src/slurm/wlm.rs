@@ -3,17 +3,20 @@
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
-use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET};
+use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, GANTRY_TICKET};
 
 use super::ask::{ask_jobs, find_command};
 use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
+use super::give::{GANTRY_GIVEN, Giver};
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
-    build_agent_step, build_held, detect, is_for_srun, mixed, parse_cause, parse_failure, submit,
+    build_agent_step, build_held, detect, is_for_srun, lacks_agent, mixed, parse_cause, parse_failure,
+    submit,
 };
 use crate::host::Host;
 use crate::launcher::{
@@ -23,8 +26,11 @@ use crate::launcher::{
 use crate::mpir::AtBreakpoint;
 use crate::{
     Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, EndedApp, Error, Evidence, HoldMethod, JobRef,
-    Launch, Mixed, Plan, ProcessOwner, Result, StepStart, Submission, Wanted, Wlm,
+    Launch, Mixed, Plan, ProcessOwner, Result, SendAgent, StepStart, Submission, Wanted, Wlm,
 };
+
+/// Time limit for nodes that fetch the agent, where there is no deadline for agents.
+const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Slurm.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +54,7 @@ impl Wlm for Slurm {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let path = find_program(&name, host)?;
         let known = recognize(&path, host).ok().map(|it| it.dialect.launcher);
-        let method = choose_method(launch, known, &path, host);
+        let method = choose_method(launch, known, &path, host)?;
         check_linger(launch, method, known, &path, host)?;
         let planned = match (method, known) {
             (HoldMethod::Mpir | HoldMethod::MpirStop, _) => {
@@ -95,8 +101,18 @@ impl Wlm for Slurm {
         host: &dyn Host,
         owner: &dyn ProcessOwner,
     ) -> Result<()> {
-        for start in plan_agents(app, agent, host)? {
+        let giver = match agent.send {
+            SendAgent::Never => None,
+            SendAgent::Auto | SendAgent::Always => {
+                let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
+                Some(Giver::start(&agent.program, &addresses, app.hosts.len(), host).await?)
+            }
+        };
+        for start in plan_agents(app, agent, giver.as_ref(), host)? {
             owner.start_step(start).await?;
+        }
+        if let Some(giver) = giver {
+            giver.go_on_until(agent.deadline().unwrap_or_else(|| Instant::now() + FETCHED_WITHIN));
         }
         Ok(())
     }
@@ -129,14 +145,36 @@ impl Wlm for Slurm {
     fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
         Some(parse_failure(command, status, words))
     }
+
+    fn lacks_agent(&self, words: &str) -> bool {
+        lacks_agent(words)
+    }
 }
 
 /// How ranks are held. Agents that srun brings with the ranks are the fastest way, where they outlive the step for as long as they need. Where they are killed
 /// with it, every task's end would have to wait a second for them: there srun holds the ranks itself, and agents get a step of their own, if that can be. What is
 /// behind the rank's program is then held by an agent that must trace what it has not started.
-fn choose_method(launch: &Launch, known: Option<Launcher>, path: &Path, host: &dyn Host) -> HoldMethod {
+///
+/// # Errors
+/// The agent is to be sent, and cannot be: it goes to the nodes in a step of its own.
+fn choose_method(
+    launch: &Launch,
+    known: Option<Launcher>,
+    path: &Path,
+    host: &dyn Host,
+) -> Result<HoldMethod> {
     let can_be_driven = || !launch.hold_behind || may_be_traced(host);
-    match (launch.hold_method, known) {
+    if launch.send_agent == SendAgent::Always && !launch.hold_method.is_by_launcher() {
+        let of_srun = known.is_none_or(|known| known == Launcher::Srun);
+        if !of_srun || launch.hold_method == HoldMethod::Exec || !can_be_driven() {
+            return Err(Error::invalid_with(
+                "the agent cannot be sent to the nodes: it would be started by the launcher with the ranks",
+                SEND_BY_STEP,
+            ));
+        }
+        return Ok(HoldMethod::Mpir);
+    }
+    Ok(match (launch.hold_method, known) {
         (HoldMethod::Detect, None) => HoldMethod::Mpir,
         (HoldMethod::Detect, Some(Launcher::Srun)) => {
             let own_step = can_be_driven() && (launch.linger || !leftovers_survive(path, host));
@@ -144,8 +182,11 @@ fn choose_method(launch: &Launch, known: Option<Launcher>, path: &Path, host: &d
         }
         (HoldMethod::Detect, Some(_)) => HoldMethod::Exec,
         (method, _) => method,
-    }
+    })
 }
+
+/// How the agent can be sent.
+const SEND_BY_STEP: &str = "have srun hold the ranks (without --hold-method, and without --hold-at where nodes restrict tracing), or have gantry at a path that all nodes see";
 
 /// Whether an agent may trace ranks that are no children of its own. Nodes are taken to be as this machine is. Source: Documentation/admin-guide/LSM/Yama.rst.
 fn may_be_traced(host: &dyn Host) -> bool {
@@ -211,7 +252,6 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
     let (path, dialect) = find_launcher(name, host)?;
     let mut args = launch.args.clone();
     let parts = locate(dialect, &args, &host.environment())?;
-    // Where srun sends it, srun itself replaces the path by that on the nodes.
     let shim = build_shim(&launch.agent, dialect);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
     Ok(Brought { files, ..bring(path, &args, &parts, &shim, launch, host)? })
@@ -229,21 +269,24 @@ fn bring(
 ) -> Result<Brought> {
     let holding = Holding {
         shim,
-        variables: &[GANTRY_TICKET, GANTRY_TASK_EPILOG, GANTRY_SENT_AGENT],
-        task_epilog: (!leftovers_survive(&path, host)).then(|| launch.agent_on_nodes()),
-        bcast: launch.send_agent_to.as_deref(),
+        variables: &[GANTRY_TICKET, GANTRY_TASK_EPILOG],
+        task_epilog: (!leftovers_survive(&path, host)).then_some(&*launch.agent),
     };
     let held = build_held(args, parts, &holding, &host.environment())?;
     let mut argv = vec![path.into_os_string()];
     argv.extend(held.args);
-    let sent = launch.send_agent_to.clone().map(PathBuf::into_os_string);
-    let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog), (GANTRY_SENT_AGENT.into(), sent)];
+    let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog)];
     Ok(Brought { argv, env, files: Vec::new(), own: Vec::new() })
 }
 
 /// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of
 /// the app, as of several programs only one would be given the ticket.
-fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Vec<StepStart>> {
+fn plan_agents(
+    app: &AppRef,
+    agent: &AgentCommand,
+    giver: Option<&Giver>,
+    host: &dyn Host,
+) -> Result<Vec<StepStart>> {
     // Launchers that are not Slurm's own do not name the job that they run in.
     let own = || host.env("SLURM_JOB_ID").map(|job| JobRef(job.to_string_lossy().into_owned()));
     let job = app.job.clone().or_else(own);
@@ -258,20 +301,21 @@ fn plan_agents(app: &AppRef, agent: &AgentCommand, host: &dyn Host) -> Result<Ve
         (jobs, _) => jobs?,
     };
     let srun = find_command("srun", host)?;
-    let variables: &[&str] = if agent.send_to.is_some() { &[GANTRY_SENT_AGENT] } else { &[] };
+    let variables: &[&str] = if giver.is_some() { &[GANTRY_GIVEN] } else { &[] };
     let mut env = host.environment();
-    env.retain(|(name, _)| !is_for_srun(name) && name != GANTRY_SENT_AGENT);
-    if let Some(path) = &agent.send_to {
-        env.push((GANTRY_SENT_AGENT.into(), path.clone().into_os_string()));
-    }
+    env.retain(|(name, _)| !is_for_srun(name) && name != GANTRY_GIVEN);
+    env.extend(giver.map(|giver| (GANTRY_GIVEN.into(), giver.given().into())));
+    let command = match giver {
+        None => vec![agent.program.clone().into_os_string(), "serve".into()],
+        Some(giver) if agent.send == SendAgent::Always => giver.build_command(&["serve"]),
+        Some(giver) => giver.build_careful_command(&["serve"]),
+    };
     let starts = build_groups(name, &jobs, &app.hosts, host)?.into_iter().map(|(job, component, hosts)| {
         let mut argv = build_agent_step(&AgentStep {
             job,
             groups: &[AgentGroup { component, hosts: &hosts }],
-            // Where it is sent, srun itself replaces the path by that on the nodes.
-            agent: &[agent.program.clone().into_os_string(), "serve".into()],
+            agent: &command,
             variables,
-            bcast: agent.send_to.as_deref(),
         });
         if let Some(program) = argv.first_mut() {
             program.clone_from(&srun);
@@ -358,7 +402,7 @@ mod tests {
     fn one_srun_brings_ranks_and_agents() {
         let planned = plan(&loose(), None, &["-N2", "-n", "4", "./app", "-n"]);
         assert_eq!(line(&planned.argv), "/bin/srun -N2 -n 4 /g/agent hold --by srun -- ./app -n");
-        assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None), (GANTRY_SENT_AGENT.into(), None)]);
+        assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None)]);
     }
 
     #[test]
@@ -434,16 +478,16 @@ mod tests {
             job: Some(JobRef("7.0".to_owned())),
             told: Vec::new(),
         };
-        let agent = AgentCommand::new("/g/agent".into(), Some("/tmp/a".into()), |host| Ok(host.into()));
-        let [start] = &plan_agents(&app, &agent, &host).unwrap()[..] else { panic!("several") };
+        let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
+        let [start] = &plan_agents(&app, &agent, None, &host).unwrap()[..] else { panic!("several") };
         let line = start.argv.join(" ".as_ref()).into_string().unwrap();
         assert!(
             line.starts_with("/bin/srun --quiet --jobid=7 ") && line.ends_with("-- /g/agent serve"),
             "{line}"
         );
-        assert!(line.contains(" --bcast=/tmp/a ") && line.contains(" --export=GANTRY_SENT_AGENT "), "{line}");
+        assert!(line.contains(" --export=NONE "), "{line}");
         let names: Vec<_> = start.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
-        assert_eq!(names, ["PATH", "SLURM_CONF", "HOME", "GANTRY_SENT_AGENT"]);
+        assert_eq!(names, ["PATH", "SLURM_CONF", "HOME"]);
         assert!(start.ticket.is_empty());
     }
 
@@ -464,8 +508,8 @@ mod tests {
             let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
             let job = Some(JobRef("7.0".to_owned()));
             let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job, told: Vec::new() };
-            let agent = AgentCommand::new("/g/agent".into(), None, |host| Ok(host.into()));
-            plan_agents(&app, &agent, &host)
+            let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
+            plan_agents(&app, &agent, None, &host)
         };
         let starts = plan(&["n1", "n2", "n3"]).unwrap();
         let has =

@@ -108,7 +108,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
         &["execve(): ", "gantry-agent: No such file"],
         Kind::NotFound,
         Some(
-            "the nodes do not have gantry's agent under that path: --send-agent puts it there for the launch",
+            "the nodes do not have gantry's agent under that path: with --send-agent=always, or GANTRY_SEND_AGENT=always, it is sent there",
         ),
     ),
     (
@@ -149,6 +149,17 @@ pub fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure 
         None => Failure::new(kind, message),
     }
 }
+
+/// Whether tasks that were to be our agent could not be, as their nodes do not have it, or have that of another release.
+pub fn lacks_agent(stderr: &str) -> bool {
+    let missing = |line: &str| {
+        is_slurms(line) && line.contains("execve(): ") && line.contains("gantry-agent: No such file")
+    };
+    stderr.lines().any(|line| missing(line) || line.contains(OTHER_RELEASE))
+}
+
+/// What our agent says that is not of the frontend's release.
+const OTHER_RELEASE: &str = ", this agent is ";
 
 /// Whether Slurm and not a task has written a line; with `--label` a task's number stands before it.
 pub(super) fn is_slurms(line: &str) -> bool {

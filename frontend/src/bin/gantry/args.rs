@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use gantry_wlm::HostsPolicy;
+use gantry_wlm::{HostsPolicy, SendAgent};
 
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
 use crate::exit;
@@ -125,9 +125,6 @@ pub(crate) struct Launch {
     /// Default: exec where the launcher's options are understood; 'gantry wlm' says which.
     #[arg(long, value_name = "METHOD", value_parser = ["exec", "mpir", "mpir-stop"])]
     pub(crate) hold_method: Option<String>,
-    /// Have the launcher put gantry's agent on the nodes: for clusters where its path is not shared.
-    #[arg(long)]
-    pub(crate) send_agent: bool,
     #[command(flatten)]
     pub(crate) hosts: Hosts,
     /// Directory in which ranks start. Default: this one.
@@ -180,9 +177,13 @@ pub(crate) struct Attach {
     pub(crate) reach_args: Vec<OsString>,
 }
 
-/// Hosts that cannot be reached.
+/// Hosts that cannot be reached, or do not have gantry.
 #[derive(Debug, Args)]
 pub(crate) struct Hosts {
+    /// Whether gantry's agent is sent to the nodes: 'auto', to those that do not have it at its path, 'always', or 'never'. Without a value: always.
+    /// Default: what GANTRY_SEND_AGENT says, else auto.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
+    pub(crate) send_agent: Option<SendAgent>,
     /// How many hosts must be reached, where they are reached one by one: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. Hosts that are named beyond those that the
     /// ranks need take the place of others; then it goes on without those, says which and why, and places ranks on those that were reached.
     #[arg(long, value_name = "POLICY", default_value_t, hide_default_value = true)]

@@ -24,9 +24,10 @@ pub(super) async fn attach(args: Attach, screen: Arc<Screen>) -> Outcome {
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
     let stage_base = args.stay.stage_dir.clone();
-    let hosts_policy = args.hosts.hosts_policy;
+    let (hosts_policy, send_agent) = (args.hosts.hosts_policy, args.hosts.send_agent);
     let (wlm, reach_args) = (args.wlm, args.reach_args);
-    let frontend = Frontend::new(Config { wlm, stage_base, hosts_policy, reach_args, ..Config::default() });
+    let config = Config { wlm, stage_base, hosts_policy, send_agent, reach_args, ..Config::default() };
+    let frontend = Frontend::new(config);
     let attached = async {
         match args.wait {
             true => frontend.attach_when_there(&args.target, args.stay.timeout).await,

@@ -75,7 +75,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     let config = Config {
         wlm: args.wlm,
         stage_base: args.stay.stage_dir.clone(),
-        send_agent: args.send_agent,
+        send_agent: args.hosts.send_agent,
         hosts_policy: args.hosts.hosts_policy,
         ..Config::default()
     };
