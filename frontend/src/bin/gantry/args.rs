@@ -180,8 +180,8 @@ pub(crate) struct Attach {
 /// Hosts that cannot be reached, or do not have gantry.
 #[derive(Debug, Args)]
 pub(crate) struct Hosts {
-    /// Whether gantry's agent is sent to the nodes: 'auto', to those that do not have it at its path, 'always', or 'never'. Without a value: always.
-    /// Default: what GANTRY_SEND_AGENT says, else auto.
+    /// Whether gantry's agent is sent to the nodes: 'auto', to those that do not have it at its path where that can be found out, 'always', or 'never'. Without
+    /// a value: always. Default: what GANTRY_SEND_AGENT says, else auto. Hosts that gantry reaches one by one are sent it in any case, if they need it.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     pub(crate) send_agent: Option<SendAgent>,
     /// How many hosts must be reached, where they are reached one by one: 'all', 'quorum=N', 'quorum=P%', 'best-effort'. Hosts that are named beyond those that the

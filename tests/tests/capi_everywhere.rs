@@ -1,0 +1,76 @@
+//! What tools in C rely on at every node: paths that lead to the same things, kills that take everything along, stops that come before what is sent next.
+//! On nodes that Slurm tracks in either way, on hosts that are reached by ssh, and here.
+
+use gantry_tests::capi::{prefix, program};
+use gantry_tests::slurm::on_cluster;
+use gantry_tests::ssh::on_hosts;
+use gantry_tests::testbed::Config;
+use gantry_tests::testbed::config::Proctrack;
+use gantry_tests::{SOON, World, within};
+
+/// Runs a test of the suite `everywhere.c` on that many nodes of a Slurm; nothing may be left of it on any.
+fn run_by_slurm(test: &'static str, nodes: u16, proctrack: Proctrack) {
+    on_cluster(Config { proctrack, ..Config::with_nodes(nodes) }, move |cluster| {
+        let (count, on) = (nodes.to_string(), format!("-N{nodes}"));
+        check(cluster, test, &[&count, &on, "--ntasks-per-node=2"], "slurm");
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
+fn run_by_ssh(test: &'static str, nodes: u16) {
+    on_hosts(Config::with_nodes(nodes), move |cluster| {
+        let (count, hosts) = (nodes.to_string(), format!("n[001-{nodes:03}]:2"));
+        check(cluster, test, &[&count, "--hosts", &hosts], "ssh");
+    });
+}
+
+#[track_caller]
+fn check(cluster: &gantry_tests::slurm::Cluster, test: &str, args: &[&str], wlm: &str) {
+    let install = prefix().to_str().expect("a path");
+    let words = [&[test], args].concat();
+    let variables = [("CTI_INSTALL_DIR", install), ("CTI_WLM_IMPL", wlm)];
+    let done = cluster.run(program("everywhere", "fe", &[]), words, &variables).wait(3 * SOON);
+    assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+    assert!(done.stdout.iter().any(|line| *line == format!("ok {test}")), "{done:?}");
+}
+
+#[test]
+fn a_killed_app_takes_along_what_its_ranks_have_started_under_slurm() {
+    run_by_slurm("children", 2, Proctrack::LinuxProc);
+}
+
+#[test]
+fn a_killed_app_takes_along_what_its_ranks_have_started_where_nothing_outlives_a_step() {
+    run_by_slurm("children", 2, Proctrack::Cgroup);
+}
+
+#[test]
+fn a_killed_app_takes_along_what_its_ranks_have_started_over_ssh() {
+    run_by_ssh("children", 2);
+}
+
+#[test]
+fn a_stop_comes_before_the_signal_that_is_sent_next_under_slurm() {
+    run_by_slurm("stops", 2, Proctrack::LinuxProc);
+}
+
+#[test]
+fn a_stop_comes_before_the_signal_that_is_sent_next_over_ssh() {
+    run_by_ssh("stops", 2);
+}
+
+#[test]
+fn on_one_machine_it_is_the_same() {
+    within(4 * SOON, || {
+        for test in ["paths", "children", "stops"] {
+            let world = World::new();
+            let mut command = world.command(program("everywhere", "fe", &[]));
+            command.args([test, "1", "-n", "2"]).env("CTI_INSTALL_DIR", prefix());
+            let mut run = world.spawn(command);
+            run.close_stdin();
+            let done = run.wait(2 * SOON);
+            assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+            world.finish();
+        }
+    });
+}
