@@ -172,7 +172,7 @@ mod tests {
         let (guard, dir) = (folder.path().join(GUARD), folder.path().join(LAUNCHERS));
         std::fs::write(&guard, "").unwrap();
         std::fs::create_dir(&dir).unwrap();
-        symlink("../gantry-guard", dir.join("srun")).unwrap();
+        symlink("../gantry-guard", dir.join("launcher")).unwrap();
         let set =
             |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         let check = |guard_mode, mode| {
