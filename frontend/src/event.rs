@@ -129,6 +129,14 @@ pub enum Event {
         /// The WLM's own words.
         message: String,
     },
+    /// The reader of these events has fallen behind, and so many were left out here. Each told of one rank, daemon or file; `gantry ps`, or
+    /// the app's info, has what they told.
+    EventsMissed {
+        /// The app.
+        app: AppId,
+        /// How many.
+        count: u64,
+    },
     /// The tool let go of the app, which goes on without it.
     Detached {
         /// The app.

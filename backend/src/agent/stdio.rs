@@ -3,6 +3,7 @@
 //! Output is read only as far as its reader has given credit, so that a slow tool makes writers wait, as on a pipe, and nothing piles up here.
 //! Once nobody is left to read it, it is read and dropped: a program must not hang because its tool has let it go.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use std::rc::Rc;
 
 use gantry_shared::id::{DaemonId, Rank};
 use gantry_shared::wire::message::{Blob, Notice, OUTPUT_WINDOW_BYTES, Source, Stream};
+use gantry_shared::wire::window::{OVERHEAD_BYTES, Overrun, Receiver, cost_of};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -102,9 +104,10 @@ async fn forward_stream(
     let mut buffer = vec![0; PIECE_BYTES];
     // Credit is asked for when there is something to read, and never kept while waiting for that: idle streams would starve the others.
     while pipe.readable().await.is_ok() {
-        let wanted = credit.available_permits().clamp(1, PIECE_BYTES);
+        let overhead = OVERHEAD_BYTES as usize;
+        let wanted = credit.available_permits().clamp(overhead + 1, PIECE_BYTES);
         let permit = credit.acquire_many(u32::try_from(wanted).unwrap_or(1)).await;
-        let room = if permit.is_ok() { wanted } else { PIECE_BYTES };
+        let room = if permit.is_ok() { wanted - overhead } else { PIECE_BYTES };
         let length = match pipe.try_read(&mut buffer[..room]) {
             Ok(0) => break,
             Ok(length) => length,
@@ -113,7 +116,7 @@ async fn forward_stream(
         };
         // A closed credit means that nobody reads: the bytes are dropped.
         let Ok(mut permit) = permit else { continue };
-        if let Some(used) = permit.split(length) {
+        if let Some(used) = permit.split(cost_of(length) as usize) {
             used.forget();
         }
         drop(permit);
@@ -125,7 +128,9 @@ async fn forward_stream(
 /// A rank's standard input.
 #[derive(Debug)]
 pub(crate) struct Input {
+    /// Bounded by the window.
     pieces: mpsc::UnboundedSender<Vec<u8>>,
+    window: Rc<Cell<Receiver>>,
 }
 
 impl Input {
@@ -135,8 +140,9 @@ impl Input {
     /// The descriptor is no pipe.
     pub(crate) fn start(rank: Rank, fd: OwnedFd, up: Uplink) -> io::Result<Self> {
         let mut pipe = pipe::Sender::from_owned_fd(fd)?;
-        // The sender keeps to a window, so what waits here is bounded by it.
         let (pieces, mut waiting) = mpsc::unbounded_channel::<Vec<u8>>();
+        let window = Rc::new(Cell::new(Receiver::new(OUTPUT_WINDOW_BYTES)));
+        let granted = Rc::clone(&window);
         tokio::task::spawn_local(async move {
             while let Some(piece) = waiting.recv().await {
                 if piece.is_empty() {
@@ -144,18 +150,28 @@ impl Input {
                 }
                 let taken = pipe.write_all(&piece).await;
                 let bytes = taken.map_or(0, |()| u32::try_from(piece.len()).unwrap_or(0));
+                let mut window = granted.get();
+                window.grant(bytes);
+                granted.set(window);
                 up.notice(Notice::StdinTaken { rank, bytes });
                 if bytes == 0 {
                     return;
                 }
             }
         });
-        Ok(Self { pieces })
+        Ok(Self { pieces, window })
     }
 
     /// Passes bytes on; empty: the end.
-    pub(crate) fn push(&self, bytes: Vec<u8>) {
+    ///
+    /// # Errors
+    /// There is no room for so many.
+    pub(crate) fn push(&self, bytes: Vec<u8>) -> Result<(), Overrun> {
+        let mut window = self.window.get();
+        window.take(u32::try_from(bytes.len()).unwrap_or(u32::MAX))?;
+        self.window.set(window);
         // A rank that reads no more has said so by a notice.
         drop(self.pieces.send(bytes));
+        Ok(())
     }
 }

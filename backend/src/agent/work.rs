@@ -347,8 +347,8 @@ impl Agent {
                 self.daemons.signal(daemon, signal).map(|()| Answer::Done)
             }
             Order::Stdin { rank, bytes } => {
-                if let Some(input) = self.stdin.get(&rank) {
-                    input.push(bytes.0);
+                if let Some(Err(overrun)) = self.stdin.get(&rank).map(|input| input.push(bytes.0)) {
+                    self.up.refuse(&format!("standard input of rank {rank} overran its window: {overrun}"));
                 }
                 return;
             }
@@ -368,7 +368,7 @@ impl Agent {
             Order::Sink { stream } => return self.bulk.expect(stream, request),
             Order::Rendezvous(order) => return self.rendezvous.obey(request, order),
             // The overlay's own.
-            Order::Bulk(_) | Order::Channel(_) => return,
+            Order::Bulk(_) | Order::Channel(_) | Order::CutChild { .. } => return,
         };
         self.answer(request, answer);
     }

@@ -16,6 +16,7 @@ use gantry_wlm::host::Machine;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
+use super::events::{Events, Sink};
 use super::making::{Joined, Making};
 use super::state::{Happening, State};
 use super::stdio::launcher::Words;
@@ -93,7 +94,7 @@ pub(crate) struct Core {
     /// Nodes were told to end what the ranks have left.
     strays_told: AtomicBool,
     state: Mutex<State>,
-    subscribers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
+    subscribers: Mutex<Vec<Sink>>,
     stage: watch::Sender<Stage>,
     changed: watch::Sender<u64>,
     wish: Mutex<Wish>,
@@ -175,26 +176,27 @@ impl Core {
 
     /// Tells subscribers of an event that changes no state.
     pub(crate) fn publish(&self, event: &Event) {
-        lock(&self.subscribers).retain(|subscriber| subscriber.send(event.clone()).is_ok());
+        lock(&self.subscribers).retain(|subscriber| subscriber.send(event.clone()));
     }
 
     /// What the app is now, and everything that happens from here on.
-    pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<Event> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+    pub(crate) fn subscribe(&self) -> Events {
         let state = self.state();
+        let size = state.placement().rank_count() as usize + state.placement().node_count() as usize;
+        let (sink, events) = Events::new(self.app, size);
         let exit = state.exit().cloned().map(Event::Exited);
         let past = [Some(state.standing()), state.left_out(), state.table_differs(), exit];
         for event in past.into_iter().flatten() {
             // The receiver is in our hands: this cannot fail.
-            drop(sender.send(event));
+            let _read = sink.send(event);
         }
         // Looked at under the lock: the end of the app clears the list after it has become gone.
         let mut subscribers = lock(&self.subscribers);
         if *self.stage.borrow() != Stage::Gone {
-            subscribers.push(sender);
+            subscribers.push(sink);
         }
         drop(subscribers);
-        receiver
+        events
     }
 
     /// An order to nodes and what each one answered; the first refusal is the error.
@@ -409,7 +411,6 @@ impl Core {
             Notice::DaemonExited { daemon, status } => {
                 self.happened(Happening::DaemonExited(node, daemon, status));
             }
-            Notice::NodesLost { nodes, reason } => self.happened(Happening::NodesLost(nodes, reason)),
             Notice::Output { source, stream, bytes } => {
                 let host = self.state().host(node);
                 self.outputs.deliver(self.app, node, host, source, stream, bytes.0);
@@ -420,7 +421,10 @@ impl Core {
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
             // The overlay's own.
-            Notice::ChildJoined { .. } | Notice::Alive | Notice::BulkStalled { .. } => {}
+            Notice::ChildJoined { .. }
+            | Notice::NodesLost { .. }
+            | Notice::Alive
+            | Notice::BulkStalled { .. } => {}
         }
     }
 }
@@ -468,6 +472,8 @@ async fn listen(
     if !let_go && *core.stage.borrow() == Stage::Exited {
         tell_cause(&core).await;
     }
+    // Nothing more is listened to, and no link waits for that.
+    drop(overlay_events);
     core.overlay.close().await;
     core.guard.dismiss().await;
     if !let_go && guard_lives {
@@ -539,7 +545,7 @@ fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
                 tokio::spawn(lose_unless_over(Arc::clone(core), lost, reason));
             }
         }
-        OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
+        OverlayEvent::Notice(node, notice, _room) => core.take_notice(node, notice),
         OverlayEvent::Lost { nodes, reason } => {
             core.outputs.lost(&nodes);
             core.happened(Happening::NodesLost(nodes, reason));
@@ -601,7 +607,7 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
 /// Agents that were told to leave close their links: that is no loss.
 fn take_last_event(core: &Arc<Core>, event: OverlayEvent) {
     match event {
-        OverlayEvent::Lost { .. } | OverlayEvent::Notice(_, Notice::NodesLost { .. }) => {}
-        OverlayEvent::Notice(node, notice) => core.take_notice(node, notice),
+        OverlayEvent::Lost { .. } => {}
+        OverlayEvent::Notice(node, notice, _room) => core.take_notice(node, notice),
     }
 }

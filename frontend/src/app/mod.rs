@@ -174,7 +174,7 @@ impl AppHandle {
     /// What happens to the app: first the event that tells how it stands now, then everything as it happens. Output comes by
     /// [`AppHandle::take_output`].
     pub fn events(&self) -> Events {
-        Events::new(self.core.subscribe())
+        self.core.subscribe()
     }
 
     /// Lets held ranks go. Ranks that a debugger traces are left to it. Waits until every node has done it; who does not wait does not stop it.

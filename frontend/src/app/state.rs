@@ -97,7 +97,7 @@ pub(crate) struct State {
     ranks: Vec<RankState>,
     over: usize,
     daemons: BTreeMap<(DaemonId, NodeId), Daemon>,
-    /// Ends that were reported before the answer to the daemon's start arrived.
+    /// Ends that were reported before the answer to the daemon's start arrived: one at most for each node on which one was ordered.
     early_ends: BTreeMap<(DaemonId, NodeId), ExitStatus>,
     /// What is being sent, by session: a session sends one thing at a time.
     staging: BTreeMap<SessionId, Staging>,

@@ -111,13 +111,10 @@ impl Channels {
         Operation { channels: Arc::clone(self), number, nodes, from }
     }
 
-    /// Something came from a node. It is only believed about those below it.
-    pub(crate) fn hear(&self, node: NodeId, mut notice: ChannelNotice) {
-        let operation = match &mut notice {
-            ChannelNotice::Part { operation, of, .. } | ChannelNotice::Missing { operation, of, .. } => {
-                *of = of.on(&self.overlay.subtree(node));
-                *operation
-            }
+    /// Something came from a node.
+    pub(crate) fn hear(&self, node: NodeId, notice: ChannelNotice) {
+        let operation = match &notice {
+            ChannelNotice::Part { operation, .. } | ChannelNotice::Missing { operation, .. } => *operation,
             ChannelNotice::Message { .. } => return self.take_message(node, notice),
         };
         if let Some((_, to)) = lock(&self.inner).operations.get(&operation) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::NodeId;
+use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{Door, Halves};
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::link::{self, ARRIVALS, Arrival, News};
 use super::listener::Shape;
-use super::muster::{Refusal, Roll};
+use super::muster::{Refusal, Roll, check_hello};
 use super::root::{Nodes, Root};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
@@ -40,6 +41,8 @@ pub(super) struct Assembly {
     /// Where agents come with ranks: those that have come.
     roll: Roll,
     seated: BTreeMap<NodeId, Seated>,
+    /// The ranks that agents have brought, by node number.
+    ranks: Vec<RankSet>,
     root: Option<Root>,
     events: Option<mpsc::UnboundedReceiver<OverlayEvent>>,
     arrivals: (mpsc::Sender<Arrival>, mpsc::Receiver<Arrival>),
@@ -67,6 +70,7 @@ impl Assembly {
             free,
             roll: Roll::default(),
             seated: BTreeMap::new(),
+            ranks: Vec::new(),
             root: None,
             events: None,
             arrivals: mpsc::channel(ARRIVALS),
@@ -96,6 +100,10 @@ impl Assembly {
                 door.refuse(halves, "the frontend is nobody's parent here".to_owned());
                 continue;
             };
+            if let Err(reason) = check_hello(&hello) {
+                door.refuse(halves, reason);
+                continue;
+            }
             match self.roll.take(&hello.host, hello.brought.take()) {
                 Ok(ranks) => come.push((halves, hello, ranks)),
                 Err(Refusal::Launch(error)) => return Err(error),
@@ -117,6 +125,7 @@ impl Assembly {
         self.tree = Tree::new(count, self.tree.radix());
         let mut nodes = Vec::with_capacity(come.len());
         for (node, (halves, hello, ranks)) in (0..count).map(NodeId).zip(come) {
+            self.ranks.push(ranks.iter().map(|report| report.rank).collect());
             nodes.push((hello.host.clone(), ranks));
             self.hosts.push(hello.host.clone());
             let halves = (halves, self.shape.stall);
@@ -192,6 +201,7 @@ impl Assembly {
     }
 
     fn find_seat(&self, hello: &AgentHello) -> std::result::Result<NodeId, String> {
+        check_hello(hello)?;
         let Some(free) = self.free.get(&hello.host) else {
             return Err(format!("no agent of {} is expected", hello.host));
         };
@@ -205,7 +215,7 @@ impl Assembly {
     fn free_seat(&mut self, arrival: &Arrival) {
         let Some(seated) = self.seated.remove(&arrival.node) else { return };
         tracing::warn!(host = seated.hello.host, news = ?arrival.news, "an agent went before it had its place");
-        if matches!(arrival.news, News::Up(_)) {
+        if matches!(arrival.news, News::Up(..)) {
             seated.queue.refuse("it spoke before it had its place");
         }
         self.free.entry(seated.hello.host).or_default().insert(arrival.node);
@@ -239,7 +249,8 @@ impl Assembly {
             }
         }
         let (events, receiver) = mpsc::unbounded_channel();
-        let nodes = Nodes { tree: self.tree, hosts: self.hosts.clone(), listen };
+        let ranks = std::mem::take(&mut self.ranks);
+        let nodes = Nodes { tree: self.tree, hosts: self.hosts.clone(), listen, ranks };
         self.root = Some(Root::new(nodes, self.shape, links, events));
         self.events = Some(receiver);
         Ok(())
@@ -254,9 +265,10 @@ impl Assembly {
                 true => Ok(()),
                 false => {
                     let what = root.find_hosts(root.away().iter());
+                    let why = root.last_loss();
                     Err(Error::Lost {
                         what,
-                        reason: "lost while agents were linked with each other".to_owned(),
+                        reason: format!("while agents were linked with each other: {why}"),
                     })
                 }
             };
@@ -265,7 +277,7 @@ impl Assembly {
             News::Ended { orderly: false, reason } if root.find_unjoined().contains(arrival.node) => {
                 Err(Error::Lost { what: root.find_hosts([arrival.node]), reason })
             }
-            News::Ended { .. } | News::Up(_) => Ok(()),
+            News::Ended { .. } | News::Up(..) => Ok(()),
         }
     }
 }

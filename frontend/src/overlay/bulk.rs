@@ -248,11 +248,12 @@ impl Root {
     }
 
     /// Some nodes get no more of a stream.
-    fn end_stream(&self, stream: u64, nodes: &NodeSet, why: Failure) {
+    fn end_stream(&mut self, stream: u64, nodes: &NodeSet, why: Failure) {
         let to = nodes.difference(self.away());
         let order = Order::Bulk(BulkOrder::End { stream, why });
-        match frame::encode_body(&Down { request: None, to: To::Nodes(to.clone()), order }) {
-            Ok(body) => self.send(&to, &body.into()),
+        let down = Down { request: None, to: To::Nodes(to.clone()), order };
+        match frame::encode_body(&down) {
+            Ok(body) => self.send(&to, &down.order, &body.into()),
             Err(error) => tracing::warn!(%error, "a stream was not ended everywhere"),
         }
     }
@@ -274,7 +275,9 @@ impl Root {
         self.end_stream(stream, &behind, Failure::new(Kind::TimedOut, why).with_hint(hint));
         if let Some(request) = own {
             let why = format!("take bulk data: {host} took none for {seconds} s");
-            self.requests.answer(request, fed, Err(Failure::new(Kind::TimedOut, why).with_hint(hint)));
+            let answer = Err(Failure::new(Kind::TimedOut, why).with_hint(hint));
+            // The request was made, and it was asked.
+            drop(self.requests.answer(request, fed, answer));
         }
     }
 }

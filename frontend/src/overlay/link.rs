@@ -1,5 +1,8 @@
 //! A link of the root while it is in use: a task that reads and a task that writes.
+//!
+//! What has come and is not dealt with is bounded for every link by itself: a node that floods makes only its own link wait.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::id::NodeId;
@@ -7,14 +10,21 @@ use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::Credit;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::Halves;
+use gantry_shared::wire::limits::MAX_FRAME_BYTES;
 use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Up;
 use gantry_shared::wire::queue::{LinkQueue, WeakLinkQueue};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 /// Messages that have arrived and are not yet handled, of all links. More make their readers wait.
 pub(super) const ARRIVALS: usize = 256;
+
+/// Bytes of one link that have arrived and are not yet dealt with. More make its reader wait.
+const ROOM_BYTES: usize = 2 * MAX_FRAME_BYTES;
+
+/// What every message counts against that room beside its bytes.
+const MESSAGE_COST_BYTES: usize = 256;
 
 /// Something that came on the link of `node`.
 #[derive(Debug)]
@@ -25,12 +35,10 @@ pub(super) struct Arrival {
 
 #[derive(Debug)]
 pub(super) enum News {
-    Up(Up),
+    /// A message, and the room that it takes.
+    Up(Up, Option<OwnedSemaphorePermit>),
     /// The last that comes on this link.
-    Ended {
-        orderly: bool,
-        reason: String,
-    },
+    Ended { orderly: bool, reason: String },
 }
 
 /// Puts a link to work.
@@ -63,11 +71,20 @@ async fn read(
     credit: &Credit,
 ) -> News {
     let cut = |reason: String| News::Ended { orderly: false, reason };
+    let room = Arc::new(Semaphore::new(ROOM_BYTES));
     loop {
+        refusals.drained().await;
+        if refusals.is_refused() {
+            return cut("it was closed from here".to_owned());
+        }
         let reason = match reader.next().await {
             Ok(Some(Incoming::Frame(body))) => match frame::decode(&body) {
                 Ok(up) => {
-                    if arrivals.send(Arrival { node, news: News::Up(up) }).await.is_err() {
+                    let bytes = u32::try_from(body.len() + MESSAGE_COST_BYTES).unwrap_or(u32::MAX);
+                    // It is never closed, and has room for the largest frame.
+                    let held = Arc::clone(&room).acquire_many_owned(bytes).await.ok();
+                    let news = News::Up(up, held);
+                    if arrivals.send(Arrival { node, news }).await.is_err() {
                         return cut("the overlay is closed".to_owned());
                     }
                     continue;

@@ -5,8 +5,10 @@
 //! ([`gantry_shared::wire`]); which node is asked for what, and what its answer means, is the app's.
 //!
 //! Everything that arrives goes through one task in the order of its arrival, so what a node reported before it
-//! answered is in the event channel before the answer is given to whoever asked.
+//! answered is in the event channel before the answer is given to whoever asked. There [`admit`] checks it before anything is believed, and
+//! a node that says what cannot be true is declared lost.
 
+mod admit;
 mod assembly;
 mod bulk;
 mod link;
@@ -19,6 +21,7 @@ mod root;
 use gantry_shared::id::NodeId;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Notice;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::listener::{Listener, Mustered};
 pub(crate) use self::requests::Reply;
@@ -27,8 +30,8 @@ pub(crate) use self::root::{Outcome, Overlay};
 /// What happens on the overlay without being asked for.
 #[derive(Debug)]
 pub(crate) enum OverlayEvent {
-    /// An agent reports something.
-    Notice(NodeId, Notice),
+    /// An agent reports something. Its link has room for more when the last field is dropped.
+    Notice(NodeId, Notice, Option<OwnedSemaphorePermit>),
     /// Nodes that can no longer be reached. Each node is named once.
     Lost {
         /// Which.

@@ -5,18 +5,34 @@
 use gantry_shared::error::Failure;
 use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::hold::Brought;
-use gantry_shared::wire::message::RankReport;
+use gantry_shared::wire::message::{AgentHello, RankReport};
 
 use crate::error::Error;
 
 /// Most ranks of an app.
 const MAX_RANKS: u32 = 1 << 24;
 
+/// Most addresses at which an agent may say that it listens: other agents try them all.
+const MAX_ADDRESSES: usize = 16;
+
 /// What has come so far.
 #[derive(Debug, Default)]
 pub(super) struct Roll {
     size: Option<u32>,
     present: RankSet,
+    /// Which host has said what.
+    by_host: Vec<(String, RankSet)>,
+}
+
+/// Whether an agent's word about itself can be passed on to other agents.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check_hello(hello: &AgentHello) -> std::result::Result<(), String> {
+    match hello.listen.len() {
+        0..=MAX_ADDRESSES => Ok(()),
+        count => Err(format!("it listens at {count} addresses; no more than {MAX_ADDRESSES} are tried")),
+    }
 }
 
 /// Why an agent's word does not count.
@@ -54,12 +70,15 @@ impl Roll {
                 return Err(protocol(format!("rank {} of {size}", report.rank)));
             }
             if !self.present.insert(report.rank) {
-                return Err(protocol(format!(
-                    "rank {} is on another node, or twice on this one",
-                    report.rank
-                )));
+                let of = |(_, ranks): &&(String, RankSet)| ranks.contains(report.rank);
+                let rank = report.rank;
+                return Err(protocol(match self.by_host.iter().find(of) {
+                    Some((other, _)) => format!("it says that it has rank {rank}, and so does {other}"),
+                    None => format!("it says twice that it has rank {rank}"),
+                }));
             }
         }
+        self.by_host.push((host.to_owned(), ranks.iter().map(|report| report.rank).collect()));
         if ranks.is_empty() {
             return Err(Refusal::Agent("it has no ranks".to_owned()));
         }
@@ -117,10 +136,23 @@ mod tests {
             }
         };
         check(brought(5, &[2]), "5 ranks where others say 4");
-        check(brought(4, &[1]), "rank 1 is on another node");
+        check(brought(4, &[1]), "b: it says that it has rank 1, and so does a");
+        check(brought(4, &[2, 2]), "b: it says twice that it has rank 2");
         check(brought(4, &[4]), "rank 4 of 4");
         let failure = Failure::new(Kind::NotFound, "no such program");
         check(Some(Brought { size: 4, ranks: Err(failure) }), "no such program");
+    }
+
+    #[test]
+    fn an_agent_that_listens_at_too_many_addresses_is_turned_away() {
+        let hello = |count| AgentHello {
+            host: "a".to_owned(),
+            pid: Pid::new(9).unwrap(),
+            listen: vec!["127.0.0.1:9".parse().unwrap(); count],
+            brought: None,
+        };
+        assert!(check_hello(&hello(0)).is_ok() && check_hello(&hello(16)).is_ok());
+        assert!(check_hello(&hello(17)).is_err());
     }
 
     #[test]

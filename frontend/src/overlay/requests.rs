@@ -8,6 +8,8 @@ use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Answer;
 use tokio::sync::oneshot;
 
+use super::admit::Violation;
+
 /// What a node says to an order.
 pub(crate) type Reply = Result<Answer, Failure>;
 
@@ -60,11 +62,17 @@ impl Requests {
         settled
     }
 
-    /// A node's answer. One that nobody waits for is no error: its request may have been given up.
-    pub(super) fn answer(&mut self, request: RequestId, node: NodeId, reply: Reply) {
+    /// A node's answer. One that is not waited for any more is no error: its request may have been given up, or was answered for the node.
+    ///
+    /// # Errors
+    /// The node was not asked.
+    pub(super) fn answer(&mut self, request: RequestId, node: NodeId, reply: Reply) -> Result<(), Violation> {
+        if request.0 > self.last {
+            return Err(Violation::new(format!("answered request {request}, which was never made")));
+        }
         let Some(pending) = self.pending.get_mut(&request) else {
-            tracing::debug!(%request, %node, "an answer that nobody waits for");
-            return;
+            tracing::debug!(%request, %node, "an answer that is not waited for");
+            return Ok(());
         };
         match pending.slots.get_mut(&node) {
             Some(slot @ Slot::Owed) => {
@@ -72,11 +80,14 @@ impl Requests {
                 pending.owed -= 1;
             }
             Some(_) => tracing::debug!(%request, %node, "a second answer"),
-            None => tracing::debug!(%request, %node, "an answer of a node that was not asked"),
+            None => {
+                return Err(Violation::new(format!("answered request {request}, which it was not asked")));
+            }
         }
         if pending.owed == 0 {
             self.settle(request);
         }
+        Ok(())
     }
 
     /// These nodes answer nothing any more.
@@ -167,10 +178,10 @@ mod tests {
     fn a_request_settles_with_the_last_answer_in_node_order() {
         let mut requests = Requests::default();
         let (request, mut settled) = open(&mut requests, "1-3");
-        requests.answer(request, NodeId(3), Ok(Answer::Done));
-        requests.answer(request, NodeId(1), Err(Failure::new(Kind::NoAccess, "no")));
+        requests.answer(request, NodeId(3), Ok(Answer::Done)).unwrap();
+        requests.answer(request, NodeId(1), Err(Failure::new(Kind::NoAccess, "no"))).unwrap();
         assert!(settled.try_recv().is_err());
-        requests.answer(request, NodeId(2), Ok(Answer::Done));
+        requests.answer(request, NodeId(2), Ok(Answer::Done)).unwrap();
         let settled = settled.try_recv().unwrap();
         let order: Vec<_> = settled.answers.iter().map(|(node, reply)| (node.0, reply.is_ok())).collect();
         assert_eq!((order, settled.lost), (vec![(1, false), (2, true), (3, true)], vec![]));
@@ -178,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn second_and_foreign_answers_change_nothing() {
+    fn second_answers_change_nothing_and_foreign_ones_are_refused() {
         let mut requests = Requests::default();
         let (request, mut settled) = open(&mut requests, "0,2");
         let (other, mut other_settled) = open(&mut requests, "1");
-        requests.answer(request, NodeId(0), Ok(Answer::Done));
-        requests.answer(request, NodeId(0), Err(Failure::new(Kind::Gone, "twice")));
-        requests.answer(request, NodeId(1), Ok(Answer::Done));
-        requests.answer(RequestId(99), NodeId(2), Ok(Answer::Done));
+        requests.answer(request, NodeId(0), Ok(Answer::Done)).unwrap();
+        requests.answer(request, NodeId(0), Err(Failure::new(Kind::Gone, "twice"))).unwrap();
+        assert!(requests.answer(request, NodeId(1), Ok(Answer::Done)).is_err(), "it was not asked");
+        assert!(requests.answer(RequestId(99), NodeId(2), Ok(Answer::Done)).is_err(), "nobody was");
         assert!(settled.try_recv().is_err() && other_settled.try_recv().is_err());
-        requests.answer(request, NodeId(2), Ok(Answer::Done));
+        requests.answer(request, NodeId(2), Ok(Answer::Done)).unwrap();
         assert!(settled.try_recv().unwrap().answers.iter().all(|(_, reply)| reply.is_ok()));
         assert_eq!(requests.forget(other), [NodeId(1)]);
         assert_eq!(requests.forget(other), []);
@@ -198,13 +209,13 @@ mod tests {
         let mut requests = Requests::default();
         let (request, mut settled) = open(&mut requests, "0-3");
         let (_, mut only_lost) = open(&mut requests, "2");
-        requests.answer(request, NodeId(1), Ok(Answer::Done));
+        requests.answer(request, NodeId(1), Ok(Answer::Done)).unwrap();
         requests.lose(&nodes("1-2"), "cut");
         let only_lost = only_lost.try_recv().unwrap();
         assert_eq!((only_lost.lost, only_lost.reason.as_str()), (vec![NodeId(2)], "cut"));
-        requests.answer(request, NodeId(2), Ok(Answer::Done));
-        requests.answer(request, NodeId(0), Ok(Answer::Done));
-        requests.answer(request, NodeId(3), Ok(Answer::Done));
+        requests.answer(request, NodeId(2), Ok(Answer::Done)).unwrap();
+        requests.answer(request, NodeId(0), Ok(Answer::Done)).unwrap();
+        requests.answer(request, NodeId(3), Ok(Answer::Done)).unwrap();
         let settled = settled.try_recv().unwrap();
         assert_eq!((settled.answers.len(), settled.lost), (3, vec![NodeId(2)]));
     }

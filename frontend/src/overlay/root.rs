@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
+use gantry_shared::rank_set::{NodeSet, RankSet};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::OverlayEvent;
+use super::admit::{Admission, Violation, Word, find_subtree};
 use super::bulk::Transfer;
 use super::link::{Arrival, News};
 use super::listener::Shape;
@@ -91,7 +92,8 @@ impl Overlay {
             (root.requests.new_id(), root.find_wanted(&to)?)
         };
         // Outside the lock: orders may be large.
-        let body = encode(&Down { request: Some(request), to, order })?;
+        let down = Down { request: Some(request), to, order };
+        let body = encode(&down)?;
         let mut root = lock(&self.inner.root);
         // A node that was lost since then is told of here as well.
         root.check_reachable(&wanted)?;
@@ -99,15 +101,16 @@ impl Overlay {
             true => None,
             false => Some(root.requests.open(request, &wanted)),
         };
-        root.send(&wanted, &body);
+        root.send(&wanted, &down.order, &body);
         Ok(Asked { root: Arc::clone(&self.inner.root), request, settled })
     }
 
     /// An order that is not answered. Never waits; nodes that cannot be reached do not get it.
     pub(crate) fn tell(&self, to: To, order: Order) {
         let wanted = lock(&self.inner.root).find_reachable(&to);
-        match encode(&Down { request: None, to, order }) {
-            Ok(body) => lock(&self.inner.root).send(&wanted, &body),
+        let down = Down { request: None, to, order };
+        match encode(&down) {
+            Ok(body) => lock(&self.inner.root).send(&wanted, &down.order, &body),
             Err(error) => tracing::warn!(%error, "an order was not sent"),
         }
     }
@@ -127,11 +130,6 @@ impl Overlay {
     /// Which nodes still owe an answer.
     pub(crate) fn owed(&self, request: RequestId) -> Vec<NodeId> {
         lock(&self.inner.root).requests.find_owed(request)
-    }
-
-    /// A node and all below it.
-    pub(crate) fn subtree(&self, node: NodeId) -> NodeSet {
-        lock(&self.inner.root).find_subtree(node)
     }
 
     /// Where agents can be dialled, by node.
@@ -273,6 +271,8 @@ pub(super) struct Nodes {
     pub(super) hosts: Vec<String>,
     /// Where their agents listen, by number.
     pub(super) listen: Vec<Vec<SocketAddr>>,
+    /// The ranks that their agents have brought along, by number; none where no agent brings any.
+    pub(super) ranks: Vec<RankSet>,
 }
 
 /// What the root knows. Nothing in here waits.
@@ -293,6 +293,10 @@ pub(super) struct Root {
     away: NodeSet,
     /// Nodes that hang in the tree.
     joined: NodeSet,
+    /// What nodes may say.
+    admission: Admission,
+    /// Why the last nodes were lost.
+    last_loss: String,
     pub(super) requests: Requests,
     events: Option<mpsc::UnboundedSender<OverlayEvent>>,
     open: watch::Sender<usize>,
@@ -302,12 +306,18 @@ pub(super) struct Root {
 impl Root {
     /// A root whose own children are linked already.
     pub(super) fn new(
-        Nodes { tree, hosts, listen }: Nodes,
+        Nodes { tree, hosts, listen, ranks }: Nodes,
         shape: Shape,
         links: BTreeMap<NodeId, LinkQueue>,
         events: mpsc::UnboundedSender<OverlayEvent>,
     ) -> Self {
+        let mut admission = Admission::new(tree, hosts.clone());
+        if !ranks.is_empty() {
+            admission.bring(ranks);
+        }
         Self {
+            admission,
+            last_loss: String::new(),
             tree,
             hosts,
             listen,
@@ -328,21 +338,11 @@ impl Root {
     /// Takes note of what came on the link of one of the root's own children.
     pub(super) fn handle(&mut self, Arrival { node: link, news }: Arrival) {
         match news {
-            News::Up(Up::Answers { request, answers }) => {
-                let behind = self.find_subtree(link);
-                for (nodes, reply) in answers {
-                    let believed = nodes.intersection(&behind);
-                    if believed != nodes {
-                        tracing::debug!(%link, %nodes, "an agent speaks for nodes that are not behind it");
-                    }
-                    for node in believed.iter() {
-                        self.requests.answer(request, node, reply.clone());
-                    }
-                }
-            }
-            News::Up(Up::Notice { node, notice }) => {
-                if self.is_behind(link, node) {
-                    self.take_notice(node, notice);
+            // Of a link that is closed nothing counts.
+            News::Up(..) if !self.links.contains_key(&link) => {}
+            News::Up(up, room) => {
+                if let Err((node, violation)) = self.take(link, up, room) {
+                    self.expel(link, node, &violation);
                 }
             }
             News::Ended { orderly, reason } => {
@@ -355,6 +355,74 @@ impl Root {
                 self.open.send_replace(self.links.len());
             }
         }
+    }
+
+    /// Believes what came, or says which node is to blame.
+    fn take(
+        &mut self,
+        link: NodeId,
+        up: Up,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> std::result::Result<(), (NodeId, Violation)> {
+        match up {
+            Up::Answers { request, answers } => {
+                let behind = self.find_subtree(link);
+                for (nodes, reply) in answers {
+                    if let Some(node) = nodes.difference(&behind).first() {
+                        return Err((link, self.not_behind("answered", node)));
+                    }
+                    for node in nodes.difference(&self.away).iter() {
+                        if let Ok(answer) = &reply {
+                            self.admission.answered(node, answer).map_err(|violation| (node, violation))?;
+                        }
+                        let answered = self.requests.answer(request, node, reply.clone());
+                        answered.map_err(|violation| (node, violation))?;
+                    }
+                }
+            }
+            Up::Notice { node, notice } => {
+                if self.tree.next_hop(None, node.0) != Some(link.0) {
+                    return Err((link, self.not_behind("spoke", node)));
+                }
+                // It may have been on its way when the node was lost.
+                if !self.away.contains(node)
+                    && self.admission.noticed(node, &notice).map_err(|violation| (node, violation))?
+                        == Word::News
+                {
+                    self.take_notice(node, notice, room);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn not_behind(&self, did: &str, node: NodeId) -> Violation {
+        let host = self.hosts.get(node.index()).cloned().unwrap_or_else(|| format!("node {node}"));
+        Violation::new(format!("{did} for {host}, which is not below it"))
+    }
+
+    /// Has nothing to do any more with a node that breaks the rules, and with those that are reached through it. It may be further down: then
+    /// its parent closes its link.
+    fn expel(&mut self, link: NodeId, node: NodeId, violation: &Violation) {
+        let host = self.hosts.get(node.index()).cloned().unwrap_or_default();
+        tracing::warn!(host, %violation, "a node breaks the rules");
+        if link == node {
+            if let Some(queue) = self.links.remove(&link) {
+                queue.refuse(&format!("it {violation}"));
+            }
+            self.open.send_replace(self.links.len());
+        } else if let Some(parent) = self.tree.parent(node.0).map(NodeId) {
+            let (to, order) = (
+                NodeSet::from_range(parent..=parent),
+                Order::CutChild { child: node, reason: format!("it {violation}") },
+            );
+            match encode(&Down { request: None, to: To::Nodes(to.clone()), order: order.clone() }) {
+                Ok(body) => self.send(&to, &order, &body),
+                Err(error) => tracing::warn!(%error, "a node was not cut off"),
+            }
+        }
+        let behind = self.find_subtree(node);
+        self.lose(&behind, format!("{host} {violation}: its link was closed"), false);
     }
 
     /// Nodes that do not yet hang in the tree.
@@ -375,20 +443,19 @@ impl Root {
         hosts
     }
 
-    fn take_notice(&mut self, node: NodeId, notice: Notice) {
+    fn take_notice(&mut self, node: NodeId, notice: Notice, room: Option<OwnedSemaphorePermit>) {
         match notice {
-            Notice::ChildJoined { child } if self.tree.parent(child.0) == Some(node.0) => {
-                self.joined.insert(child);
-            }
-            Notice::ChildJoined { child } => tracing::debug!(%node, %child, "a child of another parent"),
-            Notice::NodesLost { nodes, reason } => {
-                // An agent is only believed about those below it.
-                let below = nodes.intersection(&self.find_subtree(node));
-                self.lose(&below, reason, false);
-            }
+            Notice::ChildJoined { child } => drop(self.joined.insert(child)),
+            Notice::NodesLost { nodes, reason } => self.lose(&nodes, reason, false),
             Notice::BulkStalled { stream, fed } => self.bulk_stalled(stream, Some(node), fed),
-            notice => self.publish(OverlayEvent::Notice(node, notice)),
+            Notice::Alive => {}
+            notice => self.publish(OverlayEvent::Notice(node, notice, room)),
         }
+    }
+
+    /// Why the nodes were lost that were lost last.
+    pub(super) fn last_loss(&self) -> &str {
+        &self.last_loss
     }
 
     /// The event comes before the requests fail, so that who waits for a request finds the event when it does.
@@ -398,6 +465,7 @@ impl Root {
             return;
         }
         self.away = self.away.union(&nodes);
+        self.last_loss.clone_from(&reason);
         if !silently {
             self.publish(OverlayEvent::Lost { nodes: nodes.clone(), reason: reason.clone() });
         }
@@ -411,20 +479,8 @@ impl Root {
         }
     }
 
-    fn is_behind(&self, link: NodeId, node: NodeId) -> bool {
-        let behind = self.tree.next_hop(None, node.0) == Some(link.0);
-        if !behind {
-            tracing::debug!(%link, %node, "an agent speaks for a node that is not behind it");
-        }
-        behind
-    }
-
     pub(super) fn find_subtree(&self, node: NodeId) -> NodeSet {
-        let mut nodes = NodeSet::default();
-        for level in self.tree.subtree(node.0) {
-            nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
-        }
-        nodes
+        find_subtree(self.tree, node)
     }
 
     fn find_wanted(&self, to: &To) -> Result<NodeSet> {
@@ -474,8 +530,10 @@ impl Root {
         links.filter(|(node, _)| !self.find_subtree(*node).is_disjoint(wanted))
     }
 
-    pub(super) fn send(&self, wanted: &NodeSet, body: &Arc<[u8]>) {
+    /// Sends an order, whose bytes are `body`.
+    pub(super) fn send(&mut self, wanted: &NodeSet, order: &Order, body: &Arc<[u8]>) {
         if !self.closing {
+            self.admission.ordered(wanted, order);
             for (_, link) in self.links_to(wanted) {
                 link.send(Arc::clone(body));
             }

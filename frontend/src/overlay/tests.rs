@@ -6,16 +6,16 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, RequestId};
+use gantry_shared::id::{AppId, NodeId, Pid, RequestId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, connect};
 use gantry_shared::wire::message::{
     AgentHello, Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Feeder, Notice, Order, Seat, To, Up,
 };
+use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
 use gantry_wlm::Reach;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +31,7 @@ use super::{Listener, Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
 mod bulk;
+mod expelled;
 mod passed;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -221,8 +222,8 @@ fn single(node: u32) -> NodeSet {
     NodeSet::from_range(NodeId(node)..=NodeId(node))
 }
 
-fn daemon_exited() -> Notice {
-    Notice::DaemonExited { daemon: DaemonId(1), status: ExitStatus::Unknown }
+fn news() -> Notice {
+    Notice::Rendezvous(RendezvousNotice::Status(None))
 }
 
 async fn lost(events: &mut mpsc::UnboundedReceiver<OverlayEvent>) -> (String, String) {
@@ -249,9 +250,6 @@ async fn orders_go_to_whom_they_are_for_and_answers_come_back_in_node_order() {
     let request = peers[2].order().await;
     peers[2].answer(request, 2, Ok(Answer::Done)).await;
     assert_eq!(peers[1].order().await, request);
-    // Nobody asked node 0, and node 1 cannot speak for node 2.
-    peers[0].answer(request, 0, Ok(Answer::Done)).await;
-    peers[1].answer(request, 2, Ok(Answer::Missing(EntrySet::first_n(1)))).await;
     peers[1].answer(request, 1, Ok(Answer::Missing(EntrySet::first_n(2)))).await;
     peers[1].answer(request, 1, Ok(Answer::Done)).await;
     let expected =
@@ -266,13 +264,10 @@ async fn what_a_node_reported_before_it_answered_is_there_when_the_answer_is() {
     for _ in 0..20 {
         let asked = ask(&overlay, To::All, SOON);
         let request = peers[0].order().await;
-        peers[0].notice(0, daemon_exited()).await;
+        peers[0].notice(0, news()).await;
         peers[0].answer(request, 0, Ok(Answer::Done)).await;
         asked.await.unwrap().unwrap();
-        assert!(matches!(
-            events.try_recv(),
-            Ok(OverlayEvent::Notice(NodeId(0), Notice::DaemonExited { .. }))
-        ));
+        assert!(matches!(events.try_recv(), Ok(OverlayEvent::Notice(NodeId(0), Notice::Rendezvous(_), _))));
     }
 }
 
@@ -377,18 +372,14 @@ async fn nodes_further_down_answer_and_are_lost_through_their_parent() {
         peer.writer.close().await.unwrap();
     }
     a.notice(0, Notice::ChildJoined { child: NodeId(1) }).await;
-    // Node 2 is no child of node 0: only its parent is believed.
-    a.notice(0, Notice::ChildJoined { child: NodeId(2) }).await;
     a.notice(1, Notice::ChildJoined { child: NodeId(2) }).await;
     let (overlay, mut events) = stage.assembled().await.unwrap();
     let asked = ask(&overlay, To::All, SOON);
     let request = a.order().await;
     let done = |node| (NodeId(node), Ok(Answer::Done));
-    // One answer of several, and of one that is not there.
-    let both = vec![("0-1,9".parse().unwrap(), Ok(Answer::Done))];
+    // One answer of several.
+    let both = vec![("0-1".parse().unwrap(), Ok(Answer::Done))];
     a.say(&Up::Answers { request, answers: both }).await;
-    // About itself or those above it, nobody is believed.
-    a.notice(2, Notice::NodesLost { nodes: single(0), reason: "a lie".to_owned() }).await;
     a.notice(1, Notice::NodesLost { nodes: single(2), reason: "cut".to_owned() }).await;
     assert_eq!(lost(&mut events).await, ("2".to_owned(), "cut".to_owned()));
     assert!(matches!(asked.await.unwrap(), Err(Error::Lost { what, .. }) if what == ["c"]));
@@ -527,7 +518,12 @@ fn a_goodbye_on_the_reporting_link_that_is_read_late_loses_nothing() {
     let tree = Tree::new(7, NonZeroU32::MIN.saturating_add(1));
     let hosts = (0..7).map(|n| format!("n{n}")).collect();
     let shape = Shape { radix: tree.radix(), bulk_radix: 2, stall: STALL };
-    let mut root = Root::new(Nodes { tree, hosts, listen: Vec::new() }, shape, BTreeMap::new(), events);
+    let mut root = Root::new(
+        Nodes { tree, hosts, listen: Vec::new(), ranks: Vec::new() },
+        shape,
+        BTreeMap::new(),
+        events,
+    );
     root.handle(Arrival {
         node: NodeId(4),
         news: News::Ended { orderly: true, reason: "goodbye".to_owned() },

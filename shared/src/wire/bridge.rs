@@ -12,11 +12,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::message::Blob;
-use super::runtime::{Address, Scope};
+use super::runtime::{Address, LAST_WORDS_WINDOW_BYTES, Scope};
 use crate::secret::Secret;
 
 /// How many bytes may be on their way on a lane before the rank at its end has taken them.
 pub const LANE_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// What may be on its way on a lane at most: a frame goes when half of the window is free, however large it is, and the last words of a rank
+/// that has ended go without credit. That allows for both.
+pub const LANE_MOST_BYTES: u32 = LANE_WINDOW_BYTES + LAST_WORDS_WINDOW_BYTES;
 
 /// The number of a bridge within a job, from 1. It is said in the preamble of the handshake, so that who was dialled knows which key is meant.
 pub type BridgeNumber = u16;

@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::id::{DaemonId, NodeId, SessionId};
 use crate::rank_set::NodeSet;
 
+pub use super::window::{OVERHEAD_BYTES, cost_of};
 pub use crate::filter::concatenate::Member;
 
 use super::message::Blob;
@@ -24,9 +25,6 @@ pub const CHANNEL_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// The most bytes of a part or of a message in one frame.
 pub const CHUNK_BYTES: usize = 64 * 1024;
-
-/// What every message and chunk costs beside its bytes, so that empty ones are bounded too.
-pub const OVERHEAD_BYTES: u32 = 64;
 
 /// The most bytes of an unasked message of a daemon, and of one from the frontend that is sent as it is; what the frontend sends and is larger goes as bulk data.
 pub const MAX_MESSAGE_BYTES: usize = 128 * 1024;
@@ -39,12 +37,6 @@ pub const PART_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Numbers of parts from here up are not those of daemons: an agent has made them.
 pub const FIRST_MADE: u32 = u32::MAX - 0xffff;
-
-/// What bytes count against a window.
-#[must_use]
-pub fn cost_of(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX - OVERHEAD_BYTES) + OVERHEAD_BYTES
-}
 
 /// Members of a channel; one daemon on ten thousand nodes costs as much as on one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -401,11 +393,5 @@ mod tests {
         assert!(postcard::to_stdvec(&all).unwrap().len() < 16);
         let empty = postcard::to_stdvec(&BTreeMap::from([(DaemonId(1), NodeSet::default())])).unwrap();
         assert!(postcard::from_bytes::<MemberSet>(&empty).unwrap().is_empty());
-    }
-
-    #[test]
-    fn what_bytes_cost_never_overflows_and_is_never_nothing() {
-        assert_eq!((cost_of(0), cost_of(100)), (64, 164));
-        assert_eq!(cost_of(usize::MAX), u32::MAX);
     }
 }

@@ -26,7 +26,8 @@ pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
-/// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe.
+/// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe. Of output every
+/// piece counts [a little more](super::window::cost_of) than its bytes.
 pub const OUTPUT_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// What an agent is told on its standard input, once, before it does anything: one frame. It is never in argv.
@@ -246,6 +247,13 @@ pub enum Order {
     Sink {
         /// The bulk stream's number.
         stream: u64,
+    },
+    /// A child of this node breaks the rules: its link is to be closed with that reason. For the overlay in the agent; not answered.
+    CutChild {
+        /// Which child.
+        child: NodeId,
+        /// What it did.
+        reason: String,
     },
     /// About bulk data's way itself.
     Bulk(BulkOrder),

@@ -2,11 +2,15 @@
 //!
 //! Control never waits: its producers bound it, by requests that are under way and by windows of output. Bulk waits: its queue holds
 //! a few chunks and is emptied on the peer's [`Credit`] only, and who fills it is held back when the peer is slow.
+//!
+//! A peer that asks much and reads nothing of the answers is not read either: a link's reader waits while the [backlog](WeakLinkQueue::drained)
+//! is long. So only a peer that never waits for its own writer may be at the other end; agents read what comes from above at any time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::bulk::SealedChunk;
@@ -16,6 +20,8 @@ use super::link::LinkWriter;
 
 /// Chunks that wait for one link. With the chunk's size this bounds the memory of a stream; it hides the delay of a hop.
 pub const BULK_QUEUE_CHUNKS: usize = 4;
+/// How many bytes may wait for a peer before nothing more is read of it: 8 MiB, some of the largest frames.
+pub const BACKLOG_BYTES: usize = 8 * 1024 * 1024;
 /// How long a peer has to take a goodbye or a refusal.
 pub const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
 
@@ -25,12 +31,52 @@ pub struct LinkQueue {
     control: mpsc::UnboundedSender<Control>,
     bulk: mpsc::Sender<SealedChunk>,
     credit: Arc<Credit>,
+    backlog: Arc<Backlog>,
 }
 
 /// A [`LinkQueue`] that does not keep the link open.
 #[derive(Debug, Clone)]
 pub struct WeakLinkQueue {
     control: mpsc::WeakUnboundedSender<Control>,
+    backlog: Arc<Backlog>,
+}
+
+/// What waits to be written.
+#[derive(Debug, Default)]
+struct Backlog {
+    bytes: AtomicUsize,
+    /// The peer is told that the link is closed for what it did.
+    refused: AtomicBool,
+    /// Nothing is written any more.
+    ended: AtomicBool,
+    changed: Notify,
+}
+
+impl Backlog {
+    fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if before > BACKLOG_BYTES {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn is_long(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > BACKLOG_BYTES && !self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Marks the end of writing, however it comes.
+struct Ends(Arc<Backlog>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+        self.0.changed.notify_waiters();
+    }
 }
 
 /// Why bulk data does not go on to a peer.
@@ -64,7 +110,9 @@ impl LinkQueue {
         let (control, controls) = mpsc::unbounded_channel();
         let (bulk, chunks) = mpsc::channel(BULK_QUEUE_CHUNKS);
         let credit = Credit::new(stall);
-        (Self { control, bulk, credit: Arc::clone(&credit) }, write(writer, controls, chunks, credit))
+        let backlog = Arc::<Backlog>::default();
+        let writing = write(writer, controls, chunks, Arc::clone(&credit), Arc::clone(&backlog));
+        (Self { control, bulk, credit, backlog }, writing)
     }
 
     /// The link's credit, for whoever reads it.
@@ -76,11 +124,12 @@ impl LinkQueue {
     /// Queues a frame's body ([`encode_body`](super::frame::encode_body)). Never waits. For a link that has ended it is dropped: its
     /// reader tells of the end.
     pub fn send(&self, body: Arc<[u8]>) {
-        drop(self.control.send(Control::Frame(body, None)));
+        self.send_holding(body, None);
     }
 
     /// As [`LinkQueue::send`], and drops `room` when the body is written.
     pub fn send_holding(&self, body: Arc<[u8]>, room: Option<OwnedSemaphorePermit>) {
+        self.backlog.add(body.len());
         drop(self.control.send(Control::Frame(body, room)));
     }
 
@@ -91,6 +140,7 @@ impl LinkQueue {
 
     /// Closes the link with a reason after the control frames that were queued.
     pub fn refuse(&self, reason: &str) {
+        self.backlog.refused.store(true, Ordering::Relaxed);
         drop(self.control.send(Control::Refuse(reason.to_owned())));
     }
 
@@ -122,18 +172,44 @@ impl LinkQueue {
         }
     }
 
+    /// How many bytes of control frames wait for the peer.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.backlog.bytes.load(Ordering::Relaxed)
+    }
+
     /// The same queue, without keeping the link open.
     #[must_use]
     pub fn downgrade(&self) -> WeakLinkQueue {
-        WeakLinkQueue { control: self.control.downgrade() }
+        WeakLinkQueue { control: self.control.downgrade(), backlog: Arc::clone(&self.backlog) }
     }
 }
 
 impl WeakLinkQueue {
     /// As [`LinkQueue::refuse`], if the link is still open.
     pub fn refuse(&self, reason: &str) {
+        self.backlog.refused.store(true, Ordering::Relaxed);
         if let Some(control) = self.control.upgrade() {
             drop(control.send(Control::Refuse(reason.to_owned())));
+        }
+    }
+
+    /// Whether the link is closed for what the peer did: nothing more of it counts.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.backlog.refused.load(Ordering::Relaxed)
+    }
+
+    /// Waits while more than [`BACKLOG_BYTES`] wait for the peer. For the link's reader, so that a peer cannot have answers pile up that it
+    /// does not read.
+    pub async fn drained(&self) {
+        while self.backlog.is_long() {
+            let changed = self.backlog.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.backlog.is_long() {
+                changed.await;
+            }
         }
     }
 }
@@ -143,7 +219,9 @@ async fn write(
     mut controls: mpsc::UnboundedReceiver<Control>,
     mut chunks: mpsc::Receiver<SealedChunk>,
     credit: Arc<Credit>,
+    backlog: Arc<Backlog>,
 ) -> Result<(), LinkError> {
+    let _ends = Ends(Arc::clone(&backlog));
     let mut held = Vec::new();
     loop {
         tokio::select! {
@@ -154,6 +232,7 @@ async fn write(
                 None => return Ok(()),
                 Some(Control::Frame(body, room)) => {
                     writer.send_body(&body)?;
+                    backlog.remove(body.len());
                     held.extend(room);
                 }
                 Some(Control::Close) => return last_words(writer.close()).await,
@@ -276,6 +355,25 @@ mod tests {
             }
         };
         assert_eq!((sent, stalled), (PLACES, NotTaken::Stalled));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_nothing_is_not_read_while_its_backlog_is_long() {
+        let (queue, (mut reader, _writer)) = queue_and_peer().await;
+        let weak = queue.downgrade();
+        let waits = || async { timeout(Duration::from_millis(1), weak.drained()).await.is_err() };
+        let body: Arc<[u8]> = vec![0; BACKLOG_BYTES / 8].into();
+        assert!(!waits().await, "nothing waits");
+        (0..10).for_each(|_| queue.send(Arc::clone(&body)));
+        assert!(waits().await);
+        for _ in 0..3 {
+            assert!(matches!(reader.next().await.unwrap(), Some(Incoming::Frame(_))));
+        }
+        assert!(!waits().await);
+        (0..10).for_each(|_| queue.send(Arc::clone(&body)));
+        assert!(waits().await);
+        drop((reader, _writer));
+        assert!(!waits().await, "the link has ended");
     }
 
     #[tokio::test(start_paused = true)]

@@ -186,6 +186,9 @@ pub enum LinkWord {
     Bytes(Blob),
     /// That many bytes more may come. Downwards the first credit is [`LINK_WINDOW_BYTES`](super::runtime::LINK_WINDOW_BYTES) without a word, upwards none.
     Credit(u32),
+    /// Down: the rank has ended. What it has written comes now, as far as
+    /// [`LAST_WORDS_WINDOW_BYTES`](super::runtime::LAST_WORDS_WINDOW_BYTES) go, whether there is room or not.
+    LastWords,
     /// The end of it. Nobody says anything after it.
     Close,
     /// Up: nothing more comes on this link of what goes by the lane from now on. Down: all of that has come, and the lane may begin.

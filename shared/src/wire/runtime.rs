@@ -12,6 +12,12 @@ use crate::id::Rank;
 /// How many bytes may be on their way on a link, in each direction, before the other end has taken them.
 pub const LINK_WINDOW_BYTES: u32 = 256 * 1024;
 
+/// How much of what a rank has written is still read when it has ended.
+pub const LAST_WORDS_BYTES: u32 = 4 * 1024 * 1024;
+
+/// How much of a rank's messages may come when it has ended, whether there is room or not: what is still read of it, and what its agent had before.
+pub const LAST_WORDS_WINDOW_BYTES: u32 = 4 * LAST_WORDS_BYTES;
+
 /// The most bytes of a message in one piece.
 pub const MESSAGE_PIECE_BYTES: usize = 64 * 1024;
 

@@ -106,6 +106,10 @@ impl Collection {
             out.parts.push((key.part, total, of, bytes));
             return;
         };
+        if !merging.is_coming(key) && !merging.has_room(&of, &self.owed) {
+            tracing::debug!(?key, "a part that is not waited for");
+            return;
+        }
         if let Some((of, part)) = merging.assemble(key, of, total, &bytes, out) {
             if key.node == self.node {
                 self.local.remove(&DaemonId(key.part));

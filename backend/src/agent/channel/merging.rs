@@ -82,6 +82,16 @@ impl Merging {
         Some(Self { by, coming: BTreeMap::new(), large: VecDeque::new() })
     }
 
+    /// Whether some of that part has come.
+    pub(super) fn is_coming(&self, key: PartKey) -> bool {
+        self.coming.contains_key(&key)
+    }
+
+    /// Whether a part of these members may begin, when those of `owed` are waited for: each is in one part.
+    pub(super) fn has_room(&self, of: &MemberSet, owed: &MemberSet) -> bool {
+        !of.is_empty() && of.difference(owed).is_empty() && (self.coming.len() as u64) < owed.len()
+    }
+
     /// A chunk of a part. Gives the part when all of it is there.
     pub(super) fn assemble(
         &mut self,

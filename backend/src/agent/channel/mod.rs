@@ -397,23 +397,16 @@ impl Hub {
         self.with(operation, |collection, out| collection.feed(key, of, total, bytes, out));
     }
 
-    /// Something that came from below, if this node makes something of it; gives back what is to be passed on as it is.
-    pub(crate) fn rise(
-        &mut self,
-        node: NodeId,
-        notice: ChannelNotice,
-        behind: &NodeSet,
-    ) -> Option<ChannelNotice> {
+    /// Something that came from below, of nodes that may say it, if this node makes something of it; gives back what is to be passed on as it is.
+    pub(crate) fn rise(&mut self, node: NodeId, notice: ChannelNotice) -> Option<ChannelNotice> {
         match notice {
             ChannelNotice::Part { operation, part, of, total, bytes } if self.merges(operation) => {
                 let key = PartKey { node, part };
-                self.with(operation, |collection, out| {
-                    collection.feed(key, of.on(behind), total, bytes.0, out)
-                });
+                self.with(operation, |collection, out| collection.feed(key, of, total, bytes.0, out));
                 None
             }
             ChannelNotice::Missing { operation, of, why } => {
-                self.with(operation, |collection, out| collection.missing(&of.on(behind), out));
+                self.with(operation, |collection, out| collection.missing(&of, out));
                 Some(ChannelNotice::Missing { operation, of, why })
             }
             other => Some(other),

@@ -69,8 +69,7 @@ impl Node {
     fn rise(&mut self, node: u32, part: u32, of: MemberSet, bytes: &[u8]) -> bool {
         let (total, bytes) = (bytes.len() as u64, Blob(bytes.to_vec()));
         let notice = ChannelNotice::Part { operation: 1, part, of, total, bytes };
-        let behind = [2, 6].into_iter().map(NodeId).collect();
-        self.hub.rise(NodeId(node), notice, &behind).is_none()
+        self.hub.rise(NodeId(node), notice).is_none()
     }
 }
 
@@ -186,7 +185,7 @@ fn parts_of_a_subtree_become_one() {
     let mut node = Node::new();
     node.collect(1, Some(Filter::Sum));
     assert!(node.rise(6, FIRST_MADE, members([6]), &number(6)));
-    assert!(node.rise(2, FIRST_MADE, members([2, 3]), &number(2)), "it does not speak for node 3");
+    assert!(node.rise(2, FIRST_MADE, members([2]), &number(2)));
     node.say(FromDaemon::Part { tag: 9, round: 0, total: number(1).len() as u64, bytes: Blob(number(1)) })
         .unwrap();
     assert_eq!(node.up(), [], "node 3 is owed");
@@ -315,8 +314,7 @@ fn large_parts_are_merged_elsewhere_while_orders_are_obeyed() {
         total: own.len() as u64,
         bytes: Blob(own[..CHUNK_BYTES].to_vec()),
     };
-    let behind = NodeSet::from_range(NodeId(3)..=NodeId(3));
-    assert!(node.hub.rise(NodeId(3), notice, &behind).is_none());
+    assert!(node.hub.rise(NodeId(3), notice).is_none());
     node.say(FromDaemon::Part { tag: 9, round: 0, total: wrong.len() as u64, bytes: Blob(wrong) }).unwrap();
     assert!(node.hub.take_effects().is_empty());
     node.hub.batch_merged(1, batch.merge());
@@ -330,7 +328,7 @@ fn large_parts_are_merged_elsewhere_while_orders_are_obeyed() {
         ] if *of == members([0])),
         "{effects:?}"
     );
-    node.hub.lose(&behind, false);
+    node.hub.lose(&NodeSet::from_range(NodeId(3)..=NodeId(3)), false);
     let last = batch_of(node.hub.take_effects());
     node.hub.batch_merged(1, last.merge());
     let up = node.up();

@@ -98,12 +98,17 @@ async fn read(
     room: Arc<Semaphore>,
 ) {
     let (orderly, reason) = loop {
+        refusals.drained().await;
         let reason = match reader.next().await {
             Ok(Some(Incoming::Frame(body))) => match frame::decode(&body) {
                 Ok(up) => {
                     let room = acquire(&room, body.len()).await;
-                    relay.lock().pass_up(node, up, body, room);
-                    continue;
+                    // The lock is released before the child is told that it breaks the rules.
+                    let passed = relay.lock().pass_up(node, up, body, room);
+                    match passed {
+                        Ok(()) => continue,
+                        Err(violation) => format!("it {violation}: its link was closed"),
+                    }
                 }
                 Err(error) => format!("not understood: {error}"),
             },

@@ -99,6 +99,11 @@ impl Uplink {
         self.relay.channel(act)
     }
 
+    /// Closes the way to the frontend, which does not speak as it should.
+    pub(crate) fn refuse(&self, reason: &str) {
+        self.relay.lock().refuse_parent(reason);
+    }
+
     /// Reports that this agent goes without having been told to, and with it all that hang below it.
     pub(crate) fn leaving_unasked(&self, reason: &str) {
         let mut relay = self.relay.lock();

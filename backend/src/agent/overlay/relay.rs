@@ -8,7 +8,7 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
-use gantry_shared::wire::channel::ChannelOrder;
+use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
@@ -36,11 +36,6 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether `node` is reached by way of `child`.
-    pub(super) fn is_behind(&self, child: NodeId, node: NodeId) -> bool {
-        self.tree.next_hop(Some(self.node.0), node.0) == Some(child.0)
-    }
-
     fn find_subtree(&self, node: NodeId) -> NodeSet {
         let mut nodes = NodeSet::default();
         for level in self.tree.subtree(node.0) {
@@ -328,6 +323,10 @@ impl Relay {
                 None
             }
             Order::Bulk(order) => Some(OwnPart::Bulk { request, order }),
+            Order::CutChild { child, reason } => {
+                self.cut_child(child, &reason);
+                None
+            }
             order => {
                 let announced = order.announces();
                 self.give(Input::Order { request, order });
@@ -359,38 +358,44 @@ impl Relay {
     }
 
     /// A frame of a child, whose bytes are `body`. `room` is given back when it is written to the parent.
+    ///
+    /// # Errors
+    /// The child speaks for nodes that are not below it, or about them. What else it says is checked by the frontend.
     pub(super) fn pass_up(
         &mut self,
         child: NodeId,
         up: Up,
         body: Vec<u8>,
         room: Option<OwnedSemaphorePermit>,
-    ) {
+    ) -> Result<(), String> {
+        // One that was cut off counts no more.
+        let Some(subtree) = self.children.get(&child).map(|child| &child.subtree) else { return Ok(()) };
+        check_speaker(self.place, subtree, &up)?;
         match up {
-            Up::Answers { request, answers } => {
-                let believed = answers.into_iter().map(|(nodes, reply)| (self.believe(child, nodes), reply));
-                let believed = believed.filter(|(nodes, _)| !nodes.is_empty()).collect();
-                self.gather(request, believed, body.len(), room);
-            }
+            Up::Answers { request, answers } => self.gather(request, answers, body.len(), room),
             Up::Notice { node, notice } => {
-                if !self.believes(child, node) {
-                    return;
-                }
                 if let Notice::NodesLost { nodes, .. } = &notice {
-                    self.forget(&nodes.intersection(&self.place.find_subtree(node)));
+                    self.forget(nodes);
                 }
-                if let Notice::Channel(notice) = notice {
-                    let behind =
-                        self.children.get(&child).map(|child| child.subtree.clone()).unwrap_or_default();
-                    if self.channel(|hub| hub.rise(node, notice, &behind)).is_none() {
-                        return;
-                    }
+                if let Notice::Channel(notice) = notice
+                    && self.channel(|hub| hub.rise(node, notice)).is_none()
+                {
+                    return Ok(());
                 }
                 let before = self.gatherings.take_of(node);
                 self.send_batches(before);
                 self.send_up(body.into(), room);
             }
         }
+        Ok(())
+    }
+
+    /// The frontend has found that a child breaks the rules.
+    fn cut_child(&mut self, child: NodeId, reason: &str) {
+        let Some(known) = self.children.get(&child) else { return };
+        known.tasks.reader.abort();
+        known.queue.refuse(reason);
+        self.child_ended(child, false, &format!("{reason}: its link was closed"));
     }
 
     /// The link to a child is over. One that has said goodbye is no loss; what it owes is answered for it.
@@ -502,26 +507,6 @@ impl Relay {
         }
     }
 
-    /// Those of `nodes` for which the child may speak.
-    fn believe(&self, child: NodeId, nodes: NodeSet) -> NodeSet {
-        let Some(subtree) = self.children.get(&child).map(|child| &child.subtree) else {
-            return NodeSet::default();
-        };
-        let behind = nodes.intersection(subtree);
-        if behind != nodes {
-            tracing::debug!(%child, %nodes, "an agent speaks for nodes that are not behind it");
-        }
-        behind
-    }
-
-    fn believes(&self, child: NodeId, node: NodeId) -> bool {
-        let behind = self.place.is_behind(child, node);
-        if !behind {
-            tracing::debug!(%child, %node, "an agent speaks for a node that is not behind it");
-        }
-        behind
-    }
-
     fn forget(&mut self, nodes: &NodeSet) {
         self.away = self.away.union(nodes);
         let ready = self.gatherings.lose(nodes);
@@ -561,5 +546,33 @@ impl Relay {
     fn show(&self) {
         let links = Links { parent: self.parent.is_some(), children: self.children.len() };
         self.links.send_if_modified(|shown| std::mem::replace(shown, links) != links);
+    }
+}
+
+/// Whether what comes from the child with this subtree is said by and about nodes for which it may speak.
+fn check_speaker(place: Place, subtree: &NodeSet, up: &Up) -> Result<(), String> {
+    let check = |nodes: &NodeSet, speaker: &NodeSet, what: &str| match nodes.difference(speaker).first() {
+        None => Ok(()),
+        Some(node) => Err(format!("{what} node {node}, which is not below it")),
+    };
+    match up {
+        Up::Answers { answers, .. } => {
+            answers.iter().try_for_each(|(nodes, _)| check(nodes, subtree, "answered for"))
+        }
+        Up::Notice { node, .. } if !subtree.contains(*node) => {
+            Err(format!("spoke for node {node}, which is not below it"))
+        }
+        Up::Notice { node, notice } => match notice {
+            Notice::NodesLost { nodes, .. } => {
+                check(nodes, &place.find_subtree(*node), "told of the loss of")
+            }
+            Notice::ChildJoined { child } if place.tree.parent(child.0) != Some(node.0) => {
+                Err(format!("told of node {child} as its child, which it is not"))
+            }
+            Notice::Channel(ChannelNotice::Part { of, .. } | ChannelNotice::Missing { of, .. }) => {
+                check(&of.nodes(), &place.find_subtree(*node), "spoke for daemons of")
+            }
+            _ => Ok(()),
+        },
     }
 }

@@ -15,7 +15,7 @@ use gantry_shared::wire::credit::{STALL_TIME, WINDOW_CHUNKS};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, accept, connect};
 use gantry_shared::wire::message::{
-    Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Notice, Order, Seat, Ticket, To, Up,
+    Answer, BulkOrder, BulkSeat, Dial, Down, Notice, Order, Seat, Ticket, To, Up,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -413,11 +413,7 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     root.order(1, To::All, Order::Ping).await;
     let down: Down = child.hear().await;
     assert_eq!((down.request, &down.order), (Some(RequestId(1)), &Order::Ping));
-    // It speaks for those behind it, and for nobody else.
-    let answers = vec![
-        (single(0), Ok(Answer::Missing(EntrySet::first_n(1)))),
-        ("0,2".parse().unwrap(), Ok(Answer::Done)),
-    ];
+    let answers = vec![(single(2), Ok(Answer::Done))];
     child.say(&Up::Answers { request: RequestId(1), answers }).await;
     assert_eq!(root.answers().await, (1, vec![(2, Ok(Answer::Done))]));
     drop(child);
@@ -440,6 +436,59 @@ async fn a_lost_agent_is_named_with_all_behind_it_and_not_waited_for() {
     })
     .await
     .unwrap();
+}
+
+/// A real agent as node 0 of a chain of three, with a child that is played by hand: its parent is `root`.
+async fn parent_and_child() -> (Front, Peer, Joined, Peer) {
+    let front = Front::new().await;
+    let ticket = front.ticket("0");
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    let (mut root, _, listen) = front.hello().await;
+    root.say(&Seat::Taken { node: NodeId(0), nodes: 3, radix: 1, parent: None }).await;
+    let agent = joining.await.unwrap().unwrap();
+    let mut child = front.dial(listen[0], &front.secret).await.unwrap();
+    child.say(&Dial::Child { node: NodeId(1) }).await;
+    assert_eq!(root.notice().await, (0, Notice::ChildJoined { child: NodeId(1) }));
+    (front, root, agent, child)
+}
+
+#[tokio::test]
+async fn a_child_that_speaks_for_nodes_that_are_not_below_it_is_cut_off() {
+    let lost = |nodes| Notice::NodesLost { nodes, reason: "a lie".to_owned() };
+    let answers = |text: &str| vec![(text.parse().unwrap(), Ok(Answer::Done))];
+    let notice = |node, notice| Up::Notice { node: NodeId(node), notice };
+    for (lie, why) in [
+        (Up::Answers { request: RequestId(1), answers: answers("0,2") }, "answered for node 0"),
+        (notice(0, Notice::Alive), "spoke for node 0"),
+        (notice(7, Notice::Alive), "spoke for node 7"),
+        (notice(1, lost(single(0))), "told of the loss of node 0"),
+        (notice(2, lost(single(1))), "told of the loss of node 1"),
+    ] {
+        let (_front, mut root, _agent, mut child) = parent_and_child().await;
+        child.say(&lie).await;
+        let reason = format!("it {why}, which is not below it: its link was closed");
+        let nodes = "1-2".parse().unwrap();
+        assert_eq!(root.notice().await, (0, Notice::NodesLost { nodes, reason: reason.clone() }));
+        assert!(matches!(child.end().await, Err(LinkError::Refused { reason: told, .. }) if told == reason));
+    }
+}
+
+#[tokio::test]
+async fn a_child_is_cut_off_when_the_frontend_says_so() {
+    let (_front, mut root, _agent, mut child) = parent_and_child().await;
+    let reason = "it sent a second exit of rank 3".to_owned();
+    let order = Order::CutChild { child: NodeId(1), reason: reason.clone() };
+    root.say(&Down { request: None, to: only(0), order }).await;
+    let closed = format!("{reason}: its link was closed");
+    let nodes = "1-2".parse().unwrap();
+    assert_eq!(root.notice().await, (0, Notice::NodesLost { nodes, reason: closed }));
+    let end = loop {
+        match child.end().await {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    assert!(matches!(end, Err(LinkError::Refused { reason: told, .. }) if told == reason));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_shared::id::Rank;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bridge::{
-    BridgeNotice, BridgeNumber, BridgeOrder, BridgeWord, LaneNumber, OWN_BRIDGE,
+    BridgeNotice, BridgeNumber, BridgeOrder, BridgeWord, LANE_MOST_BYTES, LaneNumber, OWN_BRIDGE,
 };
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::Halves;
@@ -17,12 +17,16 @@ use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::runtime::{Address, Scope};
+use gantry_shared::wire::window::Receiver;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::lane::Lane;
 use super::link::Input;
 use crate::overlay::dial_bridge;
+
+/// Bytes that may wait for the other agent of a bridge: both ends read at any time, so neither can be held back by not being read.
+const MOST_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bridges that may be awaited at once.
 const AWAITED: usize = 256;
@@ -67,6 +71,14 @@ struct End {
     to: mpsc::UnboundedSender<Input>,
     /// Bytes that have come.
     come: u64,
+    /// How many more may come.
+    window: Receiver,
+}
+
+impl End {
+    fn new((lane, bridge, link): (LaneNumber, BridgeNumber, u32), to: mpsc::UnboundedSender<Input>) -> Self {
+        Self { lane, bridge, link, to, come: 0, window: Receiver::new(LANE_MOST_BYTES) }
+    }
 }
 
 impl Bridges {
@@ -107,7 +119,7 @@ impl Bridges {
                 let mut state = self.lock();
                 let Some((_, to)) = links.iter().find(|(known, _)| *known == link) else { return };
                 if state.stands(bridge) {
-                    state.outs.push(End { lane, bridge, link, to: to.clone(), come: 0 });
+                    state.outs.push(End::new((lane, bridge, link), to.clone()));
                     drop(to.send(Input::Lane(Lane::new(lane, bridge, (scope, peer)))));
                 }
             }
@@ -176,7 +188,7 @@ impl Bridges {
         let mut state = self.lock();
         let stands = state.stands(bridge);
         if stands {
-            state.ins.push(End { lane, bridge, link, to, come: 0 });
+            state.ins.push(End::new((lane, bridge, link), to));
             state.send(bridge, BridgeWord::Go { lane });
         }
         stands
@@ -243,8 +255,16 @@ impl State {
     }
 
     fn send(&mut self, bridge: BridgeNumber, word: BridgeWord) {
+        if let BridgeWord::Taken { lane, bytes } = &word
+            && let Some(end) = self.find_in(bridge, *lane)
+        {
+            end.window.grant(*bytes);
+        }
         if bridge == OWN_BRIDGE {
-            return self.take(bridge, word);
+            if let Err(reason) = self.take(bridge, word) {
+                tracing::warn!(reason, "a lane of this node was overrun");
+            }
+            return;
         }
         let Some((_, queue)) = self.standing.iter().find(|(known, _)| *known == bridge) else { return };
         match frame::encode_body(&word) {
@@ -254,7 +274,10 @@ impl State {
     }
 
     /// The other agent says something.
-    fn take(&mut self, bridge: BridgeNumber, word: BridgeWord) {
+    ///
+    /// # Errors
+    /// It must not: the bridge is to be closed.
+    fn take(&mut self, bridge: BridgeNumber, word: BridgeWord) -> Result<(), String> {
         match word {
             BridgeWord::Go { lane } => match self.find_out(bridge, lane) {
                 Some(to) => drop(to.send(Input::Go(lane))),
@@ -268,8 +291,10 @@ impl State {
             }
             BridgeWord::Ended { lane } => self.end_out(lane, Input::Ended(lane)),
             BridgeWord::Frames { lane, bytes: Blob(bytes) } => {
-                let known = self.ins.iter_mut().find(|end| (end.lane, end.bridge) == (lane, bridge));
-                if let Some(end) = known {
+                if let Some(end) = self.find_in(bridge, lane) {
+                    let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let taken = end.window.take(count);
+                    taken.map_err(|overrun| format!("it overran lane {lane}: {overrun}"))?;
                     end.come += bytes.len() as u64;
                     drop(end.to.send(Input::Frames { lane, bytes }));
                 }
@@ -279,6 +304,25 @@ impl State {
                 self.ins.retain(|end| (end.lane, end.bridge) != (lane, bridge));
                 self.send(bridge, BridgeWord::Ended { lane });
             }
+        }
+        let backlog =
+            self.standing.iter().find(|(known, _)| *known == bridge).map(|(_, queue)| queue.backlog());
+        match backlog {
+            Some(bytes) if bytes > MOST_WAITING_BYTES => {
+                Err(format!("it does not read {bytes} bytes that wait for it"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn find_in(&mut self, bridge: BridgeNumber, lane: LaneNumber) -> Option<&mut End> {
+        self.ins.iter_mut().find(|end| (end.lane, end.bridge) == (lane, bridge))
+    }
+
+    /// Tells the other agent why it is heard no more.
+    fn refuse(&self, bridge: BridgeNumber, reason: &str) {
+        if let Some((_, queue)) = self.standing.iter().find(|(known, _)| *known == bridge) {
+            queue.refuse(reason);
         }
     }
 
@@ -311,7 +355,13 @@ async fn read(bridges: Bridges, bridge: BridgeNumber, mut reader: LinkReader) {
     let reason = loop {
         match reader.next().await {
             Ok(Some(Incoming::Frame(body))) => match frame::decode(&body) {
-                Ok(word) => bridges.lock().take(bridge, word),
+                Ok(word) => {
+                    let mut state = bridges.lock();
+                    if let Err(reason) = state.take(bridge, word) {
+                        state.refuse(bridge, &reason);
+                        break reason;
+                    }
+                }
                 Err(error) => break format!("not understood: {error}"),
             },
             Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_))) => break "bulk data has come".to_owned(),

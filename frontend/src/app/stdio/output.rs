@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use gantry_shared::id::{AppId, DaemonId, NodeId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, Stream, To};
+use gantry_shared::wire::window::cost_of;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{mpsc, watch};
 
@@ -29,6 +30,7 @@ struct Piece {
 /// Where one group's output goes.
 #[derive(Debug)]
 struct Sink {
+    /// Bounded by the window of each node, to which the overlay holds it.
     to: mpsc::UnboundedSender<Piece>,
     /// Streams that are open still, by node; the last one's end ends the sink.
     open: OpenStreams,
@@ -123,7 +125,9 @@ impl Outputs {
         let length = bytes.len();
         let mut sinks = lock(&self.sinks);
         let Some(sink) = sinks.get_mut(&group) else {
-            self.give_back(group, node, length);
+            if !is_end {
+                self.give_back(group, node, length);
+            }
             return;
         };
         if is_end {
@@ -245,7 +249,7 @@ impl Credits {
 
     fn give(&mut self, node: NodeId, bytes: usize) {
         let owed = self.owed.entry(node).or_default();
-        *owed = owed.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        *owed = owed.saturating_add(cost_of(bytes));
         if *owed >= CREDIT_PORTION_BYTES {
             let bytes = std::mem::take(owed);
             self.send(node, bytes);

@@ -225,7 +225,7 @@ impl Switchboard {
     /// Takes all that a rank has written, whether there is room or not: it has ended, so that is little. True: it has a link.
     pub(super) fn drain(&mut self, id: SubjobId, rank: Rank) -> bool {
         let Some(link) = self.find_link(id, rank) else { return false };
-        self.effects.push(Effect::Say(id, link, LinkWord::Credit(u32::MAX)));
+        self.effects.push(Effect::Say(id, link, LinkWord::LastWords));
         true
     }
 
@@ -253,6 +253,8 @@ impl Switchboard {
             }
             LinkWord::Close => self.close(id, link),
             LinkWord::Lane { lane, .. } => self.mark(id, link, lane),
+            // Only we say so.
+            LinkWord::LastWords => {}
         }
     }
 

@@ -121,8 +121,7 @@ impl Overlay {
                     None => came.push(notice),
                     Some(node) => {
                         let origin = NodeId(from);
-                        let passed =
-                            self.hubs[node as usize].rise(origin, notice, &self.behind[from as usize]);
+                        let passed = self.hubs[node as usize].rise(origin, notice);
                         if let Some(notice) = passed {
                             self.send(node, Travels::Up(node, notice));
                         }

@@ -10,7 +10,10 @@ use gantry_shared::wire::frame::{self, PREFIX_BYTES, encode_onto};
 use gantry_shared::wire::limits::MAX_FRAME_BYTES;
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::rendezvous::LinkWord;
-use gantry_shared::wire::runtime::{Address, Hear, LINK_WINDOW_BYTES, Piece, Say, Scope, find_recipient};
+use gantry_shared::wire::runtime::{
+    Address, Hear, LAST_WORDS_BYTES, LINK_WINDOW_BYTES, Piece, Say, Scope, find_recipient,
+};
+use gantry_shared::wire::window::Receiver;
 use tokio::sync::mpsc;
 
 use super::{CHUNK_BYTES, Input};
@@ -32,6 +35,10 @@ pub(super) struct Carrier<'a> {
     relay: VecDeque<u8>,
     /// How much the frontend takes; none: it has not answered yet.
     credit: Option<u32>,
+    /// The rank has ended, and all of what it has written goes; so many bytes of it are still read.
+    last_words: Option<usize>,
+    /// How much the frontend may send.
+    window: Receiver,
     /// The rank says nothing more.
     ended: bool,
     /// What the rank says are no frames: the frontend tells it so.
@@ -87,6 +94,8 @@ impl<'a> Carrier<'a> {
             said: Vec::new(),
             relay: VecDeque::new(),
             credit: None,
+            last_words: None,
+            window: Receiver::new(LINK_WINDOW_BYTES),
             ended: false,
             garbled: false,
             blocked: false,
@@ -119,6 +128,11 @@ impl<'a> Carrier<'a> {
     /// The rank says something.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.said.extend_from_slice(bytes);
+        if let Some(left) = &mut self.last_words {
+            *left = left.saturating_sub(bytes.len());
+            // Somebody else may have the rank's connection, and write for ever.
+            self.ended |= *left == 0;
+        }
     }
 
     /// The rank says nothing more.
@@ -152,6 +166,7 @@ impl<'a> Carrier<'a> {
             Source::Frontend => {
                 self.owed += bytes;
                 if self.owed >= LINK_WINDOW_BYTES / 4 {
+                    self.window.grant(self.owed);
                     (self.up)(LinkWord::Credit(std::mem::take(&mut self.owed)));
                 }
             }
@@ -198,10 +213,19 @@ impl<'a> Carrier<'a> {
             LinkWord::Bytes(_) if self.deaf => {}
             LinkWord::Bytes(Blob(bytes)) => {
                 let back = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                if let Err(overrun) = self.window.take(back) {
+                    tracing::warn!(link = self.link, %overrun, "the frontend overran a rank's link, which is closed");
+                    self.closed = true;
+                    return;
+                }
                 self.of.push_back((Source::Frontend, bytes.len(), back));
                 self.out.extend_from_slice(&bytes);
             }
             LinkWord::Credit(more) => self.credit = Some(self.credit.unwrap_or(0).saturating_add(more)),
+            LinkWord::LastWords => {
+                self.credit.get_or_insert(0);
+                self.last_words.get_or_insert(LAST_WORDS_BYTES as usize);
+            }
             LinkWord::Lane { lane, bridge, scope, peer } => {
                 if let Some(own) = self.own.upgrade()
                     && self.bridges.open(lane, bridge, self.link, own)
@@ -282,17 +306,19 @@ impl<'a> Carrier<'a> {
 
     /// What the rank says from now on is little, and is taken whether there is room or not: it has closed, or the frontend knows that it has ended.
     fn has_last_words(&self) -> bool {
-        self.ended || self.credit == Some(u32::MAX)
+        self.ended || self.last_words.is_some()
     }
 
     /// Sends what is for the frontend as far as the credit goes.
     fn send_up(&mut self) {
-        while let Some(credit) = self.credit.filter(|credit| *credit > 0 && !self.relay.is_empty()) {
-            let most = usize::try_from(credit).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        while let Some(credit) = self.credit.filter(|_| !self.relay.is_empty()) {
+            let most = match self.last_words {
+                Some(_) => CHUNK_BYTES,
+                None if credit == 0 => return,
+                None => usize::try_from(credit).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES),
+            };
             let bytes: Vec<u8> = self.relay.drain(..self.relay.len().min(most)).collect();
-            if credit < u32::MAX {
-                self.credit = Some(credit - u32::try_from(bytes.len()).unwrap_or(credit));
-            }
+            self.credit = Some(credit.saturating_sub(u32::try_from(bytes.len()).unwrap_or(credit)));
             (self.up)(LinkWord::Bytes(Blob(bytes)));
         }
     }

@@ -166,7 +166,7 @@ async fn last_words_do_not_wait_for_a_lane_that_has_not_begun() {
     let mut sender = marked(&bridges).await;
     sender.say("three").await;
     // The frontend knows that the rank has ended.
-    sender.down.send(Input::Word(LinkWord::Credit(u32::MAX))).unwrap();
+    sender.down.send(Input::Word(LinkWord::LastWords)).unwrap();
     assert_eq!(sender.all_texts(2).await, ["two", "three"]);
     let Played { rank, mut requests, .. } = sender;
     drop(rank);

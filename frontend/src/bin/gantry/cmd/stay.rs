@@ -416,6 +416,10 @@ impl Teller {
             Event::EndedBy { message, .. } => {
                 self.screen.note(&format!("ended by the workload manager: {message}"));
             }
+            Event::EventsMissed { count, .. } => {
+                self.screen
+                    .note(&format!("{count} events were left out: gantry ps shows how the app stands"));
+            }
             Event::Detached { .. } => self.screen.note("the app goes on by itself"),
             Event::Error { kind, message, hint, .. } => {
                 let failure = Failure::new(*kind, message);

@@ -1,0 +1,129 @@
+//! Windows: how much a peer may send before what it has sent is taken.
+//!
+//! A receiver counts what comes with [`Receiver`] and closes the link of a peer that overruns it. A sender that is given room back counts
+//! with [`Outstanding`], so that a peer cannot give back what it never had.
+
+/// What every message costs beside its bytes, so that many small ones are bounded too.
+pub const OVERHEAD_BYTES: u32 = 64;
+
+/// What a message of that many bytes counts against a window.
+#[must_use]
+pub fn cost_of(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX - OVERHEAD_BYTES).saturating_add(OVERHEAD_BYTES)
+}
+
+/// A peer sent more than it had room for, or gave back more than it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes where {room} were left")]
+pub struct Overrun {
+    /// How many bytes it sent or gave back.
+    pub bytes: u64,
+    /// How many it could have.
+    pub room: u64,
+}
+
+/// What a peer may still send, as the receiver counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receiver {
+    room: u64,
+}
+
+impl Receiver {
+    /// A peer that may send that many bytes.
+    #[must_use]
+    pub fn new(window: u32) -> Self {
+        Self { room: window.into() }
+    }
+
+    /// Something came.
+    ///
+    /// # Errors
+    /// There was no room for it. The room stays as it is.
+    pub fn take(&mut self, bytes: u32) -> Result<(), Overrun> {
+        let bytes = u64::from(bytes);
+        self.room = self.room.checked_sub(bytes).ok_or(Overrun { bytes, room: self.room })?;
+        Ok(())
+    }
+
+    /// The peer is told that it may send more.
+    pub fn grant(&mut self, bytes: u32) {
+        self.room = self.room.saturating_add(bytes.into());
+    }
+}
+
+/// What was sent to a peer that has not said yet that it has taken it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    bytes: u64,
+}
+
+impl Outstanding {
+    /// Something is sent.
+    pub fn send(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+    }
+
+    /// The peer says that it has taken so much.
+    ///
+    /// # Errors
+    /// It was not sent that much.
+    pub fn give_back(&mut self, bytes: u32) -> Result<(), Overrun> {
+        let bytes = u64::from(bytes);
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Overrun { bytes, room: self.bytes })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_sends_its_window_and_no_byte_more() {
+        let mut window = Receiver::new(100);
+        assert_eq!(window.take(60), Ok(()));
+        assert_eq!(window.take(41), Err(Overrun { bytes: 41, room: 40 }));
+        assert_eq!(window.take(40), Ok(()));
+        assert!(window.take(1).is_err());
+        window.grant(5);
+        assert_eq!((window.take(5), window.take(1).is_err()), (Ok(()), true));
+    }
+
+    #[test]
+    fn a_peer_gives_back_what_it_was_sent_and_no_byte_more() {
+        let mut sent = Outstanding::default();
+        assert!(sent.give_back(1).is_err());
+        sent.send(10);
+        assert_eq!(sent.give_back(7), Ok(()));
+        assert_eq!(sent.give_back(4), Err(Overrun { bytes: 4, room: 3 }));
+        assert_eq!(sent.give_back(3), Ok(()));
+    }
+
+    #[test]
+    fn what_bytes_cost_never_overflows_and_is_never_nothing() {
+        assert_eq!((cost_of(0), cost_of(100)), (64, 164));
+        assert_eq!(cost_of(usize::MAX), u32::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn no_order_of_grants_and_bytes_lets_more_through_than_was_granted(
+            steps in proptest::collection::vec((any::<bool>(), any::<u32>()), 0..100),
+        ) {
+            let (mut window, mut granted, mut taken) = (Receiver::new(1000), 1000_u64, 0_u64);
+            for (grant, bytes) in steps {
+                if grant {
+                    window.grant(bytes);
+                    granted += u64::from(bytes);
+                } else if window.take(bytes).is_ok() {
+                    taken += u64::from(bytes);
+                } else {
+                    prop_assert!(taken + u64::from(bytes) > granted);
+                }
+                prop_assert!(taken <= granted);
+            }
+        }
+    }
+}
