@@ -22,6 +22,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test program is the user: it reads its environment")]
 
 use std::io::Write;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput};
@@ -29,7 +30,11 @@ use gantry_frontend::{App, Config, Daemon, DaemonRequest, Error, Frontend, Launc
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+/// How long a command may take: `FAULT_TOOL_SECONDS`, or a minute.
+static DEADLINE: LazyLock<Duration> = LazyLock::new(|| {
+    let seconds = std::env::var("FAULT_TOOL_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(60))
+});
 
 #[derive(Default)]
 struct Tool {
@@ -45,7 +50,10 @@ struct Tool {
 async fn main() -> std::io::Result<()> {
     let wlm = std::env::var("FAULT_TOOL_WLM").ok();
     let stage_base = std::env::var_os("FAULT_TOOL_STAGE").map(Into::into);
-    let config = Config { wlm, stage_base, ..Config::default() };
+    let mut config = Config { wlm, stage_base, ..Config::default() };
+    if let Some(radix) = std::env::var("FAULT_TOOL_RADIX").ok().and_then(|radix| radix.parse().ok()) {
+        config.radix = radix;
+    }
     let mut tool = Tool { frontend: Frontend::new(config), ..Tool::default() };
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
@@ -85,7 +93,7 @@ impl Tool {
             "launch" => self.launch(args, false).await,
             "hold" => self.launch(args, true).await,
             "attach" => {
-                let app = self.frontend.attach(args.first().copied().unwrap_or_default(), DEADLINE).await?;
+                let app = self.frontend.attach(args.first().copied().unwrap_or_default(), *DEADLINE).await?;
                 Ok(self.keep(app))
             }
             "env" => {
@@ -95,7 +103,7 @@ impl Tool {
                 Ok(Value::Null)
             }
             "session" => {
-                let session = self.app()?.session(DEADLINE).await?;
+                let session = self.app()?.session(*DEADLINE).await?;
                 let dirs = session.dirs(gantry_backend::NodeId(0)).cloned();
                 self.sessions.push(session);
                 Ok(json!({"root": dirs.map(|dirs| dirs.root)}))
@@ -110,36 +118,36 @@ impl Tool {
                 let (program, args) = args.split_first().ok_or_else(|| gone("program"))?;
                 let session = self.sessions.last().ok_or_else(|| gone("session"))?;
                 let request = DaemonRequest::new(*program).args(args.iter().copied());
-                let daemon = session.manifest().exec_daemon(request, DEADLINE).await?;
+                let daemon = session.manifest().exec_daemon(request, *DEADLINE).await?;
                 let pids: Vec<i32> = daemon.processes().iter().map(|(_, pid)| pid.get()).collect();
                 self.daemons.push(daemon);
                 Ok(json!({"pids": pids}))
             }
-            "release" => self.app()?.release(DEADLINE).await.map(|()| Value::Null),
+            "release" => self.app()?.release(*DEADLINE).await.map(|()| Value::Null),
             "detach" => {
                 let app = self.apps.pop().ok_or_else(|| gone("app"))?;
-                app.detach(DEADLINE).await.map(|()| Value::Null)
+                app.detach(*DEADLINE).await.map(|()| Value::Null)
             }
             "close" => {
                 let app = self.apps.pop().ok_or_else(|| gone("app"))?;
-                app.close(DEADLINE).await.map(|()| Value::Null)
+                app.close(*DEADLINE).await.map(|()| Value::Null)
             }
             "destroy" => {
                 let session = self.sessions.pop().ok_or_else(|| gone("session"))?;
-                session.destroy(DEADLINE).await.map(|()| Value::Null)
+                session.destroy(*DEADLINE).await.map(|()| Value::Null)
             }
             "coalloc" => {
                 let coallocator = Coallocator::new(Config::default(), SubjobOutput::Null)?;
-                self.job = Some(coallocator.request(&args.join(" "), DEADLINE)?);
+                self.job = Some(coallocator.request(&args.join(" "), *DEADLINE)?);
                 Ok(Value::Null)
             }
             "let-go" => {
                 let job = self.job.as_ref().ok_or_else(|| gone("job"))?;
-                job.release(true, DEADLINE).await.map(|()| Value::Null)
+                job.release(true, *DEADLINE).await.map(|()| Value::Null)
             }
             "leave" => {
                 let job = self.job.take().ok_or_else(|| gone("job"))?;
-                job.detach(DEADLINE).await.map(|()| Value::Null)
+                job.detach(*DEADLINE).await.map(|()| Value::Null)
             }
             "fork" => Ok(json!({"pid": gantry_tests::fork_idle().map_err(failed)?})),
             "ignore" => gantry_tests::ignore_children().map(|()| Value::Null).map_err(failed),
@@ -152,7 +160,7 @@ impl Tool {
         for text in &self.env {
             request = request.env_string(text)?;
         }
-        let app = self.frontend.launch(request, DEADLINE).await?;
+        let app = self.frontend.launch(request, *DEADLINE).await?;
         Ok(self.keep(app))
     }
 

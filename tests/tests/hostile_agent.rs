@@ -1,0 +1,419 @@
+//! One agent of an app knows the secret and breaks the rules, in every way that `hostile_agent` has. The tool and the other nodes go on, the
+//! node is named, memory is bounded, and nothing is left.
+//!
+//! Of four nodes with a rank each one is hostile. In a chain, which is the deepest tree, it hangs below an honest one or has honest ones below it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_tests::fault::{Tool, running};
+use gantry_tests::{SOON, World, becomes_true, binaries, proc, programs, within};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// How much more memory a flooded tool may use than one that is not.
+const MORE_KIB: u64 = 64 * 1024;
+
+/// How the nodes hang together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// All are the frontend's children.
+    Flat,
+    /// Each hangs below the one before it.
+    Chain,
+}
+
+/// A tool beside which a hostile agent stands in the real one's place.
+struct Scene {
+    // Dropped in this order: the tool is killed before the world looks for leaks.
+    tool: Tool,
+    host: String,
+    world: World,
+}
+
+impl Scene {
+    fn new(mode: &str, shape: Shape, hostile_node: u32) -> Self {
+        let world = World::new();
+        let (dir, real) = (world.work_dir().join("bin"), &binaries().dir);
+        fs::create_dir(&dir).expect("a folder");
+        for (from, to) in [
+            ("fault_tool", "fault_tool"),
+            ("gantry-guard", "gantry-guard"),
+            ("hostile_agent", "gantry-agent"),
+        ] {
+            fs::copy(real.join(from), dir.join(to)).expect("a program");
+        }
+        let name = nix::unistd::gethostname().expect("a name").into_string().expect("a name in UTF-8");
+        let host = format!("{name}.{hostile_node}");
+        let mut command = world.command(dir.join("fault_tool"));
+        command.env("GANTRY_INSTALL_DIR", &dir).env("GANTRY_WLM", "localhost");
+        command.env("HOSTILE_MODE", mode).env("HOSTILE_NODE", &host);
+        command.env("HOSTILE_REAL", real.join("gantry-agent")).env("HOSTILE_GO", world.work_dir().join("go"));
+        // Only what never comes takes so long.
+        command.env("FAULT_TOOL_SECONDS", "15");
+        if shape == Shape::Chain {
+            command.env("FAULT_TOOL_RADIX", "1");
+        }
+        let tool = Tool::spawn(&world, command);
+        Self { tool, host, world }
+    }
+
+    fn order(&self, how: &str) -> String {
+        let program = programs::get("touch_and_wait").display().to_string();
+        format!("{how} -N 4 -n 4 {program} {}", self.world.work_dir().join("ran.%").display())
+    }
+
+    fn launched(mode: &str, shape: Shape, hostile_node: u32) -> Self {
+        let mut scene = Self::new(mode, shape, hostile_node);
+        scene.tool.ask(&scene.order("launch"));
+        scene.assert_ranks(3);
+        scene
+    }
+
+    /// From now on it breaks the rules.
+    fn go(&self) {
+        fs::write(self.world.work_dir().join("go"), "").expect("a file");
+    }
+
+    fn done(&self) -> PathBuf {
+        self.world.work_dir().join("go.done")
+    }
+
+    /// The honest nodes' ranks that run.
+    #[track_caller]
+    fn assert_ranks(&self, count: usize) {
+        let there = becomes_true(SOON, || running(&self.world, "touch_and_wait").len() == count);
+        assert!(there, "{:?}", running(&self.world, "touch_and_wait"));
+    }
+
+    /// The nodes of the next loss, and why.
+    fn lost(&mut self) -> (Vec<String>, String) {
+        let event = self.tool.event("nodes_lost");
+        let hosts = event["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        (hosts.map(str::to_owned).collect(), event["reason"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The tool returns from main, and nothing stays.
+    fn tool_ends(mut self) {
+        self.tool.run.close_stdin();
+        assert_eq!(self.tool.run.wait(SOON).code(), 0);
+        self.world.finish();
+    }
+
+    /// Nodes that were not hostile still do what they are told, and nothing stays.
+    fn others_go_on(mut self, ranks: usize) {
+        self.assert_ranks(ranks);
+        self.tool.ask("close");
+        self.tool.assert_alone(&self.world);
+        self.tool_ends();
+    }
+}
+
+/// A lie is found, the node named, and the others go on. In `said`, `NODE0` stands for the name of the first node.
+fn lies(mode: &'static str, said: &'static str) {
+    within(LIMIT, move || {
+        let mut scene = Scene::launched(mode, Shape::Flat, 1);
+        scene.go();
+        let (hosts, reason) = scene.lost();
+        assert_eq!(hosts, [scene.host.as_str()]);
+        let first = scene.host.replace(".1", ".0");
+        let said = said.replace("NODE0", &first);
+        assert_eq!(reason, format!("{} {said}: its link was closed", scene.host));
+        scene.others_go_on(3);
+    });
+}
+
+#[test]
+fn a_node_that_sends_the_exit_of_anothers_rank_is_lost() {
+    lies("lie-exit-of-another", "sent an exit of rank 0, which runs on NODE0");
+}
+
+#[test]
+fn a_node_that_sends_the_exit_of_a_rank_that_does_not_exist_is_lost() {
+    lies("lie-exit-of-none", "sent an exit of rank 999, which does not exist");
+}
+
+#[test]
+fn a_node_that_sends_an_exit_twice_is_lost() {
+    lies("replay-exit", "sent a second exit of rank 1");
+}
+
+#[test]
+fn a_node_that_sends_output_of_anothers_rank_is_lost() {
+    lies("lie-output-of-another", "sent output of rank 0, which runs on NODE0");
+}
+
+#[test]
+fn a_node_that_tells_of_the_loss_of_another_is_lost() {
+    lies("lie-loss-of-another", "said that NODE0 is lost, which is not below it");
+}
+
+#[test]
+fn a_node_that_claims_a_child_is_lost() {
+    lies("lie-child", "said that node 0 joined it, which is not its child");
+}
+
+#[test]
+fn a_node_that_sends_the_exit_of_a_daemon_that_it_has_not_is_lost() {
+    lies("lie-daemon", "sent an exit of daemon 77, which was not started there");
+}
+
+#[test]
+fn a_node_that_takes_standard_input_that_was_not_sent_is_lost() {
+    lies("lie-stdin", "took standard input of rank 1, which was sent none");
+}
+
+#[test]
+fn a_node_that_speaks_as_another_is_lost() {
+    lies("lie-as-another", "spoke for NODE0, which is not below it");
+}
+
+#[test]
+fn a_node_that_answers_for_another_is_lost() {
+    lies("lie-answer-of-another", "answered for NODE0, which is not below it");
+}
+
+#[test]
+fn a_node_that_answers_what_was_never_asked_is_lost() {
+    lies("lie-answer-unasked", "answered request 1099511627776, which was never made");
+}
+
+#[test]
+fn a_node_that_speaks_on_a_link_that_is_not_open_is_lost() {
+    lies("lie-link", "spoke on link 9, which is not open");
+}
+
+#[test]
+fn a_node_that_sends_a_message_of_a_daemon_that_it_has_not_is_lost() {
+    lies("lie-message", "sent a message of daemon 77, which was not started there");
+}
+
+#[test]
+fn a_node_that_contributes_to_nothing_is_lost() {
+    lies("lie-contribution", "contributed to operation 9, which does not exist");
+}
+
+#[test]
+fn a_node_that_sends_output_unasked_is_lost() {
+    // The tool has launched without output.
+    lies("flood-output", "sent output of rank 1, for which it was not asked");
+}
+
+#[test]
+fn a_node_that_sends_items_beyond_its_window_is_lost() {
+    lies("flood-items", "overran its window for rendezvous items: 131072 bytes where 0 were left");
+}
+
+#[test]
+fn a_node_that_sends_a_reason_of_a_megabyte_is_lost() {
+    lies("flood-reasons", "sent a reason of 1000000 bytes");
+}
+
+#[test]
+fn an_agent_that_is_killed_is_lost_and_the_others_go_on() {
+    within(LIMIT, || {
+        let mut scene = Scene::launched("end-at-once", Shape::Flat, 1);
+        scene.go();
+        assert_eq!(scene.lost().0, [scene.host.as_str()]);
+        scene.others_go_on(3);
+    });
+}
+
+#[test]
+fn held_ranks_of_other_nodes_stay_held_and_are_released() {
+    within(LIMIT, || {
+        let mut scene = Scene::new("lie-exit-of-another", Shape::Flat, 1);
+        scene.tool.ask(&scene.order("hold"));
+        scene.assert_ranks(3);
+        scene.go();
+        assert_eq!(scene.lost().0, [scene.host.as_str()]);
+        let ran = |scene: &Scene| {
+            (0..4).filter(|rank| scene.world.work_dir().join(format!("ran.{rank}")).exists()).count()
+        };
+        assert_eq!(ran(&scene), 0, "a held rank ran");
+        scene.tool.ask("release");
+        assert!(becomes_true(SOON, || ran(&scene) == 3));
+        scene.others_go_on(3);
+    });
+}
+
+/// What a node says before its ranks are there ends the launch, which names the node.
+fn spoils_the_launch(mode: &'static str, said: &'static str) {
+    within(LIMIT, move || {
+        let mut scene = Scene::new(mode, Shape::Flat, 1);
+        let order = scene.order("launch");
+        let failed = scene.tool.refused(&order);
+        let message = failed["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&scene.host), "{message}");
+        assert!(message.contains(said), "{message}");
+        scene.tool.assert_alone(&scene.world);
+        scene.tool_ends();
+    });
+}
+
+#[test]
+fn a_report_of_anothers_rank_ends_the_launch_and_names_the_node() {
+    spoils_the_launch("lie-report-of-another", "reported rank 0, which runs on");
+}
+
+#[test]
+fn a_report_of_a_rank_that_does_not_exist_ends_the_launch_and_names_the_node() {
+    spoils_the_launch("lie-report-of-none", "reported rank 999, which does not exist");
+}
+
+#[test]
+fn a_report_that_names_a_rank_twice_ends_the_launch_and_names_the_node() {
+    spoils_the_launch("lie-report-twice", "reported rank 1 twice");
+}
+
+#[test]
+fn a_report_without_the_nodes_ranks_ends_the_launch_and_names_the_node() {
+    spoils_the_launch("lie-report-short", "did not report ranks 1");
+}
+
+#[test]
+fn an_agent_that_goes_when_it_has_its_place_ends_the_launch_and_is_named() {
+    spoils_the_launch("end-before-ranks", "");
+}
+
+#[test]
+fn second_answers_change_nothing() {
+    within(LIMIT, || Scene::launched("replay-answers", Shape::Flat, 1).others_go_on(3));
+}
+
+/// While one node floods the tool, the others answer, and the tool's memory is bounded.
+fn floods(mode: &'static str) {
+    within(LIMIT, move || {
+        let scene = Scene::launched(mode, Shape::Flat, 1);
+        let before = proc::peak_memory_kib(scene.tool.run.pid());
+        scene.go();
+        proc::wait_file(&scene.done(), LIMIT);
+        let used = proc::peak_memory_kib(scene.tool.run.pid()) - before;
+        assert!(used < MORE_KIB, "{used} KiB more than {before} KiB");
+        scene.assert_ranks(3);
+        scene.tool_ends();
+    });
+}
+
+#[test]
+fn questions_whose_answers_are_not_read_do_not_pile_up() {
+    floods("flood-asked-status");
+}
+
+#[test]
+fn waits_for_what_never_comes_do_not_pile_up() {
+    floods("flood-asked-get");
+}
+
+#[test]
+fn endless_signs_of_life_do_not_pile_up() {
+    floods("flood-alive");
+}
+
+#[test]
+fn endless_items_that_are_refused_do_not_pile_up() {
+    floods("flood-asked-put");
+}
+
+#[test]
+fn half_a_frame_stops_its_own_node_only() {
+    within(LIMIT, || {
+        let scene = Scene::launched("stall-half-a-frame", Shape::Flat, 1);
+        scene.go();
+        proc::wait_file(&scene.done(), LIMIT);
+        scene.assert_ranks(3);
+        scene.tool_ends();
+    });
+}
+
+#[test]
+fn an_honest_parent_cuts_off_a_child_that_speaks_as_another() {
+    within(LIMIT, || {
+        let mut scene = Scene::launched("lie-as-another", Shape::Chain, 2);
+        scene.go();
+        let (hosts, reason) = scene.lost();
+        // The last node hangs below the hostile one.
+        assert_eq!(hosts, [scene.host.clone(), scene.host.replace(".2", ".3")]);
+        assert_eq!(reason, "it spoke for node 0, which is not below it: its link was closed");
+        scene.others_go_on(2);
+    });
+}
+
+#[test]
+fn a_child_of_an_honest_parent_that_lies_of_another_is_cut_off_and_named() {
+    within(LIMIT, || {
+        let mut scene = Scene::launched("lie-exit-of-another", Shape::Chain, 3);
+        scene.go();
+        let (hosts, reason) = scene.lost();
+        assert_eq!(hosts, [scene.host.as_str()]);
+        let first = scene.host.replace(".3", ".0");
+        let said =
+            format!("{} sent an exit of rank 0, which runs on {first}: its link was closed", scene.host);
+        assert_eq!(reason, said);
+        scene.others_go_on(3);
+    });
+}
+
+#[test]
+fn a_hostile_parent_is_lost_with_those_below_it_and_those_above_go_on() {
+    within(LIMIT, || {
+        let mut scene = Scene::launched("lie-exit-of-another", Shape::Chain, 1);
+        scene.go();
+        let (hosts, _) = scene.lost();
+        let all: Vec<String> = (1..4).map(|node| scene.host.replace(".1", &format!(".{node}"))).collect();
+        assert_eq!(hosts, all);
+        scene.others_go_on(1);
+    });
+}
+
+/// A launch waits for a node that says nothing as long as it was told, and names it.
+fn stalls(mode: &'static str) {
+    within(LIMIT, move || {
+        let mut scene = Scene::new(mode, Shape::Flat, 1);
+        let order = scene.order("launch");
+        let failed = scene.tool.refused(&order);
+        assert_eq!(failed["kind"], "timed_out", "{failed}");
+        assert!(failed["message"].as_str().unwrap_or_default().contains(&scene.host), "{failed}");
+        scene.tool.assert_alone(&scene.world);
+        scene.tool_ends();
+    });
+}
+
+#[test]
+fn an_agent_that_says_nothing_is_named_when_time_is_up() {
+    stalls("stall-before-hello");
+}
+
+#[test]
+fn an_agent_that_stops_in_the_handshake_is_named_when_time_is_up() {
+    stalls("stall-in-the-handshake");
+}
+
+#[test]
+fn an_agent_that_sends_garbage_is_named_when_time_is_up() {
+    stalls("flood-garbage");
+}
+
+#[test]
+fn an_agent_that_claims_another_name_is_missed_when_time_is_up() {
+    stalls("lie-name");
+}
+
+#[test]
+fn an_agent_that_never_reports_its_ranks_is_named_when_time_is_up() {
+    stalls("stall-before-ranks");
+}
+
+#[test]
+fn a_session_that_one_node_never_opens_fails_in_time_and_the_app_goes_on() {
+    within(LIMIT, || {
+        let mut scene = Scene::launched("stall-before-a-session", Shape::Flat, 1);
+        let failed = scene.tool.refused("session");
+        assert_eq!(failed["kind"], "timed_out", "{failed}");
+        assert!(failed["message"].as_str().unwrap_or_default().contains(&scene.host), "{failed}");
+        scene.assert_ranks(3);
+        scene.tool_ends();
+    });
+}
