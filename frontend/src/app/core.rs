@@ -12,10 +12,10 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_wlm::Wlm;
-use gantry_wlm::host::Machine;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
+use super::cause::tell_cause;
 use super::events::{Events, Sink};
 use super::making::{Joined, Making};
 use super::state::{Happening, State};
@@ -484,30 +484,6 @@ async fn listen(
         }
     }
     drop(over);
-}
-
-/// How long a WLM may take to say why it has ended something: it does so when it has ended all of it, also what takes a signal's time.
-const CAUSE_PATIENCE: Duration = Duration::from_secs(15);
-
-/// How often it is asked meanwhile.
-const ASK_EVERY: Duration = Duration::from_millis(250);
-
-/// Asks the WLM why something has ended that has no launcher of ours, which would have said so.
-async fn tell_cause(core: &Core) {
-    let Some(ended) = core.state().needs_cause() else { return };
-    let until = Instant::now() + CAUSE_PATIENCE;
-    loop {
-        let (wlm, asked, runtime) = (core.wlm, ended.clone(), tokio::runtime::Handle::current());
-        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.find_cause(&asked, &Machine)));
-        match tokio::time::timeout_at(until, asking).await {
-            Ok(Ok(Ok(Some(cause)))) => return core.happened(Happening::EndedBy(cause)),
-            Ok(Ok(Err(gantry_wlm::Error::NotYet { .. }))) if Instant::now() + ASK_EVERY < until => {
-                tokio::time::sleep(ASK_EVERY).await;
-            }
-            // It ended by itself, or nobody knows.
-            _ => return,
-        }
-    }
 }
 
 /// Nobody listens to the app any more. Also true when the runtime ends first: who waits elsewhere, and our threads, must not do so for ever.

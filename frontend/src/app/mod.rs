@@ -1,6 +1,7 @@
 //! Apps: launched or attached to, owned by one [`App`], seen through any number of [`AppHandle`]s.
 
 pub(crate) mod core;
+mod cause;
 mod events;
 mod prepare;
 mod fifo;

@@ -112,7 +112,7 @@ impl Tool {
                 let session = self.sessions.last().ok_or_else(|| gone("session"))?;
                 let mut manifest = session.manifest();
                 manifest.add_file(args.first().copied().unwrap_or_default())?;
-                manifest.send(DEADLINE).await.map(|_| Value::Null)
+                manifest.send(*DEADLINE).await.map(|_| Value::Null)
             }
             "daemon" => {
                 let (program, args) = args.split_first().ok_or_else(|| gone("program"))?;
