@@ -45,6 +45,14 @@ pub enum Error {
         /// Names of the nodes that had not answered.
         missing: Vec<String>,
     },
+    /// Something failed while connections that are no agent's came to the door of the launch, which may be why.
+    #[error("{error}; connections that are none of gantry's agents came meanwhile: {strangers}")]
+    Crowded {
+        /// What failed.
+        error: Box<Error>,
+        /// How many came from where, and what they did.
+        strangers: String,
+    },
     /// Daemons did not do their part in an operation on a channel, more of them than its policy allows.
     #[error("{phase}: {} of {members} daemons are missing: {}", .missing.len(), first_missing(.missing))]
     Incomplete {
@@ -123,6 +131,7 @@ impl Error {
             Self::Wlm(error) => error.kind(),
             Self::Node { failure, .. } => failure.kind(),
             Self::TimedOut { .. } => Kind::TimedOut,
+            Self::Crowded { error, .. } => error.kind(),
             Self::Incomplete { missing, .. } => {
                 missing.first().map_or(Kind::TimedOut, |first| first.why.kind())
             }
@@ -159,6 +168,9 @@ impl Error {
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
             Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
             Self::Io { source, .. } => hint_of(source).map(str::to_owned),
+            Self::Crowded { error, .. } => Some(error.hint().unwrap_or_else(|| {
+                "see which programs connect to all ports of this host, with 'ss -tnp' as root".to_owned()
+            })),
             Self::TimedOut { .. } | Self::Incomplete { .. } | Self::Lost { .. } | Self::Protocol(_) => None,
         }
     }

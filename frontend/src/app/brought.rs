@@ -76,6 +76,7 @@ impl Frontend {
         let files = Scratch::write(choose_scratch(app), plan.files)?;
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
         guard.start_launcher(start).await?;
+        let strangers = listener.strangers();
         let mut mustering = std::pin::pin!(listener.muster(deadline));
         let mustered = tokio::select! {
             mustered = &mut mustering => mustered.map_err(|e| with_words(e, &words, &command)),
@@ -92,7 +93,7 @@ impl Frontend {
         };
         let lacks_agent = mustered.is_err() && wlm.lacks_agent(&words.so_far());
         let Mustered { overlay, events, nodes } =
-            mustered.map_err(|error| NotBrought { error, lacks_agent })?;
+            mustered.map_err(|error| NotBrought { error: strangers.explain(error), lacks_agent })?;
         drop(files);
         guard.ranks_there().await?;
         let job = if wlm.names_jobs() { guard.launcher_job().await } else { None };

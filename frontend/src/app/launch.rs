@@ -202,6 +202,7 @@ impl Frontend {
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
         let agent = agent.on_hosts(called.round_policy(self.config.hosts_policy), LeftOut::new(left));
+        let strangers = listener.strangers();
         let Reached { hosts, without } =
             called.reach(making, self.config.hosts_policy, (&agent, left_out), &guard).await?;
         let assembled = tokio::select! {
@@ -210,7 +211,7 @@ impl Frontend {
             // None is told of where the WLM does not see agents end.
             Some((host, failure)) = ended.recv() => Err(Error::Node { hosts: vec![host], failure }),
         };
-        let (overlay, overlay_events) = assembled?;
+        let (overlay, overlay_events) = assembled.map_err(|error| strangers.explain(error))?;
         guard.agents_there().await?;
         Ok(Joined { overlay, overlay_events, guard, guard_events, hosts, left_out: without })
     }

@@ -56,12 +56,13 @@ impl Frontend {
         let owned = timeout_at(deadline, submitting).await.map_err(|_| late("submitting a job", started))?;
         let Owned { job, guard, mut guard_events } = owned.map_err(|e| Error::Protocol(e.to_string()))??;
         let direct = wait_for_nodes(queue, &plan, &job, &mut news, deadline).await?;
+        let strangers = listener.strangers();
         let assembled = tokio::select! {
             assembled = listener.assemble(&direct.hosts, deadline) => assembled,
             ended = wait_for_end(queue, &plan, &job) => Err(ended),
             event = guard_events.recv() => Err(guard_gone(event.as_ref())),
         };
-        let (overlay, overlay_events) = assembled?;
+        let (overlay, overlay_events) = assembled.map_err(|error| strangers.explain(error))?;
         // From here on agents see by themselves that nobody needs them.
         guard.at_loss(None).await?;
         let (hosts, left_out) = (direct.hosts.clone(), Vec::new());

@@ -10,12 +10,15 @@ use gantry_shared::wire::link::{Link, connect};
 use gantry_shared::wire::message::{AgentHello, Dial, Ticket};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::Error;
 
 /// How long the frontend may take to be reached and to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before a frontend that has cut the link is dialled again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Tells the frontend of the ticket why agents have failed. False: it did not hear it.
 pub(super) async fn tell(ticket: &Ticket, error: &Error) -> bool {
@@ -35,8 +38,14 @@ async fn dial(ticket: &Ticket, until: Instant) -> Option<Link> {
     for address in ticket.frontend.clone() {
         let (app, secret) = (ticket.app, ticket.secret.clone());
         attempts.spawn(async move {
-            let stream = timeout_at(until, TcpStream::connect::<SocketAddr>(address)).await.ok()?.ok()?;
-            connect(stream, &secret, app.as_str().as_bytes(), until).await.ok()
+            loop {
+                let stream = timeout_at(until, TcpStream::connect::<SocketAddr>(address)).await.ok()?.ok()?;
+                match connect(stream, &secret, app.as_str().as_bytes(), until).await {
+                    // A crowded door cuts off who was too slow.
+                    Err(error) if error.is_cut() => timeout_at(until, sleep(AGAIN)).await.ok()?,
+                    dialled => return dialled.ok(),
+                }
+            }
         });
     }
     while let Some(attempt) = attempts.join_next().await {

@@ -26,8 +26,8 @@ use super::root::{Nodes, Root};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};
 
-/// Diallers that may be in their handshake at once, beside one for each agent that is expected.
-const STRANGERS: usize = 64;
+/// Agents that may come at once where their number is not known before.
+const UNKNOWN: usize = 192;
 
 /// Agents on their way into the tree.
 #[derive(Debug)]
@@ -80,10 +80,10 @@ impl Assembly {
 
     /// Waits until all agents hang in the tree.
     pub(super) async fn run(&mut self, mut door: Door) -> Result<()> {
-        let places = self.hosts.len() + STRANGERS;
+        let expected = self.hosts.len();
         while self.seated.len() < self.hosts.len() {
             tokio::select! {
-                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial)?,
+                (halves, dial) = door.next(expected) => self.take_greeting(&mut door, halves, dial)?,
                 Some(arrival) = self.arrivals.1.recv() => self.free_seat(&arrival),
             }
         }
@@ -95,7 +95,7 @@ impl Assembly {
     pub(super) async fn muster(&mut self, mut door: Door) -> Result<Vec<(String, Vec<RankReport>)>> {
         let mut come = Vec::new();
         while !self.roll.is_complete() {
-            let (halves, dial) = door.next(come.len() + STRANGERS).await;
+            let (halves, dial) = door.next(UNKNOWN).await;
             let Dial::Agent(mut hello) = dial else {
                 door.refuse(halves, "the frontend is nobody's parent here".to_owned());
                 continue;
@@ -137,11 +137,11 @@ impl Assembly {
 
     /// Tells all agents their places and waits until they hang there.
     async fn link(&mut self, mut door: Door) -> Result<()> {
-        let places = self.hosts.len() + STRANGERS;
+        let expected = self.hosts.len();
         self.assign()?;
         while self.root.as_ref().is_some_and(|root| !root.find_unjoined().is_empty()) {
             tokio::select! {
-                (halves, dial) = door.next(places) => self.take_greeting(&mut door, halves, dial)?,
+                (halves, dial) = door.next(expected) => self.take_greeting(&mut door, halves, dial)?,
                 Some(arrival) = self.arrivals.1.recv() => self.take_arrival(arrival)?,
             }
         }

@@ -8,13 +8,15 @@ use std::time::Duration;
 use gantry_shared::id::AppId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::credit::STALL_TIME;
+use gantry_shared::wire::door::Tally;
 use gantry_shared::wire::greeting::Door;
 use gantry_shared::wire::message::RankReport;
+use gantry_shared::wire::tcp::listen;
 use gantry_wlm::{AgentLinks, Reach};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -34,6 +36,22 @@ pub(crate) struct Mustered {
     pub(crate) nodes: Vec<(String, Vec<RankReport>)>,
 }
 
+/// What a door has seen of connections that are no agent's.
+#[derive(Debug)]
+pub(crate) struct DoorWatch(Tally);
+
+impl DoorWatch {
+    /// The error of a launch with what has come to its door meanwhile, if that may explain it.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let strangers = self.0.strangers();
+        if strangers.matter() {
+            Error::Crowded { error: Box::new(error), strangers: strangers.to_string() }
+        } else {
+            error
+        }
+    }
+}
+
 /// What is chosen of the overlay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
@@ -48,12 +66,11 @@ pub(super) struct Shape {
 /// The frontend's ear, until all agents have reported.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    app: AppId,
     secret: Secret,
     shape: Shape,
-    listener: TcpListener,
+    door: Door,
     addresses: Vec<SocketAddr>,
-    passed: (mpsc::UnboundedSender<UnixStream>, mpsc::UnboundedReceiver<UnixStream>),
+    passing: mpsc::UnboundedSender<UnixStream>,
 }
 
 impl Listener {
@@ -74,12 +91,10 @@ impl Listener {
         };
         let cannot = |e| Error::io("cannot listen for agents", e);
         let listener = match reach {
-            Reach::ThisMachine => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await,
+            Reach::ThisMachine => listen((Ipv4Addr::LOCALHOST, 0).into()),
             // The system's usual setting lets this take both families; where there is no IPv6 there is only the other.
-            Reach::Network => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
-                Ok(listener) => Ok(listener),
-                Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await,
-            },
+            Reach::Network => listen((Ipv6Addr::UNSPECIFIED, 0).into())
+                .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, 0).into())),
         };
         let listener = listener.map_err(cannot)?;
         let bound = listener.local_addr().map_err(cannot)?;
@@ -88,17 +103,19 @@ impl Listener {
             Reach::Network => find_addresses(bound).map_err(cannot)?,
         };
         let shape = Shape { radix, bulk_radix, stall: STALL_TIME };
-        Ok(Self { app, secret, shape, listener, addresses, passed: mpsc::unbounded_channel() })
+        let (passing, passed) = mpsc::unbounded_channel();
+        let door = Door::new(listener, app, secret.clone(), build_refusal).with_passed(passed);
+        Ok(Self { secret, shape, door, addresses, passing })
     }
 
     /// Where streams of agents that cannot dial are passed on, until all agents have reported.
     pub(crate) fn links(&self) -> AgentLinks {
-        AgentLinks::new(self.passed.0.clone())
+        AgentLinks::new(self.passing.clone())
     }
 
-    /// The door for all who come.
-    fn open_door(self) -> Door {
-        Door::new(self.listener, self.app, self.secret, build_refusal).with_passed(self.passed.1)
+    /// What the door sees of connections that are no agent's; also later.
+    pub(crate) fn strangers(&self) -> DoorWatch {
+        DoorWatch(self.door.tally())
     }
 
     /// Where agents can dial.
@@ -115,7 +132,7 @@ impl Listener {
     pub(crate) async fn muster(self, deadline: Instant) -> Result<Mustered> {
         let started = Instant::now();
         let mut assembly = Assembly::new(self.secret.clone(), self.shape, &[])?;
-        let nodes = match timeout_at(deadline, assembly.muster(self.open_door())).await {
+        let nodes = match timeout_at(deadline, assembly.muster(self.door)).await {
             Ok(mustered) => mustered?,
             Err(_late) => {
                 let after = deadline.saturating_duration_since(started);
@@ -146,7 +163,7 @@ impl Listener {
     ) -> Result<(Overlay, mpsc::UnboundedReceiver<OverlayEvent>)> {
         let started = Instant::now();
         let mut assembly = Assembly::new(self.secret.clone(), self.shape, hosts)?;
-        match timeout_at(deadline, assembly.run(self.open_door())).await {
+        match timeout_at(deadline, assembly.run(self.door)).await {
             Ok(assembled) => assembled?,
             Err(_late) => {
                 let after = deadline.saturating_duration_since(started);

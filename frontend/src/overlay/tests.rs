@@ -300,6 +300,45 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
 }
 
 #[tokio::test]
+async fn a_crowd_at_the_door_neither_keeps_agents_out_nor_slows_them_down() {
+    let stage = Stage::new(&["a", "b"], 64, SOON).await;
+    let mut crowd = Vec::new();
+    for number in 0..400 {
+        let mut stranger = TcpStream::connect(stage.address).await.unwrap();
+        match number % 3 {
+            0 => {}
+            1 => drop(stranger.write_all(b"gtry").await),
+            _ => drop(stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").await),
+        }
+        crowd.push(stranger);
+    }
+    // All of them are still connected, as far as the door lets them.
+    let (mut a, mut b) = (stage.agent("a").await, stage.agent("b").await);
+    assert_eq!((a.seat().await, b.seat().await), (0, 1));
+    stage.assembled().await.unwrap();
+    drop(crowd);
+}
+
+#[tokio::test]
+async fn a_launch_that_fails_beside_strangers_speaks_of_them() {
+    let (app, secret) = (AppId::random().unwrap(), Secret::random().unwrap());
+    let listener = Listener::bind(app, secret, 2, 2, Reach::ThisMachine).await.unwrap();
+    let (address, strangers) = (listener.addresses()[0], listener.strangers());
+    let mut crowd = Vec::new();
+    for _ in 0..100 {
+        crowd.push(TcpStream::connect(address).await.unwrap());
+    }
+    let failed = listener.assemble(&["a".to_owned()], Instant::now() + Duration::from_secs(2)).await;
+    let error = strangers.explain(failed.map(drop).unwrap_err());
+    assert_eq!(error.kind(), Kind::TimedOut);
+    let text = error.to_string();
+    let user = nix::unistd::geteuid();
+    let expected = format!("100 connections from user {user} of this machine: said nothing");
+    assert!(text.starts_with("no answer within") && text.contains(&expected), "{text}");
+    assert!(error.hint().unwrap().contains("ss -tnp"));
+}
+
+#[tokio::test]
 async fn one_host_has_as_many_agents_as_it_is_named() {
     let stage = Stage::new(&["a", "a"], 64, SOON).await;
     let (mut first, mut second) = (stage.agent("a").await, stage.agent("a").await);

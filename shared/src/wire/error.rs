@@ -22,7 +22,7 @@ pub enum Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Preamble => "exchanging versions",
+            Self::Preamble => "waiting for the peer's first bytes",
             Self::Handshake => "proving the app's secret",
             Self::Open => "carrying messages",
             Self::Close => "saying goodbye",

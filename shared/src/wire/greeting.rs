@@ -1,29 +1,30 @@
 //! The door of whoever is dialled: the frontend while agents report, and every agent.
 //!
-//! Anybody can dial. Who does not know the secret or says nothing costs one task for a few seconds and disturbs nobody else.
+//! Anyone can dial. The [`Gate`] decides which connections keep a place; one without the secret disturbs no other.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
-use super::LinkError;
+use super::door::admission::{Limits, Stage};
+use super::door::{Arrival, Gate, Reason, Seat, Tally, TcpEar};
 use super::frame;
-use super::limits::HANDSHAKE_DEADLINE;
-use super::link::{Incoming, LinkReader, LinkWriter, Stream, accept_any};
+use super::link::{Incoming, LinkReader, LinkWriter, Stream};
 use super::message::Dial;
 use super::tcp::tune;
+use super::{LinkError, handshake};
 use crate::id::AppId;
 use crate::secret::Secret;
 
 /// How long who was refused is listened to, so that it reads why.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
-/// After a failed accept (too many open files, usually) others get a moment to close theirs.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Places at a door beside those for who is expected. Each takes a descriptor of a program that may not be ours.
+pub const STRANGERS: usize = 64;
 
 /// The two halves of a link.
 pub type Halves = (LinkReader, LinkWriter);
@@ -42,21 +43,24 @@ pub type FindBridge = Arc<dyn Fn(u16) -> Option<Secret> + Send + Sync>;
 
 /// A listener with those who have come to it and not yet said who they are.
 pub struct Door {
-    listener: TcpListener,
+    gate: Gate<TcpEar>,
     passed: Option<UnboundedReceiver<UnixStream>>,
+    terms: Terms,
+    greetings: JoinSet<Option<(Halves, Dial)>>,
+}
+
+/// On which terms a dialler comes in.
+#[derive(Clone)]
+struct Terms {
     app: AppId,
     secret: Secret,
     find_bridge: FindBridge,
     refusal: BuildRefusal,
-    greetings: JoinSet<Option<(Halves, Dial)>>,
 }
 
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door")
-            .field("listener", &self.listener)
-            .field("app", &self.app)
-            .finish_non_exhaustive()
+        f.debug_struct("Door").field("gate", &self.gate).field("app", &self.terms.app).finish_non_exhaustive()
     }
 }
 
@@ -65,13 +69,15 @@ impl Door {
     #[must_use]
     pub fn new(listener: TcpListener, app: AppId, secret: Secret, refusal: BuildRefusal) -> Self {
         let find_bridge: FindBridge = Arc::new(|_| None);
-        Self { listener, passed: None, app, secret, find_bridge, refusal, greetings: JoinSet::new() }
+        let gate = Gate::new(TcpEar::new(listener), Limits::with_places(STRANGERS));
+        let terms = Terms { app, secret, find_bridge, refusal };
+        Self { gate, passed: None, terms, greetings: JoinSet::new() }
     }
 
     /// A door at which bridges begin, too: who has the key of one comes as [`Dial::Bridge`], and as nothing else.
     #[must_use]
     pub fn with_bridges(mut self, find_bridge: FindBridge) -> Self {
-        self.find_bridge = find_bridge;
+        self.terms.find_bridge = find_bridge;
         self
     }
 
@@ -82,42 +88,46 @@ impl Door {
         self
     }
 
-    /// The next who has proven the secret and said hello. At most `places` are in their handshake at once; others wait in the system's queue.
+    /// What the door sees of those that do not prove the secret.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.gate.tally()
+    }
+
+    /// The next who has proven the secret and said hello. `expected` may come at once; beside them are [`STRANGERS`] places for others.
     ///
     /// Waits as long as nobody comes. Cancel safe.
-    pub async fn next(&mut self, places: usize) -> (Halves, Dial) {
+    pub async fn next(&mut self, expected: usize) -> (Halves, Dial) {
+        self.gate.set_places(expected.saturating_add(STRANGERS));
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if self.greetings.len() < places => match accepted {
-                    Ok((stream, _)) => {
-                        if let Err(error) = tune(&stream) {
-                            tracing::debug!(%error, "cannot tune a link");
-                        }
-                        self.greet(stream);
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept an agent");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(stream) = next_passed(&mut self.passed) => self.greet(stream),
+                biased;
                 Some(greeted) = self.greetings.join_next() => {
                     if let Some(greeted) = greeted.ok().flatten() {
                         return greeted;
                     }
                 }
+                Some(stream) = next_passed(&mut self.passed) => {
+                    let Arrival { stream, seat, .. } = self.gate.pass(stream);
+                    let terms = self.terms.clone();
+                    self.greetings.spawn(async move { terms.greet(stream, seat).await });
+                }
+                Arrival { stream, seat, eviction } = self.gate.next() => {
+                    let terms = self.terms.clone();
+                    self.greetings.spawn(async move {
+                        let greeting = async {
+                            if has_begun(&stream, &seat).await { terms.greet(stream, seat).await } else { None }
+                        };
+                        eviction.or(greeting).await.flatten()
+                    });
+                }
             }
         }
     }
 
-    fn greet(&mut self, stream: impl Stream) {
-        let keys = (self.secret.clone(), Arc::clone(&self.find_bridge));
-        self.greetings.spawn(greet(stream, self.app, keys, self.refusal));
-    }
-
     /// Sends somebody away who has said hello, and lets it read why.
     pub fn refuse(&mut self, halves: Halves, reason: String) {
-        let refusal = self.refusal;
+        let refusal = self.terms.refusal;
         self.greetings.spawn(async move {
             refuse(halves, &reason, refusal).await;
             None
@@ -130,36 +140,69 @@ async fn next_passed(passed: &mut Option<UnboundedReceiver<UnixStream>>) -> Opti
     passed.as_mut()?.recv().await
 }
 
-/// Handshake and hello.
-async fn greet(
-    stream: impl Stream,
-    app: AppId,
-    (secret, find_bridge): (Secret, FindBridge),
-    refusal: BuildRefusal,
-) -> Option<(Halves, Dial)> {
-    let deadline = Instant::now() + HANDSHAKE_DEADLINE;
-    let accepted =
-        accept_any(stream, &secret, app.as_str().as_bytes(), |number| find_bridge(number), deadline);
-    let link = match accepted.await {
-        Ok((link, 0)) => link,
-        Ok((link, bridge)) => return Some((link.split(), Dial::Bridge { bridge })),
-        Err(error) => {
-            tracing::debug!(%error, "a dialler was turned away");
+/// Whether anything comes before the door's patience with silence is over.
+async fn has_begun(stream: &TcpStream, seat: &Seat) -> bool {
+    if !seat.hears(stream).await {
+        return false;
+    }
+    if let Err(error) = tune(stream) {
+        tracing::debug!(%error, "cannot tune a link");
+    }
+    true
+}
+
+impl Terms {
+    /// Handshake and hello.
+    async fn greet(self, mut stream: impl Stream, seat: Seat) -> Option<(Halves, Dial)> {
+        let (app, deadline) = (self.app.as_str().as_bytes(), seat.proof_by());
+        let find_bridge = |number| (self.find_bridge)(number);
+        let proven = match handshake::open(&mut stream, &self.secret, app, find_bridge, deadline).await {
+            Ok(_) if !seat.reach(Stage::Opened) => return None,
+            Ok(opening) => opening.answer(&mut stream, deadline).await,
+            Err(error) => Err(error),
+        };
+        let (link, number) = match proven {
+            Ok(proven) => proven.into_link(stream),
+            Err(error) => {
+                tracing::debug!(%error, source = %seat.source(), "a dialler was turned away");
+                seat.judge(judge(&error));
+                handshake::refuse(stream, deadline, &error).await;
+                return None;
+            }
+        };
+        if !seat.reach(Stage::Proven) {
             return None;
         }
-    };
-    let (mut reader, writer) = link.split();
-    match timeout_at(deadline, reader.next()).await {
-        Ok(Ok(Some(Incoming::Frame(body)))) => match frame::decode(&body) {
-            Ok(dial) => return Some(((reader, writer), dial)),
-            Err(error) => refuse((reader, writer), &format!("not understood: {error}"), refusal).await,
-        },
-        Ok(Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_)))) => {
-            refuse((reader, writer), "bulk data before a hello", refusal).await;
+        if number != 0 {
+            return Some((link.split(), Dial::Bridge { bridge: number }));
         }
-        Ok(Ok(None) | Err(_)) | Err(_) => tracing::debug!("a dialler said no hello"),
+        let (mut reader, writer) = link.split();
+        let reason = match timeout_at(deadline, reader.next()).await {
+            Ok(Ok(Some(Incoming::Frame(body)))) => match frame::decode(&body) {
+                Ok(dial) => return Some(((reader, writer), dial)),
+                Err(error) => format!("not understood: {error}"),
+            },
+            Ok(Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_)))) => "bulk data before a hello".to_owned(),
+            Ok(Ok(None) | Err(_)) | Err(_) => {
+                tracing::debug!("a dialler said no hello");
+                return None;
+            }
+        };
+        seat.judge(Reason::Refused);
+        refuse((reader, writer), &reason, self.refusal).await;
+        None
     }
-    None
+}
+
+/// What a failed handshake says of who dials.
+fn judge(error: &LinkError) -> Reason {
+    match error {
+        LinkError::HandshakeFailed => Reason::WrongSecret,
+        LinkError::Version { .. } => Reason::OtherVersion,
+        LinkError::TimedOut { .. } => Reason::Unfinished,
+        LinkError::Cut { .. } | LinkError::Refused { .. } | LinkError::Io { .. } => Reason::Left,
+        _ => Reason::Garbage,
+    }
 }
 
 /// Sends somebody away, and lets it read why for a moment.

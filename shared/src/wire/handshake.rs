@@ -1,15 +1,20 @@
 //! The start of a link: who is there, in which version, and does it know the app's secret?
 //!
-//! 1. In clear, the dialler's preamble and then the acceptor's: magic, version, a number. A stranger or another
+//! 1. In clear, preambles of both: magic, version, a number. A stranger or another
 //!    version is told so in a refusal and the link is closed; nothing else is said to it. The dialler's number says which key it has: 0 is
 //!    the app's secret, another one that of a [bridge](super::bridge). The acceptor's is always 0.
 //! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id, so that neither can
 //!    have been altered on the way. The dialler's last word confirms that it has the keys: a recording of an
 //!    old first message would otherwise look like a peer until somebody waits for it.
 //!
+//! The dialler's *opening* is its preamble and first Noise message at once: an acceptor's preamble says nothing that it has to wait for. So an honest
+//! peer shows with its first bytes that it belongs here, and the acceptor judges them by hashes and one cipher alone: without the secret nobody makes it
+//! compute a key exchange, and only a recording of an opening does.
+//!
 //! The handshake proves that the peer *belongs to the app*, not which node it is: its hello says that, and all
 //! who can lie in it have the secret.
 
+use std::fmt;
 use std::time::Duration;
 
 use snow::{HandshakeState, StatelessTransportState};
@@ -102,11 +107,7 @@ pub async fn accept_any<S: Stream>(
     find_bridge: impl Fn(u16) -> Option<Secret>,
     deadline: Instant,
 ) -> Result<(Link, u16), LinkError> {
-    let find_key = |number| match number {
-        0 => Some((secret.clone(), app.to_vec())),
-        _ => find_bridge(number).map(|key| (key, BRIDGE.to_vec())),
-    };
-    accept_as(PROTOCOL_VERSION, stream, find_key, deadline).await
+    accept_as(PROTOCOL_VERSION, stream, choose_key(secret, app, find_bridge), deadline).await
 }
 
 pub(super) async fn connect_as<S: Stream>(
@@ -116,18 +117,23 @@ pub(super) async fn connect_as<S: Stream>(
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    let ours = build_preamble(version, number);
-    let theirs = within(deadline, Phase::Preamble, async {
-        write_all(&mut stream, Phase::Preamble, &ours).await?;
-        let theirs = read_preamble(&mut stream).await?;
-        check_preamble(version, &theirs).map(|_| theirs)
-    })
-    .await?;
-    let proof =
-        within(deadline, Phase::Handshake, dial(&mut stream, secret, &[&ours, &theirs, app].concat())).await;
-    match proof {
+    let (ours, theirs) = (build_preamble(version, number), build_preamble(version, 0));
+    let mut noise = build_noise(secret, &[&ours, &theirs, app].concat(), true)?;
+    let opening = [&ours[..], &build_noise_record(&mut noise)?].concat();
+    let greeted = within(deadline, Phase::Preamble, async {
+        write_all(&mut stream, Phase::Preamble, &opening).await?;
+        let said = read_preamble(&mut stream).await?;
+        check_preamble(version, &said)?;
+        // Another number has no meaning, and would fail the proof.
+        if said == theirs { Ok(()) } else { Err(LinkError::HandshakeFailed) }
+    });
+    greeted.await?;
+    match within(deadline, Phase::Handshake, confirm(&mut stream, noise)).await {
         Ok(noise) => Ok(Link::new(stream, noise, 1, 0)),
-        Err(error) => Err(refuse(stream, deadline, error).await),
+        Err(error) => {
+            refuse(stream, deadline, &error).await;
+            Err(error)
+        }
     }
 }
 
@@ -137,38 +143,127 @@ pub(super) async fn accept_as<S: Stream>(
     find_key: impl Fn(u16) -> Option<(Secret, Vec<u8>)>,
     deadline: Instant,
 ) -> Result<(Link, u16), LinkError> {
-    let ours = build_preamble(version, 0);
-    let theirs = within(deadline, Phase::Preamble, async {
-        let theirs = read_preamble(&mut stream).await?;
-        write_all(&mut stream, Phase::Preamble, &ours).await?;
-        Ok(theirs)
-    })
-    .await?;
-    let proof = match check_preamble(version, &theirs) {
-        Ok(number) => match find_key(number) {
-            Some((secret, app)) => {
-                let prologue = [&theirs[..], &ours, &app].concat();
-                let answered = answer(&mut stream, &secret, &prologue);
-                within(deadline, Phase::Handshake, answered).await.map(|noise| (noise, number))
-            }
-            None => Err(LinkError::HandshakeFailed),
-        },
+    let proof = match open_as(version, &mut stream, find_key, deadline).await {
+        Ok(opening) => opening.answer(&mut stream, deadline).await,
         Err(error) => Err(error),
     };
     match proof {
-        Ok((noise, number)) => Ok((Link::new(stream, noise, 0, 1), number)),
-        Err(error) => Err(refuse(stream, deadline, error).await),
+        Ok(proven) => Ok(proven.into_link(stream)),
+        Err(error) => {
+            refuse(stream, deadline, &error).await;
+            Err(error)
+        }
     }
 }
 
-/// The dialler's part of the proof. The confirmation takes nonce 0 of its direction.
-async fn dial<S: Stream>(
+/// The first half of [`accept_any`]: reads the opening of who dials and judges it, without a key exchange. After an error the stream is to be given to
+/// [`refuse`].
+///
+/// # Errors
+/// As [`accept_any`].
+pub async fn open<S: Stream>(
     stream: &mut S,
     secret: &Secret,
-    prologue: &[u8],
+    app: &[u8],
+    find_bridge: impl Fn(u16) -> Option<Secret>,
+    deadline: Instant,
+) -> Result<Opening, LinkError> {
+    open_as(PROTOCOL_VERSION, stream, choose_key(secret, app, find_bridge), deadline).await
+}
+
+fn choose_key(
+    secret: &Secret,
+    app: &[u8],
+    find_bridge: impl Fn(u16) -> Option<Secret>,
+) -> impl Fn(u16) -> Option<(Secret, Vec<u8>)> {
+    move |number| match number {
+        0 => Some((secret.clone(), app.to_vec())),
+        _ => find_bridge(number).map(|key| (key, BRIDGE.to_vec())),
+    }
+}
+
+async fn open_as<S: Stream>(
+    version: u16,
+    stream: &mut S,
+    find_key: impl Fn(u16) -> Option<(Secret, Vec<u8>)>,
+    deadline: Instant,
+) -> Result<Opening, LinkError> {
+    let ours = build_preamble(version, 0);
+    let theirs = within(deadline, Phase::Preamble, read_preamble(stream)).await?;
+    let opened = within(deadline, Phase::Handshake, async {
+        let number = check_preamble(version, &theirs)?;
+        let (secret, app) = find_key(number).ok_or(LinkError::HandshakeFailed)?;
+        let mut noise = build_noise(&secret, &[&theirs[..], &ours, &app].concat(), false)?;
+        read_noise(stream, &mut noise).await?;
+        Ok(Opening { ours, noise, number })
+    });
+    let opened = opened.await;
+    if opened.as_ref().is_err_and(|error| find_refusal(error).is_some()) {
+        // The refusal comes behind it.
+        within(deadline, Phase::Preamble, write_all(stream, Phase::Preamble, &ours)).await?;
+    }
+    opened
+}
+
+/// An opening that was made with the secret, by the peer or by the one that it has recorded.
+pub struct Opening {
+    ours: [u8; PREAMBLE_BYTES],
+    noise: HandshakeState,
+    number: u16,
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opening").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Opening {
+    /// The second half of [`accept_any`]: the key exchange, and the peer's confirmation. After an error the stream is to be given to [`refuse`].
+    ///
+    /// # Errors
+    /// As [`accept_any`].
+    pub async fn answer<S: Stream>(self, stream: &mut S, deadline: Instant) -> Result<Proven, LinkError> {
+        let Self { ours, mut noise, number } = self;
+        within(deadline, Phase::Handshake, async {
+            let answer = [&ours[..], &build_noise_record(&mut noise)?].concat();
+            write_all(stream, Phase::Handshake, &answer).await?;
+            let noise = noise.into_stateless_transport_mode().map_err(|_| LinkError::HandshakeFailed)?;
+            let sealed = read_record(stream, 1 + TAG_BYTES).await?;
+            let mut plain = [0; 1];
+            noise.read_message(0, &sealed, &mut plain).map_err(|_| LinkError::HandshakeFailed)?;
+            let confirmed = plain == [Meaning::Confirm.code()];
+            if confirmed { Ok(Proven { noise, number }) } else { Err(LinkError::HandshakeFailed) }
+        })
+        .await
+    }
+}
+
+/// A peer that has the secret.
+pub struct Proven {
+    noise: StatelessTransportState,
+    number: u16,
+}
+
+impl fmt::Debug for Proven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proven").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Proven {
+    /// The link, and whose it is, as [`accept_any`] gives them.
+    #[must_use]
+    pub fn into_link<S: Stream>(self, stream: S) -> (Link, u16) {
+        (Link::new(stream, self.noise, 0, 1), self.number)
+    }
+}
+
+/// The rest of the dialler's part of the proof. The confirmation takes nonce 0 of its direction.
+async fn confirm<S: Stream>(
+    stream: &mut S,
+    mut noise: HandshakeState,
 ) -> Result<StatelessTransportState, LinkError> {
-    let mut noise = build_noise(secret, prologue, true)?;
-    write_noise(stream, &mut noise).await?;
     read_noise(stream, &mut noise).await?;
     let noise = noise.into_stateless_transport_mode().map_err(|_| LinkError::HandshakeFailed)?;
     let mut sealed = [0; 1 + TAG_BYTES];
@@ -176,22 +271,6 @@ async fn dial<S: Stream>(
     let length = length.map_err(|_| LinkError::HandshakeFailed)?;
     write_record(stream, Kind::Handshake, &sealed[..length]).await?;
     Ok(noise)
-}
-
-/// The acceptor's part of the proof.
-async fn answer<S: Stream>(
-    stream: &mut S,
-    secret: &Secret,
-    prologue: &[u8],
-) -> Result<StatelessTransportState, LinkError> {
-    let mut noise = build_noise(secret, prologue, false)?;
-    read_noise(stream, &mut noise).await?;
-    write_noise(stream, &mut noise).await?;
-    let noise = noise.into_stateless_transport_mode().map_err(|_| LinkError::HandshakeFailed)?;
-    let sealed = read_record(stream, 1 + TAG_BYTES).await?;
-    let mut plain = [0; 1];
-    noise.read_message(0, &sealed, &mut plain).map_err(|_| LinkError::HandshakeFailed)?;
-    if plain == [Meaning::Confirm.code()] { Ok(noise) } else { Err(LinkError::HandshakeFailed) }
 }
 
 fn build_noise(secret: &Secret, prologue: &[u8], dials: bool) -> Result<HandshakeState, LinkError> {
@@ -202,10 +281,10 @@ fn build_noise(secret: &Secret, prologue: &[u8], dials: bool) -> Result<Handshak
     build().map_err(|_: snow::Error| LinkError::HandshakeFailed)
 }
 
-async fn write_noise<S: Stream>(stream: &mut S, noise: &mut HandshakeState) -> Result<(), LinkError> {
+fn build_noise_record(noise: &mut HandshakeState) -> Result<Vec<u8>, LinkError> {
     let mut message = [0; HANDSHAKE_BYTES];
     let length = noise.write_message(&[], &mut message).map_err(|_| LinkError::HandshakeFailed)?;
-    write_record(stream, Kind::Handshake, &message[..length]).await
+    Ok([&build_header(Kind::Handshake, length)?[..], &message[..length]].concat())
 }
 
 async fn read_noise<S: Stream>(stream: &mut S, noise: &mut HandshakeState) -> Result<(), LinkError> {
@@ -265,19 +344,12 @@ fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<u16, Lin
     }
 }
 
-/// Tells the peer why, where it is still there to be told, and closes. Gives the error back.
+/// Tells the peer why, where it is still there to be told, and closes.
 ///
 /// A stream that is dropped while bytes of the peer are unread is reset by TCP, and what was not acknowledged by then is
 /// not sent again. So the peer is listened to for a moment, until it has closed too.
-async fn refuse<S: Stream>(mut stream: S, deadline: Instant, error: LinkError) -> LinkError {
-    let reason = match &error {
-        LinkError::Version { ours, theirs } => format!("this is protocol version {ours}, not {theirs}"),
-        LinkError::HandshakeFailed => "another secret or another app".to_owned(),
-        LinkError::Malformed { what, .. } => format!("not understood: {what}"),
-        LinkError::Oversized { what, limit } => format!("a {what} has {limit} bytes at most"),
-        // The others mean that the peer is gone, is slow, or has refused itself.
-        _ => return error,
-    };
+pub async fn refuse<S: Stream>(mut stream: S, deadline: Instant, error: &LinkError) {
+    let Some(reason) = find_refusal(error) else { return };
     let tell = async {
         write_record(&mut stream, Kind::Refusal, build_reason(&reason)).await?;
         stream.shutdown().await.map_err(|error| LinkError::io(Phase::Handshake, error))?;
@@ -288,7 +360,17 @@ async fn refuse<S: Stream>(mut stream: S, deadline: Instant, error: LinkError) -
     };
     let told = timeout_at(deadline.min(Instant::now() + DRAIN_TIME), tell).await;
     tracing::debug!(%error, told = matches!(told, Ok(Ok(_))), "refused a link");
-    error
+}
+
+/// What the peer is told of an error. None: it is gone, is slow, or has refused itself.
+fn find_refusal(error: &LinkError) -> Option<String> {
+    match error {
+        LinkError::Version { ours, theirs } => Some(format!("this is protocol version {ours}, not {theirs}")),
+        LinkError::HandshakeFailed => Some("another secret or another app".to_owned()),
+        LinkError::Malformed { what, .. } => Some(format!("not understood: {what}")),
+        LinkError::Oversized { what, limit } => Some(format!("a {what} has {limit} bytes at most")),
+        _ => None,
+    }
 }
 
 async fn within<T>(

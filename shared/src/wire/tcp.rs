@@ -1,10 +1,14 @@
 //! TCP as links want it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Connections that wait in the system's queue, as far as `net.core.somaxconn` allows. One that finds it full tries again after a whole second.
+const BACKLOG: u32 = 4096;
 
 /// A peer whose host has said nothing for this long is asked, and asked again at this interval, so many times.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 4);
@@ -21,4 +25,18 @@ pub fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&keep_alive)?;
     // Keep-alive does not look at a peer that owes an acknowledgement.
     socket.set_tcp_user_timeout(Some(idle + interval * count))
+}
+
+/// Listens there, with a long queue. Must be called within a tokio runtime.
+///
+/// # Errors
+/// The address cannot be had.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

@@ -22,8 +22,6 @@ use crate::rendezvous::Bridges;
 
 /// Bytes of children's frames that may wait for the parent. Beyond it children are not read.
 const ROOM_BYTES: usize = 8 * MAX_FRAME_BYTES;
-/// Diallers that may be in their handshake at once, beside the children.
-const STRANGERS: usize = 16;
 /// Diallers that may wait for a stream that this agent does not know yet.
 const EARLY: usize = 64;
 
@@ -49,7 +47,7 @@ async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams, 
     let mut early = JoinSet::new();
     loop {
         tokio::select! {
-            (halves, dial) = door.next(awaited.len() + STRANGERS) => match dial {
+            (halves, dial) = door.next(awaited.len()) => match dial {
                 Dial::Child { node } if awaited.remove(&node) => start(halves, node, streams, &room),
                 Dial::Child { node } => {
                     door.refuse(halves, format!("node {node} is no child of this agent, or is here already"));

@@ -18,6 +18,7 @@ use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, connect}
 use gantry_shared::wire::message::{AgentHello, Dial, Notice, Seat, Ticket};
 use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
+use gantry_shared::wire::tcp::listen;
 use gantry_shared::wire::tree::Tree;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -94,7 +95,7 @@ pub(super) async fn join_with(
 ) -> Result<Joined, JoinError> {
     let caller = Caller { app: ticket.app, secret: &ticket.secret };
     let dialled = dial(&ticket.frontend, caller, Instant::now() + ticket.patience).await?;
-    report(ticket, Reached::dialled(dialled).await?, brought, stall).await
+    report(ticket, Reached::dialled(dialled)?, brought, stall).await
 }
 
 /// As [`join`], over the `connection` that has brought this agent: at once, or when nobody has answered for a moment where the frontend is dialled. The
@@ -120,7 +121,7 @@ pub(crate) async fn join_over(
         Some(Ok(dialled)) => {
             // It stays open as long as there is this process: whatever is at its other end takes its end for ours.
             tokio::spawn(async move { (pending::<()>().await, connection) });
-            Reached::dialled(dialled).await?
+            Reached::dialled(dialled)?
         }
         Some(Err(error)) => {
             tracing::info!(%error, "the frontend cannot be dialled; the link is where this agent came from");
@@ -131,7 +132,7 @@ pub(crate) async fn join_over(
             let mut linking = std::pin::pin!(link_over(ticket, connection));
             tokio::select! {
                 biased;
-                Ok(dialled) = &mut dialling => Reached::dialled(dialled).await?,
+                Ok(dialled) = &mut dialling => Reached::dialled(dialled)?,
                 link = &mut linking => Reached { link: link?, listener: None },
             }
         }
@@ -164,8 +165,8 @@ struct Reached {
 
 impl Reached {
     /// Other agents reach this node where the frontend does.
-    async fn dialled((link, ours): (Link, IpAddr)) -> Result<Self, JoinError> {
-        let listener = TcpListener::bind((ours, 0)).await.map_err(JoinError::Listen)?;
+    fn dialled((link, ours): (Link, IpAddr)) -> Result<Self, JoinError> {
+        let listener = listen((ours, 0).into()).map_err(JoinError::Listen)?;
         Ok(Self { link, listener: Some(listener) })
     }
 }

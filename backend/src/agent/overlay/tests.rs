@@ -351,6 +351,21 @@ async fn who_is_not_there_yet_is_tried_again_until_the_patience_is_over() {
 }
 
 #[tokio::test]
+async fn an_agent_that_has_to_give_way_comes_again() {
+    let front = Front::new().await;
+    let ticket = front.ticket("0");
+    let joining = tokio::spawn(async move { join(&ticket).await });
+    for _ in 0..3 {
+        // As a crowded door does.
+        drop(front.listener.accept().await.unwrap());
+    }
+    let (mut root, host, _) = front.hello().await;
+    assert_eq!(host, "0");
+    root.say(&Seat::Taken { node: NodeId(0), nodes: 1, radix: 1, parent: None }).await;
+    joining.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_refusal_is_final_and_says_why() {
     let front = Front::new().await;
     let mut other = front.ticket("0");
@@ -516,7 +531,10 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
     let (mut root, _, listen) = front.hello().await;
     root.say(&Seat::Taken { node: NodeId(0), nodes: 2, radix: 1, parent: None }).await;
     let _agent = joining.await.unwrap().unwrap();
-    let _silent = TcpStream::connect(listen[0]).await.unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..300 {
+        crowd.push(TcpStream::connect(listen[0]).await.unwrap());
+    }
     let mut garbage = TcpStream::connect(listen[0]).await.unwrap();
     garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     assert!(front.dial(listen[0], &Secret::random().unwrap()).await.is_err());
