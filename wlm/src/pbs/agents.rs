@@ -132,7 +132,7 @@ async fn spawn_all(
             None => Program { path: agent.program.clone(), fetches: false },
         };
         let task = match giver {
-            Some(giver) => giver.build_task(),
+            Some(giver) => giver.build_task()?,
             None => {
                 Spawn::new([agent.program.as_os_str(), "serve".as_ref(), "told".as_ref(), "pbs".as_ref()])
             }
