@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, DaemonId};
+use gantry_shared::wire::door::admission::{Limits, Stage};
+use gantry_shared::wire::door::{Arrival, Gate, Seat, UnixEar};
 use serde::Serialize;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::line::{self, Lines};
 use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_REQUEST_BYTES, Request, parse_request};
@@ -43,9 +45,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How many words of progress wait for a client that reads slowly.
 const MAX_NEWS: usize = 8;
-
-/// Pause after the system had no descriptor for a new client.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A control socket that is served until this is dropped or the app is gone. Dropping it removes the socket at once and cuts off no
 /// answer that is being written; [`ControlSocket::close`] also waits for those.
@@ -162,22 +161,23 @@ impl Server {
         let mut life = self.target.target.events();
         let mut stopped = self.stop.subscribe();
         let mut clients = JoinSet::new();
+        // One place more than clients: for being told that there are too many.
+        let limits = Limits {
+            silence: SILENT,
+            handshake: SILENT,
+            ..Limits::with_places(MAX_CLIENTS.saturating_add(1))
+        };
+        let mut gate = Gate::new(UnixEar::new(listener, self.registry.uid()), limits);
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.welcome(stream, &mut clients),
-                    Err(error) => {
-                        tracing::warn!(app = %self.app, %error, "cannot take a client");
-                        sleep(PAUSE).await;
-                    }
-                },
+                arrival = gate.next() => self.welcome(arrival, gate.busy(), &mut clients),
                 event = life.next() => if event.is_none() { break },
                 () = ordered(&mut stopped) => break,
                 Some(_) = clients.join_next() => {}
             }
         }
         self.registry.remove(self.app, self.shelf);
-        drop(listener);
+        drop(gate);
         self.stop.send_replace(true);
         let all_left = async { while clients.join_next().await.is_some() {} };
         if timeout(LAST_ANSWERS, all_left).await.is_err() {
@@ -185,17 +185,10 @@ impl Server {
         }
     }
 
-    fn welcome(&self, stream: UnixStream, clients: &mut JoinSet<()>) {
-        match stream.peer_cred() {
-            Ok(peer) if peer.uid() == self.registry.uid() => {}
-            Ok(peer) => {
-                return tracing::warn!(app = %self.app, uid = peer.uid(), "another user's client is refused");
-            }
-            Err(error) => {
-                return tracing::warn!(app = %self.app, %error, "a client without a name is refused");
-            }
-        }
-        if clients.len() >= MAX_CLIENTS {
+    /// Serves a client, beside `busy` ones that have asked something. One that has asked nothing makes way when another comes and there is no place.
+    fn welcome(&self, arrival: Arrival<UnixStream>, busy: usize, clients: &mut JoinSet<()>) {
+        let Arrival { stream, seat, eviction } = arrival;
+        if busy >= MAX_CLIENTS {
             let message = format!("app {} has {MAX_CLIENTS} clients already", self.app);
             let refusal =
                 Answer::<()>::Error(Failure::new(Kind::NoAccess, message).with_hint("close some of them"));
@@ -208,7 +201,7 @@ impl Server {
         let connection = Connection::new(stream, self.target.clone());
         let stopped = self.stop.subscribe();
         clients.spawn(async move {
-            if let Err(error) = connection.talk(stopped).await {
+            if let Some(Err(error)) = eviction.or(connection.talk(&seat, stopped)).await {
                 tracing::debug!(%error, "a client was given up");
             }
         });
@@ -233,7 +226,7 @@ impl Connection {
     }
 
     /// Answers requests until the client leaves, or the app is gone and nothing is being asked.
-    async fn talk(mut self, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
+    async fn talk(mut self, seat: &Seat, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
         let mut silent = SILENT;
         loop {
             let line = tokio::select! {
@@ -252,6 +245,7 @@ impl Connection {
             };
             match parse_request(&line) {
                 Err(failure) => self.refuse(failure).await?,
+                Ok(_) if !seat.reach(Stage::Proven) => return Ok(()),
                 Ok(request) => {
                     silent = MAX_PATIENCE;
                     if let Some(feed) = self.carry_out(request).await? {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::wire::door::admission::{Limits, Stage};
+use gantry_shared::wire::door::{Arrival, Gate, Seat, UnixEar};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
@@ -20,14 +22,11 @@ use super::request::Answer;
 use super::xml::{MAX_BYTES, parse_request, write_answer};
 use crate::error::{Error, Result};
 
-/// How many clients there are at most at a time. A message of each may be in memory.
+/// How many clients there are at most at a time. A message of each may be in memory. Where more come, those make way that ask nothing.
 const MAX_CLIENTS: usize = 32;
 
 /// How long a client may take to send a message, or to take an answer.
 const SLOW: Duration = Duration::from_secs(60);
-
-/// Pause after the system had no descriptor for a new client.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers one message, in XML both.
 pub async fn answer(manager: &ProcessManager, message: &[u8], deadline: Duration) -> Vec<u8> {
@@ -54,10 +53,9 @@ fn write(answer: &Answer) -> Vec<u8> {
 /// A socket on which messages are answered. Dropping it removes it.
 #[derive(Debug)]
 pub struct Service {
-    listener: UnixListener,
+    gate: Gate<UnixEar>,
     path: PathBuf,
     inode: u64,
-    uid: u32,
 }
 
 impl Service {
@@ -82,28 +80,20 @@ impl Service {
         let listener = UnixListener::bind(&path).map_err(failed)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed)?;
         let inode = fs::symlink_metadata(&path).map_err(failed)?.ino();
-        Ok(Self { listener, path, inode, uid })
+        let limits = Limits { silence: SLOW, handshake: SLOW, ..Limits::with_places(MAX_CLIENTS) };
+        Ok(Self { gate: Gate::new(UnixEar::new(listener, uid), limits), path, inode })
     }
 
     /// Answers clients for as long as it is awaited.
-    pub async fn run(&self, manager: &ProcessManager, deadline: Duration) {
+    pub async fn run(&mut self, manager: &ProcessManager, deadline: Duration) {
         let mut clients = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
-                    Ok((stream, _)) => match stream.peer_cred() {
-                        Ok(peer) if peer.uid() == self.uid => {
-                            let manager = manager.clone();
-                            clients.spawn(async move { talk(stream, &manager, deadline).await });
-                        }
-                        peer => tracing::warn!(?peer, "another user's client is refused"),
-                    },
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot take a client");
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                },
-                Some(ended) = clients.join_next() => if let Ok(Err(error)) = ended {
+                Arrival { stream, seat, eviction } = self.gate.next() => {
+                    let manager = manager.clone();
+                    clients.spawn(eviction.or(async move { talk(stream, &seat, &manager, deadline).await }));
+                }
+                Some(ended) = clients.join_next() => if let Ok(Some(Err(error))) = ended {
                     tracing::debug!(%error, "a client was given up");
                 },
             }
@@ -137,7 +127,12 @@ async fn is_dead(path: &Path) -> bool {
 }
 
 /// Answers a client's messages until it leaves.
-async fn talk(stream: UnixStream, manager: &ProcessManager, deadline: Duration) -> io::Result<()> {
+async fn talk(
+    stream: UnixStream,
+    seat: &Seat,
+    manager: &ProcessManager,
+    deadline: Duration,
+) -> io::Result<()> {
     let (mut from, mut to) = stream.into_split();
     let mut buffer = Vec::new();
     let mut searched = 0;
@@ -165,12 +160,16 @@ async fn talk(stream: UnixStream, manager: &ProcessManager, deadline: Duration) 
         if last && message.trim_ascii().is_empty() {
             return Ok(());
         }
+        // From here on until it has its answer it keeps its place.
+        if !seat.reach(Stage::Proven) {
+            return Ok(());
+        }
         let mut text = answer(manager, &message, deadline).await;
         if !last {
             text.push(0);
         }
         timeout(SLOW, to.write_all(&text)).await??;
-        if last {
+        if last || !seat.reach(Stage::Silent) {
             return Ok(());
         }
     }

@@ -322,3 +322,17 @@ async fn the_client_too_many_is_told_and_a_place_becomes_free() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn clients_that_ask_nothing_make_way() {
+    let stage = stage();
+    let mut busy = Client::connect(&stage.registry, id()).await.unwrap();
+    busy.info(SOON).await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..4 * MAX_CLIENTS {
+        silent.push(stage.registry.connect(id(), Shelf::Live).await.unwrap());
+    }
+    let mut client = Client::connect(&stage.registry, id()).await.unwrap();
+    within(client.info(SOON)).await.unwrap();
+    within(busy.info(SOON)).await.unwrap();
+}

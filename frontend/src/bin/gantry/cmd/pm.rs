@@ -34,7 +34,7 @@ async fn answer_one(manager: &ProcessManager, deadline: Duration) -> Outcome {
 
 async fn listen(manager: &ProcessManager, socket: &Path, deadline: Duration) -> Outcome {
     let mut interrupts = Interrupts::new()?;
-    let service = Service::bind(socket).await?;
+    let mut service = Service::bind(socket).await?;
     tokio::select! {
         () = service.run(manager, deadline) => {}
         interrupt = interrupts.next() => tracing::debug!(?interrupt, "asked to end"),
