@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo bench -p gantry-tests --bench launch             # all
-//! cargo bench -p gantry-tests --bench launch -- daemon   # launch, daemon or release alone
+//! cargo bench -p gantry-tests --bench launch -- daemon   # launch, daemon, release or crowd alone
 //! ```
 //!
 //! Both columns of a row are measured in turns, so that a busy moment of the machine hits both. Prints a Markdown table.
@@ -30,10 +30,17 @@ use tokio::net::unix::pipe;
 const DEADLINE: Duration = Duration::from_secs(60);
 const TRUE: &str = "/bin/true";
 
+/// Besieged launches are measured where the crowd reaches no other program: in a network namespace, by this bench with this argument.
+const BESIEGED: &str = "besieged";
+
 #[tokio::main]
 async fn main() -> gantry_frontend::Result<()> {
     let helpers = &binaries().dir;
     let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    if only == BESIEGED {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        return Bench::new(folder.path()).besieged(64, 16, 10).await;
+    }
     let wanted = |name: &str| name.contains(&only);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let bench = Bench::new(folder.path());
@@ -52,6 +59,16 @@ async fn main() -> gantry_frontend::Result<()> {
     }
     if wanted("release") {
         bench.release(512, 5).await?;
+    }
+    if wanted("crowd") {
+        let exe = std::env::current_exe().expect("this bench");
+        let script = format!("ip link set lo up && ulimit -n $(ulimit -Hn) && exec \"$0\" {BESIEGED}");
+        let ran = Command::new("unshare").args(["--net", "sh", "-c", &script]).arg(exe).status();
+        if !ran.is_ok_and(|status| status.success()) {
+            println!(
+                "| launches beside a crowd: not measured, which takes root and a network namespace | | | | | |"
+            );
+        }
     }
     Ok(())
 }
@@ -111,6 +128,36 @@ impl Bench {
         held.print(&format!("- of it: until {ranks} are held"), "fork, exec in a loop");
         released.print("- of it: from the release to the end of all", "");
         closed.print("- and then: closing, until nothing is left", "");
+        Ok(())
+    }
+
+    /// A launch while another user makes 2,000 hostile connections to its door and some to those of its agents; against one alone.
+    async fn besieged(&self, ranks: usize, nodes: usize, rounds: usize) -> gantry_frontend::Result<()> {
+        let mut row = Row::default();
+        let (ranks, nodes) = (ranks.to_string(), nodes.to_string());
+        for plain in (0..rounds).flat_map(|_| [false, true]) {
+            let crowd = (!plain).then(|| {
+                let mut crowd = Command::new(env!("CARGO_BIN_EXE_crowd"));
+                crowd.args(["65534", "2000", "100"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+                let mut crowd = crowd.spawn().expect("the crowd");
+                let mut ready = [0; 6];
+                crowd.stdout.as_mut().expect("its output").read_exact(&mut ready).expect("its first word");
+                crowd
+            });
+            let start = Instant::now();
+            let request = LaunchRequest::new(["-n", &ranks, "-N", &nodes, TRUE]).hold(true);
+            let app = self.frontend.launch(request, DEADLINE).await?;
+            row.push(plain, start.elapsed());
+            if let Some(mut crowd) = crowd {
+                drop(crowd.stdin.take());
+                wait(&mut crowd);
+            }
+            app.close(DEADLINE).await?;
+        }
+        row.print(
+            &format!("launch held, {ranks} ranks on {nodes} nodes, beside 2,000 hostile connections"),
+            "the same, alone",
+        );
         Ok(())
     }
 
