@@ -171,10 +171,18 @@ pub fn numbers(list: &Value) -> Vec<i32> {
 /// The processes of this world that run the program of that name, without those that it has forked and that are about to run another.
 #[must_use]
 pub fn running(world: &World, program: &str) -> Vec<i32> {
-    let runs =
-        |pid: i32| proc::exe(pid).is_some_and(|exe| exe.file_name().is_some_and(|name| name == program));
+    let runs = |pid: i32| {
+        !is_keeper(pid)
+            && proc::exe(pid).is_some_and(|exe| exe.file_name().is_some_and(|name| name == program))
+    };
     let is_it = |pid: &i32| runs(*pid) && proc::stat(*pid).is_some_and(|stat| !runs(stat.parent));
     world.processes().into_iter().filter(is_it).collect()
+}
+
+/// Whether a process is the keeper of a guard or an agent. It runs the same program.
+#[must_use]
+pub fn is_keeper(pid: i32) -> bool {
+    proc::stat(pid).is_some_and(|stat| stat.comm == "gantry-keeper")
 }
 
 /// The guards of this world.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::fault::Tool;
+use crate::fault::{Tool, is_keeper};
 use crate::testbed::{Config, Process, Shared, Testbed, shared, usable};
 use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
 
@@ -176,7 +176,7 @@ impl Cluster {
             let name = node.name().to_owned();
             node.user_processes().into_iter().map(move |process| (name.clone(), process))
         });
-        all.filter(|(_, process)| process.line.ends_with(line)).collect()
+        all.filter(|(_, process)| process.line.ends_with(line) && !is_keeper(process.pid)).collect()
     }
 
     /// Fails unless that many processes of that line are on the nodes, and all are held as `/proc` has it.

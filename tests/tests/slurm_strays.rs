@@ -147,3 +147,20 @@ fn what_ranks_have_started_that_were_attached_to_is_left_as_it_was_found() {
 fn program_of(run: &Run) -> i32 {
     program(run.pid()).expect("the tool")
 }
+
+#[test]
+fn what_daemons_have_started_ends_with_a_killed_agent_while_ranks_go_on() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let (daemon, its) = (format!("{} daemon", strays()), "strays daemon");
+        let args = [&["--daemon", &daemon], &RANKS[..], &["/bin/sleep", "1000"]].concat();
+        let mut run = cluster.launch(&args);
+        eventually(SOON, "daemons have started others", || cluster.find(its).len() == 2 * 6);
+        for (_, agent) in cluster.find("gantry-agent enter") {
+            proc::send(agent.pid, Signal::SIGKILL);
+        }
+        eventually(SOON, "all that daemons have started is gone", || cluster.find(its).is_empty());
+        assert_eq!(cluster.find("/bin/sleep 1000").len(), 4);
+        cluster.said("scancel", ["--me"]);
+        run.exited(2 * SOON);
+    });
+}

@@ -58,10 +58,11 @@ use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::foreign::push_lines;
 use gantry_shared::id::Pid;
+use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
 use gantry_shared::wire::message::Ticket;
-use gantry_wlm::host::{Host, Machine};
+use gantry_wlm::host::{Host, Machine, keep};
 use gantry_wlm::launcher::find_node_name;
 use gantry_wlm::queue::STARTER;
 use nix::sys::signal::SigSet;
@@ -93,6 +94,12 @@ fn main() -> ExitCode {
         && first == "rendezvous"
     {
         return rendezvous::command::run(rest);
+    }
+    // A guard stands above its own agents, and inherits what they leave when they are killed. Others have a keeper.
+    if matches!(words.as_slice(), ["enter"] | ["serve", _, ..])
+        && let Ok(Some(ended)) = keep()
+    {
+        return end_as(ended);
     }
     let ticket = Machine.env(GANTRY_TICKET);
     let result = match words.as_slice() {
@@ -128,6 +135,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends the keeper of an agent that has ended.
+fn end_as(ended: ExitStatus) -> ExitCode {
+    if let ExitStatus::Signal(_) = ended {
+        // Its storage is left. Nobody reads what is said of that.
+        drop(sweep(None));
+    }
+    ended.code().map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn say(text: &str) -> Result<(), Failure> {

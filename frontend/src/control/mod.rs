@@ -23,7 +23,7 @@ pub use client::{Client, Listing, RemoteEvents, list, resolve};
 pub(crate) use groups::{GroupListing, list_groups};
 pub(crate) use kept::keep;
 pub use protocol::{DaemonOrder, Text};
-pub use registry::Registry;
 pub(crate) use registry::Shelf;
+pub use registry::{Registry, sweep_machine};
 pub(crate) use server::user_name;
 pub use server::{ControlSocket, serve};

@@ -18,8 +18,10 @@ use gantry_shared::id::AppId;
 use gantry_shared::storage;
 use gantry_shared::trust::Trust;
 use gantry_wlm::Host;
+use gantry_wlm::host::{Machine, spawn_orphan};
 
 use crate::error::{Error, Result};
+use crate::helpers::{AGENT, find_helper};
 
 const SUFFIX: &str = ".sock";
 
@@ -228,6 +230,10 @@ impl Registry {
         if std::fs::symlink_metadata(&path).is_ok_and(ours) {
             tracing::debug!(%app, "nobody serves its socket: removed");
             self.remove(app, shelf);
+            if shelf == Shelf::Live {
+                // Its guard would have removed it, so more may be left.
+                sweep_machine(&Machine);
+            }
         }
     }
 
@@ -306,6 +312,17 @@ fn parse_socket_name(name: &OsStr) -> Option<(AppId, Option<Shelf>)> {
     let (app, shelf) =
         shelves.iter().find_map(|(suffix, shelf)| Some((name.strip_suffix(suffix)?, *shelf)))?;
     Some((app.parse().ok()?, shelf))
+}
+
+/// Has ended and removed what dead agents of this user have left on this machine: processes and storage. Does not wait for that.
+pub fn sweep_machine(host: &dyn Host) {
+    let started = find_helper(AGENT, host).map_err(std::io::Error::other).and_then(|agent| {
+        let nothing = std::fs::File::open("/dev/null")?;
+        spawn_orphan(&agent, &["sweep"], nothing.into())
+    });
+    if let Err(error) = started {
+        tracing::warn!(%error, "cannot look for what dead agents have left");
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub(super) struct Driven {
     driver: Driver,
     /// Once it runs.
     pid: Option<Pid>,
+    /// The same, so that it cannot be mistaken for another.
+    process: Option<OwnedFd>,
     /// It stands at its breakpoint, and its ranks wait for it.
     stands: bool,
     ended: bool,
@@ -64,12 +66,17 @@ impl Driven {
         let driver = driver.map_err(|error| {
             Failure::new(Kind::LauncherFailed, format!("cannot drive a launcher: {error}"))
         })?;
-        Ok((Self { id: order.id, driver, pid: None, stands: false, ended: false }, pipes))
+        Ok((Self { id: order.id, driver, pid: None, process: None, stands: false, ended: false }, pipes))
     }
 
     /// Readable when there is news; none when there will be no more.
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         (!self.ended).then(|| self.driver.as_fd())
+    }
+
+    /// Its process, if this is its pid.
+    pub(super) fn process(&self, pid: Pid) -> Option<&OwnedFd> {
+        self.process.as_ref().filter(|_| self.pid == Some(pid))
     }
 
     /// Lets it go on from its breakpoint, if it stands there.
@@ -91,6 +98,7 @@ impl Driven {
         let news = match self.driver.take_event()? {
             mpir::Event::Started(pid) => {
                 self.pid = Some(pid);
+                self.process = gantry_wlm::host::open_pidfd(pid).ok();
                 News::Event(Event::Started(self.id, pid))
             }
             mpir::Event::Held { table, stands } => {

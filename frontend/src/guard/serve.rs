@@ -15,6 +15,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
+use gantry_wlm::host::GANTRY_KEPT;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -256,10 +257,12 @@ impl Guard {
                     if let Some(driven) = &mut self.driven {
                         driven.end_standing();
                     }
-                    pids.into_iter().for_each(ask_to_go);
+                    pids.into_iter().for_each(|pid| self.signal(pid, Signal::SIGTERM));
                 }
-                Response::Kill(pids) => pids.into_iter().for_each(kill_group),
-                Response::KillLaunchers(pids) => pids.into_iter().for_each(kill_alone),
+                Response::Kill(pids) => pids.into_iter().for_each(|pid| self.kill_group(pid)),
+                Response::KillLaunchers(pids) => {
+                    pids.into_iter().for_each(|pid| self.signal(pid, Signal::SIGKILL));
+                }
                 Response::KillOrphans => self.kill_orphans(),
                 Response::RemoveSocket(socket) => remove_socket(Path::new(&socket)),
                 Response::Sweep(program, base) => sweep(&program, base.as_deref()),
@@ -299,6 +302,25 @@ impl Guard {
         }
     }
 
+    /// Sends a signal to a process that we have started and that was not waited for. The policy may not have heard yet that one was, and
+    /// its pid may be another's by then.
+    fn signal(&self, pid: Pid, signal: Signal) {
+        if self.children.contains_key(&pid) {
+            kill(raw(pid), signal).ok();
+        } else if let Some(process) = self.driven.as_ref().and_then(|driven| driven.process(pid)) {
+            // Another thread waits for it.
+            gantry_wlm::host::signal_process(process, signal as libc::c_int).ok();
+        }
+    }
+
+    /// As [`Guard::signal`], SIGKILL to its process group.
+    fn kill_group(&self, pid: Pid) {
+        if self.children.contains_key(&pid) {
+            // It may have ended by itself meanwhile.
+            killpg(raw(pid), Signal::SIGKILL).ok();
+        }
+    }
+
     /// Our children that are no agents: the guard is a subreaper, so these are what a dead agent has left behind.
     fn orphans(&self) -> Vec<Pid> {
         let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
@@ -332,21 +354,6 @@ impl Guard {
 
 fn raw(pid: Pid) -> nix::unistd::Pid {
     nix::unistd::Pid::from_raw(pid.get())
-}
-
-fn ask_to_go(pid: Pid) {
-    // An agent is waited for by us alone, so as long as we know it the pid is its own.
-    kill(raw(pid), Signal::SIGTERM).ok();
-}
-
-fn kill_alone(pid: Pid) {
-    // We have not waited for it, so the pid is its own.
-    kill(raw(pid), Signal::SIGKILL).ok();
-}
-
-fn kill_group(pid: Pid) {
-    // It may have ended by itself meanwhile.
-    killpg(raw(pid), Signal::SIGKILL).ok();
 }
 
 fn reap(pid: Pid) {
@@ -408,6 +415,7 @@ fn start_step(order: &StartStep) -> io::Result<Child> {
 /// Starts what reads `ticket` on its standard input.
 fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command.env(GANTRY_KEPT, "1");
     let mut child = command.spawn()?;
     let written = match child.stdin.take() {
         Some(mut stdin) => stdin.write_all(ticket),
@@ -469,7 +477,7 @@ fn run(command: &[std::ffi::OsString]) {
 
 /// Runs a command to its end, or to the deadline.
 fn run_briefly(mut command: Command, deadline: Duration) {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env(GANTRY_KEPT, "1");
     let Ok(mut child) = command.spawn() else { return };
     let ended = i32::try_from(child.id())
         .ok()
@@ -491,6 +499,43 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    /// A guard without a tool, which looks after nothing.
+    fn idle() -> Guard {
+        Guard {
+            tool: None,
+            tool_process: None,
+            incoming: FrameBuffer::new(),
+            children_ended: SignalFd::new(&SigSet::empty()).unwrap(),
+            policy: Policy::default(),
+            children: HashMap::new(),
+            driven: None,
+            table: TableReader::default(),
+            descriptors: VecDeque::new(),
+            pipes: Vec::new(),
+            drains: false,
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test of signals to processes")]
+    fn a_pid_that_was_waited_for_is_not_signalled() {
+        let mut guard = idle();
+        let start = || {
+            let child = Command::new("/bin/cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
+            (Pid::new(child.id().cast_signed()).unwrap(), child)
+        };
+        // It stands for the process that has the pid now.
+        let (pid, mut another) = start();
+        guard.signal(pid, Signal::SIGKILL);
+        guard.kill_group(pid);
+        drop(another.stdin.take());
+        assert!(another.wait().unwrap().success());
+        let (pid, child) = start();
+        guard.children.insert(pid, child);
+        guard.signal(pid, Signal::SIGKILL);
+        assert!(!guard.children.get_mut(&pid).unwrap().wait().unwrap().success());
+    }
 
     #[test]
     fn a_sweep_that_hangs_is_given_up() {

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod keeper;
 mod machine;
 mod orphan;
 mod own;
@@ -13,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use keeper::{GANTRY_KEPT, keep};
 pub use machine::Machine;
 pub use orphan::{Asked, Orphan, ask, spawn_orphan, spawn_orphan_with};
 pub(crate) use own::check_process;
@@ -24,6 +26,14 @@ pub use run::run;
 /// There is no such process, or the kernel is older.
 pub fn open_pidfd(pid: gantry_shared::id::Pid) -> io::Result<std::os::fd::OwnedFd> {
     sys::pidfd_open(pid.get())
+}
+
+/// Sends a signal to the process that a pidfd stands for, and to no other. One that has ended is fine.
+///
+/// # Errors
+/// The process is somebody else's.
+pub fn signal_process(process: &impl std::os::fd::AsFd, signal: libc::c_int) -> io::Result<()> {
+    sys::signal_process(process, signal)
 }
 
 /// Closes every descriptor but the standard ones. For a program of ours that was started out of somebody else's, whose descriptors it may have

@@ -92,7 +92,12 @@ pub(super) fn close_from(first: u32) -> io::Result<()> {
 
 /// SIGKILL to the process that a pidfd stands for. One that has ended already is fine.
 pub(super) fn kill_process(pidfd: &impl AsFd) -> io::Result<()> {
-    match send(pidfd, libc::SIGKILL) {
+    signal_process(pidfd, libc::SIGKILL)
+}
+
+/// A signal to the process that a pidfd stands for. One that has ended already is fine.
+pub(super) fn signal_process(pidfd: &impl AsFd, signal: libc::c_int) -> io::Result<()> {
+    match send(pidfd, signal) {
         Err(gone) if gone.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         sent => sent,
     }
@@ -110,6 +115,42 @@ fn send(pidfd: &impl AsFd, signal: libc::c_int) -> io::Result<()> {
         libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, std::ptr::null::<libc::siginfo_t>(), 0)
     };
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Becomes two processes: gives the child's pid in the parent, and nothing in the child. To be called while there is one thread.
+pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
+    // SAFETY: with one thread no lock is held by a thread that the child does not have, so the child may go on as any program does.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        child => Ok(Some(child)),
+    }
+}
+
+/// Makes orphans of what descends from this process its children.
+pub(super) fn become_subreaper() {
+    // SAFETY: takes integers only.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// Gives this thread a name of at most 15 bytes.
+pub(super) fn set_name(name: &std::ffi::CStr) {
+    // SAFETY: a C string, of which the kernel copies 15 bytes at most.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// Puts a copy of a descriptor in the place of `target`.
+pub(super) fn put_at(fd: &impl AsFd, target: libc::c_int) {
+    // SAFETY: takes integers only; that nothing else uses `target` is the caller's promise.
+    unsafe { libc::dup2(fd.as_fd().as_raw_fd(), target) };
+}
+
+/// Waits for a child if it has ended: its raw status.
+pub(super) fn reap(pid: libc::pid_t) -> Option<libc::c_int> {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for one int while the call runs.
+    let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+    (ended == pid).then_some(status)
 }
 
 /// SIGKILL to a process group, as far as there is one.

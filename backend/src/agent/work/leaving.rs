@@ -64,7 +64,9 @@ impl Agent {
         let events = self.events.clone();
         tokio::task::spawn_local(async move {
             let doomed = Doomed { roots, app };
-            let ended = tokio::task::spawn_blocking(move || strays::end(&doomed)).await;
+            // What apps have left whose launcher is gone with them is found by the same look.
+            let end = move || strays::end(&doomed).and_then(|()| strays::sweep().map(drop));
+            let ended = tokio::task::spawn_blocking(end).await;
             let ended = ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
             let ended = ended.map_err(|e| crate::failure::from_io("end what ranks have started", &e));
             // The loop takes events until it leaves, and it does not leave while this is under way.

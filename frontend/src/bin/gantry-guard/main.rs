@@ -99,6 +99,10 @@ fn guard() -> io::Result<()> {
     gantry_wlm::host::close_inherited_descriptors().ok();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.local_addr()?;
+    if let Ok(Some(_)) = gantry_wlm::host::keep() {
+        // The guard has ended, and what it left has, too.
+        return Ok(());
+    }
     serve::serve(socket)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_frontend::control::{Registry, list};
+use gantry_frontend::control::{Registry, list, sweep_machine};
 use gantry_frontend::procgroup::{GroupAttribute, ProcessManager};
 use gantry_wlm::host::Machine;
 
@@ -19,6 +19,8 @@ pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
         return run_query(args, json).await;
     }
     let listing = list(&Registry::open(None, &Machine)?, DEADLINE).await?;
+    // Where all were killed at once, nobody else has cleaned up.
+    sweep_machine(&Machine);
     match json {
         true => say(&Page::json(&listing.apps))?,
         false => say(&table::build_app_table(&listing.apps, view::colours(&std::io::stdout())))?,

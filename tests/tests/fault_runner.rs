@@ -1,0 +1,103 @@
+//! Random faults: any process of ours is killed or stopped at any moment of an app's life, while ranks and daemons start others that are
+//! hard to find. Nothing may be left afterwards.
+//!
+//! Each run comes from a number, which is printed. `GANTRY_FAULT_SEED=N` plays that run again, `GANTRY_FAULT_RUNS=N` makes so many runs.
+
+#![expect(clippy::print_stdout, reason = "whoever runs it is told the numbers, and how to play one again")]
+
+use std::time::Duration;
+
+use gantry_tests::fault_run::{Plan, play, tool_program};
+use gantry_tests::schedule::{Kind, Schedule};
+use gantry_tests::slurm::on_cluster_for;
+use gantry_tests::testbed::{Config, Testbed};
+use gantry_tests::{SOON, World, becomes_true, proc, programs, within};
+
+/// How long the runs on each bed take together.
+const TIME: Duration = Duration::from_secs(50);
+
+/// The most that all of them may take when their number is given.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+
+/// How long it may take until nothing is left: a guard gives 20 s to agents that hang.
+const GONE: Duration = Duration::from_secs(60);
+
+/// Says how a run that fails is played again.
+struct Replay(u64, &'static str, Vec<String>);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self(seed, test, log) = self;
+            let schedule = Schedule::from_seed(*seed);
+            println!("what was to happen: {schedule:#?}\nwhat happened:\n  {}", log.join("\n  "));
+            println!(
+                "again: GANTRY_FAULT_SEED={seed} GANTRY_BIN_DIR=$PWD/target/debug cargo test -p gantry-tests --test fault_runner -- {test}"
+            );
+        }
+    }
+}
+
+/// Plays the runs; `run` does one of them and gives what happened in it.
+fn play_all(test: &'static str, mut run: impl FnMut(&Schedule, &mut Vec<String>)) {
+    let mut done = 0;
+    drop(programs::get("strays"));
+    let plan = Plan::of_environment();
+    println!("{test} begins with GANTRY_FAULT_SEED={}", plan.seed);
+    for seed in plan.seeds(TIME) {
+        let mut replay = Replay(seed, test, Vec::new());
+        run(&Schedule::from_seed(seed), &mut replay.2);
+        done += 1;
+    }
+    println!("{test}: {done} runs");
+}
+
+#[test]
+fn random_faults_on_this_machine_leave_nothing() {
+    within(LIMIT, || {
+        play_all("random_faults_on_this_machine_leave_nothing", |schedule, log| {
+            let world = World::new();
+            let (tag, nodes) = (world.tag().to_owned(), schedule.nodes);
+            let launch = format!("-N {nodes} -n {}", nodes * schedule.ranks_per_node);
+            let find = || proc::bearing("GANTRY_TEST_TAG", &tag);
+            *log = play(schedule, world.command(tool_program()), &launch, &find);
+            let gone = || world.processes().is_empty() && world.files_left().is_empty();
+            if !becomes_true(GONE / 10, gone) {
+                // Who could have cleaned up may be dead; the next command does it.
+                assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
+                assert!(becomes_true(GONE, gone), "left: {}", world.leaks());
+            }
+            world.finish();
+        });
+    });
+}
+
+#[test]
+fn random_faults_under_slurm_leave_nothing() {
+    on_cluster_for(LIMIT, Config::with_nodes(2), |cluster| {
+        play_all("random_faults_under_slurm_leave_nothing", |schedule, log| {
+            let mut tool =
+                cluster.bed.login().command_of(&cluster.world, tool_program()).expect("the login node");
+            tool.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR").current_dir("/");
+            let nodes = schedule.nodes.min(2);
+            let launch = format!("--chdir=/ -N{nodes} -n{}", nodes * schedule.ranks_per_node);
+            let bed: &Testbed = &cluster.bed;
+            let hosts = || bed.nodes().into_iter().chain([bed.login()]);
+            let find = || hosts().flat_map(|host| host.user_processes()).map(|it| it.pid).collect();
+            *log = play(schedule, tool, &launch, &find);
+            let gone =
+                || cluster.bed.leftovers().is_empty() && cluster.said("squeue", ["--noheader"]).is_empty();
+            // Ranks that run go on without their agents, and Slurm keeps the job of an srun that was killed before its ranks were there: that is the
+            // user's to cancel. The next app on a node ends what dead agents have left there.
+            let excused =
+                [Kind::Agent, Kind::Keeper, Kind::Launcher].iter().any(|kind| schedule.kills(*kind));
+            if !becomes_true(if excused { GONE / 10 } else { GONE }, gone) {
+                assert!(excused, "left: {:#?}", cluster.bed.leftovers());
+                cluster.said("scancel", ["--me"]);
+                cluster.bed.wait_idle(GONE).expect("idle nodes");
+                assert_eq!(cluster.launch(&["--", "-N2", "-n2", "/bin/true"]).wait(GONE).code(), 0);
+                assert!(becomes_true(GONE, gone), "left: {:#?}", cluster.bed.leftovers());
+            }
+        });
+    });
+}

@@ -1,0 +1,81 @@
+//! Several of ours are killed at once, while ranks and daemons have started others that are hard to find: real SIGKILLs, nothing is left.
+
+use std::time::Duration;
+
+use gantry_tests::fault::{Tool, agents, guards, is_keeper};
+use gantry_tests::proc::Pidfd;
+use gantry_tests::{SOON, World, eventually, proc, programs, within};
+use nix::sys::signal::Signal;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// An app of two nodes with a daemon, all of whose ranks and daemons have started five others each.
+fn running(world: &World) -> Tool {
+    let mut tool = Tool::start(world);
+    let program = programs::get("strays").display().to_string();
+    tool.ask(&format!("launch -N 2 -n 4 {program}"));
+    tool.ask("session");
+    tool.ask(&format!("daemon {program}"));
+    // Daemons run a copy of it.
+    let runs = |pid: &i32| proc::command_line(*pid).ends_with("strays");
+    let strays = || world.processes().iter().filter(|pid| runs(pid)).count();
+    eventually(SOON, "all have started others", || strays() == 6 * 6);
+    tool
+}
+
+/// Kills them with nothing between one and the next.
+fn kill_all(pids: impl IntoIterator<Item = i32>) {
+    let held: Vec<Pidfd> = pids.into_iter().map(|pid| Pidfd::open(pid).expect("a process")).collect();
+    for process in held {
+        // An error means that it has ended with another one.
+        drop(process.signal(Signal::SIGKILL));
+    }
+}
+
+#[test]
+fn guard_and_agents_killed_at_once_leave_nothing_while_the_tool_lives() {
+    within(LIMIT, || {
+        let world = World::new();
+        let tool = running(&world);
+        let victims = [guards(&world), agents(&world)].concat();
+        assert_eq!(victims.len(), 3, "{victims:?}");
+        kill_all(victims);
+        tool.assert_alone(&world);
+    });
+}
+
+#[test]
+fn tool_guard_and_agents_killed_at_once_leave_no_process() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = running(&world);
+        kill_all([vec![tool.run.pid()], guards(&world), agents(&world)].concat());
+        tool.run.exited(SOON);
+        eventually(SOON, "no process is left", || world.processes().is_empty());
+        assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
+        world.finish();
+    });
+}
+
+#[test]
+fn what_is_left_when_all_of_ours_are_killed_at_once_ends_with_the_next_command() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = running(&world);
+        let keepers = world.processes().into_iter().filter(|pid| is_keeper(*pid)).collect();
+        kill_all([keepers, vec![tool.run.pid()], guards(&world), agents(&world)].concat());
+        tool.run.exited(SOON);
+        assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
+        world.finish();
+    });
+}
+
+#[test]
+fn a_guard_that_is_killed_alone_takes_nothing_with_it_that_its_agents_end_in_order() {
+    within(LIMIT, || {
+        let world = World::new();
+        let tool = running(&world);
+        kill_all(guards(&world));
+        tool.assert_alone(&world);
+    });
+}
