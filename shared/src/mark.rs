@@ -2,6 +2,9 @@
 //!
 //! A process that daemonizes leaves its parent, its process group and its session, but keeps its environment. So the mark tells whose it
 //! is, and whether that app is still there.
+//!
+//! Jobs that a rank submits, and what it has other services start later, inherit that environment, too, and are not the app's. So a mark says where
+//! it was given: what bears it elsewhere, or in another job, is left alone.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,13 +16,56 @@ use crate::id::{AppId, Pid};
 /// The variable that holds a [`Mark`].
 pub const GANTRY_MARK: &str = "GANTRY_MARK";
 
-/// Whose a process is. As text: `APP:PID:START:NAMESPACE`.
+/// Whose a process is. As text: `APP:PID:START:NAMESPACE:PLACE:JOB`, the last two in hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// The app.
     pub app: AppId,
     /// What has started the app's processes on this node.
     pub starter: Starter,
+    /// Where it was given.
+    pub origin: Origin,
+}
+
+/// Where a process is: digests, which are compared and tell nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Of the machine's boot and the process's control group.
+    pub place: u64,
+    /// Of the variables by which a workload manager names the job and the step of the process; 0: it has none.
+    pub job: u64,
+}
+
+impl Origin {
+    /// The place of a process in the control groups `cgroup`, as `/proc/PID/cgroup` has them, on a machine whose boot has this id.
+    #[must_use]
+    pub fn digest_place(boot: &[u8], cgroup: &[u8]) -> u64 {
+        digest([boot, cgroup])
+    }
+
+    /// The job of a process that has these variables of those by which jobs are named, in a fixed order.
+    #[must_use]
+    pub fn digest_job<'a>(variables: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> u64 {
+        let mut variables = variables.into_iter().peekable();
+        if variables.peek().is_none() {
+            return 0;
+        }
+        digest(variables.flat_map(|(name, value)| [name.as_bytes(), value])).max(1)
+    }
+
+    /// Whether a mark that was given here may be borne there. A process may have dropped the variables of its job, but it has none of another job.
+    #[must_use]
+    pub fn fits(&self, there: &Self) -> bool {
+        self.place == there.place && (there.job == 0 || self.job == there.job)
+    }
+}
+
+/// FNV-1a, which is good enough to tell a few jobs from each other. A byte that is in no text stands between the parts.
+fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01B3;
+    let bytes = parts.into_iter().flat_map(|part| part.iter().chain(&[0]));
+    bytes.fold(BASIS, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
 /// The process that has started ranks or daemons: the agent, or a launcher's own helper. What bears its mark must not outlive it for long.
@@ -53,7 +99,8 @@ impl Mark {
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Starter { pid, start_time, namespace } = self.starter;
-        write!(f, "{}:{pid}:{start_time}:{namespace}", self.app)
+        let Origin { place, job } = self.origin;
+        write!(f, "{}:{pid}:{start_time}:{namespace}:{place:x}:{job:x}", self.app)
     }
 }
 
@@ -67,10 +114,13 @@ impl FromStr for Mark {
         let pid = part()?.parse().ok().and_then(Pid::new).ok_or(NotAMark)?;
         let start_time = part()?.parse().map_err(|_| NotAMark)?;
         let namespace = part()?.parse().map_err(|_| NotAMark)?;
+        let place = u64::from_str_radix(part()?, 16).map_err(|_| NotAMark)?;
+        let job = u64::from_str_radix(part()?, 16).map_err(|_| NotAMark)?;
         if parts.next().is_some() {
             return Err(NotAMark);
         }
-        Ok(Self { app, starter: Starter { pid, start_time, namespace } })
+        let starter = Starter { pid, start_time, namespace };
+        Ok(Self { app, starter, origin: Origin { place, job } })
     }
 }
 
@@ -80,17 +130,43 @@ mod tests {
 
     fn mark() -> Mark {
         let starter = Starter { pid: Pid::new(7).unwrap(), start_time: 99, namespace: 4_026_531_836 };
-        Mark { app: "3kx9w0fz".parse().unwrap(), starter }
+        Mark { app: "3kx9w0fz".parse().unwrap(), starter, origin: Origin { place: 0xab, job: 0 } }
     }
 
     #[test]
     fn a_mark_reads_back_and_anything_else_does_not() {
         let text = mark().to_string();
-        assert_eq!(text, "3kx9w0fz:7:99:4026531836");
+        assert_eq!(text, "3kx9w0fz:7:99:4026531836:ab:0");
         assert_eq!(text.parse(), Ok(mark()));
-        for wrong in ["", "3kx9w0fz", "3kx9w0fz:0:99:1", "3kx9w0fz:7:99", "3kx9w0fz:7:99:1:", ":7:99:1"] {
+        for wrong in [
+            "",
+            "3kx9w0fz",
+            "3kx9w0fz:0:99:1:a:0",
+            "3kx9w0fz:7:99:1:a",
+            "3kx9w0fz:7:99:1:a:0:",
+            ":7:99:1:a:0",
+        ] {
             assert_eq!(wrong.parse::<Mark>(), Err(NotAMark), "{wrong}");
         }
+    }
+
+    #[test]
+    fn another_job_boot_or_control_group_is_no_place_for_a_mark() {
+        let origin = |boot: &str, cgroup: &str, job: &[(&'static str, &str)]| Origin {
+            place: Origin::digest_place(boot.as_bytes(), cgroup.as_bytes()),
+            job: Origin::digest_job(job.iter().map(|(name, value)| (*name, value.as_bytes()))),
+        };
+        let (rank, step) = ([("JOB", "1"), ("STEP", "0")], "0::/slurm/job_1");
+        let given = origin("b", step, &rank);
+        assert!(given.fits(&given));
+        assert!(given.fits(&origin("b", step, &[])), "it has dropped what names its job");
+        assert!(!given.fits(&origin("b", step, &[("JOB", "2"), ("STEP", "0")])), "another job");
+        assert!(!given.fits(&origin("b", step, &[("JOB", "1")])), "a batch script");
+        assert!(!given.fits(&origin("b", step, &[("JOB", "1"), ("STEP", "1")])), "another step");
+        assert!(!given.fits(&origin("c", step, &rank)), "another machine, or boot");
+        assert!(!given.fits(&origin("b", "0::/system.slice/atd.service", &rank)), "another service");
+        let alone = origin("b", step, &[]);
+        assert!(alone.fits(&alone) && !alone.fits(&given), "a rank without a job has submitted one");
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub use wanted::{JobType, Mixed, MixedPart, Wanted};
 /// Every workload manager, in order of detection. The only list there is.
 pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm, &pbs::Pbs, &ssh::Ssh, &localhost::Localhost];
 
+/// For each of them that has jobs, the variables in which a process finds the job and the step that it belongs to.
+pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[slurm::JOB_VARIABLES, pbs::JOB_VARIABLES];
+
 /// What gantry needs of a workload manager. Stateless: everything it works on is passed in.
 #[async_trait]
 pub trait Wlm: Send + Sync + fmt::Debug {

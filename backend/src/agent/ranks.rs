@@ -24,6 +24,7 @@ use crate::process::adopted::{AdoptError, Adopted, adopt};
 use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::spawn::ProcessSpec;
+use crate::process::strays::Marker;
 use crate::process::{self, Pinned, signal};
 
 /// Our ends of the pipes of a process that is about to be started.
@@ -296,7 +297,7 @@ impl Ranks {
 }
 
 /// What the ranks of a node are told of where they are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// The app.
     pub(crate) app: AppId,
@@ -306,8 +307,8 @@ pub(crate) struct Place<'a> {
     pub(crate) service: &'a str,
     /// The app's place in a multijob.
     pub(crate) subjob: Option<Subjob>,
-    /// The variable by which is found what they start.
-    pub(crate) mark: Option<(&'static str, String)>,
+    /// Marks them, so that what they start is found.
+    pub(crate) marker: Option<&'a Marker>,
 }
 
 /// The ranks of a node in an order, with what each one's process is to be.
@@ -334,7 +335,8 @@ pub(crate) fn build_specs(
             (storage::GANTRY_LOCAL_RANK, local.to_string()),
             (storage::GANTRY_NODE, place.node.to_string()),
         ];
-        ours.extend(place.mark.clone());
+        let variables = || env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+        ours.extend(place.marker.map(|marker| marker.build(variables())));
         if !place.service.is_empty() {
             ours.extend(build_variables(place.service, place.subjob));
         }

@@ -32,7 +32,7 @@ use nix::unistd::{AccessFlags, access, getppid};
 
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
-use crate::process::strays::build_mark;
+use crate::process::strays::Marker;
 use crate::{failure, ranks};
 
 /// How long the agent may be silent. It answers when all ranks of the node have checked in.
@@ -98,7 +98,11 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
                 let service = build_service_name(ticket.agent.app, &ticket.agent.secret, agent);
                 variables = build_variables(&service, ticket.agent.subjob);
                 // Without it only what descends from the rank is found when the app ends.
-                variables.extend(build_mark(ticket.agent.app, getppid().as_raw()).ok());
+                let marker = Marker::new(ticket.agent.app, getppid().as_raw()).ok();
+                let environment = host.environment();
+                let environment =
+                    environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+                variables.extend(marker.map(|marker| marker.build(environment)));
                 // Where this is not asked for (no Yama) it is not needed either.
                 drop(allow_tracer(agent.get()));
                 say(&mut desk, &ToDesk::Ready)?;

@@ -26,6 +26,7 @@ use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
+use crate::process::strays::Marker;
 use crate::process::thread::RanksThread;
 use crate::process::{self, HeldProof};
 use crate::ranks::{OurEnds, Ranks};
@@ -131,8 +132,8 @@ pub(crate) struct Agent {
     started_here: bool,
     /// A launcher has started the ranks for us: what they start is not below us.
     brought: bool,
-    /// The variable by which is found what ranks and daemons start; none where `/proc` does not tell who we are.
-    mark: Option<(&'static str, String)>,
+    /// Marks ranks and daemons, so that what they start is found; none where `/proc` does not tell who we are.
+    marker: Option<Marker>,
     ranks: Ranks,
     daemons: Daemons,
     storage: Storage,
@@ -196,7 +197,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         claim: Claim::None,
         started_here: false,
         brought: false,
-        mark: crate::process::strays::build_mark(app, std::process::id().cast_signed()).ok(),
+        marker: Marker::new(app, std::process::id().cast_signed()).ok(),
         ranks: Ranks::default(),
         daemons: Daemons::default(),
         storage,

@@ -42,3 +42,6 @@ pub use words::{TaskEnd, lacks_agent, parse_failure, parse_task_ends};
 mod choices;
 #[cfg(test)]
 mod recorded;
+
+/// The variables in which a process finds the job and the step that it belongs to.
+pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];

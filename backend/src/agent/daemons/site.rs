@@ -24,6 +24,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use super::command::{Command, prepend};
 use super::container;
 use crate::failure;
+use crate::process::strays::Marker;
 
 /// Where programs are looked for when nobody says, as a shell does it.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -45,8 +46,8 @@ pub(crate) struct Site<'a> {
     pub(crate) token: &'a str,
     /// The agent's socket for ranks, where daemons may look on; and the app's place in a multijob.
     pub(crate) rendezvous: (&'a str, Option<Subjob>),
-    /// The variable by which is found what daemons start.
-    pub(crate) mark: Option<&'a (&'static str, String)>,
+    /// Marks daemons, so that what they start is found.
+    pub(crate) marker: Option<&'a Marker>,
     /// Variables that hold where the order does not set them; usually none, since an order carries a whole environment.
     pub(crate) base_env: &'a [(OsString, OsString)],
 }
@@ -165,7 +166,9 @@ fn build_env(env: &mut Env, order: &StartDaemon, site: &Site<'_>, paths: [(&str,
         (GANTRY_BACKEND_SOCKET, site.socket.into()),
     ];
     env.extend(paths.into_iter().chain(ours).map(|(name, value)| (name.into(), value)));
-    env.extend(site.mark.map(|(name, value)| ((*name).into(), value.into())));
+    let mark =
+        site.marker.map(|it| it.build(env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))));
+    env.extend(mark.map(|(name, value)| (name.into(), value.into())));
     let (service, subjob) = site.rendezvous;
     env.retain(|name, _| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
     if !service.is_empty() {
@@ -343,7 +346,7 @@ mod tests {
                     token: "t",
                     socket: Path::new("/x/agent.sock"),
                     rendezvous: ("here", None),
-                    mark: None,
+                    marker: None,
                     base_env: &base_env,
                 },
             )

@@ -7,11 +7,13 @@
 //! while we look.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use gantry_shared::id::{AppId, Pid};
-use gantry_shared::mark::{GANTRY_MARK, Mark, Starter};
+use gantry_shared::mark::{GANTRY_MARK, Mark, Origin, Starter};
 use nix::unistd::geteuid;
 
 use super::signal::Target;
@@ -58,7 +60,9 @@ pub(crate) fn end(doomed: &Doomed) -> io::Result<()> {
 /// When `/proc` cannot be read.
 pub(crate) fn sweep() -> io::Result<usize> {
     let namespace = read_namespace()?;
-    let is_dead = |mark: &Mark| is_gone(mark.starter, namespace);
+    // A shell may be what is left, and somebody at work in it: then this process has its mark.
+    let itself = std::fs::read("/proc/self/environ").ok().and_then(|own| Mark::find(&own));
+    let is_dead = |mark: &Mark| is_gone(mark.starter, namespace) && Some(*mark) != itself;
     let found = list()?.iter().filter(|seen| seen.mark.as_ref().is_some_and(is_dead)).count();
     if found > 0 {
         end_chosen(&[], is_dead)?;
@@ -66,16 +70,53 @@ pub(crate) fn sweep() -> io::Result<usize> {
     Ok(found)
 }
 
-/// The variable by which is found what an app's processes have started. `starter` is the process that has started them on this node.
-///
-/// # Errors
-/// When `/proc` cannot be read.
-pub(crate) fn build_mark(app: AppId, starter: i32) -> io::Result<(&'static str, String)> {
-    // A parent in another pid namespace has no number here: then it is the namespace's first process that all of them have in common.
-    let pid = Pid::new(starter).or(Pid::new(1)).ok_or(io::ErrorKind::InvalidInput)?;
-    let start_time = procfs::read_stat(pid.get())?.start_time;
-    let starter = Starter { pid, start_time, namespace: read_namespace()? };
-    Ok((GANTRY_MARK, Mark { app, starter }.to_string()))
+/// Marks the processes of an app, so that what they start is found.
+#[derive(Debug, Clone)]
+pub(crate) struct Marker {
+    app: AppId,
+    starter: Starter,
+    place: u64,
+}
+
+impl Marker {
+    /// `starter` is the process that starts them on this node, in the control group of this process.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub(crate) fn new(app: AppId, starter: i32) -> io::Result<Self> {
+        // A parent in another pid namespace has no number here: then it is the namespace's first process that all of them have in common.
+        let pid = Pid::new(starter).or(Pid::new(1)).ok_or(io::ErrorKind::InvalidInput)?;
+        let start_time = procfs::read_stat(pid.get())?.start_time;
+        let starter = Starter { pid, start_time, namespace: read_namespace()? };
+        let place = Origin::digest_place(&read_boot()?, &std::fs::read("/proc/self/cgroup")?);
+        Ok(Self { app, starter, place })
+    }
+
+    /// The variable for a process with this environment.
+    pub(crate) fn build<'a>(
+        &self,
+        environment: impl Iterator<Item = (&'a OsStr, &'a OsStr)> + Clone,
+    ) -> (&'static str, String) {
+        let value = |wanted: &str| {
+            environment
+                .clone()
+                .find(|(name, _)| *name == OsStr::new(wanted))
+                .map(|(_, value)| value.as_bytes())
+        };
+        let origin = Origin { place: self.place, job: digest_job(value) };
+        (GANTRY_MARK, Mark { app: self.app, starter: self.starter, origin }.to_string())
+    }
+}
+
+/// The job of a process, by its environment.
+fn digest_job<'a>(value: impl Fn(&str) -> Option<&'a [u8]>) -> u64 {
+    let names = gantry_wlm::WLMS_JOB_VARIABLES.iter().flat_map(|names| names.iter().copied());
+    Origin::digest_job(names.filter_map(|name| Some((name, value(name)?))))
+}
+
+/// The id of this machine's boot.
+fn read_boot() -> io::Result<Vec<u8>> {
+    std::fs::read("/proc/sys/kernel/random/boot_id")
 }
 
 /// The pid namespace of this process.
@@ -191,7 +232,7 @@ fn choose(
 /// The processes of this user that have not ended.
 fn list() -> io::Result<Vec<Seen>> {
     use std::os::unix::fs::MetadataExt;
-    let own = geteuid().as_raw();
+    let (own, boot) = (geteuid().as_raw(), read_boot()?);
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
@@ -205,20 +246,28 @@ fn list() -> io::Result<Vec<Seen>> {
             continue;
         }
         let process = Pinned { pid, start_time: stat.start_time };
-        all.push(Seen { process, parent: stat.parent, mark: read_mark(pid) });
+        all.push(Seen { process, parent: stat.parent, mark: read_mark(pid, &boot) });
     }
     Ok(all)
 }
 
-/// The mark of a process. In the middle of `execve` it has no environment for a moment.
-fn read_mark(pid: i32) -> Option<Mark> {
+/// The mark of a process, if it is in the place and the job where this was given. In the middle of `execve` it has no environment for a moment.
+fn read_mark(pid: i32, boot: &[u8]) -> Option<Mark> {
     const TRIES: u32 = 3;
     for _ in 0..TRIES {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        if !environment.is_empty() {
-            return Mark::find(&environment);
+        if environment.is_empty() {
+            std::thread::yield_now();
+            continue;
         }
-        std::thread::yield_now();
+        let mark = Mark::find(&environment)?;
+        let value = |name: &str| {
+            let mut entries = environment.split(|byte| *byte == 0);
+            entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        };
+        let cgroup = std::fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+        let there = Origin { place: Origin::digest_place(boot, &cgroup), job: digest_job(value) };
+        return mark.origin.fits(&there).then_some(mark);
     }
     None
 }
@@ -231,7 +280,7 @@ mod tests {
 
     fn mark(pid: i32, start_time: u64, namespace: u64) -> Mark {
         let starter = Starter { pid: Pid::new(pid).unwrap(), start_time, namespace };
-        Mark { app: APP.parse().unwrap(), starter }
+        Mark { app: APP.parse().unwrap(), starter, origin: Origin { place: 0, job: 0 } }
     }
 
     fn seen(pid: i32, parent: i32, marked: bool) -> Seen {

@@ -72,7 +72,7 @@ impl Agent {
     /// What every rank is told of where it is.
     fn place(&self) -> ranks::Place<'_> {
         let Ticket { app, subjob, .. } = self.ticket;
-        ranks::Place { app, node: self.node, service: &self.service, subjob, mark: self.mark.clone() }
+        ranks::Place { app, node: self.node, service: &self.service, subjob, marker: self.marker.as_ref() }
     }
 
     pub(super) fn start_ranks(
@@ -272,7 +272,7 @@ impl Agent {
             socket: &self.storage.socket(order.session)?,
             token: &build_token(&self.ticket.secret, order.session, order.daemon),
             rendezvous: (&self.service, self.ticket.subjob),
-            mark: self.mark.as_ref(),
+            marker: self.marker.as_ref(),
             base_env: &[],
         };
         let (start, spec) = crate::daemons::prepare(request, order, &site, &self.ticket.host, self.nofile)?;
