@@ -40,6 +40,10 @@ fn guard_and_agents_killed_at_once_leave_nothing_while_the_tool_lives() {
         let victims = [guards(&world), agents(&world)].concat();
         assert_eq!(victims.len(), 3, "{victims:?}");
         kill_all(victims);
+        let alone = || world.processes().into_iter().all(|pid| pid == tool.run.pid());
+        eventually(SOON, "the tool is alone", alone);
+        // Their storage is removed by the next command.
+        assert!(world.gantry(["ps", "--json"]).wait(SOON).status.success());
         tool.assert_alone(&world);
     });
 }
