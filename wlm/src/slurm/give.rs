@@ -29,6 +29,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::host::Host;
+use crate::safe::SAFE;
 use crate::{Error, Result};
 
 /// Where to dial, what to say there, and what to expect: `PORT WORD KEY BYTES ADDRESS...`.
@@ -46,15 +47,22 @@ const UNKNOWN_AT_ONCE: usize = 512;
 /// How many may fetch at a time; the others wait.
 const AT_ONCE: usize = 32;
 
-/// Becomes the agent at `$1` where that has `$2` bytes, else the script `$3`. The rest are the agent's arguments.
-const LOOK: &str = r#"agent=$1 bytes=$2 fetch=$3; shift 3; PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}; if [ -x "$agent" ] && [ "$(wc -c <"$agent")" -eq "$bytes" ]; then unset GANTRY_GIVEN; exec "$agent" "$@"; fi; exec /bin/bash -c "$fetch" gantry "$@""#;
+/// Becomes the agent at `$1` where that has `$2` bytes and others cannot change it, else the script `$3`. The rest are the agent's arguments.
+const LOOK: [&str; 4] = [
+    r#"agent=$1 bytes=$2 fetch=$3; shift 3; PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}"#,
+    SAFE,
+    r#"if real=$(cd "${agent%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${agent##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && [ "$(wc -c <"$real")" -eq "$bytes" ]; then unset GANTRY_GIVEN; exec "$real" "$@"; fi"#,
+    r#"exec /bin/bash -c "$fetch" gantry "$@""#,
+];
 
 /// Finds a place where programs may be executed, fetches the agent there, and becomes it. The agent removes both as soon as it runs.
-const FETCH: [&str; 8] = [
-    r#"PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}; fail() { echo "gantry: $2" >&2; exit "$1"; }; set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac"#,
+const FETCH: [&str; 10] = [
+    r#"PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}"#,
+    SAFE,
+    r#"fail() { echo "gantry: $2" >&2; exit "$1"; }; set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) && safe "$real" 2 || continue; place=${real%/}"#,
     r#"into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX") || continue; trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15"#,
     r#"printf '#!/bin/sh\nexit 0\n' >"$into/try" && chmod 700 "$into/try" && "$into/try" && break; rm -rf "$into"; into=; done 2>/dev/null"#,
-    r#"[ "$into" ] || fail 21 'no place for the agent may be written and executed'; rm -f "$into/try"; file=$into/gantry-agent; read -r port word key bytes addresses <<<"$GANTRY_GIVEN"; unset GANTRY_GIVEN"#,
+    r#"[ "$into" ] || fail 21 'no place for the agent may be written and executed and is safe from others'; rm -f "$into/try"; file=$into/gantry-agent; read -r port word key bytes addresses <<<"$GANTRY_GIVEN"; unset GANTRY_GIVEN"#,
     r#"way=; for at in $addresses; do timeout 5 /bin/bash -c ": <>/dev/tcp/$at/$port" </dev/null 2>/dev/null && { exec 3<>"/dev/tcp/$at/$port"; } 2>/dev/null && way=$at && break; done; [ "$way" ] || fail 22 'the agent cannot be fetched: no connection to the host that gantry runs on'"#,
     r#"printf '%s\n' "$word" >&3; read -r -t 60 hash mac <&3; [ "$(printf %s "$key$hash" | b2sum)" = "$mac  -" ] || fail 23 'the agent cannot be fetched: its hash is not authentic, or there is no b2sum'; head -c "$bytes" <&3 >"$file"; exec 3>&-"#,
     r#"[ "$(b2sum <"$file")" = "$hash  -" ] || fail 23 'what was fetched is not the agent, or there is no space for it'; chmod 700 "$file"; trap - 0 1 2 13 15; umask "$old""#,
@@ -131,7 +139,7 @@ impl Giver {
 
     /// As [`Giver::build_command`], but where the agent is at the same path and has the same length, that one is taken.
     pub(super) fn build_careful_command(&self, args: &[&str]) -> Vec<OsString> {
-        let look = ["/bin/sh", "-c", LOOK, "gantry"].map(OsString::from);
+        let look = ["/bin/sh", "-c", &LOOK.join("; "), "gantry"].map(OsString::from);
         let given =
             [self.agent.clone().into_os_string(), self.bytes.to_string().into(), FETCH.join("; ").into()];
         look.into_iter().chain(given).chain(args.iter().map(OsString::from)).collect()
@@ -257,6 +265,9 @@ mod tests {
         let look =
             async |giver: &Giver| run(giver.build_careful_command(&ARGS), &giver.given, folder.path()).await;
         assert_eq!(look(&giver).await, Some(43), "taken as it is");
+        std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o757)).unwrap();
+        assert_eq!(look(&giver).await, Some(42), "others can change it");
+        std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut longer = Giver::start(&agent, &["127.0.0.1".to_owned()], 9, &Machine).await.unwrap();
         longer.bytes += 1;
         assert_eq!(look(&longer).await, Some(42), "another build");
