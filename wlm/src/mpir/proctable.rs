@@ -336,6 +336,22 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_another_program_would_obey_is_refused_with_its_rank() {
+        for (name, problem) in [
+            ("-oProxyCommand=x", "a host name starts with '-'"),
+            ("$(id)", "a host name has no '$'"),
+            ("me@other", "a host name has no '@'"),
+            ("n 1", "a host name has no ' '"),
+        ] {
+            let text = format!("n1\0{name}\0");
+            let memory = memory(Width::Wide, &[(TEXT, 0, 7), (TEXT + 3, 0, 8)], text.as_bytes());
+            let expected =
+                format!("rank 1 in the launcher's table: '{name}' is not the name of a host: {problem}");
+            check(&memory, Width::Wide, 2, Err(&expected));
+        }
+    }
+
+    #[test]
     fn a_table_that_makes_no_sense_is_refused_with_the_reason() {
         let wide = |entries: &[(u64, u64, i32)]| memory(Width::Wide, entries, b"n1\0app\0");
         let good = (TEXT, TEXT + 3, 7);

@@ -157,6 +157,10 @@ fn what_is_no_message_is_refused_with_line_and_reason() {
         "no variable's name",
     );
     check(&create("<process-spec exec='a'/><host-spec/>"), 2, "without a host");
+    for name in ["-oProxyCommand=x", "$(id)", "me@other", "a;b"] {
+        let hosts = create(&format!("<process-spec exec='a'/><host-spec>n1 {name}</host-spec>"));
+        check(&hosts, 2, &format!("'{name}' is not the name of a host"));
+    }
     check(&create("<process-spec exec='a'/><host-spec>n%d</host-spec>"), 2, "without ':'");
     check(
         &create("<process-spec exec='a'/><host-spec>a</host-spec><host-spec>a</host-spec>"),
