@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::search::folders;
+use gantry_shared::search::named_folders;
 use gantry_wlm::Host;
 
 use super::gather::cannot_read;
@@ -23,7 +23,7 @@ pub(crate) fn find_program(program: &Path, host: &dyn Host) -> Result<PathBuf> {
     }
     let path = host.env("PATH").unwrap_or_default();
     let mut refused = None;
-    for folder in folders(&path) {
+    for folder in named_folders(&path) {
         match executable_file(&absolute(&folder.join(program))?) {
             Ok(found) => return Ok(found),
             Err(error) if error.kind() == Kind::NotFound => {}
