@@ -3,66 +3,39 @@
 //! A file system can hang for ever. So every session has threads of its own, not a share of a pool: one that hangs takes nothing away from
 //! others. What is to be done for a session is done one thing after the other.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{SendError, Sender, channel};
 
-use gantry_shared::error::Failure;
+use gantry_shared::error::{Failure, Kind};
 use nix::sys::signal::SigSet;
 
-use crate::failure;
-
-/// What is to be done; it is given the failure where no thread can be had for it.
+/// What is to be done; it is given the failure where there is no thread for it.
 type Job = Box<dyn FnOnce(Result<(), Failure>) + Send>;
 
-/// What is to be done for one session, in its order.
-#[derive(Default, Clone)]
-pub(crate) struct Jobs(Arc<Mutex<Queue>>);
+/// What is to be done for one session, in its order, on a thread that ends when this was dropped and all of it is done.
+#[derive(Debug)]
+pub(crate) struct Jobs(Sender<Job>);
 
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Job>,
-    /// Whether a thread is at work; it ends when there is nothing more to do.
-    running: bool,
-}
-
-impl fmt::Debug for Jobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Jobs")
+impl Default for Jobs {
+    fn default() -> Self {
+        let (jobs, waiting) = channel::<Job>();
+        let started = spawn("storage", move || waiting.into_iter().for_each(|job| job(Ok(()))));
+        if let Err(error) = started {
+            tracing::warn!(%error, "no thread for storage");
+        }
+        Self(jobs)
     }
 }
 
 impl Jobs {
     /// Does this after all that came before. Returns at once.
     pub(crate) fn push(&self, job: impl FnOnce(Result<(), Failure>) + Send + 'static) {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.push_back(Box::new(job));
-        if queue.running {
-            return;
+        if let Err(SendError(job)) = self.0.send(Box::new(job)) {
+            let none = "have a thread for storage: the system gives none";
+            job(Err(
+                Failure::new(Kind::Unsupported, none).with_hint("raise the limit of processes (ulimit -u)")
+            ));
         }
-        queue.running = true;
-        drop(queue);
-        let jobs = self.clone();
-        if let Err(error) = spawn("storage", move || jobs.work()) {
-            let failure = failure::from_io("have a thread for storage", &error);
-            while let Some(job) = self.next() {
-                job(Err(failure.clone()));
-            }
-        }
-    }
-
-    fn work(&self) {
-        while let Some(job) = self.next() {
-            job(Ok(()));
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let job = queue.waiting.pop_front();
-        queue.running = job.is_some();
-        job
     }
 }
 
@@ -107,8 +80,5 @@ mod tests {
         drop(open);
         assert_eq!(told.recv_timeout(SOON), Ok("after the gate"));
         assert_eq!(told.recv_timeout(SOON), Ok("last"));
-        // Its thread may have ended; the next one takes over.
-        one.push(say("later"));
-        assert_eq!(told.recv_timeout(SOON), Ok("later"));
     }
 }

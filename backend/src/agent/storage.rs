@@ -194,6 +194,20 @@ impl Storage {
         lock(&self.sessions.get(&session)?.loader).clone()
     }
 
+    /// Does something with a session's files, beside the loop.
+    ///
+    /// # Errors
+    /// When it is not open.
+    pub(crate) fn in_session(
+        &self,
+        session: SessionId,
+        job: impl FnOnce(Result<(), Failure>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let state = self.sessions.get(&session).ok_or_else(|| not_open(session))?;
+        state.jobs.push(job);
+        Ok(())
+    }
+
     /// Makes files available, beside the loop; `done` gets the answer.
     pub(crate) fn provide(
         &self,

@@ -26,6 +26,7 @@ use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
+use crate::process::spawn::ProcessSpec;
 use crate::process::strays::Marker;
 use crate::process::thread::RanksThread;
 use crate::process::{self, HeldProof};
@@ -68,6 +69,8 @@ pub(crate) enum Event {
     RanksFollowed(RequestId, Vec<Rank>, Result<Vec<(i32, HeldProof)>, Failure>),
     /// Ranks were killed, with what they have started.
     RanksKilled(Option<RequestId>, Result<(), Failure>),
+    /// A daemon's files were looked at: it can be started, or not.
+    DaemonPrepared(Option<RequestId>, SessionId, Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>),
     /// A daemon was started, or not.
     DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
     /// A session's directories were made, or not.
@@ -279,6 +282,11 @@ impl Agent {
                 self.starting -= 1;
                 let answer = self.take_followed(&ranks, result);
                 self.answer(Some(request), answer.map(Answer::Ranks));
+            }
+            Event::DaemonPrepared(request, session, prepared) => {
+                if let Err(failure) = self.start_prepared(session, prepared) {
+                    self.answer(request, Err(failure));
+                }
             }
             Event::DaemonStarted(start, result) => {
                 self.starting -= 1;

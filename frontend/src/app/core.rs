@@ -561,8 +561,11 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
     }
     match left {
         Ok(answers) => {
-            for failure in answers.into_iter().filter_map(|(_, answer)| answer.err()) {
-                core.publish(&Event::of_failure(Some(core.app), failure));
+            for (node, failure) in
+                answers.into_iter().filter_map(|(node, answer)| Some((node, answer.err()?)))
+            {
+                let error = Error::Node { hosts: vec![core.state().host(node)], failure };
+                core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
             }
         }
         // What a lost node still has is removed by its agent, or by this user's next one there.

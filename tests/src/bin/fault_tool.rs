@@ -10,6 +10,7 @@
 //! | `session` | makes a session of the last app |
 //! | `file PATH` | puts a file into the last session |
 //! | `daemon PROGRAM ARGS` | starts a daemon in the last session |
+//! | `log FOLDER PROGRAM ARGS` | as `daemon`, with its output in files of that folder of each node |
 //! | `release`, `detach`, `close` | of the last app |
 //! | `destroy` | of the last session |
 //! | `coalloc SPEC` | asks for a co-allocated job |
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput};
 use gantry_frontend::{App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, Session};
+use gantry_shared::wire::message::DaemonOutput;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -114,10 +116,15 @@ impl Tool {
                 manifest.add_file(args.first().copied().unwrap_or_default())?;
                 manifest.send(*DEADLINE).await.map(|_| Value::Null)
             }
-            "daemon" => {
-                let (program, args) = args.split_first().ok_or_else(|| gone("program"))?;
+            "daemon" | "log" => {
+                let mut words = args.iter().copied();
+                let output = match command {
+                    "log" => DaemonOutput::Log(words.next().unwrap_or_default().into()),
+                    _ => DaemonOutput::Forward,
+                };
+                let program = words.next().ok_or_else(|| gone("program"))?;
                 let session = self.sessions.last().ok_or_else(|| gone("session"))?;
-                let request = DaemonRequest::new(*program).args(args.iter().copied());
+                let request = DaemonRequest::new(program).args(words).output(output);
                 let daemon = session.manifest().exec_daemon(request, *DEADLINE).await?;
                 let pids: Vec<i32> = daemon.processes().iter().map(|(_, pid)| pid.get()).collect();
                 self.daemons.push(daemon);

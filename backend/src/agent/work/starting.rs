@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{Pid, Rank, RequestId};
+use gantry_shared::id::{Pid, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
@@ -21,6 +21,7 @@ use crate::ending::Scope;
 use crate::process::HeldProof;
 use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::{Hold, StartFailure, StartedRank};
+use crate::process::spawn::ProcessSpec;
 use crate::ranks::{self, OurEnds, Ranks};
 use crate::rendezvous::{Request, Socket};
 use crate::stdio::{self, Input};
@@ -262,20 +263,40 @@ impl Agent {
     ) -> Result<(), Failure> {
         self.refuse_while_ending()?;
         self.set_node_variables(&mut order.program.env);
-        let dirs = self.storage.dirs(order.session)?;
-        let loader = self.storage.loader(order.session);
-        let site = crate::daemons::site::Site {
-            dirs: &dirs,
-            loader: loader.as_deref(),
-            app: self.ticket.app,
-            node: self.node,
-            socket: &self.storage.socket(order.session)?,
-            token: &build_token(&self.ticket.secret, order.session, order.daemon),
-            rendezvous: (&self.service, self.ticket.subjob),
-            marker: self.marker.as_ref(),
-            base_env: &[],
-        };
-        let (start, spec) = crate::daemons::prepare(request, order, &site, &self.ticket.host, self.nofile)?;
+        let session = order.session;
+        let (dirs, socket) = (self.storage.dirs(session)?, self.storage.socket(session)?);
+        let loader = self.storage.loader(session);
+        let token = build_token(&self.ticket.secret, session, order.daemon);
+        let (service, subjob, marker) = (self.service.clone(), self.ticket.subjob, self.marker.clone());
+        let (app, host, node, nofile) = (self.ticket.app, self.ticket.host.clone(), self.node, self.nofile);
+        let events = self.events.clone();
+        self.storage.in_session(session, move |turn| {
+            let site = crate::daemons::site::Site {
+                dirs: &dirs,
+                loader: loader.as_deref(),
+                app,
+                node,
+                socket: &socket,
+                token: &token,
+                rendezvous: (&service, subjob),
+                marker: marker.as_ref(),
+                base_env: &[],
+            };
+            let prepared = turn.and_then(|()| crate::daemons::prepare(request, order, &site, &host, nofile));
+            // Nobody listens any more when the agent has left.
+            drop(events.send(Event::DaemonPrepared(request, session, prepared.map(Box::new))));
+        })
+    }
+
+    /// Starts a daemon whose files were looked at, if its session is still there.
+    pub(super) fn start_prepared(
+        &mut self,
+        session: SessionId,
+        prepared: Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>,
+    ) -> Result<(), Failure> {
+        let (start, spec) = *prepared?;
+        self.refuse_while_ending()?;
+        self.storage.check(session)?;
         // A daemon may ask its agent at once: it is in the view before it runs.
         self.daemons.expect(&start);
         self.up.channel(|hub| hub.expect(start.daemon, start.session));
