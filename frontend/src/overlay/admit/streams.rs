@@ -168,14 +168,12 @@ impl Streams {
                 check_text(reason, "a reason")?;
                 &mut known.fails
             }
-            BridgeNotice::Stands { .. } => {
-                known.breaks += 1;
-                &mut known.stands
-            }
+            BridgeNotice::Stands { .. } => &mut known.stands,
             BridgeNotice::Broken { .. } => &mut known.breaks,
         };
         let unasked = || Violation::new(format!("reported on bridge {bridge}, for which it was not asked"));
         *owed = owed.checked_sub(1).ok_or_else(unasked)?;
+        known.breaks += u32::from(matches!(notice, BridgeNotice::Stands { .. }));
         Ok(())
     }
 
@@ -227,8 +225,7 @@ impl Streams {
                 let Some(known) = self.find_operation(*operation)? else { return Ok(Word::Old) };
                 known.part(node, below, (*part, of), bytes.0.len())
             }
-            ChannelNotice::Missing { operation, of, why } => {
-                check_text(&why.to_string(), "a reason")?;
+            ChannelNotice::Missing { operation, of, .. } => {
                 check_below(of, below)?;
                 let Some(known) = self.find_operation(*operation)? else { return Ok(Word::Old) };
                 let fresh = of.intersection(&known.of).difference(&known.missing);
