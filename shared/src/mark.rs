@@ -156,7 +156,7 @@ mod tests {
             place: Origin::digest_place(boot.as_bytes(), cgroup.as_bytes()),
             job: Origin::digest_job(job.iter().map(|(name, value)| (*name, value.as_bytes()))),
         };
-        let (rank, step) = ([("JOB", "1"), ("STEP", "0")], "0::/slurm/job_1");
+        let (rank, step) = ([("JOB", "1"), ("STEP", "0")], "0::/jobs/job_1");
         let given = origin("b", step, &rank);
         assert!(given.fits(&given));
         assert!(given.fits(&origin("b", step, &[])), "it has dropped what names its job");

@@ -170,19 +170,24 @@ fn what_daemons_have_started_ends_with_a_killed_agent_while_ranks_go_on() {
 fn a_job_that_a_rank_has_submitted_outlives_the_app_and_a_sweep() {
     const JOB: &str = "/bin/sleep 701";
     on_cluster(Config::with_nodes(1), |cluster| {
+        // The line of the command that submits it ends so, too.
+        let jobs = |cluster: &Cluster| {
+            let found = cluster.find(JOB).into_iter().map(|(_, process)| process);
+            found.filter(|process| process.line == JOB).collect::<Vec<_>>()
+        };
         let submit =
             format!("sbatch --chdir=/ --output=/dev/null -n1 --wrap='exec {JOB}'; exec /bin/sleep 1000");
         let mut run = cluster.launch(&["--", "-N1", "-n1", "/bin/sh", "-c", &submit]);
         let app = run.next_event("started", SOON)["app"].as_str().expect("an id").to_owned();
-        eventually(SOON, "the job runs", || cluster.find(JOB).len() == 1);
-        let job = cluster.find(JOB)[0].1.pid;
+        eventually(SOON, "the job runs", || jobs(cluster).len() == 1);
+        let job = jobs(cluster)[0].pid;
         assert!(proc::variable(job, "GANTRY_MARK").is_some(), "it has no mark");
         cluster.ask(&["kill", &app, "-s", "KILL"]);
         run.exited(SOON);
         // The next app's agent looks for what dead ones have left.
         assert_eq!(cluster.launch(&["--", "-N1", "-n1", "/bin/true"]).wait(SOON).code(), 0);
-        assert_eq!(cluster.find(JOB).len(), 1);
+        assert_eq!(jobs(cluster).len(), 1);
         cluster.said("scancel", ["--me"]);
-        eventually(SOON, "the job is gone", || cluster.find(JOB).is_empty());
+        eventually(SOON, "the job is gone", || jobs(cluster).is_empty());
     });
 }
