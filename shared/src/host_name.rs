@@ -1,6 +1,6 @@
 //! The name of a host, as it may be given to other programs.
 //!
-//! Names come from launchers' tables, XML, host files, command lines and the wire, and end as arguments of `ssh` and in its configuration.
+//! Names come from launchers' tables, XML, host files, command lines and the wire, and end as arguments of commands that connect to them, and in the configuration of these commands.
 //! A name is therefore checked where it comes in. It has letters, digits, `-`, `_` and `.`, or is an IPv6 address, and never begins
 //! with `-`: it is no option, no login (`user@host`) and nothing that a shell obeys.
 

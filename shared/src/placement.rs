@@ -3,7 +3,7 @@
 //! Tools ask for the ranks of a node and the node of a rank, for apps of up to millions of ranks. Hosts and
 //! executables are therefore stored once, a rank is three small numbers, and an index leads from node to ranks.
 //!
-//! Names of hosts are checked on every way in: what is given to `ssh` or to a WLM is no option and nothing that a shell obeys.
+//! Names of hosts are checked on every way in: what a WLM gives to its commands is no option and nothing that a shell obeys.
 //!
 //! Paths of executables are kept as text. Where a path is not UTF-8, whoever reads it replaces what cannot be read
 //! (`String::from_utf8_lossy`): it is for people then, and the program itself is found by `/proc/PID/exe` on its node.

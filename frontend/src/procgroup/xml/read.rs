@@ -169,7 +169,7 @@ fn read_hosts(element: &Element) -> Result<Vec<String>, XmlError> {
         (Some(_), _) => return Err(element.error("hosts are named twice")),
     };
     let hosts = parse_hosts(text).map_err(|error| element.error(error))?;
-    // They are given to a WLM, or to ssh.
+    // A WLM gives them to its commands.
     hosts
         .iter()
         .try_for_each(|host| check_host_name(host))
