@@ -11,9 +11,9 @@ use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, Shared, shared, usable};
 use gantry_tests::{SOON, World, binaries, eventually, proc, require, within};
+use gantry_wlm::pbs::tm::EventId;
 use gantry_wlm::pbs::tm::blocking::{Polled, Session};
 use gantry_wlm::pbs::tm::dis::Reader;
-use gantry_wlm::pbs::tm::id::EventId;
 use gantry_wlm::pbs::tm::reply::ReplyHead;
 use gantry_wlm::pbs::tm::{
     Caller, Client, Command, Cookie, Framing, Loss, NodeId, Spawn, Task, TaskId, TmError, packet,

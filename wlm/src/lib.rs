@@ -1,40 +1,40 @@
 //! The seam between gantry and workload managers (WLMs).
 //!
-//! *A WLM knows how to start, find, signal and watch, and nothing else.* No staging, no daemons, no file copying per WLM: all of that
+//! *A WLM knows how to start, find and watch, and nothing else.* No staging, no daemons, no file copying per WLM: all of that
 //! goes over the overlay and is the same everywhere. To add one: a folder here, a line in [`WLMS`], a folder of fixtures.
 //!
 //! | module | what is there |
 //! | --- | --- |
 //! | [`host`] | [`Host`]: the one door to the machine, so that everything else is tested without a cluster |
 //! | [`detect`] | which WLM is used, and why |
-//! | [`launch`] | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
-//! | [`hold`] | how ranks would be held, for people who ask before they launch |
-//! | [`policy`] | hosts that cannot be reached, and whether it goes on without them |
-//! | [`job`] | what runs already: [`JobRef`], and what a WLM says of it |
+//! | `launch` | [`Launch`], what a tool asks for, and [`Plan`], how it will be done |
+//! | `hold` | how ranks would be held, for people who ask before they launch |
+//! | `policy` | hosts that cannot be reached, and whether it goes on without them |
+//! | `job` | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`queue`] | WLMs that give nodes to jobs only |
-//! | [`wanted`] | jobs that are described by what they need |
+//! | `wanted` | jobs that are described by what they need |
 //! | `slots` | hosts that take so many ranks each, and which rank goes where |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
-//! | a folder each | the WLMs: detection, commands, what they print, and what acts; [`localhost`] is no workload manager: ranks on this machine |
+//! | a folder each | the WLMs: detection, commands, what they print, and what acts; `localhost` is no workload manager: ranks on this machine |
 //! | [`mpir`] | launchers that say where their ranks are |
 
 pub mod detect;
-pub mod error;
-pub mod hold;
 pub mod host;
-pub mod job;
-pub mod launch;
 pub mod launcher;
-pub mod localhost;
 pub mod mpir;
 pub mod pbs;
-pub mod policy;
 pub mod queue;
 pub mod slurm;
 pub mod ssh;
-pub mod wanted;
+mod error;
+mod hold;
+mod job;
+mod launch;
+mod localhost;
+mod policy;
 mod safe;
 mod slots;
+mod wanted;
 #[cfg(test)]
 mod skip;
 
@@ -45,7 +45,6 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::signal::Signal;
 
 pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
@@ -225,14 +224,6 @@ pub trait Wlm: Send + Sync + fmt::Debug {
     fn extras(&self) -> Option<&'static dyn Any> {
         None
     }
-
-    /// Sends `signal` to all ranks of `app`, where the WLM has a way of its own that is better than the agents'.
-    ///
-    /// # Errors
-    /// The WLM's own words.
-    async fn signal(&self, _app: &AppRef, _signal: Signal, _host: &dyn Host) -> Result<Delivery> {
-        Ok(Delivery::LeftToAgents)
-    }
 }
 
 /// The calls that make sense with one WLM only, if that is `wlm`: `T` is the type that its folder has for them.
@@ -247,13 +238,4 @@ pub enum Reach {
     ThisMachine,
     /// On machines of a network.
     Network,
-}
-
-/// Who delivers a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// The WLM has delivered it.
-    Done,
-    /// Nothing has happened yet: the agents on the nodes are to deliver it.
-    LeftToAgents,
 }

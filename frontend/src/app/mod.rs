@@ -26,7 +26,6 @@ use gantry_shared::placement::Placement;
 use gantry_shared::rank_set::{NodeSet, RankSet};
 use gantry_shared::signal::Signal;
 use gantry_shared::wire::message::Order;
-use gantry_wlm::{AppRef, Delivery};
 use tokio::time::Instant;
 
 pub(crate) use self::core::DAEMON_GRACE;
@@ -228,12 +227,6 @@ impl AppHandle {
         }
         let nodes = self.nodes_of(ranks)?;
         let deadline = Instant::now() + deadline;
-        if ranks.is_none() {
-            let app = AppRef { app: self.id(), hosts: self.hosts(), job: None, told: Vec::new() };
-            if self.core.wlm.signal(&app, signal, &gantry_wlm::host::Machine).await? == Delivery::Done {
-                return Ok(());
-            }
-        }
         let order = Order::Signal { signal, ranks: ranks.cloned() };
         self.core.ask(&nodes, order, "sending a signal", deadline).await.map(drop)
     }
@@ -281,10 +274,6 @@ impl AppHandle {
     /// Waits until the app and all that belonged to it is gone from every node.
     pub async fn gone(&self) {
         self.core.reached(Stage::Gone).await;
-    }
-
-    fn hosts(&self) -> Vec<String> {
-        self.core.state().placement().hosts().map(str::to_owned).collect()
     }
 
     fn nodes_of(&self, ranks: Option<&RankSet>) -> Result<NodeSet> {

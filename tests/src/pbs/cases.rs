@@ -69,7 +69,6 @@ cases![
     who_is_not_trusted_is_hung_up_on,
     a_request_that_no_pbs_carries_out_is_refused,
     a_session_is_attached_once_and_asks_only_its_own_host,
-    what_pbs_does_not_have_is_said_to_be_missing,
 ];
 
 impl Context {
@@ -417,22 +416,4 @@ async fn a_session_is_attached_once_and_asks_only_its_own_host(context: Context)
     let error = attached.spawn(LAST, shell("exit"), SOON).await.expect_err("not asked");
     assert!(matches!(error, TmError::AttachedCaller { .. }), "{error}");
     sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
-}
-
-async fn what_pbs_does_not_have_is_said_to_be_missing(context: Context) {
-    let client = context.client().await;
-    let calls = [
-        client.notify(),
-        client.alloc(),
-        client.dealloc(),
-        client.create_event(),
-        client.destroy_event(),
-        client.register(),
-    ];
-    for call in calls {
-        let error = call.expect_err("it is not there");
-        assert!(matches!(error, TmError::NotImplemented { .. }), "{error}");
-        assert_eq!(error.code().0, 17004);
-    }
-    client.finalize();
 }

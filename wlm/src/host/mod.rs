@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use keeper::{GANTRY_KEPT, keep};
 pub use machine::Machine;
-pub use orphan::{Asked, Orphan, ask, spawn_orphan, spawn_orphan_with};
+pub use orphan::{Asked, Orphan, spawn_orphan, spawn_orphan_with};
 pub(crate) use own::check_process;
 pub use run::run;
 

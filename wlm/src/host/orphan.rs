@@ -104,22 +104,14 @@ pub struct Asked {
     pub stderr: String,
 }
 
-/// Runs a small program as nobody's child, in `/`, with nothing on its standard input, and takes what it says. How it ended cannot be known then:
-/// what it says has to tell. One that goes on after the deadline is killed with its process group.
-///
-/// # Errors
-/// It cannot be executed, or goes on (`TimedOut`).
-pub fn ask(command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-    ask_with(Path::new("/"), command, &[], &[], deadline)
-}
-
 /// Most bytes that a pipe takes for sure before anybody reads.
 const MOST_INPUT_BYTES: usize = 60 << 10;
 
-/// As [`ask`], in the directory `dir`, of a program that has `input` to read, and these variables besides those of this process.
+/// Runs a small program as nobody's child, in the directory `dir`, with `input` to read and these variables besides those of this process, and takes
+/// what it says. How it ended cannot be known then: what it says has to tell. One that goes on after the deadline is killed with its process group.
 ///
 /// # Errors
-/// As [`ask`]; the input is more than a pipe takes at once (`InvalidInput`).
+/// It cannot be executed, or goes on (`TimedOut`); the input is more than a pipe takes at once (`InvalidInput`).
 pub(super) fn ask_with(
     dir: &Path,
     command: &[OsString],
@@ -217,7 +209,8 @@ mod tests {
 
     #[test]
     fn what_a_program_says_and_that_it_is_not_our_child() {
-        let ask = |script: &str, deadline| ask(&["/bin/sh".into(), "-c".into(), script.into()], deadline);
+        let run = |command: &[OsString], deadline| ask_with(Path::new("/"), command, &[], &[], deadline);
+        let ask = |script: &str, deadline| run(&["/bin/sh".into(), "-c".into(), script.into()], deadline);
         let said = ask("echo $PPID; echo no >&2; exit 3", Duration::from_secs(10)).unwrap();
         assert_eq!(said.stderr, "no\n");
         assert_ne!(said.stdout.trim().parse::<u32>().unwrap(), std::process::id());
@@ -231,7 +224,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(theirs);
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
-        let error = super::ask(&["/no/such".into()], Duration::from_secs(10)).unwrap_err();
+        let error = run(&["/no/such".into()], Duration::from_secs(10)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 

@@ -13,7 +13,7 @@ use super::{Dialect, Launcher};
 use crate::{Error, Result};
 
 /// The most bytes such a file may have, before and after. A launcher takes less: srun 60,000.
-pub const MAX_FILE_BYTES: usize = 1 << 20;
+pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The most bytes of a `--multi-prog` file that srun reads.
 const MAX_MULTI_PROG_BYTES: usize = 60_000;
@@ -29,7 +29,7 @@ const MAX_MULTI_PROG_WORDS: usize = 127;
 /// # Errors
 /// With the number of the line: one that the launcher would not take, or in which it cannot be told where the program stands. A word of
 /// `shim` cannot be written in this format. The text is too long.
-pub fn rewrite_file(dialect: &'static Dialect, text: &[u8], shim: &[OsString]) -> Result<Vec<u8>> {
+pub(crate) fn rewrite_file(dialect: &'static Dialect, text: &[u8], shim: &[OsString]) -> Result<Vec<u8>> {
     if text.len() > MAX_FILE_BYTES {
         return Err(Error::invalid(format!("a file with programs has more than {MAX_FILE_BYTES} bytes")));
     }

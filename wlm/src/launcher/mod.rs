@@ -2,7 +2,7 @@
 //! they have started learns its rank.
 //!
 //! This is all that is known of launchers, and no launcher is named outside this folder and the folders of WLMs. Nothing here opens a file, and
-//! [`recognize`](mod@recognize) alone starts a process: a launcher that is asked for its version. The tables hold facts about the launchers' option parsers; a test compares them with the help texts of the
+//! `recognize` alone starts a process: a launcher that is asked for its version. The tables hold facts about the launchers' option parsers; a test compares them with the help texts of the
 //! launchers that are installed.
 
 mod facts;
@@ -22,13 +22,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 pub use facts::{LocalFacts, NoRank, RankFacts, dies_with_step, find_node_name, parse_rank_facts};
-pub(crate) use files::escape_multi_prog;
-pub use files::{MAX_FILE_BYTES, rewrite_file};
+pub(crate) use files::{escape_multi_prog, rewrite_file};
 pub(crate) use held::{build_shim, find_launcher, find_program, move_files, plan_driven, plan_launcher};
-pub use options::{Given, Part, ProgramFile, Takes, locate};
+pub(crate) use options::{Given, Part, Takes, locate};
 pub(crate) use recognize::recognize;
-pub use recognize::{Recognized, Telling};
-pub use rewrite::{replace_file, rewrite};
+pub(crate) use rewrite::{replace_file, rewrite};
 
 use crate::Error;
 use options::Grammar;
@@ -49,7 +47,7 @@ type Environment = [(OsString, OsString)];
 
 /// How one launcher reads its arguments.
 #[derive(Debug)]
-pub struct Dialect {
+pub(crate) struct Dialect {
     /// Which launcher it is.
     pub launcher: Launcher,
     /// What it is called in messages.
@@ -76,7 +74,7 @@ impl Dialect {
 
     /// The dialect of a launcher of that file name, links having been followed by the caller: the base name of what `mpirun` leads to.
     /// A name that several launchers have (`mpiexec`) tells nothing: [`Self::of_version`] does.
-    pub fn of_program(name: &OsStr) -> Option<&'static Self> {
+    pub(crate) fn of_program(name: &OsStr) -> Option<&'static Self> {
         let base = Path::new(name).file_name()?.as_bytes();
         match base {
             b"srun" => Some(&srun::DIALECT),
@@ -87,7 +85,7 @@ impl Dialect {
     }
 
     /// The dialect of the launcher that prints this when it is asked for its version.
-    pub fn of_version(printed: &str) -> Option<&'static Self> {
+    pub(crate) fn of_version(printed: &str) -> Option<&'static Self> {
         let first = printed.lines().find(|line| !line.trim().is_empty())?.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| first.contains(word));
         if says(&["hydra", "intel(r) mpi"]) {
@@ -107,7 +105,7 @@ impl Launcher {
     pub const ALL: [Self; 3] = [Self::Srun, Self::Hydra, Self::OpenMpi];
 
     /// How it reads its arguments.
-    pub fn dialect(self) -> &'static Dialect {
+    pub(crate) fn dialect(self) -> &'static Dialect {
         match self {
             Self::Srun => &srun::DIALECT,
             Self::Hydra => &hydra::DIALECT,

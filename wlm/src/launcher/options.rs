@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// What an option takes with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub(crate) enum Takes {
     /// Nothing.
     Nothing,
     /// A value, attached or as the next argument.
@@ -40,7 +40,7 @@ pub(super) enum Grammar {
 
 /// An option that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub(crate) struct Given {
     /// Its first name in the table, without dashes, whatever was written.
     pub name: &'static str,
     /// The index of the argument in which it stands.
@@ -51,7 +51,7 @@ pub struct Given {
 
 /// A file that holds the programs instead of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProgramFile {
+pub(crate) struct ProgramFile {
     /// The index of the argument that names it.
     pub at: usize,
     /// How many bytes of that argument stand before the file's name: those of `--app=`.
@@ -60,7 +60,7 @@ pub struct ProgramFile {
 
 /// One program with its options: what stands between the beginning, the end and `:` of a launcher's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     /// The options, without a `--` after them.
     pub options: Range<usize>,
     /// The index of the program; with a file that is not named in the program's place, the index behind the options.
@@ -76,7 +76,7 @@ pub struct Part {
 impl Part {
     /// The value that counts of the option `name` (its first name in the table): the last that was given. An option without a value is an
     /// empty one.
-    pub fn value(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
         let given = self.given.iter().rev().find(|given| given.name == name)?;
         Some(given.values.first().map_or(OsStr::new(""), OsString::as_os_str))
     }
@@ -106,7 +106,7 @@ enum Step {
 /// # Errors
 /// There is no program; an option lacks its value; or it cannot be told where the options end because one is not known: then the message
 /// names it and the hint asks for `--` before the program.
-pub fn locate(
+pub(crate) fn locate(
     dialect: &'static Dialect,
     args: &[OsString],
     environment: &[(OsString, OsString)],

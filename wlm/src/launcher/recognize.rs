@@ -24,7 +24,7 @@ const MAX_SHOWN_CHARS: usize = 120;
 
 /// A launcher whose arguments are understood.
 #[derive(Debug, Clone)]
-pub struct Recognized {
+pub(crate) struct Recognized {
     /// How it reads its arguments.
     pub dialect: &'static Dialect,
     /// What told.
@@ -33,7 +33,7 @@ pub struct Recognized {
 
 /// What told which launcher a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Telling {
+pub(crate) enum Telling {
     /// The name of the file, or of one that it is a link to.
     Name(String),
     /// The first line that it prints when it is run with `--version`.

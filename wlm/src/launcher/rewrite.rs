@@ -8,7 +8,7 @@ use super::options::Part;
 
 /// The arguments with `shim` in front of each program that stands in them, and with `options(i)` behind the options of part `i`, so that
 /// ours count where the launcher takes the last. A file with programs is left alone: see [`replace_file`].
-pub fn rewrite(
+pub(crate) fn rewrite(
     dialect: &Dialect,
     args: &[OsString],
     parts: &[Part],
@@ -34,7 +34,7 @@ pub fn rewrite(
 }
 
 /// Names another file with programs instead of the one that `part` names. Returns the old one's name. No index changes.
-pub fn replace_file(args: &mut [OsString], part: &Part, path: &OsStr) -> Option<OsString> {
+pub(crate) fn replace_file(args: &mut [OsString], part: &Part, path: &OsStr) -> Option<OsString> {
     let file = part.file?;
     let arg = args.get_mut(file.at)?;
     let bytes = arg.as_bytes();

@@ -19,7 +19,7 @@ use crate::{
 
 /// This machine.
 #[derive(Debug, Clone, Copy)]
-pub struct Localhost;
+pub(crate) struct Localhost;
 
 #[async_trait]
 impl Wlm for Localhost {

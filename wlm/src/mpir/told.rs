@@ -32,7 +32,7 @@ enum Told {
 ///
 /// # Errors
 /// There is no such process, it is another user's, or no launcher that tells of its ranks; [`Error::NotYet`]: it has not told of them yet.
-pub fn find_ranks(pid: Pid, host: &dyn Host) -> Result<Placement> {
+pub(crate) fn find_ranks(pid: Pid, host: &dyn Host) -> Result<Placement> {
     check_process(pid, host)?;
     read_running(pid, host).map(|table| table.placement).map_err(to_error)
 }

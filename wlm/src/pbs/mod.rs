@@ -10,7 +10,7 @@
 //! | `cause`, `extras` | why PBS ended a job; what makes sense with PBS only |
 //! | `agents`, `give`, `word` | agents as tasks of a job; sending them there; why one has ended that never had its link |
 //! | `attach`, `look`, `processes` | jobs that run already: the way into them, and where their ranks are |
-//! | `wlm` | [`Pbs`], which acts |
+//! | `wlm` | `Pbs`, which acts |
 //! | [`tm`] | task management |
 //!
 //! Facts were measured with OpenPBS, its master branch after version 23.06.06; what the tests read are recordings of it.
@@ -35,7 +35,7 @@ pub mod tm;
 
 pub use extras::PbsExtras;
 pub use qstat::{Job, Phase};
-pub use wlm::Pbs;
+pub(crate) use wlm::Pbs;
 
 /// The variables in which a process finds the job that it belongs to.
 pub(crate) const JOB_VARIABLES: &[&str] = &[tm::environment::JOB];

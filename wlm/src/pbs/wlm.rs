@@ -33,7 +33,7 @@ const SEND_INSIDE: &str = "have gantry where the job's first host sees it, and l
 
 /// PBS.
 #[derive(Debug, Clone, Copy)]
-pub struct Pbs;
+pub(crate) struct Pbs;
 
 #[async_trait]
 impl Wlm for Pbs {

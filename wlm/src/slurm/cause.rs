@@ -18,7 +18,7 @@ const CAUSES: &[(&[&str], CauseKind)] = &[
 ];
 
 /// What a line on srun's standard error says of why its tasks were ended. What a task has written is no such line.
-pub fn parse_cause(line: &str) -> Option<EndCause> {
+pub(super) fn parse_cause(line: &str) -> Option<EndCause> {
     let line = line.trim();
     // A task's own end, for which srun was to end the others.
     if line.contains("DUE TO TASK FAILURE") {

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use gantry_shared::host_set::fold_hosts;
-use gantry_shared::signal::Signal;
 
 use super::environment::build_export;
 use super::reference::{JobId, JobName, Target};
@@ -13,7 +12,7 @@ use crate::{Error, Result};
 
 /// What turns the user's `srun` into one whose ranks our agents hold.
 #[derive(Debug, Clone, Copy)]
-pub struct Holding<'a> {
+pub(super) struct Holding<'a> {
     /// What is put in front of each program: the agent's path on the nodes and its arguments.
     pub shim: &'a [OsString],
     /// Names of variables that the tasks must get. Their values are in srun's environment.
@@ -24,7 +23,7 @@ pub struct Holding<'a> {
 
 /// The arguments of an srun with held ranks, and what was taken over from the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub(super) struct Held {
     /// The arguments, without `srun`.
     pub args: Vec<OsString>,
     /// The task epilog that the user gave, by option or SLURM_TASK_EPILOG, where ours takes its place and has to run it.
@@ -36,7 +35,7 @@ pub struct Held {
 /// # Errors
 /// The user has srun put the program on the nodes (`--bcast`), which would put ours there. Parts with different task epilogs. A list of variables
 /// that is no text.
-pub fn build_held(
+pub(super) fn build_held(
     args: &[OsString],
     parts: &[Part],
     holding: &Holding<'_>,
@@ -91,7 +90,7 @@ fn option(name: &str, path: &Path) -> OsString {
 
 /// A step of our own beside what runs in a job: one agent on each of some of its nodes.
 #[derive(Debug, Clone, Copy)]
-pub struct AgentStep<'a> {
+pub(super) struct AgentStep<'a> {
     /// The job; of a heterogeneous job the leader, whose number alone srun takes.
     pub job: JobId,
     /// The nodes: one group, or one for each component of a heterogeneous job that has some.
@@ -104,7 +103,7 @@ pub struct AgentStep<'a> {
 
 /// Nodes of one component of a job.
 #[derive(Debug, Clone, Copy)]
-pub struct AgentGroup<'a> {
+pub(super) struct AgentGroup<'a> {
     /// Which component; none in a job that has no components.
     pub component: Option<u32>,
     /// The nodes, by their names in Slurm.
@@ -115,7 +114,7 @@ pub struct AgentGroup<'a> {
 /// allocation whose step has all of them, and with a step started after it that wants all. Its standard input goes to every agent, but with
 /// several groups only to those of one: there a variable has to carry what they must know.
 /// The environment is to be cleared of what [`is_for_srun`](super::is_for_srun) names.
-pub fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
+pub(super) fn build_agent_step(step: &AgentStep<'_>) -> Vec<OsString> {
     let mut command = words(&["srun"]);
     for (index, group) in step.groups.iter().enumerate() {
         if index > 0 {
@@ -162,46 +161,19 @@ fn agent_options(step: &AgentStep<'_>, group: &AgentGroup<'_>) -> Vec<OsString> 
     options
 }
 
-/// `scancel` that sends a signal to every task of a step, or of all steps of a job. It says nothing and succeeds when there is no such step;
-/// the batch script and tasks' children are left alone.
-pub fn build_signal(target: &Target, signal: Signal) -> Vec<OsString> {
-    words(&["scancel", &format!("--signal={}", signal.number()), &target.to_string()])
-}
-
-/// `squeue` that prints jobs as JSON. Version 22.05 prints all jobs whatever is asked for: the answer has to be searched.
-pub fn build_jobs(job: JobId) -> Vec<OsString> {
-    words(&["squeue", "--json", &format!("--jobs={job}")])
-}
-
 /// `scontrol` that prints a job, one a line: all tasks of an array, all components of a heterogeneous job where its first is named.
-pub fn build_job(job: JobName) -> Vec<OsString> {
+pub(super) fn build_job(job: JobName) -> Vec<OsString> {
     words(&["scontrol", "--oneliner", "show", "job", &job.to_string()])
 }
 
-/// `scontrol` that prints a step, or all steps of a job, one a line. As JSON only newer versions can.
-pub fn build_step(target: &Target) -> Vec<OsString> {
+/// `scontrol` that prints a step, or all steps of a job, one a line.
+pub(super) fn build_step(target: &Target) -> Vec<OsString> {
     words(&["scontrol", "--oneliner", "show", "step", &target.to_string()])
 }
 
 /// `sattach` that prints which tasks of a step are on which node. Attaches to nothing.
-pub fn build_layout(step: &Target) -> Vec<OsString> {
+pub(super) fn build_layout(step: &Target) -> Vec<OsString> {
     words(&["sattach", "--layout", &step.to_string()])
-}
-
-/// `scontrol` that prints the processes of a step on the node on which it runs.
-pub fn build_pids(step: &Target) -> Vec<OsString> {
-    words(&["scontrol", "listpids", &step.to_string()])
-}
-
-/// `sacct` that prints how a job ended, when `squeue` has forgotten it. Needs accounting.
-pub fn build_sacct(job: JobId) -> Vec<OsString> {
-    words(&[
-        "sacct",
-        "--noheader",
-        "--parsable2",
-        "--format=JobIDRaw,State,ExitCode,NodeList",
-        &format!("--jobs={job}"),
-    ])
 }
 
 pub(super) fn words(words: &[&str]) -> Vec<OsString> {
@@ -314,12 +286,8 @@ mod tests {
     #[test]
     fn small_commands() {
         let step: Target = "7.0".parse().unwrap();
-        assert_eq!(join(&build_signal(&step, Signal::CONT)), "scancel --signal=18 7.0");
-        assert_eq!(join(&build_jobs(JobId(7))), "squeue --json --jobs=7");
         assert_eq!(join(&build_job(JobName::ArrayTask(JobId(7), 1))), "scontrol --oneliner show job 7_1");
         assert_eq!(join(&build_step(&step)), "scontrol --oneliner show step 7.0");
         assert_eq!(join(&build_layout(&step)), "sattach --layout 7.0");
-        assert_eq!(join(&build_pids(&step)), "scontrol listpids 7.0");
-        assert!(join(&build_sacct(JobId(7))).ends_with("--jobs=7"));
     }
 }

@@ -14,7 +14,7 @@ pub(super) const CONFIGURATIONS: [&str; 4] = [
 ];
 
 /// What says that this machine can launch through Slurm. Runs no program, and does not ask whether the controller answers.
-pub fn detect(host: &dyn Host) -> Option<Evidence> {
+pub(super) fn detect(host: &dyn Host) -> Option<Evidence> {
     let srun = host.find_in_path("srun")?;
     let told_by = allocation(host).or_else(|| configuration(host))?;
     Some(Evidence(format!("{told_by}, and srun is {}", srun.display())))

@@ -19,7 +19,7 @@ const KEPT: [&str; 6] = [
 /// those tried with an overlapping step, SLURM_CPU_BIND, SLURM_EXCLUSIVE, SLURM_HET_SIZE, SLURM_JOB_NODELIST and SLURM_SRUN_MULTI made it fail,
 /// SLURM_TASK_PROLOG, SLURM_REMOTE_CWD, SLURM_STDOUTMODE and SLURM_LABELIO changed what the agents do or print. New ones come with each release,
 /// so all go but those that say where the cluster is. The variables of process managers go too: agents are no ranks.
-pub fn is_for_srun(name: &OsStr) -> bool {
+pub(super) fn is_for_srun(name: &OsStr) -> bool {
     const PREFIXES: [&[u8]; 10] = [
         b"SLURM_", b"SLURMD_", b"SRUN_", b"SALLOC_", b"SBATCH_", b"SPANK_", b"PMI_", b"PMI2_", b"PMIX_",
         b"OMPI_",
@@ -33,7 +33,7 @@ pub fn is_for_srun(name: &OsStr) -> bool {
 /// SRUN_EXPORT_ENV, else SLURM_EXPORT_ENV). `None`: all variables go, nothing has to be said. Only names are written, never values.
 ///
 /// srun reads the list up to the first `NONE`; `ALL` anywhere before it means everything. SLURM_* variables always go.
-pub fn build_export(current: Option<&str>, names: &[&str]) -> Option<String> {
+pub(super) fn build_export(current: Option<&str>, names: &[&str]) -> Option<String> {
     let current = current?;
     let mut kept: Vec<&str> = Vec::new();
     for token in split_export(current) {

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{
-    parse_failure, parse_jobs, parse_layout, parse_pids, parse_steps, parse_task_ends, parse_version,
-};
+use super::{parse_failure, parse_layout, parse_steps};
+use crate::launcher::Dialect;
 
 struct Case {
     folder: PathBuf,
@@ -44,29 +43,6 @@ impl Case {
             writeln!(text, "kind: {}", failure.kind()).unwrap();
             writeln!(text, "message: {}", failure.message()).unwrap();
             writeln!(text, "hint: {}", failure.hint().unwrap_or("-")).unwrap();
-            for end in parse_task_ends(&self.stderr) {
-                writeln!(text, "{end:?}").unwrap();
-            }
-        } else if self.is(&["squeue", "--json"]) {
-            let jobs = match parse_jobs(self.stdout.as_bytes()) {
-                Ok(jobs) => jobs,
-                Err(error) => {
-                    return format!("kind: {}\nmessage: {error}\nhint: {:?}\n", error.kind(), error.hint());
-                }
-            };
-            for job in jobs {
-                let (phase, hosts) = (job.phase(), job.hosts.join(","));
-                writeln!(
-                    text,
-                    "{} {} {} {phase:?} {} {} {hosts}",
-                    job.id, job.name, job.user_id, job.state, job.reason
-                )
-                .unwrap();
-            }
-        } else if self.is(&["scontrol", "listpids"]) {
-            for pid in parse_pids(&self.stdout).unwrap() {
-                writeln!(text, "{pid:?}").unwrap();
-            }
         } else if self.is(&["scontrol", "step"]) {
             for step in parse_steps(&self.stdout).unwrap() {
                 writeln!(text, "{step:?}").unwrap();
@@ -76,7 +52,7 @@ impl Case {
                 writeln!(text, "{node:?}").unwrap();
             }
         } else if self.is(&["--version"]) {
-            writeln!(text, "{:?}", parse_version(&self.stdout).unwrap()).unwrap();
+            writeln!(text, "{}", Dialect::of_version(&self.stdout).unwrap().launcher).unwrap();
         }
         text
     }

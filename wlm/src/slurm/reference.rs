@@ -27,7 +27,7 @@ pub enum JobName {
 
 /// A step within a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepName {
+pub(super) enum StepName {
     /// One that `srun` has made: `12.0`.
     Number(u32),
     /// The batch script.
@@ -40,7 +40,7 @@ pub enum StepName {
 
 /// A job, or a step of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target {
+pub(super) struct Target {
     /// The job.
     pub job: JobName,
     /// The step, if one was named.

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// A line is not of that form. That there is no such job is said on standard error, and is no error here: the list is empty.
-pub fn parse_shown_jobs(text: &str) -> Result<Vec<Job>> {
+pub(super) fn parse_shown_jobs(text: &str) -> Result<Vec<Job>> {
     bounded(text.as_bytes())?;
     text.lines().filter(|line| line.starts_with("JobId=")).map(parse_shown_job).collect()
 }

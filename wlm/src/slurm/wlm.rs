@@ -34,7 +34,7 @@ const FETCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Slurm.
 #[derive(Debug, Clone, Copy)]
-pub struct Slurm;
+pub(crate) struct Slurm;
 
 #[async_trait]
 impl Wlm for Slurm {

@@ -89,7 +89,6 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     ),
     (&["Invalid MPI type"], Kind::Invalid, Some("see with 'srun --mpi=list' which there are")),
     (&["Job dependency problem"], Kind::Invalid, None),
-    (&["unrecognized option '--json'"], Kind::Unsupported, None),
     (&["unrecognized option"], Kind::Invalid, Some("see 'srun --help'")),
     (&["invalid option"], Kind::Invalid, Some("see 'srun --help'")),
     (&["is ambiguous"], Kind::Invalid, Some("write the option's whole name")),
@@ -102,7 +101,6 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (&["No command given to execute"], Kind::Invalid, Some("write a program behind the options")),
     (&["onfiguration file"], Kind::Invalid, None),
     (&["Failed to broadcast"], Kind::LauncherFailed, Some("the folder must be there on every node")),
-    (&["accounting storage is disabled"], Kind::Unsupported, Some("this cluster keeps no accounting")),
     // Where it was sent its name goes on.
     (
         &["execve(): ", "gantry-agent: No such file"],
@@ -125,7 +123,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
 ];
 
 /// The failure that a command's end means, with the command, its status and its own last words. `stderr` may hold the tasks' own lines too.
-pub fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
+pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure {
     let all: Vec<&str> = stderr.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
     let slurms: Vec<&str> = all.iter().copied().filter(|line| is_slurms(line)).collect();
     // What the tasks say of files that are not found is no reason of Slurm's. Where the tasks are agents, their reason is what matters.
@@ -151,7 +149,7 @@ pub fn parse_failure(command: &[String], status: &str, stderr: &str) -> Failure 
 }
 
 /// Whether tasks that were to be our agent could not be, as their nodes do not have it, or have that of another release.
-pub fn lacks_agent(stderr: &str) -> bool {
+pub(super) fn lacks_agent(stderr: &str) -> bool {
     let missing = |line: &str| {
         is_slurms(line) && line.contains("execve(): ") && line.contains("gantry-agent: No such file")
     };
@@ -163,14 +161,13 @@ const OTHER_RELEASE: &str = ", this agent is ";
 
 /// Whether Slurm and not a task has written a line; with `--label` a task's number stands before it.
 pub(super) fn is_slurms(line: &str) -> bool {
-    const WRITERS: [&str; 10] = [
+    const WRITERS: [&str; 9] = [
         "srun: ",
         "sbatch: ",
         "slurmstepd",
         "sattach: ",
         "scancel: ",
         "scontrol: ",
-        "squeue: ",
         "slurm_",
         "Slurm ",
         "Job step ",
@@ -203,39 +200,6 @@ fn shortened(command: &str) -> String {
         Some((end, _)) => format!("{}...", &command[..end]),
         None => command.to_owned(),
     }
-}
-
-/// What srun says of tasks that did not end well.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskEnd {
-    /// The node.
-    pub host: String,
-    /// The tasks, as srun lists them: `0-2,5`.
-    pub tasks: String,
-    /// `Exited with exit code 3`, `Killed`, `Segmentation fault`, in srun's words.
-    pub how: String,
-    /// The exit code, if they exited.
-    pub exit_code: Option<u8>,
-}
-
-/// The lines of srun's standard error about tasks that did not exit with 0: `srun: error: n1: tasks 0-2: Exited with exit code 3`. Tasks that did
-/// are not told at all.
-pub fn parse_task_ends(stderr: &str) -> Vec<TaskEnd> {
-    stderr.lines().filter_map(parse_task_end).collect()
-}
-
-fn parse_task_end(line: &str) -> Option<TaskEnd> {
-    let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
-    let (tasks, how) = rest.trim_start_matches('s').trim_start().split_once(": ")?;
-    let is_list =
-        !tasks.is_empty() && tasks.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b','));
-    let exit_code = how.strip_prefix("Exited with exit code ").and_then(|code| code.trim().parse().ok());
-    is_list.then(|| TaskEnd {
-        host: host.to_owned(),
-        tasks: tasks.to_owned(),
-        how: how.trim_end().to_owned(),
-        exit_code,
-    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! | `bring`, `fan_out` | one host's agent; all of them |
 //! | `attach` | launchers that run on a host already |
 //! | `remote` | a command on a host, for WLMs that have none of their own for that |
-//! | `wlm` | [`Ssh`], which acts |
+//! | `wlm` | `Ssh`, which acts |
 
 mod hosts;
 mod command;
@@ -31,4 +31,4 @@ mod wlm;
 
 pub use call::Call;
 pub use openssh::{TAKEOVER, build_args as build_openssh_args};
-pub use wlm::Ssh;
+pub(crate) use wlm::Ssh;

@@ -28,7 +28,7 @@ const IDENTITY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Hosts that are named by the user and reached by ssh.
 #[derive(Debug, Clone, Copy)]
-pub struct Ssh;
+pub(crate) struct Ssh;
 
 #[async_trait]
 impl Wlm for Ssh {

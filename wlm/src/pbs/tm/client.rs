@@ -243,55 +243,6 @@ impl Client {
         }
     }
 
-    /// What is not in PBS: notifications of signals.
-    ///
-    /// # Errors
-    /// [`TmError::NotImplemented`], always. So do [`alloc`](Self::alloc), [`dealloc`](Self::dealloc), [`create_event`](Self::create_event),
-    /// [`destroy_event`](Self::destroy_event) and [`register`](Self::register).
-    pub fn notify(&self) -> Result<()> {
-        Err(TmError::NotImplemented { call: "tm_notify" })
-    }
-
-    /// What is not in PBS: more nodes for the job.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn alloc(&self) -> Result<()> {
-        Err(TmError::NotImplemented { call: "tm_alloc" })
-    }
-
-    /// What is not in PBS: fewer nodes for the job.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn dealloc(&self) -> Result<()> {
-        Err(TmError::NotImplemented { call: "tm_dealloc" })
-    }
-
-    /// What is not in PBS: events of the program's own.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn create_event(&self) -> Result<()> {
-        Err(TmError::NotImplemented { call: "tm_create_event" })
-    }
-
-    /// What is not in PBS: the end of an event of the program's own.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn destroy_event(&self) -> Result<()> {
-        Err(TmError::NotImplemented { call: "tm_destroy_event" })
-    }
-
-    /// What is not in PBS: being told to move or to stop.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn register(&self) -> Result<()> {
-        Err(TmError::NotImplemented { call: "tm_register" })
-    }
-
     /// Sends a request whose end comes with [`next_ended`](Self::next_ended), together with those of all others that were begun.
     pub fn begin(&self, command: Command) -> Ticket {
         let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1);

@@ -40,8 +40,6 @@ const ROWS: [Row; 22] = [
 impl Code {
     /// The mom cannot be reached, or could not start a process.
     pub const SYSTEM: Self = Self(17000);
-    /// An answer to nothing that was asked.
-    pub const NO_EVENT: Self = Self(17001);
     /// The connection is lost.
     pub const NOT_CONNECTED: Self = Self(17002);
     /// No such command.

@@ -15,7 +15,7 @@ use super::packet::PacketError;
 use super::request::Verb;
 
 /// Result with [`TmError`].
-pub type Result<T> = std::result::Result<T, TmError>;
+pub(super) type Result<T> = std::result::Result<T, TmError>;
 
 /// What was asked of whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,12 +102,6 @@ pub enum TmError {
         /// What was asked.
         asked: Asked,
     },
-    /// It stands in the interface, and PBS does not have it.
-    #[error("{call}: PBS does not have this")]
-    NotImplemented {
-        /// The function's name.
-        call: &'static str,
-    },
     /// The client was closed.
     #[error("{asked}: the client is closed")]
     Gone {
@@ -192,7 +186,7 @@ impl TmError {
                 Loss::Nonsense(_) => Kind::Protocol,
             },
             Self::TimedOut { .. } => Kind::TimedOut,
-            Self::AttachedCaller { .. } | Self::NotImplemented { .. } => Kind::Unsupported,
+            Self::AttachedCaller { .. } => Kind::Unsupported,
             Self::Gone { .. } => Kind::Gone,
         }
     }
@@ -227,7 +221,7 @@ impl TmError {
             Self::Lost { .. } => Code::NOT_CONNECTED,
             Self::Connect { .. } | Self::TimedOut { .. } | Self::TooLarge { .. } => Code::SYSTEM,
             Self::Invalid { .. } => Code::NOT_FOUND,
-            Self::AttachedCaller { .. } | Self::NotImplemented { .. } => Code::NOT_IMPLEMENTED,
+            Self::AttachedCaller { .. } => Code::NOT_IMPLEMENTED,
             Self::Gone { .. } => Code::BAD_INIT,
         }
     }

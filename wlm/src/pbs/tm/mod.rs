@@ -6,10 +6,10 @@
 //! | module | what is there |
 //! | --- | --- |
 //! | [`dis`], [`packet`] | numbers and strings as bytes; how messages are kept apart |
-//! | [`request`], [`reply`], [`id`], [`code`] | what is asked and answered, as types and as bytes |
+//! | [`request`], [`reply`], `id`, `code` | what is asked and answered, as types and as bytes |
 //! | [`engine`] | one connection's requests and replies, without the connection |
 //! | [`environment`] | what a process has to know of its job |
-//! | [`nodes`] | which node is where |
+//! | `nodes` | which node is where |
 //! | [`client`], `connection` | [`Client`], for programs with many things to do at a time; who writes and reads for it |
 //! | [`blocking`] | [`Session`](blocking::Session), for programs that wait: the functions of C stand on it |
 //!
@@ -19,14 +19,14 @@
 
 pub mod blocking;
 pub mod client;
-pub mod code;
+mod code;
 mod connection;
 pub mod dis;
 pub mod engine;
 pub mod environment;
-pub mod error;
-pub mod id;
-pub mod nodes;
+mod error;
+mod id;
+mod nodes;
 pub mod packet;
 pub mod reply;
 pub mod request;
