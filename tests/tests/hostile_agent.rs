@@ -374,7 +374,7 @@ fn stalls(mode: &'static str) {
         let mut scene = Scene::new(mode, Shape::Flat, 1);
         let order = scene.order("launch");
         let failed = scene.tool.refused(&order);
-        assert_eq!(failed["kind"], "timed_out", "{failed}");
+        assert_eq!(failed["kind"], "timed-out", "{failed}");
         assert!(failed["message"].as_str().unwrap_or_default().contains(&scene.host), "{failed}");
         scene.tool.assert_alone(&scene.world);
         scene.tool_ends();
@@ -411,7 +411,7 @@ fn a_session_that_one_node_never_opens_fails_in_time_and_the_app_goes_on() {
     within(LIMIT, || {
         let mut scene = Scene::launched("stall-before-a-session", Shape::Flat, 1);
         let failed = scene.tool.refused("session");
-        assert_eq!(failed["kind"], "timed_out", "{failed}");
+        assert_eq!(failed["kind"], "timed-out", "{failed}");
         assert!(failed["message"].as_str().unwrap_or_default().contains(&scene.host), "{failed}");
         scene.assert_ranks(3);
         scene.tool_ends();

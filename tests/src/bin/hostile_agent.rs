@@ -131,7 +131,7 @@ async fn act(ticket: Ticket, mode: String) -> Result<(), Fault> {
     }
     let Some(Incoming::Frame(body)) = reader.next().await? else { return Err("no place".into()) };
     let Seat::Taken { node, parent, .. } = frame::decode(&body)? else {
-        return Err("refused".into());
+        return stay().await;
     };
     if mode == "stall-after-hello" {
         return stay().await;
