@@ -35,6 +35,21 @@ fn check(cluster: &gantry_tests::slurm::Cluster, test: &str, args: &[&str], wlm:
 }
 
 #[test]
+fn directories_of_a_session_are_where_the_tool_says_on_every_node_of_slurm() {
+    run_by_slurm("paths", 4, Proctrack::LinuxProc);
+}
+
+#[test]
+fn directories_of_a_session_are_where_the_tool_says_on_every_node_where_nothing_outlives_a_step() {
+    run_by_slurm("paths", 2, Proctrack::Cgroup);
+}
+
+#[test]
+fn directories_of_a_session_are_where_the_tool_says_on_every_host_over_ssh() {
+    run_by_ssh("paths", 4);
+}
+
+#[test]
 fn a_killed_app_takes_along_what_its_ranks_have_started_under_slurm() {
     run_by_slurm("children", 2, Proctrack::LinuxProc);
 }
