@@ -27,6 +27,7 @@ pub mod queue;
 pub mod slurm;
 pub mod ssh;
 mod error;
+mod give;
 mod hold;
 mod job;
 mod launch;

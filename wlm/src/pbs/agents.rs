@@ -10,11 +10,11 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::hold::{GANTRY_TICKET, to_hex};
 use tokio::task::JoinSet;
 
-use super::give::{Giver, SHELL};
 use super::place::read_environment;
 use super::qstat::short_name;
 use super::tm::{Client, Framing, NodeId, Spawn, Task};
 use super::word::{Program, explain_end, to_failure};
+use crate::give::{GANTRY_GIVEN, Giver, SHELL};
 use crate::host::Host;
 use crate::launch::AgentWatch;
 use crate::queue::Stop;
@@ -36,7 +36,7 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     let own = host.hostname();
     let takers = places.iter().filter(|(name, _)| short_name(name) != short_name(&own)).count();
     let giver = match agent.send == SendAgent::Always && takers > 0 {
-        true => Some(Giver::start(&agent.program, &name_of(&client, &own), takers, host).await?),
+        true => Some(Giver::start(&agent.program, &[name_of(&client, &own)], takers, host).await?),
         false => None,
     };
     let there = spawn_all(&client, places, agent, giver.as_ref().map(|giver| (giver, own.as_str()))).await?;
@@ -132,7 +132,8 @@ async fn spawn_all(
             None => Program { path: agent.program.clone(), fetches: false },
         };
         let task = match giver {
-            Some(giver) => giver.build_task()?,
+            Some(giver) => Spawn::new(Giver::build_command(&["serve", "told", "pbs"]))
+                .variable(GANTRY_GIVEN, giver.give_word(1)?.as_str()),
             None => {
                 Spawn::new([agent.program.as_os_str(), "serve".as_ref(), "told".as_ref(), "pbs".as_ref()])
             }

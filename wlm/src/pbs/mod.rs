@@ -8,7 +8,7 @@
 //! | `place` | the hosts of the job that this process is in, and how many ranks each takes |
 //! | `ask`, `qstat`, `submit` | PBS's commands; what the server knows of a job; the job of a launch from outside |
 //! | `cause`, `extras` | why PBS ended a job; what makes sense with PBS only |
-//! | `agents`, `give`, `word` | agents as tasks of a job; sending them there; why one has ended that never had its link |
+//! | `agents`, `word` | agents as tasks of a job; why one has ended that never had its link |
 //! | `attach`, `look`, `processes` | jobs that run already: the way into them, and where their ranks are |
 //! | `wlm` | `Pbs`, which acts |
 //! | [`tm`] | task management |
@@ -25,7 +25,6 @@ mod submit;
 mod cause;
 mod extras;
 mod word;
-mod give;
 mod agents;
 mod processes;
 mod look;

@@ -8,10 +8,10 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
 use tokio::time::timeout;
 
-use super::give;
 use super::place::read_environment;
 use super::tm::{Client, Framing, Spawn, Task, TmError};
 use crate::Result;
+use crate::give;
 use crate::host::Host;
 
 /// How long a mom may take for each answer.

@@ -11,7 +11,6 @@ mod conf;
 mod detect;
 mod environment;
 mod extras;
-mod give;
 mod mixed;
 mod parse;
 mod reference;

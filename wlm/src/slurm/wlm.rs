@@ -12,12 +12,12 @@ use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, GANTRY_TICKET};
 use super::ask::{ask_jobs, find_command};
 use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
-use super::give::{GANTRY_GIVEN, Giver};
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
     build_agent_step, build_held, detect, is_for_srun, lacks_agent, mixed, parse_cause, parse_failure,
     submit,
 };
+use crate::give::{GANTRY_GIVEN, Giver};
 use crate::host::Host;
 use crate::launcher::{
     Launcher, Part, build_shim, find_launcher, find_program, locate, move_files, plan_driven, plan_launcher,
@@ -304,10 +304,12 @@ fn plan_agents(
     let variables: &[&str] = if giver.is_some() { &[GANTRY_GIVEN] } else { &[] };
     let mut env = host.environment();
     env.retain(|(name, _)| !is_for_srun(name) && name != GANTRY_GIVEN);
-    env.extend(giver.map(|giver| (GANTRY_GIVEN.into(), giver.given().into())));
+    if let Some(giver) = giver {
+        env.push((GANTRY_GIVEN.into(), giver.give_word(app.hosts.len())?.as_str().into()));
+    }
     let command = match giver {
         None => vec![agent.program.clone().into_os_string(), "serve".into()],
-        Some(giver) if agent.send == SendAgent::Always => giver.build_command(&["serve"]),
+        Some(_) if agent.send == SendAgent::Always => Giver::build_command(&["serve"]),
         Some(giver) => giver.build_careful_command(&["serve"]),
     };
     let starts = build_groups(name, &jobs, &app.hosts, host)?.into_iter().map(|(job, component, hosts)| {

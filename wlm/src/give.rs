@@ -1,0 +1,333 @@
+//! Sending the agent to nodes that do not have it. A script is started there in its place: it dials this process, takes the agent, and becomes it.
+//!
+//! ```text
+//!  the node                                      this process
+//!  NUMBER of its word                   ------->
+//!                                       <-------  CHALLENGE, random
+//!  HASH of CHALLENGE and WORD           ------->
+//!                                       <-------  HASH of the agent, HASH of WORD, CHALLENGE and that
+//!                                       <-------  the agent's bytes
+//! ```
+//!
+//! The word is in the script's environment, which only the user and root can read, and never goes over the network. So a listener there learns the agent's bytes,
+//! which are no secret, and nothing that it can use again. It cannot put another program in the agent's place either: the node believes no hash without the word.
+//! The agent is read and hashed only when a node asks for it: a launch whose nodes have it pays for a socket.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use blake2::{Blake2b512, Digest};
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::door::admission::{Limits, Stage};
+use gantry_shared::wire::door::{Arrival, Gate, Reason, Seat, TcpEar};
+use gantry_shared::wire::greeting::STRANGERS;
+use gantry_shared::wire::hold::to_hex;
+use gantry_shared::wire::tcp::listen;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{timeout, timeout_at};
+use zeroize::Zeroizing;
+
+use crate::host::Host;
+use crate::safe::SAFE;
+use crate::{Error, Result};
+
+/// The shell that fetches.
+pub(crate) const SHELL: &str = "/bin/bash";
+
+/// What a node is told: `PORT NUMBER WORD BYTES ADDRESS...`.
+pub(crate) const GANTRY_GIVEN: &str = "GANTRY_GIVEN";
+
+/// Time limit for a node to prove that it has a word. It may be busy.
+const PROOF: Duration = Duration::from_secs(60);
+
+/// Time limit for the agent's bytes to one node.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How many nodes fetch at a time; the others wait.
+const AT_ONCE: usize = 32;
+
+/// The longest line of the script: a hash, and what b2sum writes behind it.
+const MAX_LINE: usize = 160;
+
+/// Exit codes of the script where it does not become the agent.
+const NO_PLACE: i32 = 21;
+const UNREACHABLE: i32 = 22;
+const SPOILED: i32 = 23;
+
+/// Becomes the agent at `$1` where that has `$2` bytes and others cannot change it, else the script `$3`. The rest are the agent's arguments.
+const LOOK: [&str; 4] = [
+    r#"agent=$1 bytes=$2 fetch=$3; shift 3; PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}"#,
+    SAFE,
+    r#"if real=$(cd "${agent%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${agent##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && [ "$(wc -c <"$real")" -eq "$bytes" ]; then unset GANTRY_GIVEN; exec "$real" "$@"; fi"#,
+    r#"exec /bin/bash -c "$fetch" gantry "$@""#,
+];
+
+/// Finds a place where programs may be executed, fetches the agent there, and becomes it. The agent removes both as soon as it runs.
+///
+/// A connection that was cut before it had its turn is made again. A write to one that is closed must not end the script.
+const FETCH: [&str; 13] = [
+    r#"PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}"#,
+    SAFE,
+    r#"fail() { echo "gantry: $2" >&2; exit "$1"; }; set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) && safe "$real" 2 || continue; place=${real%/}"#,
+    r#"into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX") || continue; trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15"#,
+    r#"printf '#!/bin/sh\nexit 0\n' >"$into/try" && chmod 700 "$into/try" && "$into/try" && break; rm -rf "$into"; into=; done 2>/dev/null"#,
+    r#"[ "$into" ] || fail 21 'no place for the agent may be written and executed and is safe from others'; rm -f "$into/try"; file=$into/gantry-agent; read -r port number word bytes addresses <<<"$GANTRY_GIVEN"; unset GANTRY_GIVEN"#,
+    r#"trap '' 13; for pause in 0.1 0.3 1 3 none; do way=; for at in $addresses; do timeout 5 /bin/bash -c ": <>/dev/tcp/$at/$port" </dev/null 2>/dev/null && { exec 3<>"/dev/tcp/$at/$port"; } 2>/dev/null && way=$at && break; done"#,
+    r#"[ "$way" ] || fail 22 'the agent cannot be fetched: no connection to the host that gantry runs on'; addresses=$way; challenge=; hash=; mac="#,
+    r#"{ printf '%s\n' "$number" >&3; IFS= read -r -t 60 challenge <&3; printf '%s%s' "$challenge" "$word" | b2sum >&3; read -r -t 60 hash mac <&3; } 2>/dev/null"#,
+    r#"if [ "$hash" ] && [ "$(printf '%s%s%s' "$word" "$challenge" "$hash" | b2sum)" = "$mac  -" ]; then head -c "$bytes" <&3 >"$file"; exec 3>&-; [ "$(b2sum <"$file")" = "$hash  -" ] && break; fi; exec 3>&-"#,
+    r#"[ "$pause" = none ] && fail 23 'what was fetched is not the agent, or there is no b2sum or no space for it'; sleep "$pause"; done"#,
+    r#"chmod 700 "$file"; trap - 0 1 2 13 15; umask "$old""#,
+    r#"GANTRY_SENT_AGENT=$file exec "$file" "$@""#,
+];
+
+/// Gives the agent to nodes that have a word, until all have it.
+#[derive(Debug)]
+pub(crate) struct Giver {
+    agent: PathBuf,
+    bytes: u64,
+    port: u16,
+    addresses: String,
+    parcel: Arc<Parcel>,
+    serving: JoinHandle<()>,
+}
+
+/// What is given, and to whom.
+#[derive(Debug)]
+struct Parcel {
+    agent: PathBuf,
+    /// By number.
+    words: Mutex<Vec<Word>>,
+    /// The agent's hash and bytes.
+    content: OnceCell<(String, Vec<u8>)>,
+    at_once: Semaphore,
+}
+
+#[derive(Debug)]
+struct Word {
+    text: Zeroizing<String>,
+    /// How many nodes have not fetched with it yet.
+    open: usize,
+}
+
+impl Giver {
+    /// Begins. `addresses` are names or addresses by which nodes reach this host, `takers` how many nodes may come.
+    ///
+    /// # Errors
+    /// The agent is not there, or there is no port.
+    pub(crate) async fn start(
+        agent: &Path,
+        addresses: &[String],
+        takers: usize,
+        host: &dyn Host,
+    ) -> Result<Self> {
+        let missing = || Error::Read { path: agent.to_owned(), source: io::ErrorKind::NotFound.into() };
+        let bytes = host.file_version(agent).ok_or_else(missing)?.bytes;
+        // There may be no IPv6.
+        let listener = listen((Ipv6Addr::UNSPECIFIED, 0).into())
+            .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, 0).into()))
+            .map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let limits = Limits { handshake: PROOF, ..Limits::with_places(takers.saturating_add(STRANGERS)) };
+        let gate = Gate::new(TcpEar::new(listener), limits);
+        let parcel = Arc::new(Parcel {
+            agent: agent.to_owned(),
+            words: Mutex::default(),
+            content: OnceCell::new(),
+            at_once: Semaphore::new(AT_ONCE),
+        });
+        let serving = tokio::spawn(serve(gate, Arc::clone(&parcel), takers));
+        Ok(Self { agent: agent.to_owned(), bytes, port, addresses: addresses.join(" "), parcel, serving })
+    }
+
+    /// The value of [`GANTRY_GIVEN`] for so many nodes, with a word of their own. It is a secret.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub(crate) fn give_word(&self, nodes: usize) -> Result<Zeroizing<String>> {
+        let text = Secret::random().map_err(|error| failed(io::Error::other(error)))?.to_hex();
+        let mut words = self.parcel.words();
+        let Self { port, bytes, addresses, .. } = self;
+        let given = format!("{port} {} {} {bytes} {addresses}", words.len(), *text);
+        words.push(Word { text, open: nodes });
+        Ok(Zeroizing::new(given))
+    }
+
+    /// The command that fetches the agent and becomes it, with these arguments.
+    pub(crate) fn build_command(args: &[&str]) -> Vec<OsString> {
+        let fetch = [SHELL, "-c", &FETCH.join("; "), "gantry"].map(OsString::from);
+        fetch.into_iter().chain(args.iter().map(OsString::from)).collect()
+    }
+
+    /// As [`Giver::build_command`], but where the agent is at the same path and has the same length, that one is taken.
+    pub(crate) fn build_careful_command(&self, args: &[&str]) -> Vec<OsString> {
+        let look = ["/bin/sh", "-c", &LOOK.join("; "), "gantry"].map(OsString::from);
+        let given =
+            [self.agent.clone().into_os_string(), self.bytes.to_string().into(), FETCH.join("; ").into()];
+        look.into_iter().chain(given).chain(args.iter().map(OsString::from)).collect()
+    }
+
+    /// Goes on until then, or until all have it.
+    pub(crate) fn go_on_until(self, until: Instant) {
+        tokio::spawn(async move {
+            let mut giver = self;
+            drop(timeout_at(until.into(), &mut giver.serving).await);
+        });
+    }
+}
+
+impl Drop for Giver {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    let what = format!("listen for hosts that fetch the agent: {error}");
+    Error::Refused(Failure::new(Kind::Unsupported, what))
+}
+
+/// What an exit code of the script means; none: it is not the script's.
+pub(crate) fn explain_status(status: i32) -> Option<Failure> {
+    Some(match status {
+        NO_PLACE => Failure::new(
+            Kind::NoAccess,
+            "there is no place for the agent that may be written and executed, and that others cannot change",
+        )
+        .with_hint("one of TMPDIR, /tmp, /var/tmp, /dev/shm and HOME has to be"),
+        UNREACHABLE => {
+            Failure::new(Kind::Lost, "it cannot connect to the host that gantry runs on, to fetch the agent")
+                .with_hint("have gantry at a path that all hosts of the job see")
+        }
+        SPOILED => {
+            Failure::new(Kind::Protocol, "what it fetched is not the agent, or there is no b2sum to tell")
+                .with_hint("see whether its disk is full")
+        }
+        _ => return None,
+    })
+}
+
+fn hash(bytes: &[u8]) -> String {
+    to_hex(&Blake2b512::digest(bytes)).to_string()
+}
+
+/// Serves until so many nodes have the agent.
+async fn serve(mut gate: Gate<TcpEar>, parcel: Arc<Parcel>, takers: usize) {
+    let mut giving = JoinSet::new();
+    let mut served = 0;
+    while served < takers {
+        tokio::select! {
+            biased;
+            Some(over) = giving.join_next() => {
+                served += usize::from(over.ok().flatten().is_some_and(|number| parcel.used(number)));
+            }
+            Arrival { stream, seat, eviction } = gate.next() => {
+                let parcel = Arc::clone(&parcel);
+                giving.spawn(async move {
+                    let given = async {
+                        let proven = parcel.prove(stream, &seat).await?;
+                        let number = proven.number;
+                        let given = parcel.give(proven).await;
+                        given.inspect_err(|error| tracing::debug!(%error, "an agent was not fetched")).ok()?;
+                        Some(number)
+                    };
+                    eviction.or(given).await.flatten()
+                });
+            }
+        }
+    }
+}
+
+/// A node that has proven its word.
+struct Proven {
+    stream: TcpStream,
+    number: usize,
+    challenge: Zeroizing<String>,
+    word: Zeroizing<String>,
+}
+
+impl Parcel {
+    fn words(&self) -> MutexGuard<'_, Vec<Word>> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node has fetched with that word. False: it has done so before.
+    fn used(&self, number: usize) -> bool {
+        let mut words = self.words();
+        let Some(word) = words.get_mut(number).filter(|word| word.open > 0) else { return false };
+        word.open -= 1;
+        true
+    }
+
+    /// Lets a dialler prove that it has a word.
+    async fn prove(&self, stream: TcpStream, seat: &Seat) -> Option<Proven> {
+        if !seat.hears(&stream).await {
+            return None;
+        }
+        let stream = BufReader::with_capacity(MAX_LINE, stream);
+        match timeout_at(seat.proof_by(), self.challenge(stream)).await {
+            Ok(Ok(proven)) => return seat.reach(Stage::Proven).then_some(proven),
+            Ok(Err(reason)) => seat.judge(reason),
+            Err(_late) => seat.judge(Reason::Unfinished),
+        }
+        None
+    }
+
+    async fn challenge(&self, mut stream: BufReader<TcpStream>) -> std::result::Result<Proven, Reason> {
+        let number: usize = hear(&mut stream).await?.trim_end().parse().map_err(|_| Reason::Garbage)?;
+        let word = self.words().get(number).map(|word| word.text.clone()).ok_or(Reason::WrongSecret)?;
+        let challenge = Secret::random().map_err(|_| Reason::Left)?.to_hex();
+        let line = format!("{}\n", *challenge);
+        stream.write_all(line.as_bytes()).await.map_err(|_| Reason::Left)?;
+        let expected = hash(format!("{}{}", *challenge, *word).as_bytes());
+        if hear(&mut stream).await?.split(' ').next() != Some(expected.as_str()) {
+            return Err(Reason::WrongSecret);
+        }
+        Ok(Proven { stream: stream.into_inner(), number, challenge, word })
+    }
+
+    async fn give(&self, node: Proven) -> io::Result<()> {
+        let Proven { mut stream, challenge, word, .. } = node;
+        let (hash, bytes) = self.content.get_or_try_init(|| read(&self.agent)).await?;
+        let mac = self::hash(format!("{}{}{hash}", *word, *challenge).as_bytes());
+        let line = format!("{hash} {mac}\n");
+        timeout(PATIENCE, stream.write_all(line.as_bytes())).await??;
+        let _turn = self.at_once.acquire().await.map_err(io::Error::other)?;
+        timeout(PATIENCE, async {
+            stream.write_all(bytes).await?;
+            stream.shutdown().await
+        })
+        .await?
+    }
+}
+
+/// Reads the agent for the first node that asks for it.
+async fn read(agent: &Path) -> io::Result<(String, Vec<u8>)> {
+    tracing::info!(agent = %agent.display(), "nodes do not have gantry's agent: it is sent to them");
+    let agent = agent.to_owned();
+    let reading = tokio::task::spawn_blocking(move || {
+        let bytes = std::fs::read(agent)?;
+        Ok((hash(&bytes), bytes))
+    });
+    reading.await.map_err(io::Error::other)?
+}
+
+async fn hear(stream: &mut BufReader<TcpStream>) -> std::result::Result<String, Reason> {
+    let mut line = Vec::new();
+    match stream.take(MAX_LINE as u64).read_until(b'\n', &mut line).await {
+        Ok(_) if line.ends_with(b"\n") => String::from_utf8(line).map_err(|_| Reason::Garbage),
+        Ok(_) if line.len() == MAX_LINE => Err(Reason::Garbage),
+        Ok(_) | Err(_) => Err(Reason::Left),
+    }
+}
+
+#[cfg(test)]
+mod tests;
