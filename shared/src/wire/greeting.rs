@@ -110,13 +110,13 @@ impl Door {
                 Some(stream) = next_passed(&mut self.passed) => {
                     let Arrival { stream, seat, .. } = self.gate.pass(stream);
                     let terms = self.terms.clone();
-                    self.greetings.spawn(async move { terms.greet(stream, seat).await });
+                    self.greetings.spawn(async move { terms.greet(stream, seat, |_| {}).await });
                 }
                 Arrival { stream, seat, eviction } = self.gate.next() => {
                     let terms = self.terms.clone();
                     self.greetings.spawn(async move {
                         let greeting = async {
-                            if has_begun(&stream, &seat).await { terms.greet(stream, seat).await } else { None }
+                            if seat.hears(&stream).await { terms.greet(stream, seat, tune_link).await } else { None }
                         };
                         eviction.or(greeting).await.flatten()
                     });
@@ -140,25 +140,24 @@ async fn next_passed(passed: &mut Option<UnboundedReceiver<UnixStream>>) -> Opti
     passed.as_mut()?.recv().await
 }
 
-/// Whether anything comes before the door's patience with silence is over.
-async fn has_begun(stream: &TcpStream, seat: &Seat) -> bool {
-    if !seat.hears(stream).await {
-        return false;
-    }
+/// Sets the options of a connection that is about to be a link. Strangers' connections do not get that far.
+fn tune_link(stream: &TcpStream) {
     if let Err(error) = tune(stream) {
         tracing::debug!(%error, "cannot tune a link");
     }
-    true
 }
 
 impl Terms {
-    /// Handshake and hello.
-    async fn greet(self, mut stream: impl Stream, seat: Seat) -> Option<(Halves, Dial)> {
+    /// Handshake and hello. `prepare` is called once the peer's opening was right.
+    async fn greet<S: Stream>(self, mut stream: S, seat: Seat, prepare: fn(&S)) -> Option<(Halves, Dial)> {
         let (app, deadline) = (self.app.as_str().as_bytes(), seat.proof_by());
         let find_bridge = |number| (self.find_bridge)(number);
         let proven = match handshake::open(&mut stream, &self.secret, app, find_bridge, deadline).await {
             Ok(_) if !seat.reach(Stage::Opened) => return None,
-            Ok(opening) => opening.answer(&mut stream, deadline).await,
+            Ok(opening) => {
+                prepare(&stream);
+                opening.answer(&mut stream, deadline).await
+            }
             Err(error) => Err(error),
         };
         let (link, number) = match proven {

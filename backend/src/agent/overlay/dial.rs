@@ -26,6 +26,8 @@ const STAGGER: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The longest pause after a link that was cut: the other side listens, and this side has only had to make way for a moment.
+const LONGEST_PAUSE_AFTER_CUT: Duration = Duration::from_millis(200);
 
 /// Whom to dial, and as whose member.
 #[derive(Debug, Clone, Copy)]
@@ -109,24 +111,24 @@ async fn keep_trying(
     let mut pause = FIRST_PAUSE;
     let mut before = None;
     loop {
-        let error = match attempt(address, proof, deadline, answered).await {
+        let (error, longest) = match attempt(address, proof, deadline, answered).await {
             Ok(reached) => return Ok(reached),
-            // That the time was up says less than what stood in the way while there was some.
+            // A timeout says less than the error before it.
             Err(Missed::Connect(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
-                before.unwrap_or_else(|| error.to_string())
+                (before.unwrap_or_else(|| error.to_string()), LONGEST_PAUSE)
             }
-            // Nobody there, or somebody who was just going.
-            Err(Missed::Connect(error)) => error.to_string(),
-            Err(Missed::Link(error)) if error.is_cut() => error.to_string(),
+            // Nothing listens there yet, or no longer.
+            Err(Missed::Connect(error)) => (error.to_string(), LONGEST_PAUSE),
+            Err(Missed::Link(error)) if error.is_cut() => (error.to_string(), LONGEST_PAUSE_AFTER_CUT),
             Err(Missed::Link(error)) => return Err(error.to_string()),
         };
-        let pause_now = jitter(pause, address);
+        let pause_now = jitter(pause.min(longest), address);
         if Instant::now() + pause_now >= deadline {
             return Err(error);
         }
         before = Some(error);
         sleep(pause_now).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(longest);
     }
 }
 
