@@ -51,7 +51,7 @@ fn disperse(mut crowd: Run) -> usize {
 
 fn launch(world: &World) -> Duration {
     let start = Instant::now();
-    let launched = world.gantry(["launch", "--", "-n", "64", "-N", "16", "/bin/true"]).wait(SOON);
+    let launched = world.gantry(["launch", "--", "-n", "256", "-N", "64", "/bin/true"]).wait(SOON);
     assert_eq!(launched.code(), 0, "{launched:?}");
     start.elapsed()
 }

@@ -95,7 +95,9 @@ fn random_faults_under_slurm_leave_nothing() {
                 assert!(excused, "left: {:#?}", cluster.bed.leftovers());
                 cluster.said("scancel", ["--me"]);
                 cluster.bed.wait_idle(GONE).expect("idle nodes");
-                assert_eq!(cluster.launch(&["--", "-N2", "-n2", "/bin/true"]).wait(GONE).code(), 0);
+                // An agent sweeps storage when it opens a session.
+                let next = ["--hold-for-daemons", "--daemon", "/bin/true", "--", "-N2", "-n2", "/bin/true"];
+                assert_eq!(cluster.launch(&next).wait(GONE).code(), 0);
                 assert!(becomes_true(GONE, gone), "left: {:#?}", cluster.bed.leftovers());
             }
         });

@@ -338,8 +338,7 @@ fn a_killed_guard_leaves_the_app_running_and_nothing_of_its_own() {
         let before = pids(&sleepers(bed, "1000"));
         let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
         tool.next_event("daemon_started", LONG);
-        let guard = bed.login().user_processes().into_iter().find(|it| it.line.ends_with("gantry-guard"));
-        proc::send(guard.expect("a guard").pid, Signal::SIGKILL);
+        proc::send(bed.login().guard().pid, Signal::SIGKILL);
         tool.exited(LONG);
         eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
         eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());

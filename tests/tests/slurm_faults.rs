@@ -74,7 +74,7 @@ fn a_killed_tool_leaves_nothing_on_any_node() {
 
 #[test]
 fn a_killed_guard_leaves_nothing_on_any_node() {
-    in_each(|cluster, _| kill(on_login(cluster, "gantry-guard")));
+    in_each(|cluster, _| kill(cluster.bed.login().guard().pid));
 }
 
 #[test]

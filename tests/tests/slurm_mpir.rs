@@ -147,10 +147,7 @@ fn a_killed_tool_leaves_nothing_of_held_ranks() {
 
 #[test]
 fn a_killed_guard_leaves_nothing_of_held_ranks() {
-    killed_while_held(|bed, _| {
-        let guard = bed.login().user_processes().into_iter().find(|it| it.line.ends_with("gantry-guard"));
-        guard.expect("a guard").pid
-    });
+    killed_while_held(|bed, _| bed.login().guard().pid);
 }
 
 #[test]

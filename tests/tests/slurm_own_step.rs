@@ -131,7 +131,7 @@ fn what_lingers_is_gone_when_its_tool_is_killed_or_its_job_ends() {
                 true => drop(cluster.said("scancel", ["--me"])),
                 false => {
                     let tools = cluster.bed.login().user_processes();
-                    let gantry = binaries().gantry.display().to_string();
+                    let gantry = format!("{} launch", binaries().gantry.display());
                     let tool = tools.iter().find(|it| it.line.starts_with(&gantry)).expect("a tool");
                     gantry_tests::proc::send(tool.pid, nix::sys::signal::Signal::SIGKILL);
                 }

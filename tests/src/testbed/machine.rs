@@ -17,6 +17,8 @@ use super::config::{HOME, LOGIN, UID, USER};
 use super::host::OWN_OF_NODES;
 use super::place::own_number;
 use super::{Result, Testbed, complete, err, files, kill};
+use crate::fault_run::kind_of;
+use crate::schedule::Kind;
 use crate::{World, proc};
 
 /// How long a killed process may take to be gone.
@@ -158,6 +160,18 @@ impl<'a> Machine<'a> {
     #[must_use]
     pub fn user_processes(&self) -> Vec<Process> {
         self.processes().into_iter().filter(|process| process.uid == UID).collect()
+    }
+
+    /// The guard of the ordinary user's app. The keeper above it has the same command line and is not meant.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn guard(&self) -> Process {
+        let processes = self.user_processes();
+        let guard = processes.iter().find(|process| kind_of(process.pid) == Some(Kind::Guard));
+        guard.cloned().unwrap_or_else(|| panic!("no guard in {processes:?}"))
     }
 
     /// The files, folders and sockets of the ordinary user in what is the host's own, as the host names them. The home and what came with
