@@ -2,7 +2,8 @@
 //! listen, FIRST times to the first port and OTHERS times to each later one. A third of the connections says nothing, a third sends garbage, a third
 //! stops halfway in a greeting. One that is closed is made again after a second.
 //!
-//! It says `ready` when it has begun. At the end of its input it prints how many connections stood and how many were closed, and ends.
+//! It says `ready` when it has begun, and `stands` when FIRST connections have stood. At the end of its input it prints how many stood and how many were
+//! closed, and ends.
 #![expect(clippy::print_stdout, reason = "it tells the test what it has done")]
 
 use std::collections::BTreeSet;
@@ -50,19 +51,27 @@ async fn besiege(first: usize, others: usize, seen: Arc<Seen>) {
             if !known.insert(port) {
                 continue;
             }
-            let count = if known.len() == old + 1 { first } else { others };
+            let is_first = known.len() == old + 1;
+            let count = if is_first { first } else { others };
+            let told = if is_first { first } else { usize::MAX };
+            if told == 0 {
+                println!("stands");
+            }
             for number in 0..count {
-                tokio::spawn(stay(port, number, Arc::clone(&seen)));
+                tokio::spawn(stay(port, number, told, Arc::clone(&seen)));
             }
         }
         sleep(LOOK).await;
     }
 }
 
-async fn stay(port: u16, number: usize, seen: Arc<Seen>) {
+/// Stays connected; says so when as many as `told` have stood.
+async fn stay(port: u16, number: usize, told: usize, seen: Arc<Seen>) {
     // A port on which nothing listens any more is left alone.
     while let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await {
-        seen.stood.fetch_add(1, Ordering::Relaxed);
+        if seen.stood.fetch_add(1, Ordering::Relaxed) + 1 == told {
+            println!("stands");
+        }
         let [high, low] = PROTOCOL_VERSION.to_be_bytes();
         let said = match number % 3 {
             0 => Ok(()),

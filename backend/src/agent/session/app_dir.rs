@@ -17,8 +17,8 @@ use gantry_shared::storage::{
     parse_app_dir_name, session_dir_name,
 };
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open, renameat};
-use nix::sys::stat::{Mode, fstat};
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, renameat};
+use nix::sys::stat::{Mode, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, mkdtemp, unlinkat};
 
 use super::StageBase;
@@ -313,7 +313,19 @@ pub(super) fn remove_leased(
     tree::remove(dir, &new_name)?;
     tree::remove(dir, &lease_name)?;
     match unlinkat(base, &**name, UnlinkatFlags::RemoveDir) {
-        Ok(()) | Err(nix::errno::Errno::ENOENT) => Ok(()),
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        // Once it was empty, another agent's directory may have taken its place and its name.
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) if !is_named(base, name, dir)? => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether that directory has this name.
+fn is_named(base: BorrowedFd<'_>, name: &CString, dir: BorrowedFd<'_>) -> io::Result<bool> {
+    let own = fstat(dir)?;
+    match fstatat(base, &**name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(named) => Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)),
+        Err(Errno::ENOENT) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
