@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     }
     // A guard stands above its own agents, and inherits what they leave when they are killed. Others have a keeper.
     if matches!(words.as_slice(), ["enter"] | ["serve", _, ..])
-        && let Ok(Some(ended)) = keep()
+        && let Ok(Some(ended)) = keep(Duration::ZERO)
     {
         return end_as(ended);
     }

@@ -7,7 +7,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_shared::status::ExitStatus;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,11 +38,13 @@ const KEPT: Duration = Duration::from_secs(1);
 /// Becomes two processes. In the lower one, which goes on with the work, this returns at once, with nothing. The upper one is the keeper: here it
 /// returns when the lower one has ended and nothing is left of it, with how that ended; it should then end alike.
 ///
+/// What is left may end by itself for as long as `grace`: launchers have a process that tells their WLM when they were killed. Then it is killed.
+///
 /// To be called first thing in `main`, while there is one thread.
 ///
 /// # Errors
 /// There is no room for a process. The caller is as it was.
-pub fn keep() -> io::Result<Option<ExitStatus>> {
+pub fn keep(grace: Duration) -> io::Result<Option<ExitStatus>> {
     let mut signals = SigSet::from_iter(PASSED_ON);
     signals.add(Signal::SIGCHLD);
     let mut before = SigSet::empty();
@@ -60,10 +62,10 @@ pub fn keep() -> io::Result<Option<ExitStatus>> {
     }
     sys::close_from(3).ok();
     nix::unistd::chdir("/").ok();
-    Ok(Some(watch(below, &signals)))
+    Ok(Some(watch(below, &signals, grace)))
 }
 
-fn watch(below: libc::pid_t, signals: &SigSet) -> ExitStatus {
+fn watch(below: libc::pid_t, signals: &SigSet, grace: Duration) -> ExitStatus {
     let news = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let Ok(news) = news else { return ExitStatus::Unknown };
     let status = loop {
@@ -81,12 +83,12 @@ fn watch(below: libc::pid_t, signals: &SigSet) -> ExitStatus {
             break ExitStatus::from_wait_status(status);
         }
     };
-    end_orphans(&news);
+    end_orphans(&news, Instant::now() + grace);
     status
 }
 
-/// Ends what is left, and waits for what ends by itself.
-fn end_orphans(news: &SignalFd) {
+/// Ends what is left after `until`, and waits for what ends by itself.
+fn end_orphans(news: &SignalFd, until: Instant) {
     let mut looks = 0;
     loop {
         let children = read_children();
@@ -94,12 +96,16 @@ fn end_orphans(news: &SignalFd) {
         if children.is_empty() || (kept.is_empty() && looks == LAST_LOOKS) {
             return;
         }
-        for pid in &left {
-            // A child of ours that has not been waited for.
-            kill(Pid::from_raw(*pid), Signal::SIGKILL).ok();
+        let grace = until.saturating_duration_since(Instant::now());
+        if grace.is_zero() {
+            for pid in &left {
+                // A child of ours that has not been waited for.
+                kill(Pid::from_raw(*pid), Signal::SIGKILL).ok();
+            }
+            looks = if left.is_empty() { 0 } else { (looks + 1).min(LAST_LOOKS) };
         }
-        looks = if left.is_empty() { 0 } else { (looks + 1).min(LAST_LOOKS) };
-        wait_for(news, Some(if left.is_empty() { KEPT } else { KILLED }));
+        let pause = if left.is_empty() { KEPT } else { grace.max(KILLED) };
+        wait_for(news, Some(pause));
         while let Ok(Some(_)) = news.read_signal() {}
         for pid in children {
             // Not yet: it is seen again.

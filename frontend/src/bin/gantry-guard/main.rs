@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_frontend::guard::{held, serve, starter};
 use gantry_frontend::helpers::GUARD;
@@ -94,12 +95,15 @@ fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
     Ok(told)
 }
 
+/// Time for what a launcher leaves when it is killed with the guard. Some tell their WLM in that time that their job is over.
+const LEFT_BY_LAUNCHER: Duration = Duration::from_secs(5);
+
 fn guard() -> io::Result<()> {
     // Without this the guard would keep the tool's pipes and sockets open. On kernels that cannot, only well-behaved tools are served.
     gantry_wlm::host::close_inherited_descriptors().ok();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.local_addr()?;
-    if let Ok(Some(_)) = gantry_wlm::host::keep() {
+    if let Ok(Some(_)) = gantry_wlm::host::keep(LEFT_BY_LAUNCHER) {
         // The guard has ended, and what it left has, too.
         return Ok(());
     }
