@@ -87,6 +87,8 @@ fn random_faults_under_slurm_leave_nothing() {
             *log = play(schedule, tool, &launch, &find);
             let gone =
                 || cluster.bed.leftovers().is_empty() && cluster.said("squeue", ["--noheader"]).is_empty();
+            // The control socket of a tool that was killed with its guard goes with the next command.
+            cluster.ask(&["ps", "--json"]);
             // Ranks that run go on without their agents, and Slurm keeps the job of an srun that was killed before its ranks were there: that is the
             // user's to cancel. The next app on a node ends what dead agents have left there.
             let excused =

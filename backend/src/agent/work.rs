@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gantry_backend::unpack::Limits;
 use gantry_shared::error::Failure;
-use gantry_shared::id::{NodeId, Rank, RequestId, SessionId};
+use gantry_shared::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_shared::rank_set::RankSet;
 use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
@@ -70,7 +70,12 @@ pub(crate) enum Event {
     /// Ranks were killed, with what they have started.
     RanksKilled(Option<RequestId>, Result<(), Failure>),
     /// A daemon's files were looked at: it can be started, or not.
-    DaemonPrepared(Option<RequestId>, SessionId, Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>),
+    DaemonPrepared(
+        Option<RequestId>,
+        SessionId,
+        DaemonId,
+        Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>,
+    ),
     /// A daemon was started, or not.
     DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
     /// A session's directories were made, or not.
@@ -283,8 +288,9 @@ impl Agent {
                 let answer = self.take_followed(&ranks, result);
                 self.answer(Some(request), answer.map(Answer::Ranks));
             }
-            Event::DaemonPrepared(request, session, prepared) => {
-                if let Err(failure) = self.start_prepared(session, prepared) {
+            Event::DaemonPrepared(request, session, daemon, prepared) => {
+                let early = self.daemons.prepared(daemon);
+                if let Err(failure) = self.start_prepared(session, prepared, early) {
                     self.answer(request, Err(failure));
                 }
             }

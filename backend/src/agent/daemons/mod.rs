@@ -48,6 +48,8 @@ struct Running {
 #[derive(Debug, Default)]
 pub(crate) struct Daemons {
     running: BTreeMap<DaemonId, Running>,
+    /// Daemons whose files are looked at, with the signal that each one gets as soon as it runs.
+    ordered: BTreeMap<DaemonId, Option<Signal>>,
 }
 
 /// What a daemon's process is to be.
@@ -92,10 +94,20 @@ fn open_log(directory: &OsStr, name: &str) -> Result<OwnedFd, Failure> {
 }
 
 impl Daemons {
-    /// A daemon will be started.
-    pub(crate) fn expect(&mut self, start: &Start) {
+    /// A daemon was ordered, and its files are looked at.
+    pub(crate) fn order(&mut self, daemon: DaemonId) {
+        self.ordered.insert(daemon, None);
+    }
+
+    /// Its files were looked at. Gives the signal that it was sent meanwhile.
+    pub(crate) fn prepared(&mut self, daemon: DaemonId) -> Option<Signal> {
+        self.ordered.remove(&daemon).flatten()
+    }
+
+    /// A daemon will be started; it gets that signal as soon as it runs.
+    pub(crate) fn expect(&mut self, start: &Start, early: Option<Signal>) {
         self.running
-            .insert(start.daemon, Running { session: start.session, pid: None, early: None, reaped: false });
+            .insert(start.daemon, Running { session: start.session, pid: None, early, reaped: false });
     }
 
     /// It runs.
@@ -129,6 +141,10 @@ impl Daemons {
 
     /// Sends a signal to a daemon's process group. One that is being started gets the last such signal when it runs.
     pub(crate) fn signal(&mut self, daemon: DaemonId, what: Signal) -> Result<(), Failure> {
+        if let Some(early) = self.ordered.get_mut(&daemon) {
+            *early = Some(what);
+            return Ok(());
+        }
         match self.running.get_mut(&daemon) {
             Some(it) if it.pid.is_none() => {
                 it.early = Some(what);
@@ -179,5 +195,21 @@ impl Running {
             Some(pid) if !self.reaped => signal::kill_group(pid, what.number()).map(drop),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_while_a_daemons_files_are_looked_at_is_kept_for_it() {
+        let mut daemons = Daemons::default();
+        let daemon = DaemonId(7);
+        assert!(daemons.signal(daemon, Signal::KILL).is_err(), "it was not ordered");
+        daemons.order(daemon);
+        daemons.signal(daemon, Signal::KILL).unwrap();
+        assert_eq!(daemons.prepared(daemon), Some(Signal::KILL));
+        assert!(daemons.signal(daemon, Signal::KILL).is_err(), "it could not be started");
     }
 }

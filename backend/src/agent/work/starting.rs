@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{Pid, Rank, RequestId, SessionId};
+use gantry_shared::signal::Signal;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
@@ -263,14 +264,15 @@ impl Agent {
     ) -> Result<(), Failure> {
         self.refuse_while_ending()?;
         self.set_node_variables(&mut order.program.env);
-        let session = order.session;
+        let (session, daemon) = (order.session, order.daemon);
         let (dirs, socket) = (self.storage.dirs(session)?, self.storage.socket(session)?);
         let loader = self.storage.loader(session);
         let token = build_token(&self.ticket.secret, session, order.daemon);
         let (service, subjob, marker) = (self.service.clone(), self.ticket.subjob, self.marker.clone());
         let (app, host, node, nofile) = (self.ticket.app, self.ticket.host.clone(), self.node, self.nofile);
         let events = self.events.clone();
-        self.storage.in_session(session, move |turn| {
+        self.daemons.order(daemon);
+        let begun = self.storage.in_session(session, move |turn| {
             let site = crate::daemons::site::Site {
                 dirs: &dirs,
                 loader: loader.as_deref(),
@@ -284,8 +286,12 @@ impl Agent {
             };
             let prepared = turn.and_then(|()| crate::daemons::prepare(request, order, &site, &host, nofile));
             // Nobody listens any more when the agent has left.
-            drop(events.send(Event::DaemonPrepared(request, session, prepared.map(Box::new))));
-        })
+            drop(events.send(Event::DaemonPrepared(request, session, daemon, prepared.map(Box::new))));
+        });
+        if begun.is_err() {
+            self.daemons.prepared(daemon);
+        }
+        begun
     }
 
     /// Starts a daemon whose files were looked at, if its session is still there.
@@ -293,12 +299,13 @@ impl Agent {
         &mut self,
         session: SessionId,
         prepared: Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>,
+        early: Option<Signal>,
     ) -> Result<(), Failure> {
         let (start, spec) = *prepared?;
         self.refuse_while_ending()?;
         self.storage.check(session)?;
         // A daemon may ask its agent at once: it is in the view before it runs.
-        self.daemons.expect(&start);
+        self.daemons.expect(&start, early);
         self.up.channel(|hub| hub.expect(start.daemon, start.session));
         self.show();
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
