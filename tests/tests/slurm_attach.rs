@@ -141,7 +141,7 @@ fn start_gated(bed: &Testbed, world: &World) -> (Run, String) {
     (run, step)
 }
 
-/// Who waits does so for as long as it was told to, not for as long as a launcher usually needs.
+/// A waiting attachment waits until its own timeout.
 #[test]
 fn an_attachment_that_waits_has_more_patience_for_ranks_than_one_that_does_not() {
     on_bed(|bed| {

@@ -140,7 +140,7 @@ fn main() -> ExitCode {
 /// Ends the keeper of an agent that has ended.
 fn end_as(ended: ExitStatus) -> ExitCode {
     if let ExitStatus::Signal(_) = ended {
-        // Its storage is left. Nobody reads what is said of that.
+        // Its storage is left. A failure has no reader here.
         drop(sweep(None));
     }
     ended.code().map_or(ExitCode::FAILURE, ExitCode::from)

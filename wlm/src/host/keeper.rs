@@ -56,7 +56,7 @@ pub fn keep(grace: Duration) -> io::Result<Option<ExitStatus>> {
     };
     sys::become_subreaper();
     sys::set_name(NAME);
-    // The pipes and sockets are the other one's: who waits for their end waits for that one.
+    // The pipes and sockets belong to the lower process: their end tells of its end.
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         (0..3).for_each(|standard| sys::put_at(&null, standard));
     }

@@ -3,8 +3,8 @@
 //! Below a subreaper nothing gets lost, but the ranks of a launcher are not below the agent. There are two ways to find what they have
 //! started: it descends from a rank, or it bears the app's mark. A process that has lost its parents *and* its environment is not found.
 //!
-//! All are stopped before the first is killed. Otherwise the children of a killed process would be nobody's, and new ones would come
-//! while we look.
+//! All are stopped before the first is killed. Otherwise the children of a killed process would lose their parent, and new ones would
+//! come while we look.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -53,14 +53,14 @@ pub(crate) fn end(doomed: &Doomed) -> io::Result<()> {
     end_chosen(&doomed.roots, |mark| Some(mark.app) == doomed.app)
 }
 
-/// Ends what bears the mark of an app whose processes on this node have lost their starter: nobody else ends them any more.
+/// Ends what bears the mark of an app whose processes on this node have lost their starter. No other process ends them.
 /// Says how many there were.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn sweep() -> io::Result<usize> {
     let namespace = read_namespace()?;
-    // A shell may be what is left, and somebody at work in it: then this process has its mark.
+    // The user may work in a shell that is left. Then this process bears the shell's mark.
     let itself = std::fs::read("/proc/self/environ").ok().and_then(|own| Mark::find(&own));
     let is_dead = |mark: &Mark| is_gone(mark.starter, namespace) && Some(*mark) != itself;
     let found = list()?.iter().filter(|seen| seen.mark.as_ref().is_some_and(is_dead)).count();
@@ -139,7 +139,7 @@ fn is_gone(starter: Starter, namespace: u64) -> bool {
     let pid = starter.pid.get();
     match procfs::read_stat(pid) {
         Ok(stat) => stat.start_time != starter.start_time || stat.state == 'Z',
-        // Some machines show nobody the processes of others.
+        // Some machines hide other users' processes.
         Err(_) => sys::kill(pid, 0).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH)),
     }
 }
