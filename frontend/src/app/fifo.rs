@@ -1,4 +1,4 @@
-//! Opening a FIFO to read, which waits until somebody writes: so that it neither blocks the runtime nor outlives who has given it up.
+//! Opening a FIFO to read. That waits for a writer; the wait can be given up and leaves no thread behind.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,51 +11,45 @@ use tokio::sync::oneshot;
 
 use crate::lock::lock;
 
-/// Whether opening it waits for somebody else.
+/// Whether opening it waits for a writer.
 pub(super) fn is_fifo(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.file_type().is_fifo())
 }
 
-/// Opens it as soon as somebody has opened it to write.
+/// Waits until a writer has opened the FIFO. It need not have written yet.
+///
+/// Until the thread below opens the FIFO there is no reader. A writer that comes early waits for it, and is not missed.
 pub(super) async fn open(path: &Path) -> io::Result<File> {
     let (done, opened) = oneshot::channel();
-    let waker = Waker::new(path)?;
+    let waker = Waker { path: path.to_owned(), writer: Arc::default() };
     let (path, writer) = (path.to_owned(), Arc::clone(&waker.writer));
     std::thread::Builder::new().name("gantry-fifo".to_owned()).spawn(move || {
         let file = File::open(path);
-        // Whoever asked may have given up.
+        // The caller may have given up.
         drop(done.send(file));
         drop(writer);
     })?;
     opened.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
 }
 
-/// Wakes the thread that waits when nobody wants to hear of it any more: by being the writer. That one stays until the thread is awake, whenever it comes to wait.
+/// Ends the thread's wait when it is dropped: it becomes the writer, and stays one until the thread has returned from its open.
 #[derive(Debug)]
 struct Waker {
     path: PathBuf,
     writer: Arc<Mutex<Option<File>>>,
-    /// Without a reader there could be no writer that does not wait itself.
-    _reader: File,
-}
-
-impl Waker {
-    fn new(path: &Path) -> io::Result<Self> {
-        let _reader = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
-        Ok(Self { path: path.to_owned(), writer: Arc::default(), _reader })
-    }
 }
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        // The thread is awake already.
+        // The thread has returned already.
         if Arc::strong_count(&self.writer) == 1 {
             return;
         }
-        match OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&self.path) {
+        // On Linux, opening a FIFO for both never waits, and counts as a writer (fifo(7)).
+        match OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&self.path) {
             Ok(writer) => *lock(&self.writer) = Some(writer),
             Err(error) => {
-                tracing::warn!(%error, path = %self.path.display(), "a thread still waits for somebody to write")
+                tracing::warn!(%error, path = %self.path.display(), "a thread still waits for a writer")
             }
         }
     }
@@ -76,23 +70,44 @@ mod tests {
         names.filter(|name| name.trim() == "gantry-fifo").count()
     }
 
-    #[tokio::test]
-    async fn it_is_waited_for_and_may_be_given_up() {
-        let folder = tempfile::tempdir().unwrap();
+    fn fifo(folder: &tempfile::TempDir) -> PathBuf {
         let path = folder.path().join("fifo");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_a_writer_may_be_given_up_and_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fifo(&folder);
         assert!(is_fifo(&path) && !is_fifo(folder.path()) && !is_fifo(&folder.path().join("none")));
         assert!(timeout(Duration::from_millis(100), open(&path)).await.is_err());
         while threads() > 0 {
             tokio::task::yield_now().await;
         }
-        let (opened, ()) = tokio::join!(open(&path), async {
-            let write = |path: PathBuf| OpenOptions::new().write(true).open(path)?.write_all(b"words");
+        for _ in 0..100 {
+            let writer = std::thread::spawn({
+                let path = path.clone();
+                // This writer is done as soon as it may open.
+                move || OpenOptions::new().write(true).open(path)?.write_all(b"words")
+            });
+            let mut opened = timeout(Duration::from_secs(60), open(&path)).await.unwrap().unwrap();
+            writer.join().unwrap().unwrap();
+            let mut text = String::new();
+            opened.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "words");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_has_not_written_yet_is_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fifo(&folder);
+        let writer = std::thread::spawn({
             let path = path.clone();
-            tokio::task::spawn_blocking(move || write(path)).await.unwrap().unwrap();
+            move || OpenOptions::new().write(true).open(path)
         });
-        let mut text = String::new();
-        opened.unwrap().read_to_string(&mut text).unwrap();
-        assert_eq!(text, "words");
+        timeout(Duration::from_secs(60), open(&path)).await.unwrap().unwrap();
+        writer.join().unwrap().unwrap();
     }
 }
