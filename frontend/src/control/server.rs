@@ -40,6 +40,9 @@ const SILENT: Duration = Duration::from_secs(30);
 /// The longest that a request may let us try.
 const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
+/// How long a client that is connected when the app ends may take for its first request. It is about to ask how the app ended.
+const FIRST_WORD: Duration = Duration::from_secs(1);
+
 /// How long answers that are being written have when the app is gone.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
@@ -177,6 +180,11 @@ impl Server {
             }
         }
         self.registry.remove(self.app, self.shelf);
+        // Clients that have connected are heard, also those that the gate has not seen yet.
+        for _ in 0..MAX_CLIENTS {
+            let Ok(arrival) = timeout(Duration::ZERO, gate.next()).await else { break };
+            self.welcome(arrival, gate.busy(), &mut clients);
+        }
         drop(gate);
         self.stop.send_replace(true);
         let all_left = async { while clients.join_next().await.is_some() {} };
@@ -228,12 +236,17 @@ impl Connection {
     /// Answers requests until the client leaves, or the app is gone and nothing is being asked.
     async fn talk(mut self, seat: &Seat, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
         let mut silent = SILENT;
+        let mut asked = false;
         loop {
             let line = tokio::select! {
                 biased;
                 line = timeout(silent, self.lines.next()) => line,
-                () = ordered(&mut stopped) => return Ok(()),
+                () = ordered(&mut stopped) => match asked {
+                    true => return Ok(()),
+                    false => timeout(FIRST_WORD, self.lines.next()).await,
+                },
             };
+            asked = true;
             let line = match line {
                 Err(_silent) => return Ok(()),
                 Ok(Ok(None)) => return Ok(()),

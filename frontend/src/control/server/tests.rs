@@ -24,6 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 struct Puppet {
     signals: Mutex<Vec<(Signal, Option<RankSet>)>>,
     followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
+    ended: Mutex<bool>,
     daemon_feed: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
     /// Told before a daemon is started.
     before_daemon: Mutex<Vec<Event>>,
@@ -49,6 +50,7 @@ impl Puppet {
     }
 
     fn end(&self) {
+        *self.ended.lock().unwrap() = true;
         self.say(&Event::Exited(exit()));
         self.followers.lock().unwrap().clear();
     }
@@ -84,7 +86,10 @@ impl Target for Puppet {
 
     fn events(&self) -> Box<dyn Feed> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.followers.lock().unwrap().push(sender);
+        match *self.ended.lock().unwrap() {
+            true => sender.send(Event::Exited(exit())).unwrap(),
+            false => self.followers.lock().unwrap().push(sender),
+        }
         Box::new(Puppeteer(receiver))
     }
 
@@ -222,6 +227,20 @@ async fn who_waits_gets_the_end_and_who_follows_gets_everything() {
     assert_eq!(within(follower.next()).await.unwrap().unwrap(), Event::Released { app: id() });
     assert_eq!(within(follower.next()).await.unwrap().unwrap(), Event::Exited(exit()));
     assert!(within(follower.next()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_client_that_has_connected_when_the_app_ends_hears_how_it_ended() {
+    // Whether the server sees the client or the end first is a matter of chance.
+    for _ in 0..20 {
+        let stage = stage();
+        let seen = Client::connect(&stage.registry, id()).await.unwrap();
+        tokio::task::yield_now().await;
+        let unseen = Client::connect(&stage.registry, id()).await.unwrap();
+        stage.puppet.end();
+        assert_eq!(within(unseen.wait()).await.unwrap(), exit());
+        assert_eq!(within(seen.wait()).await.unwrap(), exit());
+    }
 }
 
 #[tokio::test]
