@@ -8,7 +8,8 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, SendAgent, detect};
 use tokio::time::Instant;
 
-use crate::app::{App, News, find_launcher};
+use crate::app::{App, News, QueueNews, find_launcher};
+use crate::clock::{Clock, QueueTime};
 use crate::error::Result;
 use crate::request::LaunchRequest;
 
@@ -147,26 +148,28 @@ impl Frontend {
         }
     }
 
-    /// Launches an application. Waits until every rank is held, or runs.
+    /// Launches an application. Waits until every rank is held, or runs. Time that the launch waits for nodes does not count towards `deadline`:
+    /// see [`LaunchRequest::queue_timeout`].
     ///
     /// # Errors
     /// Nothing is left running when it fails: see [`Error`](crate::Error) for what can go wrong.
     pub async fn launch(&self, request: LaunchRequest, deadline: Duration) -> Result<App> {
-        self.launch_until(request, None, Instant::now() + deadline).await
+        let clock = Clock::new(deadline, QueueTime::Apart(request.queue_timeout));
+        self.launch_until(request, None, &clock).await
     }
 
-    /// As [`Frontend::launch`]. Where the launch has to be a job that waits for nodes, `news` hears the job's name and what it waits for, in the words of the
-    /// workload manager, each time it is asked.
+    /// As [`Frontend::launch`]. While the launch waits for nodes, `news` hears what it waits for, each time the workload manager is asked.
     ///
     /// # Errors
     /// As [`Frontend::launch`]; the job is cancelled then.
     pub async fn launch_with_news(
         &self,
         request: LaunchRequest,
-        mut news: impl FnMut(&str, &str) + Send,
+        mut news: impl FnMut(&QueueNews) + Send,
         deadline: Duration,
     ) -> Result<App> {
-        self.launch_until(request, Some(&mut news), Instant::now() + deadline).await
+        let clock = Clock::new(deadline, QueueTime::Apart(request.queue_timeout));
+        self.launch_until(request, Some(&mut news), &clock).await
     }
 
     /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.

@@ -34,6 +34,7 @@ pub mod frontend;
 pub mod guard;
 pub mod helpers;
 pub mod info;
+mod clock;
 mod lock;
 pub mod manifest;
 pub mod measure;
@@ -44,7 +45,7 @@ pub mod request;
 pub mod session;
 pub mod staging;
 
-pub use app::{App, AppHandle, Events, OutputStream};
+pub use app::{App, AppHandle, Events, OutputStream, QueueNews};
 pub use batch::Batch;
 pub use channel::{Channel, Missing, Policy};
 pub use daemon::Daemon;

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::DaemonOutput;
@@ -25,6 +26,7 @@ pub struct LaunchRequest {
     pub(crate) hold_at: Option<String>,
     pub(crate) hold_method: HoldMethod,
     pub(crate) linger: bool,
+    pub(crate) queue_timeout: Option<Duration>,
     pub(crate) launcher: Option<OsString>,
     pub(crate) launcher_wrapper: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -67,6 +69,12 @@ impl LaunchRequest {
     /// workload manager would end agents with the ranks, they are started beside them, and where that cannot be the launch is refused. Default: no.
     pub fn linger(mut self, linger: bool) -> Self {
         self.linger = linger;
+        self
+    }
+
+    /// How long the launch may wait for nodes. That time does not count towards the launch's own timeout. Default: as long as it takes.
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue_timeout = Some(timeout);
         self
     }
 

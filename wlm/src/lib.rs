@@ -12,6 +12,7 @@
 //! | `policy` | hosts that cannot be reached, and whether it goes on without them |
 //! | `job` | what runs already: [`JobRef`], and what a WLM says of it |
 //! | [`queue`] | WLMs that give nodes to jobs only |
+//! | `waits` | launchers that wait for nodes |
 //! | `wanted` | jobs that are described by what they need |
 //! | `slots` | hosts that take so many ranks each, and which rank goes where |
 //! | [`launcher`] | launchers: where the program stands in their arguments, which rank a process of theirs is |
@@ -36,6 +37,7 @@ mod policy;
 mod safe;
 mod slots;
 mod wanted;
+mod waits;
 #[cfg(test)]
 mod skip;
 
@@ -58,6 +60,7 @@ pub use launch::{
 };
 pub use policy::{HostsPolicy, LeftOut};
 pub use queue::{JobStarter, Queue};
+pub use waits::{LauncherWait, LauncherWaits, WaitLine};
 pub use wanted::{JobType, Mixed, MixedPart, Wanted};
 
 /// Every workload manager, in order of detection. The only list there is.
@@ -196,6 +199,11 @@ pub trait Wlm: Send + Sync + fmt::Debug {
 
     /// What it can do if it gives nodes to jobs only, and launches from elsewhere have to be jobs: [`Plan::Queued`].
     fn queue(&self) -> Option<&'static dyn Queue> {
+        None
+    }
+
+    /// What its launcher says of waits for nodes, if it waits. That time does not count as time of the launch.
+    fn launcher_waits(&self) -> Option<&'static dyn LauncherWaits> {
         None
     }
 

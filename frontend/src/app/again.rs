@@ -19,6 +19,7 @@ pub(super) fn again(request: &LaunchRequest) -> Option<LaunchRequest> {
         hold_at: request.hold_at.clone(),
         hold_method: request.hold_method,
         linger: request.linger,
+        queue_timeout: request.queue_timeout,
         launcher: request.launcher.clone(),
         launcher_wrapper: request.launcher_wrapper.clone(),
         env: request.env.clone(),

@@ -9,8 +9,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::called::Called;
-use super::launch::{ASK_EVERY, ASK_SOON, SHORT_WAIT, build_adoption};
+use super::launch::build_adoption;
 use super::making::Making;
+use super::waiting::{ASK_EVERY, ASK_SOON, SHORT_WAIT};
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
 use crate::frontend::Frontend;

@@ -14,7 +14,7 @@ use gantry_shared::wire::message::RankReport;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Brought, Host, SendAgent, Wlm};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::App;
 use super::core::Core;
@@ -24,6 +24,8 @@ use super::state::Happening;
 use super::stdio::OutputStream;
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use super::table::{self, Look};
+use super::waiting::{JobNews, watch_launcher};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
@@ -40,7 +42,8 @@ impl Frontend {
         making: Making,
         request: LaunchRequest,
         plan: Brought,
-        deadline: Instant,
+        news: JobNews<'_>,
+        clock: &Clock,
     ) -> std::result::Result<App, NotBrought> {
         let (app, wlm) = (making.app, making.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -77,7 +80,7 @@ impl Frontend {
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven: None };
         guard.start_launcher(start).await?;
         let strangers = listener.strangers();
-        let mut mustering = std::pin::pin!(listener.muster(deadline));
+        let mut mustering = std::pin::pin!(listener.muster(clock));
         let mustered = tokio::select! {
             mustered = &mut mustering => mustered.map_err(|e| with_words(e, &words, &command)),
             status = launcher_ended(&mut guard_events) => {
@@ -90,6 +93,7 @@ impl Frontend {
                 }
             }
             () = lacks_agent(wlm, &words), if can_be_sent => Err(not_there(&words)),
+            never = watch_launcher(wlm, &words, clock, news) => match never {},
         };
         let lacks_agent = mustered.is_err() && wlm.lacks_agent(&words.so_far());
         let Mustered { overlay, events, nodes } =
@@ -258,7 +262,7 @@ pub(super) async fn ended(
 }
 
 /// A launcher that waits for something usually says for what.
-fn with_words(error: Error, words: &Words, command: &[String]) -> Error {
+pub(super) fn with_words(error: Error, words: &Words, command: &[String]) -> Error {
     if !matches!(error, Error::TimedOut { .. }) {
         return error;
     }

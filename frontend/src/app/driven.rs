@@ -11,15 +11,17 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::AtBreakpoint;
 use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::App;
-use super::brought::{ended, pass_on};
+use super::brought::{ended, pass_on, with_words};
 use super::called::Called;
 use super::launch::build_adoption;
 use super::making::Making;
 use super::prepare::{find_cwd, open_input};
 use super::stdio::launcher::{self, LauncherStdio, Words};
+use super::waiting::{JobNews, watch_launcher};
+use crate::clock::{Clock, Late};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
@@ -33,7 +35,8 @@ impl Frontend {
         making: Making,
         request: LaunchRequest,
         plan: Driven,
-        deadline: Instant,
+        news: JobNews<'_>,
+        clock: &Clock,
     ) -> Result<App> {
         let (hold_at, wrapper) = (request.hold_at.clone(), self.config.rank_wrapper.clone());
         if plan.at_breakpoint == AtBreakpoint::Stay {
@@ -54,12 +57,22 @@ impl Frontend {
         let LauncherStdio { theirs, pipes, output, stderr, wanted, mut words } = stdio.map_err(cannot)?;
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
-        let left = deadline.saturating_duration_since(Instant::now());
+        // The guard does not know what time counts where the launcher may wait.
+        let until = if wlm.launcher_waits().is_some() { clock.latest() } else { clock.deadline() };
+        let left = until.saturating_duration_since(Instant::now());
         let driven = Some(Drive { deadline: left, at_breakpoint: plan.at_breakpoint });
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven };
         guard.start_launcher(start).await?;
-        let waiting = wait_held(wlm, &mut guard_events, &command, &mut words);
-        let held = timeout_at(deadline + SLACK, waiting).await.map_err(|_| late())??;
+        let told = words.clone();
+        let held = tokio::select! {
+            held = wait_held(wlm, &mut guard_events, &command, &mut words) => held?,
+            never = watch_launcher(wlm, &told, clock, news) => match never {},
+            late = run_out(clock) => {
+                let error = clock.explain(late, "waiting until the launcher has stopped its ranks", Vec::new());
+                return Err(with_words(error, &told, &command));
+            }
+        };
+        let deadline = clock.deadline();
         let HeldRanks { placement, job, step, stopped, stands } = held;
         check_hosts(wlm, &placement, &command)?;
         if !stopped {
@@ -149,8 +162,10 @@ fn check_hosts(wlm: &dyn Wlm, placement: &Placement, command: &[String]) -> Resu
 /// How much longer than its own deadline the guard may take to say that a launcher is late, in the launcher's words.
 const SLACK: std::time::Duration = std::time::Duration::from_secs(2);
 
-fn late() -> Error {
-    Error::Lost { what: vec!["the guard".to_owned()], reason: "it says nothing of the launcher".to_owned() }
+async fn run_out(clock: &Clock) -> Late {
+    let late = clock.run_out().await;
+    sleep(SLACK).await;
+    late
 }
 
 /// Waits until the guard says where the ranks are.

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, Pid, Rank};
@@ -32,6 +31,8 @@ use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
 use super::stdio::OpenStreams;
+use super::waiting::JobNews;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
 use crate::frontend::Frontend;
@@ -39,18 +40,6 @@ use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::Listener;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
-
-/// How often it is looked whether a job runs that is waited for. Every look costs the WLM some work.
-pub(super) const ASK_EVERY: Duration = Duration::from_secs(2);
-
-/// The same while it has not been waited for long: what is short is not to be missed.
-pub(super) const ASK_SOON: Duration = Duration::from_millis(300);
-
-/// How long a wait counts as not long.
-pub(super) const SHORT_WAIT: Duration = Duration::from_secs(10);
-
-/// Who waits for the job of a launch hears by this its name, and what it waits for; none: nobody waits.
-pub(crate) type JobNews<'a> = Option<&'a mut (dyn FnMut(&str, &str) + Send)>;
 
 /// What a launch without a launcher has before its agents are there.
 pub(super) struct Prepared {
@@ -64,10 +53,10 @@ impl Frontend {
     pub(crate) async fn launch_until(
         &self,
         mut request: LaunchRequest,
-        news: JobNews<'_>,
-        deadline: Instant,
+        mut news: JobNews<'_>,
+        clock: &Clock,
     ) -> Result<App> {
-        request.stdin = await_input(std::mem::take(&mut request.stdin), deadline).await?;
+        request.stdin = await_input(std::mem::take(&mut request.stdin), clock.deadline()).await?;
         let choice = self.choice_for(&request)?;
         // Before anything else, and in the order in which they are needed: an installation lacks both or none.
         helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -95,16 +84,21 @@ impl Frontend {
         };
         let making = Making::launch(self, choice.wlm, app, &request)?;
         match plan {
-            Plan::Direct(plan) => self.launch_direct(making, request, (launch, plan), deadline).await,
-            Plan::Queued(plan) => self.launch_queued(making, request, plan, news, deadline).await,
-            Plan::Driven(plan) => self.launch_driven(making, request, plan, deadline).await,
+            Plan::Direct(plan) => self.launch_direct(making, request, (launch, plan), clock.deadline()).await,
+            Plan::Queued(plan) => self.launch_queued(making, request, plan, news, clock).await,
+            Plan::Driven(plan) => self.launch_driven(making, request, plan, news, clock).await,
             Plan::Brought(plan) => {
                 let again = (launch.send_agent == SendAgent::Auto).then(|| again(&request)).flatten();
-                match self.launch_brought(making, request, plan, deadline).await {
+                let told: JobNews<'_> = match &mut news {
+                    Some(tell) => Some(&mut **tell),
+                    None => None,
+                };
+                match self.launch_brought(making, request, plan, told, clock).await {
                     Ok(app) => Ok(app),
                     Err(NotBrought { error, lacks_agent: true }) => match again {
                         Some(request) => {
-                            self.launch_sending(choice.wlm, launch, request, error, deadline).await
+                            let asked = (launch, request);
+                            self.launch_sending(choice.wlm, asked, error, news, clock).await
                         }
                         None => Err(error),
                     },
@@ -122,10 +116,10 @@ impl Frontend {
     async fn launch_sending(
         &self,
         wlm: &'static dyn Wlm,
-        launch: Launch,
-        request: LaunchRequest,
+        (launch, request): (Launch, LaunchRequest),
         error: Error,
-        deadline: Instant,
+        news: JobNews<'_>,
+        clock: &Clock,
     ) -> Result<App> {
         let Ok(Plan::Driven(plan)) = wlm.plan(&Launch { send_agent: SendAgent::Always, ..launch }, &Machine)
         else {
@@ -133,7 +127,7 @@ impl Frontend {
         };
         tracing::info!(%error, "nodes do not have gantry's agent: the launch is made again, and the agent is sent");
         let making = Making::launch(self, wlm, new_id()?, &request)?;
-        self.launch_driven(making, request, plan, deadline).await
+        self.launch_driven(making, request, plan, news, clock).await
     }
 
     async fn launch_direct(

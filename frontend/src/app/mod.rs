@@ -14,6 +14,7 @@ mod queued;
 mod brought;
 mod driven;
 mod table;
+mod waiting;
 mod member;
 pub(crate) mod state;
 pub(crate) mod stdio;
@@ -42,6 +43,7 @@ pub(crate) use attach::{News, adopt};
 pub use events::Events;
 pub(crate) use prepare::find_launcher;
 pub use stdio::OutputStream;
+pub use waiting::QueueNews;
 
 /// The owner of an app.
 ///

@@ -12,9 +12,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
-use super::launch::{ASK_EVERY, ASK_SOON, JobNews, SHORT_WAIT, begin_direct, prepare_direct};
+use super::launch::{begin_direct, prepare_direct};
 use super::making::{Joined, Making};
 use super::prepare::{build_ticket, patience_until};
+use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
@@ -34,8 +36,8 @@ impl Frontend {
         making: Making,
         mut request: LaunchRequest,
         plan: Queued,
-        mut news: JobNews<'_>,
-        deadline: Instant,
+        news: JobNews<'_>,
+        clock: &Clock,
     ) -> Result<App> {
         let (app, wlm) = (making.app, making.wlm);
         let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
@@ -45,7 +47,7 @@ impl Frontend {
         let listener = self.listen(&making, &secret).await?;
         let base = self.config.stage_base.clone();
         let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
-        let ticket = Ticket { patience: patience_until(deadline), ..ticket };
+        let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
         let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let argv = vec![program.clone().into_os_string(), "start".into(), wlm.name().into()];
@@ -53,9 +55,11 @@ impl Frontend {
         let guarded = Guard::start(&program, self.config.stage_base.clone()).await?;
         let submitting = tokio::spawn(submit(wlm, queue, plan.clone(), starter, guarded));
         let started = Instant::now();
-        let owned = timeout_at(deadline, submitting).await.map_err(|_| late("submitting a job", started))?;
+        let owned =
+            timeout_at(clock.deadline(), submitting).await.map_err(|_| late("submitting a job", started))?;
         let Owned { job, guard, mut guard_events } = owned.map_err(|e| Error::Protocol(e.to_string()))??;
-        let direct = wait_for_nodes(queue, &plan, &job, &mut news, deadline).await?;
+        let direct = wait_for_nodes(queue, &plan, &job, news, clock).await?;
+        let deadline = clock.deadline();
         let strangers = listener.strangers();
         let assembled = tokio::select! {
             assembled = listener.assemble(&direct.hosts, deadline) => assembled,
@@ -88,36 +92,40 @@ async fn submit(
     Ok(Owned { job, guard, guard_events })
 }
 
-/// Asks until the job has nodes, and passes on what it waits for.
+/// Asks until the job has nodes, and passes on what it waits for. The clock stands still meanwhile.
 async fn wait_for_nodes(
     queue: &'static dyn Queue,
     plan: &Queued,
     job: &JobRef,
-    news: &mut JobNews<'_>,
-    deadline: Instant,
+    mut news: JobNews<'_>,
+    clock: &Clock,
 ) -> Result<Direct> {
+    clock.stop();
     let started = Instant::now();
     // What was said last: at the deadline that says more than that it was asked once more.
     let mut said = None;
-    loop {
-        let Ok(asked) = timeout_at(deadline, find_nodes(queue, plan, job)).await else {
-            return Err(said.map_or_else(|| late("waiting for a job's nodes", started), Error::Wlm));
-        };
-        match asked {
-            Err(Error::Wlm(gantry_wlm::Error::NotYet { message, hint })) => {
-                let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
-                if let Some(tell) = news {
-                    tell(&job.0, &message);
-                }
-                if Instant::now() + every >= deadline {
-                    return Err(gantry_wlm::Error::NotYet { message, hint }.into());
-                }
-                said = Some(gantry_wlm::Error::NotYet { message, hint });
-                tokio::time::sleep(every).await;
+    let asking = async {
+        loop {
+            let (message, hint) = match find_nodes(queue, plan, job).await {
+                Err(Error::Wlm(gantry_wlm::Error::NotYet { message, hint })) => (message, hint),
+                found => return found,
+            };
+            if let Some(tell) = &mut news {
+                tell(&QueueNews { job: job.0.clone(), submitted: true, message: message.clone() });
             }
-            found => return found,
+            said = Some(gantry_wlm::Error::NotYet { message, hint });
+            tokio::time::sleep(if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY }).await;
         }
-    }
+    };
+    let found = tokio::select! {
+        found = asking => Ok(found),
+        late = clock.run_out() => Err(late),
+    };
+    let found = found.unwrap_or_else(|late| {
+        Err(said.map_or_else(|| clock.explain(late, "waiting for a job's nodes", Vec::new()), Error::Wlm))
+    });
+    clock.go_on();
+    found
 }
 
 /// Waits until the job has ended, or cannot be asked about.

@@ -19,6 +19,7 @@ use super::exchange::{Arrival, Member};
 use super::request::{BarrierPoint, CommsType, Subrequest};
 use super::state::{News, StartType, SubjobId};
 use crate::app::{App, AppHandle};
+use crate::clock::{Clock, QueueTime};
 use crate::error::{Error, Result};
 use crate::event::Exit;
 use crate::frontend::{Config, Frontend};
@@ -187,8 +188,9 @@ pub(super) async fn run(
         StartType::StrictBarrier | StartType::LooseBarrier => Some(planned.barrier),
     };
     let request = planned.request.member(inputs.member.clone());
+    let clock = Clock::until(deadline, QueueTime::Counts);
     let launched = tokio::select! {
-        launched = planned.frontend.launch_until(request, None, deadline) => Some(launched),
+        launched = planned.frontend.launch_until(request, None, &clock) => Some(launched),
         () = told_to_end(&mut inputs.orders) => None,
     };
     match launched {

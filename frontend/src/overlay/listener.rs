@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::assembly::{Assembly, build_refusal};
 use super::{Overlay, OverlayEvent};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 
 /// Most addresses that agents are told.
@@ -129,17 +130,17 @@ impl Listener {
     /// # Errors
     /// [`Error::TimedOut`] names the ranks that are missing; [`Error::Node`] a node that could not start or hold its ranks; [`Error::Lost`] nodes
     /// whose agent died.
-    pub(crate) async fn muster(self, deadline: Instant) -> Result<Mustered> {
-        let started = Instant::now();
+    pub(crate) async fn muster(self, clock: &Clock) -> Result<Mustered> {
         let mut assembly = Assembly::new(self.secret.clone(), self.shape, &[])?;
-        let nodes = match timeout_at(deadline, assembly.muster(self.door)).await {
-            Ok(mustered) => mustered?,
-            Err(_late) => {
-                let after = deadline.saturating_duration_since(started);
-                let (phase, missing) = assembly.find_missing();
-                return Err(Error::TimedOut { phase, after, missing });
-            }
+        let late = tokio::select! {
+            biased;
+            mustered = assembly.muster(self.door) => Ok(mustered?),
+            late = clock.run_out() => Err(late),
         };
+        let nodes = late.map_err(|late| {
+            let (phase, missing) = assembly.find_missing();
+            clock.explain(late, phase, missing)
+        })?;
         let (overlay, events) = assembly.finish()?;
         Ok(Mustered { overlay, events, nodes })
     }

@@ -135,6 +135,13 @@ impl FromStr for Launcher {
     }
 }
 
+/// Whether a launcher has an option of this name: `--time`, `--time=5`.
+pub fn is_launcher_option(word: &str) -> bool {
+    let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let mut rows = Launcher::ALL.into_iter().flat_map(|launcher| launcher.dialect().rows());
+    word.starts_with("--") && rows.any(|(names, _)| names.split(' ').any(|known| known == name))
+}
+
 /// For launchers that never read programs from a file in the program's place.
 fn reads_no_file(_given: &[Given], _environment: &Environment) -> bool {
     false

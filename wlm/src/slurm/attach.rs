@@ -140,7 +140,11 @@ fn explain_state(job: &Job) -> Error {
             message: format!("job {} is {state} ({reason})", job.id),
             hint: Some("wait for it with --wait".to_owned()),
         },
-        JobPhase::Running | JobPhase::Ending | JobPhase::Ended => {
+        // How it ended is known in a moment.
+        JobPhase::Ending => {
+            Error::NotYet { message: format!("job {} is ending: Slurm says {state}", job.id), hint: None }
+        }
+        JobPhase::Running | JobPhase::Ended => {
             let message = format!("job {} is over: Slurm says {state} ({reason})", job.id);
             Error::Refused(Failure::new(Kind::Gone, message))
         }

@@ -19,6 +19,8 @@ pub(super) struct Holding<'a> {
     pub variables: &'a [&'a str],
     /// Run on the node after each task has ended: one path without arguments, as srun takes no more.
     pub task_epilog: Option<&'a Path>,
+    /// The program of each part. It names the job or step, as it would without us.
+    pub programs: &'a [OsString],
 }
 
 /// The arguments of an srun with held ranks, and what was taken over from the user.
@@ -65,10 +67,17 @@ pub(super) fn build_held(
     let exported = variable("SRUN_EXPORT_ENV").or_else(|| variable("SLURM_EXPORT_ENV"));
     let exports = parts.iter().map(|part| export_of(part.value("export").or(exported), holding.variables));
     let exports = exports.collect::<Result<Vec<_>>>()?;
+    // srun ignores the variable inside an allocation, where it names the batch job. Source: srun(1), SLURM_JOB_NAME.
+    let named = variable("SLURM_JOB_NAME").is_some() && variable("SLURM_JOB_ID").is_none();
+    let name_of = |index: usize| {
+        let is_named = named || parts.get(index).is_some_and(|part| part.value("job-name").is_some());
+        let program = holding.programs.get(index).filter(|_| !is_named)?;
+        Some(option("--job-name=", Path::new(Path::new(program).file_name()?)))
+    };
     let options = |index: usize| {
         let export = exports.get(index).cloned().flatten();
         let epilog = holding.task_epilog.map(|path| option("--task-epilog=", path));
-        [export, epilog].into_iter().flatten().collect()
+        [name_of(index), export, epilog].into_iter().flatten().collect()
     };
     let dialect = crate::launcher::Launcher::Srun.dialect();
     let user_epilog = user_epilog.filter(|_| holding.task_epilog.is_some());
@@ -203,8 +212,12 @@ mod tests {
             .collect();
         let parts = locate(Launcher::Srun.dialect(), &args, &environment).unwrap();
         let shim = split("/g/agent hold --");
-        let holding =
-            Holding { shim: &shim, variables: &["T"], task_epilog: epilog.then_some(Path::new("/g/agent")) };
+        let holding = Holding {
+            shim: &shim,
+            variables: &["T"],
+            task_epilog: epilog.then_some(Path::new("/g/agent")),
+            programs: &[],
+        };
         let found = build_held(&args, &parts, &holding, &environment)
             .map(|held| match held.user_epilog {
                 Some(epilog) => format!("{} + {}", join(&held.args), epilog.to_str().unwrap()),
@@ -247,6 +260,28 @@ mod tests {
             true,
             Err("the parts have different task epilogs, and gantry can run one after its own"),
         );
+    }
+
+    #[test]
+    fn a_job_is_called_by_its_program_unless_the_user_names_it() {
+        let check = |args: &str, environment: &[(&str, &str)], expected: &str| {
+            let args = split(args);
+            let environment: Vec<_> =
+                environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let parts = locate(Launcher::Srun.dialect(), &args, &environment).unwrap();
+            let programs: Vec<OsString> = parts.iter().map(|part| args[part.program].clone()).collect();
+            let shim = split("/g/agent");
+            let holding = Holding { shim: &shim, variables: &[], task_epilog: None, programs: &programs };
+            let held = build_held(&args, &parts, &holding, &environment).unwrap();
+            assert_eq!(join(&held.args), expected, "{args:?}");
+        };
+        check("-n2 ./x/heat 1", &[], "-n2 --job-name=heat /g/agent ./x/heat 1");
+        check("a : -n2 -- b", &[], "--job-name=a /g/agent a : -n2 --job-name=b -- /g/agent b");
+        check("-J mine a", &[], "-J mine /g/agent a");
+        check("--job-name=mine a : b", &[], "--job-name=mine /g/agent a : --job-name=b /g/agent b");
+        check("a", &[("SLURM_JOB_NAME", "mine")], "/g/agent a");
+        let inside = [("SLURM_JOB_NAME", "batch"), ("SLURM_JOB_ID", "7")];
+        check("a", &inside, "--job-name=a /g/agent a");
     }
 
     #[test]

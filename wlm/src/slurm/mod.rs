@@ -16,6 +16,7 @@ mod parse;
 mod reference;
 mod shown;
 mod submit;
+mod waits;
 mod wlm;
 mod wanted;
 mod words;

@@ -12,6 +12,7 @@ use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, GANTRY_TICKET};
 use super::ask::{ask_jobs, find_command};
 use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
+use super::waits::SrunWaits;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
     build_agent_step, build_held, detect, is_for_srun, lacks_agent, mixed, parse_cause, parse_failure,
@@ -26,7 +27,7 @@ use crate::launcher::{
 use crate::mpir::AtBreakpoint;
 use crate::{
     Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, EndedApp, Error, Evidence, HoldMethod, JobRef,
-    Launch, Mixed, Plan, ProcessOwner, Result, SendAgent, StepStart, Submission, Wanted, Wlm,
+    Launch, LauncherWaits, Mixed, Plan, ProcessOwner, Result, SendAgent, StepStart, Submission, Wanted, Wlm,
 };
 
 /// Time limit for nodes that fetch the agent, where there is no deadline for agents.
@@ -75,7 +76,9 @@ impl Wlm for Slurm {
         let (file, text) = described.programs;
         let mut files = vec![(file, rewrite_file(dialect, &text, &shim)?)];
         files.extend(described.hosts);
-        let mut planned = bring(path, &described.args, &parts, &shim, launch, host)?;
+        let program = mixed.parts.first().map(|part| part.program.clone());
+        let called = Called { parts: &parts, programs: program.as_slice() };
+        let mut planned = bring(path, &described.args, &called, &shim, launch, host)?;
         planned.env.extend(described.env.into_iter().map(|(name, value)| (name, Some(value))));
         Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
     }
@@ -132,6 +135,10 @@ impl Wlm for Slurm {
 
     async fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
         submit::submit(submission, host)
+    }
+
+    fn launcher_waits(&self) -> Option<&'static dyn LauncherWaits> {
+        Some(&SrunWaits)
     }
 
     fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
@@ -253,8 +260,17 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
     let mut args = launch.args.clone();
     let parts = locate(dialect, &args, &host.environment())?;
     let shim = build_shim(&launch.agent, dialect);
+    let programs: Vec<OsString> = parts.iter().filter_map(|part| args.get(part.program).cloned()).collect();
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
-    Ok(Brought { files, ..bring(path, &args, &parts, &shim, launch, host)? })
+    let called = Called { parts: &parts, programs: &programs };
+    Ok(Brought { files, ..bring(path, &args, &called, &shim, launch, host)? })
+}
+
+/// The parts of an srun, and by which programs they are called.
+#[derive(Debug, Clone, Copy)]
+struct Called<'a> {
+    parts: &'a [Part],
+    programs: &'a [OsString],
 }
 
 /// One srun brings ranks and agents. Where agents would be killed with the step, what it runs after each task waits until the node's agent has
@@ -262,17 +278,18 @@ fn plan_srun(name: &std::ffi::OsStr, launch: &Launch, host: &dyn Host) -> Result
 fn bring(
     path: PathBuf,
     args: &[OsString],
-    parts: &[Part],
+    called: &Called<'_>,
     shim: &[OsString],
     launch: &Launch,
     host: &dyn Host,
 ) -> Result<Brought> {
     let holding = Holding {
+        programs: called.programs,
         shim,
         variables: &[GANTRY_TICKET, GANTRY_TASK_EPILOG],
         task_epilog: (!leftovers_survive(&path, host)).then_some(&*launch.agent),
     };
-    let held = build_held(args, parts, &holding, &host.environment())?;
+    let held = build_held(args, called.parts, &holding, &host.environment())?;
     let mut argv = vec![path.into_os_string()];
     argv.extend(held.args);
     let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog)];

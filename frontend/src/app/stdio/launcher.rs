@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gantry_shared::id::AppId;
 use gantry_shared::wire::message::Stream;
-use gantry_wlm::{EndCause, Wlm};
+use gantry_wlm::{EndCause, LauncherWait, WaitLine, Wlm};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};
@@ -39,6 +39,8 @@ pub(crate) struct Words {
     tail: Arc<Mutex<Vec<u8>>>,
     /// Why the WLM has its ranks ended, by the most telling line.
     cause: Arc<Mutex<Option<EndCause>>>,
+    /// What it waits for now.
+    waits: watch::Receiver<Option<LauncherWait>>,
     /// Pipes that are open still.
     open: watch::Receiver<usize>,
 }
@@ -52,6 +54,11 @@ impl Words {
     /// Why the WLM has its ranks ended, if a line has said so.
     pub(crate) fn cause(&self) -> Option<EndCause> {
         lock(&self.cause).clone()
+    }
+
+    /// What it waits for, as its lines tell. None: it does not wait.
+    pub(crate) fn waits(&self) -> watch::Receiver<Option<LauncherWait>> {
+        self.waits.clone()
     }
 
     /// Waits until what a launcher that has ended wrote is through: a moment at most.
@@ -95,6 +102,8 @@ pub(crate) fn connect(
     let open = Arc::new(open);
     let tail = Arc::new(Mutex::new(Vec::new()));
     let cause = Arc::new(Mutex::new(None));
+    let (wait, waits) = watch::channel(None);
+    let mut wait = Some(wait);
     let mut pipes = Vec::new();
     let mut pipe = |stream: Stream| -> io::Result<OwnedFd> {
         let (ours, theirs) = io::pipe()?;
@@ -111,10 +120,11 @@ pub(crate) fn connect(
             },
             pieces: Some(pieces.clone()),
             tail: matches!(stream, Stream::Stderr).then(|| Arc::clone(&tail)),
-            lines: matches!(stream, Stream::Stderr).then(|| Lines {
+            lines: wait.take_if(|_| matches!(stream, Stream::Stderr)).map(|wait| Lines {
                 wlm,
                 begun: Vec::new(),
                 cause: Arc::clone(&cause),
+                wait,
             }),
         };
         open.send_modify(|open| *open += 1);
@@ -131,7 +141,7 @@ pub(crate) fn connect(
         OutputTo::Stream => (pipe(Stream::Stdout)?, None, true),
     };
     let theirs = [stdin, stdout, pipe(Stream::Stderr)?];
-    let words = Words { tail, cause, open: watched };
+    let words = Words { tail, cause, waits, open: watched };
     Ok(LauncherStdio { theirs, pipes, output: OutputStream::of_launcher(from), stderr, wanted, words })
 }
 
@@ -150,6 +160,7 @@ struct Lines {
     /// The beginning of a line that has not ended, no more of it than [`WORDS_BYTES`].
     begun: Vec<u8>,
     cause: Arc<Mutex<Option<EndCause>>>,
+    wait: watch::Sender<Option<LauncherWait>>,
 }
 
 impl Lines {
@@ -158,8 +169,14 @@ impl Lines {
             let room = WORDS_BYTES.saturating_sub(self.begun.len());
             self.begun.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
-                let found = self.wlm.read_cause(&String::from_utf8_lossy(&self.begun));
+                let line = String::from_utf8_lossy(&self.begun).into_owned();
                 self.begun.clear();
+                let found = self.wlm.read_cause(&line);
+                match self.wlm.launcher_waits().and_then(|waits| waits.read_line(&line)) {
+                    Some(WaitLine::Begins(wait)) => drop(self.wait.send_replace(Some(wait))),
+                    Some(WaitLine::Ends) => drop(self.wait.send_replace(None)),
+                    None => {}
+                }
                 if let Some(found) = found {
                     let mut cause = lock(&self.cause);
                     *cause = Some(match cause.take() {

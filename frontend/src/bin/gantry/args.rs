@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod groups;
+mod marker;
 mod quick;
 
 use std::ffi::OsString;
@@ -49,7 +50,14 @@ impl Cli {
     /// It cannot be understood, or help was asked for.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let line: Vec<OsString> = std::env::args_os().collect();
-        quick::parse_quickly(&line).map_or_else(|| Self::try_parse_from(&line), Ok)
+        quick::parse_quickly(&line).map_or_else(|| Self::read(&line), Ok)
+    }
+
+    fn read(line: &[OsString]) -> Result<Self, clap::Error> {
+        Self::try_parse_from(line).or_else(|error| match marker::put_marker(line, &error) {
+            Some(marked) => Self::try_parse_from(marked),
+            None => Err(error),
+        })
     }
 }
 
@@ -136,9 +144,13 @@ pub(crate) struct Launch {
     /// Begin each line of a rank's output with 'RANK: '.
     #[arg(long)]
     pub(crate) label: bool,
+    /// How long the launch may wait for nodes. That time does not count towards --timeout. Default: as long as it takes.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) queue_timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) stay: Stay,
-    /// Exactly what one would give the launcher: its options, the program, the program's arguments.
+    /// Exactly what one would give the launcher: its options, the program, the program's arguments. '--' may be left out: the first word that is
+    /// not gantry's own begins them.
     #[arg(last = true, required = true, value_name = "LAUNCHER ARGUMENTS")]
     pub(crate) launcher_args: Vec<OsString>,
 }
@@ -530,7 +542,6 @@ mod tests {
         for line in [
             "",
             "launch",
-            "launch ./app",
             "kill",
             "kill x -s NONE",
             "kill x --ranks 3-1",

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo};
+use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo, QueueNews};
 
 use super::input::{self, Enter};
 use super::interrupts::Interrupts;
@@ -66,6 +66,9 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
         None => HoldMethod::Detect,
     });
     request = request.linger(args.linger);
+    if let Some(timeout) = args.queue_timeout {
+        request = request.queue_timeout(timeout);
+    }
     for variable in &args.env {
         request = request.env_string(variable)?;
     }
@@ -89,17 +92,18 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     stay(app, plan, around.screen, &mut interrupts).await
 }
 
-/// Tells of the job of a launch that waits for nodes.
-fn tell_job(screen: Arc<Screen>, wlm: &'static str) -> impl FnMut(&str, &str) + Send {
-    let mut last: Option<String> = None;
-    move |job, message| {
-        if last.is_none() {
-            screen.event(&Event::Submitted { job: job.to_owned(), wlm: wlm.to_owned() });
+/// Tells what a launch waits for.
+fn tell_job(screen: Arc<Screen>, wlm: &'static str) -> impl FnMut(&QueueNews) + Send {
+    let mut last: Option<QueueNews> = None;
+    move |news| {
+        let QueueNews { job, submitted, message, .. } = news;
+        if *submitted && last.as_ref().is_none_or(|last| last.job != *job) {
+            screen.event(&Event::Submitted { job: job.clone(), wlm: wlm.to_owned() });
             screen.note(&format!("submitted job {job}"));
         }
-        if last.as_deref() != Some(message) {
-            last = Some(message.to_owned());
-            screen.event(&Event::Waiting { job: job.to_owned(), message: message.to_owned() });
+        if last.as_ref() != Some(news) {
+            last = Some(news.clone());
+            screen.event(&Event::Waiting { job: job.clone(), message: message.clone() });
             screen.note(message);
         }
     }

@@ -1,0 +1,132 @@
+//! `gantry launch` without `--`, as launchers are typed: the first word that is not gantry's own begins the launcher's arguments.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{ArgAction, Command, CommandFactory};
+use gantry_wlm::launcher::is_launcher_option;
+
+use super::Cli;
+
+/// The command that takes a launcher's arguments.
+const COMMAND: &str = "launch";
+
+/// The line with `--` before the first word that is not gantry's own. None: that is not what is wrong with it.
+pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let mut cli = Cli::command();
+    // Options of all commands are spread to each of them.
+    cli.build();
+    let launch = cli.find_subcommand(COMMAND)?;
+    let at = find_first_foreign(line, launch)?;
+    let word = line.get(at)?.to_str().unwrap_or_default();
+    // An option that looks like one of ours and is no launcher's is a slip.
+    if error.get(ContextKind::SuggestedArg).is_some() && !is_launcher_option(word) {
+        return None;
+    }
+    let mut marked = line.to_vec();
+    marked.insert(at, "--".into());
+    Some(marked)
+}
+
+/// The index of the first word behind the command that gantry does not know.
+fn find_first_foreign(line: &[OsString], launch: &Command) -> Option<usize> {
+    let command = line.iter().position(|word| word == COMMAND)?;
+    let mut at = command + 1;
+    while let Some(word) = line.get(at) {
+        match words_taken(word, launch) {
+            Some(words) => at += words,
+            None => return Some(at),
+        }
+    }
+    None
+}
+
+/// How many words the option takes that begins with this one. None: it is none of gantry's.
+fn words_taken(word: &OsStr, launch: &Command) -> Option<usize> {
+    let word = word.to_str()?;
+    let takes_value = |action: &ArgAction| matches!(action, ArgAction::Set | ArgAction::Append);
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, attached) = match long.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (long, false),
+        };
+        let arg = launch.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+        return Some(if takes_value(arg.get_action()) && !attached { 2 } else { 1 });
+    }
+    // All of gantry's letters are flags: in `-vq` each is one.
+    let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty())?;
+    let is_flag = |letter| {
+        let arg = launch.get_arguments().find(|arg| arg.get_short() == Some(letter));
+        arg.is_some_and(|arg| !takes_value(arg.get_action()))
+    };
+    letters.chars().all(is_flag).then_some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Cli, Command};
+
+    /// What the launcher gets, or the error.
+    fn read(line: &str) -> Result<Vec<String>, String> {
+        let line: Vec<_> = line.split_whitespace().map(Into::into).collect();
+        match Cli::read(&line).map_err(|error| error.to_string())?.command {
+            Some(Command::Launch(launch)) => {
+                Ok(launch.launcher_args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect())
+            }
+            _ => Err("no launch".to_owned()),
+        }
+    }
+
+    #[track_caller]
+    fn check(line: &str, expected: &str) {
+        assert_eq!(read(line).map(|args| args.join(" ")).as_deref(), Ok(expected), "{line}");
+    }
+
+    #[test]
+    fn the_first_word_that_is_not_gantrys_begins_the_launchers_arguments() {
+        check("gantry launch --hold -n 4 ./app", "-n 4 ./app");
+        check("gantry launch -n 4 ./app --hold -v", "-n 4 ./app --hold -v");
+        check("gantry launch ./app", "./app");
+        check("gantry launch --timeout 5 --label ./app -- x", "./app -- x");
+        check("gantry launch --timeout=5 -vq -N2 ./app", "-N2 ./app");
+        check("gantry --json launch --hold -n 4 ./app", "-n 4 ./app");
+        check("gantry launch --hold --ntasks=4 ./app", "--ntasks=4 ./app");
+        check("gantry launch --hold --time 5 ./app", "--time 5 ./app");
+        check("gantry launch --hosts n1 ./app", "--hosts n1 ./app");
+        check("gantry launch -q --daemon ps -l select=2 ./app", "-l select=2 ./app");
+        // As before.
+        check("gantry launch --hold -- -n 4 ./app", "-n 4 ./app");
+    }
+
+    #[test]
+    fn a_mistyped_option_is_told() {
+        for (line, meant) in [
+            ("gantry launch --hodl -n 4 ./app", "--hold"),
+            ("gantry launch --labl ./app", "--label"),
+            ("gantry launch --hold-metod exec ./app", "--hold-method"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(meant), "{error}");
+        }
+    }
+
+    #[test]
+    fn other_mistakes_are_told_as_ever() {
+        for line in [
+            "gantry launch",
+            "gantry launch --hold",
+            "gantry lunch -n 4 a",
+            "gantry ps --y",
+            "gantry kill --x",
+        ] {
+            let words: Vec<std::ffi::OsString> = line.split_whitespace().map(Into::into).collect();
+            let told = Cli::try_parse_from(&words).unwrap_err().to_string();
+            assert_eq!(Cli::read(&words).unwrap_err().to_string(), told, "{line}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Launchers that wait for nodes before they start ranks.
+
+use std::fmt;
+
+use crate::host::Host;
+use crate::{JobRef, Result};
+
+/// What a launcher's line says about its wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitLine {
+    /// It waits from now on.
+    Begins(LauncherWait),
+    /// It waits no longer.
+    Ends,
+}
+
+/// A launcher's wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LauncherWait {
+    /// The job that has to get nodes, or has to have some free.
+    pub job: JobRef,
+    /// Whether the launcher has submitted this job. Otherwise it runs in it, and a step has to wait.
+    pub submitted: bool,
+    /// What it waits for, for people.
+    pub message: String,
+}
+
+/// A WLM whose launcher waits for nodes.
+pub trait LauncherWaits: Send + Sync + fmt::Debug {
+    /// Reads a line of the launcher's standard error. None: it is not about a wait.
+    fn read_line(&self, line: &str) -> Option<WaitLine>;
+
+    /// Asks why a submitted job waits. Blocks as long as a program of the WLM takes. None: it does not wait any more.
+    ///
+    /// # Errors
+    /// The WLM's own words.
+    fn ask_reason(&self, job: &JobRef, host: &dyn Host) -> Result<Option<String>>;
+}
