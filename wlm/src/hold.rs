@@ -49,7 +49,7 @@ pub fn choose_hold(
             why: format!(
                 "the options of {} are understood{}: gantry's agent takes the program's place among them",
                 program(&plan.argv),
-                recognized(&plan.argv).map(|it| format!(" (recognized {})", it.by)).unwrap_or_default()
+                recognized(&plan.argv).map(|it| format!(" (recognized {it})")).unwrap_or_default()
             ),
         },
         Plan::Driven(plan) if method == HoldMethod::MpirStop => HoldChoice {
@@ -64,9 +64,8 @@ pub fn choose_hold(
             method: "mpir",
             why: match recognized(&plan.argv) {
                 Ok(recognized) => format!(
-                    "the end of each rank would wait for agents among those of {} (recognized {}): it is to stop its ranks as for a debugger, and agents come beside them",
-                    program(&plan.argv),
-                    recognized.by
+                    "the end of each rank would wait for agents among those of {} (recognized {recognized}): it is to stop its ranks as for a debugger, and agents come beside them",
+                    program(&plan.argv)
                 ),
                 Err(why) => format!(
                     "{} is no launcher whose options are understood ({why}): the launcher that it runs is to stop its ranks as for a debugger",

@@ -25,7 +25,7 @@ use gantry_shared::wire::hold::{
     build_desk_name,
 };
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
-use gantry_wlm::launcher::{Launcher, parse_rank_facts};
+use gantry_wlm::launcher::{Launcher, is_asked_for, parse_rank_facts};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{AccessFlags, access, getppid};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let command = command.strip_prefix(&[OsString::from("--")]).unwrap_or(command);
     let by = by.and_then(|name| name.parse::<Launcher>().ok());
     let (failure, code) = match check_in(by) {
-        Ok(entered) => become_program(command, entered),
+        Ok(entered) => become_program(command, by, entered),
         Err(failure) => (failure, NOT_EXECUTED),
     };
     // The launcher passes this on to the user.
@@ -187,13 +187,20 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 }
 
 /// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
-fn become_program(command: &[OsString], Entered { mut desk, variables, own }: Entered) -> (Failure, u8) {
+fn become_program(
+    command: &[OsString],
+    by: Option<Launcher>,
+    Entered { mut desk, variables, own }: Entered,
+) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
     #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and starts none")]
     let mut becoming = Command::new(program);
     for name in VARIABLES {
+        becoming.env_remove(name);
+    }
+    for (name, _) in Machine.environment().iter().filter(|(name, _)| is_asked_for(by, name)) {
         becoming.env_remove(name);
     }
     if let Some(cwd) = &own.cwd {

@@ -63,7 +63,7 @@ pub enum NoRank {
 
 /// The variables of one launcher.
 struct Family {
-    launcher: Launcher,
+    launchers: &'static [Launcher],
     /// Only with all of these is it this launcher's rank and not a leftover.
     needs: &'static [&'static str],
     rank: &'static str,
@@ -87,7 +87,7 @@ pub fn dies_with_step(cgroup: &str) -> bool {
 /// In order: an outer launcher stands behind those that run inside it.
 const FAMILIES: [Family; 4] = [
     Family {
-        launcher: Launcher::OpenMpi,
+        launchers: &[Launcher::OpenMpi, Launcher::Prrte],
         needs: &[],
         rank: "OMPI_COMM_WORLD_RANK",
         size: &["OMPI_COMM_WORLD_SIZE"],
@@ -95,7 +95,7 @@ const FAMILIES: [Family; 4] = [
         local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
     },
     Family {
-        launcher: Launcher::Hydra,
+        launchers: &[Launcher::Hydra],
         needs: &[],
         rank: "PMI_RANK",
         size: &["PMI_SIZE"],
@@ -103,7 +103,7 @@ const FAMILIES: [Family; 4] = [
         local_size: "MPI_LOCALNRANKS",
     },
     Family {
-        launcher: Launcher::OpenMpi,
+        launchers: &[Launcher::OpenMpi, Launcher::Prrte],
         needs: &[],
         rank: PMIX_RANK,
         size: &["PMIX_SIZE"],
@@ -112,7 +112,7 @@ const FAMILIES: [Family; 4] = [
     },
     // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, but is no step that srun has started.
     Family {
-        launcher: Launcher::Srun,
+        launchers: &[Launcher::Srun],
         needs: &["SLURM_STEP_ID"],
         rank: "SLURM_PROCID",
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
@@ -144,7 +144,7 @@ pub fn parse_rank_facts(
         .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())))
         .filter(|(_, value)| !value.is_empty())
         .collect();
-    let mut families = FAMILIES.iter().filter(|family| by.is_none_or(|by| family.launcher == by));
+    let mut families = FAMILIES.iter().filter(|family| by.is_none_or(|by| family.launchers.contains(&by)));
     let found = families.clone().find(|family| {
         variables.contains_key(family.rank) && family.needs.iter().all(|name| variables.contains_key(*name))
     });
@@ -196,7 +196,7 @@ fn local_of(
     size: u32,
 ) -> Result<Option<LocalFacts>, NoRank> {
     let steps_size = number(variables, "SLURM_STEP_NUM_TASKS").unwrap_or_default();
-    let local = if family.launcher == Launcher::Srun {
+    let local = if family.launchers == [Launcher::Srun] {
         slurm_local(variables)?
     } else if let (Some(rank), Some(size)) =
         (number(variables, family.local_rank)?, number(variables, family.local_size)?)

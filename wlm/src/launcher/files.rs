@@ -40,7 +40,7 @@ pub(crate) fn rewrite_file(dialect: &'static Dialect, text: &[u8], shim: &[OsStr
             Launcher::Srun if continued => Ok(line.to_vec()),
             Launcher::Srun => multi_prog_line(line, shim),
             Launcher::Hydra => parts_line(dialect, line, shim, &["#"]),
-            Launcher::OpenMpi => parts_line(dialect, line, shim, &["#", "//"]),
+            Launcher::OpenMpi | Launcher::Prrte => parts_line(dialect, line, shim, &["#", "//"]),
         };
         let rewritten = rewritten.and_then(short_enough).map_err(|error| at_line(&error, index + 1))?;
         continued = dialect.launcher == Launcher::Srun && trimmed_newline(line).ends_with(b"\\");

@@ -5,16 +5,22 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::GANTRY_TICKET;
 
-use super::{Dialect, Launcher, Part, locate, recognize, replace_file, rewrite, rewrite_file};
+use super::{Dialect, Launcher, Part, locate, prrte, recognize, replace_file, rewrite, rewrite_file};
 use crate::host::Host;
 use crate::mpir::AtBreakpoint;
 use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};
 
 /// What stands in front of each program in the arguments of a launcher of that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
-    let by = dialect.launcher.to_string();
+    build_shim_of(agent, dialect, dialect.launcher)
+}
+
+/// As [`build_shim`], with ranks that are known by the variables of the launcher `by`.
+fn build_shim_of(agent: &Path, dialect: &Dialect, by: Launcher) -> Vec<OsString> {
+    let by = by.to_string();
     // Open MPI gives ranks on other hosts of the environment only what it is told to, by name.
-    let told: &[&str] = if dialect.launcher == Launcher::OpenMpi { &["-x", GANTRY_TICKET] } else { &[] };
+    let by_name = matches!(dialect.launcher, Launcher::OpenMpi | Launcher::Prrte);
+    let told: &[&str] = if by_name { &["-x", GANTRY_TICKET] } else { &[] };
     let hold = [agent.into(), "hold".into(), "--by".into(), by.into(), "--".into()];
     told.iter().map(OsString::from).chain(hold).collect()
 }
@@ -53,10 +59,15 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     let environment = host.environment();
     let mut args = launch.args.clone();
     let parts = locate(dialect, &args, &environment)?;
-    let shim = build_shim(&launch.agent, dialect);
+    let (more, by) = match dialect.launcher {
+        Launcher::Prrte => prrte::ask_for_sizes(&mut args, &parts, &environment),
+        launcher => (Vec::new(), launcher),
+    };
+    let shim = build_shim_of(&launch.agent, dialect, by);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
     let mut argv = vec![path.into_os_string()];
-    argv.extend(rewrite(dialect, &args, &parts, |_| Vec::new(), &shim));
+    let options = |part| if part == 0 { more.clone() } else { Vec::new() };
+    argv.extend(rewrite(dialect, &args, &parts, options, &shim));
     Ok(Brought { argv, env: Vec::new(), files, own: Vec::new() })
 }
 
@@ -104,6 +115,7 @@ mod tests {
             .with_env("PATH", "/opt/bin")
             .with_file("/opt/bin/mpiexec.hydra", "")
             .with_file("/opt/bin/orterun", "")
+            .with_file("/opt/bin/prterun", "")
             .with_file("/opt/bin/other", "")
             .with_answer("/opt/bin/other --version", "other 1.0", "")
             .with_file("list", "-n 1 ./a x : -n 2 ./b\n")
@@ -149,6 +161,26 @@ mod tests {
             &[&["/opt/bin/orterun", "-n", "1"][..], &tell, &["./a", ":", "-n", "2"], &tell, &["./b"]]
                 .concat(),
         );
+    }
+
+    #[test]
+    fn prterun_is_asked_for_the_number_of_ranks_and_the_users_own_choice_is_kept() {
+        let hold =
+            |by: &str| ["-x", "GANTRY_TICKET", "/g/agent", "hold", "--by", by, "--"].map(str::to_owned);
+        let check = |args: &[&str], options: &[&str], by: &str| {
+            let planned = plan_launcher(OsStr::new("prterun"), &launch(args), &host()).unwrap();
+            let mut expected: Vec<OsString> = vec!["/opt/bin/prterun".into()];
+            expected.extend(options.iter().map(OsString::from));
+            expected.extend(hold(by).iter().map(OsString::from));
+            expected.push("./a".into());
+            assert_eq!(planned.argv, expected, "{args:?}");
+        };
+        check(&["-n", "2", "./a"], &["-n", "2", "--personality", "ompi"], "prrte");
+        let other = ["-n", "2", "--personality", "prte", "./a"];
+        check(&other, &["-n", "2", "--personality", "prte,ompi"], "prrte");
+        check(&["--personality=prte", "./a"], &["--personality=prte,ompi"], "prrte");
+        let same = ["--personality", "ompi", "./a"];
+        check(&same, &same[..2], "openmpi");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const NOTHING: &[&str] = &[
     "enable-x disable-x", "envall", "envnone", "genvall", "genvnone", "help h", "hybrid-hosts", "info version",
     "pmi-port", "pmi_args", "prepend-rank l", "print-all-exitcodes", "profile", "report-bindings", "skip-launch-node",
     "verbose v debug", // Intel's
-    "nolocal", "ordered-output", "print-rank-map", "rr", "silent-abort",
+    "aps", "mps", "nolocal", "ordered-output", "prepend-timestamp", "print-rank-map", "prot", "rr", "silent-abort",
 ];
 
 #[rustfmt::skip]
@@ -32,7 +32,7 @@ const VALUE: &[&str] = &[
     "hosts host hostlist machine machines machinelist", "iface", "launcher bootstrap", "launcher-exec bootstrap-exec",
     "localhost", "map-by", "membind", "memory-alloc-kinds", "n np", "nameserver", "order-nodes", "outfile-pattern outfile",
     "output-from", "ppn perhost grr", "prepend-pattern", "rankmap", "rmk", "topolib", "usize", "wdir", // Intel's
-    "envexcl", "genvexcl", "gtool", "gtoolfile", "path", "umask",
+    "cpu-bind", "envexcl", "genvexcl", "gtool", "gtoolfile", "hosts-group", "path", "s", "umask",
 ];
 
 const ASSIGNMENT: &[&str] = &["env", "genv"];

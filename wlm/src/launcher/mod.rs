@@ -11,6 +11,7 @@ mod held;
 mod hydra;
 mod openmpi;
 mod options;
+mod prrte;
 mod recognize;
 mod rewrite;
 mod srun;
@@ -25,6 +26,7 @@ pub use facts::{LocalFacts, NoRank, RankFacts, dies_with_step, find_node_name, p
 pub(crate) use files::{escape_multi_prog, rewrite_file};
 pub(crate) use held::{build_shim, find_launcher, find_program, move_files, plan_driven, plan_launcher};
 pub(crate) use options::{Given, Part, Takes, locate};
+pub use prrte::is_asked_for;
 pub(crate) use recognize::recognize;
 pub(crate) use rewrite::{replace_file, rewrite};
 
@@ -38,8 +40,10 @@ pub enum Launcher {
     Srun,
     /// MPICH's `mpiexec.hydra` and those made from it.
     Hydra,
-    /// Open MPI's `mpirun` (`orterun`, `prterun`).
+    /// Open MPI's `mpirun` (`orterun`).
     OpenMpi,
+    /// PRRTE's `prterun`, which stands behind Open MPI's `mpirun` since 5.0, started by its own name.
+    Prrte,
 }
 
 /// An environment, as names and values.
@@ -79,7 +83,8 @@ impl Dialect {
         match base {
             b"srun" => Some(&srun::DIALECT),
             b"mpiexec.hydra" | b"mpiexec.mpich" | b"mpirun.mpich" => Some(&hydra::DIALECT),
-            b"orterun" | b"prterun" | b"mpirun.openmpi" | b"mpiexec.openmpi" => Some(&openmpi::DIALECT),
+            b"orterun" | b"mpirun.openmpi" | b"mpiexec.openmpi" => Some(&openmpi::DIALECT),
+            b"prterun" => Some(&prrte::DIALECT),
             _ => None,
         }
     }
@@ -90,8 +95,10 @@ impl Dialect {
         let says = |words: &[&str]| words.iter().any(|word| first.contains(word));
         if says(&["hydra", "intel(r) mpi"]) {
             Some(&hydra::DIALECT)
-        } else if says(&["open mpi", "openrte", "prrte", "pmix reference"]) {
+        } else if says(&["open mpi", "openrte"]) {
             Some(&openmpi::DIALECT)
+        } else if says(&["prrte", "pmix reference"]) {
+            Some(&prrte::DIALECT)
         } else if first.starts_with("slurm") {
             Some(&srun::DIALECT)
         } else {
@@ -102,7 +109,7 @@ impl Dialect {
 
 impl Launcher {
     /// Every launcher there is.
-    pub const ALL: [Self; 3] = [Self::Srun, Self::Hydra, Self::OpenMpi];
+    pub const ALL: [Self; 4] = [Self::Srun, Self::Hydra, Self::OpenMpi, Self::Prrte];
 
     /// How it reads its arguments.
     pub(crate) fn dialect(self) -> &'static Dialect {
@@ -110,6 +117,7 @@ impl Launcher {
             Self::Srun => &srun::DIALECT,
             Self::Hydra => &hydra::DIALECT,
             Self::OpenMpi => &openmpi::DIALECT,
+            Self::Prrte => &prrte::DIALECT,
         }
     }
 }
@@ -120,6 +128,7 @@ impl fmt::Display for Launcher {
             Self::Srun => "srun",
             Self::Hydra => "hydra",
             Self::OpenMpi => "openmpi",
+            Self::Prrte => "prrte",
         })
     }
 }

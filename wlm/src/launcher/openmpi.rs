@@ -5,7 +5,10 @@
 use super::options::{Grammar, Takes};
 use super::{Dialect, Launcher};
 
-pub(super) static DIALECT: Dialect = Dialect {
+pub(super) static DIALECT: Dialect = COMMON;
+
+/// What `mpirun` and `prterun` have in common.
+pub(super) const COMMON: Dialect = Dialect {
     launcher: Launcher::OpenMpi,
     name: "mpirun",
     grammar: Grammar::OneOrTwoDashes,
@@ -32,8 +35,8 @@ const NOTHING: &[&str] = &[
     "fwd-mpirun-port", "get-stack-traces", "hetero-nodes", "index-argv-by-rank", "leave-session-attached",
     "merge-stderr-to-stdout", "no-app-prefix", "no-ready-msg", "nolocal", "nooversubscribe", "noprefix", "novm",
     "oversubscribe", "parsable parseable", "pernode", "preload-binary s", "quiet q", "report-bindings",
-    "report-child-jobs-separately", "report-state-on-timeout", "set-cwd-to-session-dir", "show-progress",
-    "stop-in-init", "stop-on-exec", "tag-output", "timestamp-output", "use-hwthread-cpus", "use-regexp", "verbose v",
+    "report-child-jobs-separately", "report-state-on-timeout", "set-cwd-to-session-dir", "set-sid", "show-progress",
+    "stop-in-init", "stop-on-exec", "system-server", "tag-output", "timestamp-output", "use-hwthread-cpus", "use-regexp", "verbose v",
     "version V", "xml",
 ];
 
@@ -43,12 +46,12 @@ const ATTACHED: &[&str] = &["fwd-environment", "help h", "output-proctable", "st
 const VALUE: &[&str] = &[
     "add-host", "add-hostfile", "am amca", "app", "app-pmix-prefix", "bind-to bindto", "cartofile cf", "cpu-list", "cpu-set",
     "cpus-per-proc", "cpus-per-rank", "debugger", "default-hostfile", "display", "dvm-uri", "exec-agent",
-    "forward-signals", "gpu-support", "hnp", "host H", "hostfile machinefile", "initial-errhandler", "launch-agent",
+    "forward-signals", "gpu-support", "hnp", "host H", "hostfile machinefile", "initial-errhandler", "keepalive", "launch-agent",
     "map-by mapby", "max-restarts", "max-vm-size", "memory-alloc-kinds", "n np c", "N npernode", "namespace", "npersocket",
     "num-connect-retries", "ompi-server", "output", "output-directory", "output-filename", "path", "personality", "pid",
     "pmix-prefix", "ppr", "prefix", "preload-files", "pset", "rank-by rankby", "rankfile rf",
-    "report-events", "report-pid", "report-uri", "rtos runtime-options", "session-id", "spawn-timeout", "sstore-load",
-    "stdin", "stream-buffering", "timeout", "tmpdir", "tune", "wait-to-connect", "wdir wd", "with-ft",
+    "report-events", "report-pid", "report-uri", "rtos runtime-options", "session-id", "set-env", "singleton", "spawn-timeout", "sstore-load",
+    "stdin", "stream-buffering", "timeout", "tmpdir", "tune", "unset-env", "wait-to-connect", "wdir wd", "with-ft",
     "x", "xml-file", "xterm",
 ];
 

@@ -31,6 +31,12 @@ pub(crate) struct Recognized {
     pub by: Telling,
 }
 
+impl fmt::Display for Recognized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "as {} {}", self.dialect.name, self.by)
+    }
+}
+
 /// What told which launcher a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Telling {

@@ -170,11 +170,13 @@ fn dialects_by_name_and_by_version() {
     assert_eq!(of("/usr/bin/srun"), Some(Launcher::Srun));
     assert_eq!(of("mpiexec.hydra"), Some(Launcher::Hydra));
     assert_eq!(of("/usr/bin/orterun"), Some(Launcher::OpenMpi));
+    assert_eq!(of("prterun"), Some(Launcher::Prrte));
     assert_eq!([of("mpiexec"), of("jsrun"), of("/")], [None; 3]);
     let says = |text: &str| Dialect::of_version(text).map(|dialect| dialect.launcher);
     assert_eq!(says("slurm-wlm 22.05.8\n"), Some(Launcher::Srun));
     assert_eq!(says("HYDRA build details:\n    Version: 4.0.2\n"), Some(Launcher::Hydra));
     assert_eq!(says("mpirun (Open MPI) 5.0.5\n"), Some(Launcher::OpenMpi));
+    assert_eq!(says("prterun (PRRTE) 3.0.14\n"), Some(Launcher::Prrte));
     assert_eq!(says("\nmpirun.openmpi (OpenRTE) 4.1.4\n"), Some(Launcher::OpenMpi));
     assert_eq!([says(""), says("hello")], [None; 2]);
     for launcher in Launcher::ALL {

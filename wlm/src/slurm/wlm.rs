@@ -61,7 +61,9 @@ impl Wlm for Slurm {
             (HoldMethod::Mpir | HoldMethod::MpirStop, _) => {
                 return plan_as_it_is(&name, known, launch, host);
             }
-            (_, Some(Launcher::Hydra | Launcher::OpenMpi)) => plan_launcher(&name, launch, host),
+            (_, Some(Launcher::Hydra | Launcher::OpenMpi | Launcher::Prrte)) => {
+                plan_launcher(&name, launch, host)
+            }
             // Says what is wrong with one that is not known.
             (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
         };
