@@ -24,6 +24,7 @@ pub mod host;
 pub mod launcher;
 pub mod mpir;
 pub mod pbs;
+pub mod pmix;
 pub mod queue;
 pub mod slurm;
 pub mod ssh;

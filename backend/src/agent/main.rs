@@ -52,6 +52,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use gantry_backend::{failure, tree};
@@ -62,9 +63,10 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
 use gantry_shared::wire::message::Ticket;
-use gantry_wlm::host::{Host, Machine, keep};
+use gantry_wlm::host::{Host, Machine, keep, open_pidfd};
 use gantry_wlm::launcher::find_node_name;
 use gantry_wlm::queue::STARTER;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 
 use crate::process::strays::{self, Doomed};
@@ -78,6 +80,7 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent ranks PID      tell gantry on another machine where the ranks of the launcher with that pid are
+       gantry-agent pmix PID LIBRARY      the same, of a launcher that is a PMIx server, by its own library
        gantry-agent sweep [DIR]    end and remove what killed agents have left: processes, and storage in DIR or where it usually goes
        gantry-agent id             say which build this is
        gantry-agent --version";
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         ["serve", "attached", "here"] => serve_over(false),
         ["serve", "attached", "either"] => serve_over(true),
         ["ranks", pid] => tell_ranks(pid),
+        ["pmix", pid, library] => ask_pmix(pid, Path::new(library)),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
         ["id"] => identify(),
@@ -235,8 +239,37 @@ fn is_this_program(path: &Path) -> bool {
 fn tell_ranks(pid: &str) -> Result<(), Failure> {
     remove_sent_agent();
     let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
-    let told = gantry_wlm::mpir::tell_ranks(pid, &Machine, &mut io::stdout().lock());
+    // Its name may be removed already.
+    let agent = Path::new("/proc/self/exe");
+    let told = gantry_wlm::mpir::tell_ranks(pid, agent, &Machine, &mut io::stdout().lock());
     told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
+}
+
+/// Time limit for a process that has PMIx's library in it, in seconds: it outlives the tool that has started it.
+const PMIX_SECONDS: u32 = 20;
+
+/// As [`tell_ranks`], of a PMIx server, in another form.
+fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {
+    nix::unistd::alarm::set(PMIX_SECONDS);
+    let pid = pid.parse().ok().and_then(Pid::new).ok_or_else(|| Failure::new(Kind::Invalid, USAGE))?;
+    end_with(pid)?;
+    let told = gantry_wlm::pmix::tell_ranks(pid, library, &mut io::stdout());
+    told.map_err(|e| Failure::new(Kind::Lost, e.to_string()))
+}
+
+/// Ends this process when that one has ended: the library goes on waiting for a server that is gone.
+fn end_with(server: Pid) -> Result<(), Failure> {
+    let server = open_pidfd(server).map_err(|e| failure::from_io("look at the launcher", &e))?;
+    thread::spawn(move || {
+        let ended = poll(&mut [PollFd::new(server.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+        tracing::debug!(?ended, "the launcher has ended");
+        #[expect(
+            clippy::exit,
+            reason = "the other thread is in foreign code, and this process does nothing else"
+        )]
+        std::process::exit(1);
+    });
+    Ok(())
 }
 
 /// Says which build this is: its release and the hash of its bytes.

@@ -5,16 +5,22 @@
 //! and nothing else: that ranks are where agents have them is proven.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::id::AppId;
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::{AppId, Pid};
 use gantry_shared::placement::{Placement, RankPlace};
+use gantry_wlm::host::Machine;
+use gantry_wlm::pmix::ask_ranks;
+use tokio::sync::oneshot;
 
 use super::core::{Core, Stage};
 use super::state::Happening;
 use crate::event::{RankDiffers, TableDiffers};
 use crate::guard::protocol::LauncherTable;
+use crate::helpers;
 use crate::info::AppState;
 
 /// When the table is looked at once the ranks are there. Launchers that fill it from what their daemons say have done so by then, or are about to.
@@ -60,15 +66,22 @@ async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool
         tokio::time::sleep(Duration::from_millis(*pause)).await;
         match core.launcher_table(look.wrapped).await {
             Some(LauncherTable::There(table)) => {
-                let found = core.state().placement().clone();
-                match compare(app, &found, &table, look.pids) {
-                    None => {
-                        tracing::debug!(%app, ranks = table.rank_count(), "the launcher's own table of ranks agrees")
-                    }
-                    Some(differs) => core.happened(Happening::TableDiffers(differs)),
-                }
+                judge(core, &table, look);
                 return true;
             }
+            Some(LauncherTable::ByPmix { launcher, library }) => match ask_pmix(launcher, library).await {
+                Ok(table) => {
+                    judge(core, &table, look);
+                    return true;
+                }
+                Err(reason @ gantry_wlm::Error::NotYet { .. }) => {
+                    tracing::debug!(%app, %reason, "the launcher has filled no table yet")
+                }
+                Err(reason) => {
+                    tracing::debug!(%app, %reason, "the launcher has no table of ranks");
+                    return true;
+                }
+            },
             Some(LauncherTable::NotYet(reason)) => {
                 tracing::debug!(%app, reason, "the launcher has filled no table yet")
             }
@@ -80,6 +93,26 @@ async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool
         }
     }
     false
+}
+
+/// Tells of what differs.
+fn judge(core: &Core, table: &Placement, look: Look) {
+    let found = core.state().placement().clone();
+    match compare(core.app, &found, table, look.pids) {
+        None => {
+            tracing::debug!(app = %core.app, ranks = table.rank_count(), "the launcher's own table of ranks agrees");
+        }
+        Some(differs) => core.happened(Happening::TableDiffers(differs)),
+    }
+}
+
+/// Asks a PMIx server for its ranks, on a thread of its own: it takes a while, and a tool that ends meanwhile does not wait for it.
+async fn ask_pmix(launcher: Pid, library: PathBuf) -> gantry_wlm::Result<Placement> {
+    let (answer, answered) = oneshot::channel();
+    let lost = |why: &str| gantry_wlm::Error::Refused(Failure::new(Kind::Lost, why));
+    let agent = helpers::find_helper(helpers::AGENT, &Machine).map_err(|error| lost(&error.to_string()))?;
+    std::thread::spawn(move || drop(answer.send(ask_ranks(launcher, &library, &agent, &Machine))));
+    answered.await.unwrap_or_else(|_| Err(lost("it was not asked")))
 }
 
 /// What the launcher's table says otherwise than the agents; none when it says the same.
@@ -157,7 +190,6 @@ fn describe(ranks: u32, table_ranks: u32, count: u32, first: Option<&RankDiffers
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::Pid;
     use gantry_shared::placement::PlacementBuilder;
 
     use super::*;

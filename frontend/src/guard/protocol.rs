@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_shared::error::Failure;
@@ -106,6 +107,13 @@ pub enum LauncherTable {
     There(Placement),
     /// It has a table, which is not filled, or is just being filled; with what was found.
     NotYet(String),
+    /// It has none, but is a PMIx server, which tells those that use this library. The guard has no time for that.
+    ByPmix {
+        /// The server.
+        launcher: Pid,
+        /// The library that it has loaded itself.
+        library: PathBuf,
+    },
     /// It has none that could be read; with the reason.
     Never(String),
 }

@@ -5,6 +5,7 @@ use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{MpirError, RunningTable};
+use gantry_wlm::pmix::find_library;
 
 use super::protocol::{FromGuard, LauncherTable};
 
@@ -23,7 +24,10 @@ impl TableReader {
             Ok(table) => FromGuard::Table(LauncherTable::There(table.placement)),
             // Read while it is being filled it may make no sense yet.
             Err(error @ MpirError::Table(_)) => FromGuard::Table(LauncherTable::NotYet(error.to_string())),
-            Err(error) => never(error.to_string()),
+            Err(error) => match find_library(pid, &Machine).filter(|_| !wrapped) {
+                Some(library) => FromGuard::Table(LauncherTable::ByPmix { launcher: pid, library }),
+                None => never(error.to_string()),
+            },
         };
         // What does not fit would end the connection.
         match frame::encode(&told) {

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::io::Write;
+use std::path::Path;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::proctable::MOST_RANKS;
 use super::{MpirError, TableError, read_running};
 use crate::host::{Host, check_process};
-use crate::{Error, Result};
+use crate::{Error, Result, pmix};
 
 /// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.
 const PART: usize = 4096;
@@ -28,13 +29,21 @@ enum Told {
     Failed { not_yet: bool, failure: Failure },
 }
 
-/// Finds the ranks of the launcher `pid` of this machine, which goes on meanwhile.
+/// Finds the ranks of the launcher `pid` of this machine, which goes on meanwhile: by its table, or else by the PMIx server that it is. `agent` is the
+/// program that asks such a server.
 ///
 /// # Errors
 /// There is no such process, it is another user's, or no launcher that tells of its ranks; [`Error::NotYet`]: it has not told of them yet.
-pub(crate) fn find_ranks(pid: Pid, host: &dyn Host) -> Result<Placement> {
+pub(crate) fn find_ranks(pid: Pid, agent: &Path, host: &dyn Host) -> Result<Placement> {
     check_process(pid, host)?;
-    read_running(pid, host).map(|table| table.placement).map_err(to_error)
+    match read_running(pid, host) {
+        Ok(table) => Ok(table.placement),
+        Err(error @ MpirError::NotALauncher { .. }) => match pmix::find_library(pid, host) {
+            Some(library) => pmix::ask_ranks(pid, &library, agent, host),
+            None => Err(to_error(error)),
+        },
+        Err(error) => Err(to_error(error)),
+    }
 }
 
 fn to_error(error: MpirError) -> Error {
@@ -68,8 +77,13 @@ fn to_failure(kind: Kind, message: String, hint: Option<String>) -> Failure {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn tell_ranks(pid: Pid, host: &dyn Host, out: &mut impl Write) -> std::result::Result<(), FrameError> {
-    let placement = match find_ranks(pid, host) {
+pub fn tell_ranks(
+    pid: Pid,
+    agent: &Path,
+    host: &dyn Host,
+    out: &mut impl Write,
+) -> std::result::Result<(), FrameError> {
+    let placement = match find_ranks(pid, agent, host) {
         Ok(placement) => placement,
         Err(error) => {
             let not_yet = matches!(error, Error::NotYet { .. });
@@ -182,7 +196,7 @@ mod tests {
         let foreign = FakeHost::default().with_file("/proc/5/status", "Uid:\t0\t0\t0\t0\n");
         let check = |pid: i32, kind: Kind, text: &str| {
             let mut bytes = Vec::new();
-            tell_ranks(Pid::new(pid).unwrap(), &foreign, &mut bytes).unwrap();
+            tell_ranks(Pid::new(pid).unwrap(), Path::new("/g/agent"), &foreign, &mut bytes).unwrap();
             let error = take_all(&bytes, 16).unwrap_err();
             assert_eq!((error.kind(), error.to_string().as_str()), (kind, text));
         };

@@ -86,7 +86,7 @@ pub(super) async fn find(job: &JobRef, told: &[String], agent: &Path, host: &dyn
     let reaching = named.reaching(told)?;
     let Some(there) = &named.host else {
         let own = host.hostname();
-        return Ok(rename_own(&find_ranks(named.pid, host)?, &own, &own));
+        return Ok(rename_own(&find_ranks(named.pid, agent, host)?, &own, &own));
     };
     let (placement, own) = ask(named.pid, reaching, there, agent, host).await?;
     Ok(rename_own(&placement, &own, there))

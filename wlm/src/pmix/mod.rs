@@ -1,0 +1,190 @@
+//! Launchers that have no table for debuggers and are PMIx servers instead, as Open MPI's since 5.0: the server is asked where the ranks are.
+//!
+//! That needs PMIx's own library, since what it says to its server is its own affair and differs from version to version. Nothing is linked with it: the
+//! library is the one that the launcher has loaded. It starts threads and reads files, so it runs in a process of its own, `gantry-agent pmix`,
+//! and never in a tool.
+
+mod sys;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
+use gantry_shared::placement::{Placement, PlacementBuilder};
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::{Error, Result};
+
+/// The library's file name, without its version.
+const LIBRARY: &str = "libpmix.so";
+
+/// Time limit for an answer. A server answers within milliseconds; the library takes up to two seconds to start.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// What the library goes by to find its own files and the server's: it is to see what the launcher sees.
+const VARIABLES: [&str; 8] = [
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "LD_LIBRARY_PATH",
+    "OPAL_PREFIX",
+    "PMIX_PREFIX",
+    "PMIX_SYSTEM_TMPDIR",
+    "PRTE_PREFIX",
+];
+
+/// A rank, as the server tells of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Told {
+    rank: u32,
+    host: String,
+    pid: i32,
+    exe: String,
+}
+
+/// What is printed: the ranks, or why there are none.
+type Answer = std::result::Result<Vec<Told>, String>;
+
+/// The library that the process has loaded; none: it is no PMIx server.
+pub fn find_library(pid: Pid, host: &dyn Host) -> Option<PathBuf> {
+    let maps = host.read(Path::new(&format!("/proc/{pid}/maps"))).ok()?;
+    let paths = maps.split(|byte| *byte == b'\n').filter_map(|line| {
+        let path = line.get(line.iter().position(|byte| *byte == b'/')?..)?;
+        Some(Path::new(OsStr::from_bytes(path)))
+    });
+    let is_library =
+        |path: &&Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(LIBRARY.as_bytes()));
+    paths.filter(is_library).map(Path::to_owned).next()
+}
+
+/// Asks the server in the process `launcher` where its ranks are. `agent` is the program that does it. Waits for the answer, at most some seconds.
+///
+/// # Errors
+/// The library cannot be used, or the server is not found; [`Error::NotYet`]: it has not started all ranks yet.
+pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -> Result<Placement> {
+    let command: Vec<OsString> =
+        vec![agent.into(), "pmix".into(), launcher.to_string().into(), library.into()];
+    let environment = host.read(Path::new(&format!("/proc/{launcher}/environ"))).unwrap_or_default();
+    let asked = host.ask_in_with(Path::new("/"), &command, &find_variables(&environment), ANSWER_WITHIN);
+    let asked = asked.map_err(|error| refused(launcher, &error.to_string()))?;
+    // The library may write lines of its own.
+    let answer = asked.stdout.lines().rev().find_map(|line| serde_json::from_str::<Answer>(line).ok());
+    match answer {
+        Some(Ok(ranks)) => build_placement(launcher, ranks),
+        Some(Err(why)) => Err(refused(launcher, &why)),
+        None => Err(refused(launcher, asked.stderr.lines().last().unwrap_or("it says nothing"))),
+    }
+}
+
+/// The part of [`ask_ranks`] that runs in a process of its own: prints what the server says as one line.
+///
+/// # Errors
+/// It cannot be written.
+pub fn tell_ranks(launcher: Pid, library: &Path, out: &mut impl io::Write) -> io::Result<()> {
+    let told: Answer = sys::ask(library, launcher.get());
+    let line = serde_json::to_string(&told).map_err(io::Error::other)?;
+    writeln!(out, "\n{line}")
+}
+
+fn find_variables(environment: &[u8]) -> Vec<(OsString, OsString)> {
+    let entries = environment.split(|byte| *byte == 0).filter_map(|entry| {
+        let at = entry.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (entry.get(..at)?, entry.get(at + 1..)?);
+        VARIABLES.iter().any(|known| known.as_bytes() == name).then(|| (name.to_vec(), value.to_vec()))
+    });
+    entries.map(|(name, value)| (OsString::from_vec(name), OsString::from_vec(value))).collect()
+}
+
+fn build_placement(launcher: Pid, mut ranks: Vec<Told>) -> Result<Placement> {
+    ranks.sort_unstable();
+    let in_order = ranks.iter().map(|told| told.rank).eq(0..u32::try_from(ranks.len()).unwrap_or(u32::MAX));
+    let started = ranks.iter().all(|told| told.pid > 0 && !told.host.is_empty());
+    if ranks.is_empty() || !in_order || !started {
+        return Err(Error::NotYet {
+            message: format!("the launcher {launcher} has not started all of its ranks"),
+            hint: Some("wait for them with --wait".to_owned()),
+        });
+    }
+    let mut placement = PlacementBuilder::with_capacity(ranks.len());
+    for told in ranks {
+        let pushed = placement.push(&told.host, Pid::new(told.pid), &told.exe);
+        pushed.map_err(|error| refused(launcher, &error.to_string()))?;
+    }
+    Ok(placement.build())
+}
+
+fn refused(launcher: Pid, why: &str) -> Error {
+    let message = format!("ask the PMIx server in process {launcher} for its ranks: {why}");
+    let failure = Failure::new(Kind::LauncherFailed, message);
+    Error::Refused(failure.with_hint("attach to the ranks by their pids, on each host"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    const MAPS: &str = "55d0-55d1 r--p 00000000 08:01 42   /opt/bin/prterun\n\
+        7f00-7f01 r-xp 00000000 08:01 43                   /opt/my lib/libpmix.so.2.13\n";
+
+    fn pid() -> Pid {
+        Pid::new(7).unwrap()
+    }
+
+    fn host(answer: &str) -> FakeHost {
+        FakeHost::default().with_file("/proc/7/maps", MAPS).with_answer(
+            "/g/agent pmix 7 /opt/my lib/libpmix.so.2.13",
+            answer,
+            "no such library\n",
+        )
+    }
+
+    fn ask(answer: &str) -> Result<Placement> {
+        let host = host(answer);
+        ask_ranks(pid(), &find_library(pid(), &host).unwrap(), Path::new("/g/agent"), &host)
+    }
+
+    #[test]
+    fn the_library_is_the_one_that_the_launcher_has_loaded() {
+        let other =
+            FakeHost::default().with_file("/proc/7/maps", "7f00-7f01 r-xp 0 08:01 43 /lib/libc.so.6\n");
+        assert_eq!(find_library(pid(), &other), None);
+        assert_eq!(find_library(pid(), &host("")), Some("/opt/my lib/libpmix.so.2.13".into()));
+    }
+
+    #[test]
+    fn ranks_are_put_in_order_and_the_librarys_own_lines_are_skipped() {
+        let rank = |rank: u32, host: &str, pid: i32| {
+            format!(r#"{{"rank":{rank},"host":"{host}","pid":{pid},"exe":"/bin/a"}}"#)
+        };
+        let told = format!("PMIx says hello\n\n{{\"Ok\":[{},{}]}}\n", rank(1, "b", 12), rank(0, "a", 11));
+        let placement = ask(&told).unwrap();
+        let ranks: Vec<_> = placement.iter().map(|place| (place.host, place.pid.unwrap().get())).collect();
+        assert_eq!(ranks, [("a", 11), ("b", 12)]);
+        for early in [rank(1, "b", 12), rank(0, "b", 0), rank(0, "", 5)] {
+            let error = ask(&format!("{{\"Ok\":[{early}]}}\n")).unwrap_err();
+            assert!(matches!(error, Error::NotYet { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn why_there_is_no_answer_is_told() {
+        let check = |answer: &str, expected: &str| {
+            let error = ask(answer).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        };
+        check("{\"Err\":\"PMIx_tool_init fails with -25\"}\n", "its ranks: PMIx_tool_init fails with -25");
+        check("", "its ranks: no such library");
+    }
+
+    #[test]
+    fn only_what_the_library_goes_by_is_taken_from_the_launchers_environment() {
+        let found = find_variables(b"PATH=/bin\0TMPDIR=/t=1\0SECRET=x\0OPAL_PREFIX=/o\0odd\0");
+        assert_eq!(found, [("TMPDIR".into(), "/t=1".into()), ("OPAL_PREFIX".into(), "/o".into())]);
+    }
+}

@@ -1,0 +1,206 @@
+//! PMIx's library, loaded at run time: the five functions and the structures that its header has for tools. Source: `pmix_common.h` and `pmix_tool.h` of
+//! PMIx 4 and 5, in which these structures are the same; the values of keys and types are part of the standard.
+#![expect(unsafe_code, reason = "a library in C that is loaded at run time")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use super::Told;
+
+/// Types of values.
+const STRING: u16 = 3;
+const PID: u16 = 5;
+const PROC_INFO: u16 = 38;
+const DATA_ARRAY: u16 = 39;
+
+/// Keys.
+const SERVER_PID: &CStr = c"pmix.srvr.pidinfo";
+const NAMESPACE: &CStr = c"pmix.nspace";
+const NAMESPACES: &CStr = c"pmix.qry.ns";
+const PROC_TABLE: &CStr = c"pmix.qry.ptable";
+
+const SUCCESS: c_int = 0;
+
+/// A process' name: its job and its number there.
+#[repr(C)]
+struct Proc {
+    namespace: [c_char; 256],
+    rank: u32,
+}
+
+#[repr(C)]
+union Data {
+    text: *const c_char,
+    pid: libc::pid_t,
+    array: *const DataArray,
+    /// As large as the largest one.
+    _words: [u64; 3],
+}
+
+#[repr(C)]
+struct Value {
+    kind: u16,
+    data: Data,
+}
+
+#[repr(C)]
+struct Info {
+    key: [c_char; 512],
+    flags: u32,
+    value: Value,
+}
+
+#[repr(C)]
+struct Query {
+    keys: *const *const c_char,
+    qualifiers: *const Info,
+    qualifier_count: usize,
+}
+
+#[repr(C)]
+struct DataArray {
+    kind: u16,
+    count: usize,
+    items: *const c_void,
+}
+
+#[repr(C)]
+struct ProcInfo {
+    name: Proc,
+    host: *const c_char,
+    exe: *const c_char,
+    pid: libc::pid_t,
+    exit_code: c_int,
+    state: u8,
+}
+
+type ToolInit = unsafe extern "C" fn(*mut Proc, *const Info, usize) -> c_int;
+type QueryInfo = unsafe extern "C" fn(*const Query, usize, *mut *const Info, *mut usize) -> c_int;
+type ToolFinalize = unsafe extern "C" fn() -> c_int;
+
+/// The library's functions. It is never unloaded.
+struct Library {
+    tool_init: ToolInit,
+    query_info: QueryInfo,
+    tool_finalize: ToolFinalize,
+}
+
+/// What the server in the process `launcher` says of the ranks of its first job. To be called once in a process, and in none that does anything else.
+pub(super) fn ask(library: &Path, launcher: libc::pid_t) -> Result<Vec<Told>, String> {
+    let library = Library::load(library)?;
+    let server = [info(SERVER_PID, PID, Data { pid: launcher })];
+    let mut own = MaybeUninit::<Proc>::zeroed();
+    // SAFETY: the signature is the header's; `own` has room for a name and `server` is one valid info, both alive during the call.
+    let code = unsafe { (library.tool_init)(own.as_mut_ptr(), server.as_ptr(), server.len()) };
+    if code != SUCCESS {
+        return Err(format!("PMIx_tool_init fails with {code}"));
+    }
+    // SAFETY: all zeroes are a valid name, and the library has written one over them.
+    let own = text_of(unsafe { own.assume_init_ref() }.namespace.as_ptr());
+    let ranks = library.ask_ranks(&own);
+    // SAFETY: the signature is the header's, and the library was initialized.
+    let _ended = unsafe { (library.tool_finalize)() };
+    ranks
+}
+
+impl Library {
+    fn load(path: &Path) -> Result<Self, String> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+        // SAFETY: `name` is a C string. The library's constructors run; this process does nothing else.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+        if handle.is_null() {
+            // SAFETY: no other thread has called anything of the loader's since.
+            let why = unsafe { libc::dlerror() };
+            return Err(format!("load {}: {}", path.display(), text_of(why)));
+        }
+        let find = |name: &CStr| {
+            // SAFETY: `handle` is one of dlopen's that was never closed, `name` is a C string.
+            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            let missing = || format!("{} has no {}", path.display(), name.to_string_lossy());
+            if found.is_null() { Err(missing()) } else { Ok(found) }
+        };
+        let tool_init = find(c"PMIx_tool_init")?;
+        let query_info = find(c"PMIx_Query_info")?;
+        let tool_finalize = find(c"PMIx_tool_finalize")?;
+        Ok(Self {
+            // SAFETY: the function of that name has this signature in every version of the header.
+            tool_init: unsafe { std::mem::transmute::<*mut c_void, ToolInit>(tool_init) },
+            // SAFETY: as above.
+            query_info: unsafe { std::mem::transmute::<*mut c_void, QueryInfo>(query_info) },
+            // SAFETY: as above.
+            tool_finalize: unsafe { std::mem::transmute::<*mut c_void, ToolFinalize>(tool_finalize) },
+        })
+    }
+
+    /// The ranks of the first job that is not this tool itself.
+    fn ask_ranks(&self, own: &str) -> Result<Vec<Told>, String> {
+        let names = self.query(NAMESPACES, &[])?;
+        if names.kind != STRING {
+            return Err("it does not name its jobs".to_owned());
+        }
+        // SAFETY: a value of this kind is a text.
+        let names = text_of(unsafe { names.data.text });
+        let Some(first) = names.split(',').find(|name| !name.is_empty() && *name != own) else {
+            return Ok(Vec::new());
+        };
+        let first = CString::new(first).map_err(|error| error.to_string())?;
+        let of_job = [info(NAMESPACE, STRING, Data { text: first.as_ptr() })];
+        let table = self.query(PROC_TABLE, &of_job)?;
+        if table.kind != DATA_ARRAY {
+            return Err("it has no table of processes".to_owned());
+        }
+        // SAFETY: a value of this kind points to an array.
+        let array = unsafe { table.data.array };
+        // SAFETY: the library has set it to null or to an array that nobody frees.
+        let array = unsafe { array.as_ref() };
+        let Some(array) = array.filter(|array| array.kind == PROC_INFO && !array.items.is_null()) else {
+            return Ok(Vec::new());
+        };
+        // SAFETY: an array of this kind has so many items of that structure, which the library allocated and nobody frees.
+        let processes = unsafe { std::slice::from_raw_parts(array.items.cast::<ProcInfo>(), array.count) };
+        Ok(processes.iter().map(told_of).collect())
+    }
+
+    /// The first value that the server answers a question with. It is never freed.
+    fn query(&self, key: &CStr, qualifiers: &[Info]) -> Result<&Value, String> {
+        let keys = [key.as_ptr(), ptr::null()];
+        let query = Query {
+            keys: keys.as_ptr(),
+            qualifiers: if qualifiers.is_empty() { ptr::null() } else { qualifiers.as_ptr() },
+            qualifier_count: qualifiers.len(),
+        };
+        let (mut answers, mut count) = (ptr::null(), 0);
+        // SAFETY: the signature is the header's. The question and all that it points to live during the call, which waits for the answer.
+        let code = unsafe { (self.query_info)(&raw const query, 1, &raw mut answers, &raw mut count) };
+        // SAFETY: the library has set it to null or to the first of `count` answers.
+        let answer = unsafe { answers.as_ref() };
+        match answer {
+            Some(answer) if code == SUCCESS && count > 0 => Ok(&answer.value),
+            _ => Err(format!("the question {} fails with {code}", key.to_string_lossy())),
+        }
+    }
+}
+
+fn told_of(process: &ProcInfo) -> Told {
+    Told { rank: process.name.rank, host: text_of(process.host), pid: process.pid, exe: text_of(process.exe) }
+}
+
+fn info(key: &CStr, kind: u16, data: Data) -> Info {
+    let mut written = [0; 512];
+    for (to, from) in written.iter_mut().zip(key.to_bytes()) {
+        *to = from.cast_signed();
+    }
+    Info { key: written, flags: 0, value: Value { kind, data } }
+}
+
+/// A text of the library's; an empty one for none.
+fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: whoever calls this has it from the library, which ends every text with a zero and frees none of these.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
