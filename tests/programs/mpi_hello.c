@@ -1,4 +1,7 @@
-/* An MPI program: every rank tells rank 0 where it is, and rank 0 prints "rank R of N on HOST" for all, in order. */
+/*
+ * An MPI program: every rank tells rank 0 where it is, and rank 0 prints "rank R of N on HOST" for all, in order.
+ * With an argument it ends by MPI_Finalize.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -21,5 +24,9 @@ int main(int argc, char **argv)
     /* No MPI_Finalize: MPICH 4.0.2 over UCX hangs in it now and then, one rank in ucp_worker_progress, the others in PMI's barrier. */
     MPI_Barrier(MPI_COMM_WORLD);
     fflush(stdout);
+    if (argc > 1) {
+        MPI_Finalize();
+        return 0;
+    }
     _exit(0);
 }

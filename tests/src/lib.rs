@@ -28,6 +28,7 @@ pub mod driven;
 pub mod fault;
 pub mod fault_run;
 pub mod fds;
+pub mod launchers;
 mod leak;
 pub mod loader;
 pub mod managers;

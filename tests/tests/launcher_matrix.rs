@@ -1,0 +1,309 @@
+//! The matrix of the README: every launcher that users have holds its ranks and lets them go, on this machine, on hosts that it reaches by ssh, and in a Slurm job.
+//! MPI programs and plain ones, several programs, programs in a file; and what a launcher runs already is attached to.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gantry_tests::launchers::{
+    HOSTS, INTEL_MPI, Installed, Launcher, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5, OPEN_MPI_5_MPIEXEC,
+    PRTERUN, SRUN_NONE, SRUN_PMI2, SRUN_PMIX, Spread,
+};
+use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
+use gantry_tests::testbed::{Config, program};
+use gantry_tests::{Run, SOON, World, binaries, proc, require, within};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Where a launcher starts its ranks.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    ThisMachine(&'a World),
+    Hosts(&'a Cluster),
+    SlurmJob(&'a Cluster),
+}
+
+impl Place<'_> {
+    fn world(&self) -> &World {
+        match self {
+            Self::ThisMachine(world) => world,
+            Self::Hosts(cluster) | Self::SlurmJob(cluster) => &cluster.world,
+        }
+    }
+
+    fn spread(self) -> Spread {
+        match self {
+            Self::ThisMachine(_) => Spread::OneMachine,
+            Self::Hosts(_) => Spread::Hosts,
+            Self::SlurmJob(_) => Spread::Job,
+        }
+    }
+
+    /// Starts a command line of gantry there.
+    fn gantry(self, by: &Installed, args: &[&str]) -> Run {
+        match self {
+            Self::ThisMachine(world) => {
+                let mut command = world.gantry_command(args);
+                command.envs(by.variables.iter().cloned());
+                world.spawn(command)
+            }
+            Self::Hosts(cluster) => cluster.run(&binaries().gantry, args, &variables(by)),
+            Self::SlurmJob(cluster) => {
+                let gantry = binaries().gantry.display().to_string();
+                let allocate = ["--quiet", "-N2", "-n2", &gantry];
+                cluster.run("salloc", allocate.iter().chain(args), &variables(by))
+            }
+        }
+    }
+
+    /// The process of a rank, as this machine numbers it.
+    #[track_caller]
+    fn process(self, rank: &Value) -> i32 {
+        let pid = i32::try_from(rank["pid"].as_i64().expect("a pid")).expect("a pid");
+        let (Self::Hosts(cluster) | Self::SlurmJob(cluster)) = self else { return pid };
+        let node = cluster.bed.host(rank["host"].as_str().expect("a host")).expect("a node");
+        let found = node.user_processes().into_iter().find(|process| process.number == pid);
+        found.unwrap_or_else(|| panic!("{rank} is not there")).pid
+    }
+
+    /// The processes of both ranks of an event.
+    #[track_caller]
+    fn both(self, event: &Value) -> [i32; 2] {
+        let ranks = event["ranks"].as_array().expect("ranks");
+        let [one, other] = ranks.as_slice() else { panic!("{event}") };
+        assert_eq!((&one["rank"], &other["rank"]), (&0.into(), &1.into()), "{event}");
+        if !matches!(self, Self::ThisMachine(_)) {
+            assert_eq!([&one["host"], &other["host"]], HOSTS, "{event}");
+        }
+        [self.process(one), self.process(other)]
+    }
+}
+
+fn variables(by: &Installed) -> Vec<(&str, &str)> {
+    by.variables.iter().map(|(name, value)| (*name, value.to_str().expect("a path"))).collect()
+}
+
+/// Holds two ranks, judges them from outside, lets them go, and gives what they wrote, sorted; the code must be that, if one is given.
+#[track_caller]
+fn hold(place: Place<'_>, by: &Installed, args: &[String], code: Option<i32>) -> Vec<String> {
+    let mut launch = vec!["launch", "--hold", "--json", "--launcher", &by.path];
+    match place {
+        Place::ThisMachine(_) => launch.extend(["--wlm", "localhost"]),
+        Place::Hosts(_) => launch.extend(["--wlm", "ssh", "--cwd", "/"]),
+        Place::SlurmJob(_) => launch.extend(["--wlm", "slurm", "--cwd", "/"]),
+    }
+    launch.push("--");
+    launch.extend(args.iter().map(String::as_str));
+    let mut run = place.gantry(by, &launch);
+    let held = run.next_event("held", 2 * SOON);
+    for pid in place.both(&held) {
+        assert_eq!(proc::why_not_held(pid), None, "{held}");
+    }
+    let app = held["app"].as_str().expect("an id");
+    match place {
+        Place::ThisMachine(world) => assert_eq!(world.gantry(["release", app]).wait(SOON).code(), 0),
+        Place::Hosts(cluster) | Place::SlurmJob(cluster) => drop(cluster.ask(&["release", app])),
+    }
+    let done = run.wait(2 * SOON);
+    assert!(code.is_none_or(|code| done.code() == code), "{done:?}");
+    assert!(!done.events().iter().any(|event| event["event"] == "table_differs"), "{done:?}");
+    lines_of(&done)
+}
+
+/// An MPI program, two plain programs, and two programs in a file.
+#[track_caller]
+fn hold_all(place: Place<'_>, by: &Installed, hello: &str) {
+    let spread = place.spread();
+    // A program that leaves without MPI_Finalize is not liked: the code says nothing then.
+    let (hello, code): (&[&str], _) =
+        if by.finalizes() { (&[hello, "finalize"], Some(0)) } else { (&[hello], None) };
+    let said = hold(place, by, &by.two_of(hello, spread), code);
+    let of_two = said.iter().filter(|line| line.contains(" of 2 on ")).count();
+    assert_eq!(of_two, if by.joins_ranks() { 2 } else { 0 }, "{said:?}");
+    if !by.path.ends_with("srun") {
+        let parts = by.one_each(&["/bin/echo", "one"], &["/bin/echo", "two"], spread);
+        assert_eq!(hold(place, by, &parts, Some(0)), ["one", "two"]);
+    }
+    let file = place.world().work_dir().join("programs");
+    let (text, args) = by.in_file("/bin/echo one", "/bin/echo two", file.to_str().expect("a path"), spread);
+    std::fs::write(&file, text).expect("a file");
+    assert_eq!(hold(place, by, &args, Some(0)), ["one", "two"]);
+}
+
+/// Attaches to what a launcher runs already, which goes on unharmed.
+#[track_caller]
+fn attach(place: Place<'_>, by: &Installed, program_line: &[&str]) {
+    let args = by.two_of(program_line, place.spread());
+    let (mut launcher, target) = match place {
+        Place::ThisMachine(world) => {
+            let mut command = world.command(&by.path);
+            command.args(args).envs(by.variables.iter().cloned());
+            let launcher = world.spawn(command);
+            let pid = launcher.pid().to_string();
+            (launcher, pid)
+        }
+        Place::Hosts(cluster) | Place::SlurmJob(cluster) => {
+            let line = ["-c", "echo $$; exec \"$@\"", "sh", &by.path];
+            let words = line.into_iter().chain(args.iter().map(String::as_str));
+            let mut launcher = cluster.run("/bin/sh", words, &variables(by));
+            let pid = launcher.next_line(SOON);
+            (launcher, format!("ssh:{pid}"))
+        }
+    };
+    // Two ranks that write at the same time may share a line.
+    let mut said = String::new();
+    while said.matches("hanging").count() < 2 {
+        said += &launcher.next_line(2 * SOON);
+    }
+    let mut run = place.gantry(by, &["attach", "--json", &target]);
+    let ranks = place.both(&run.next_event("attached", 2 * SOON));
+    proc::send(tool_of(place, &run), Signal::SIGINT);
+    run.exited(SOON);
+    for rank in ranks {
+        assert!(proc::is_alive(rank) && proc::tracer(rank).is_none(), "rank {rank} is not as it was");
+    }
+    proc::send(tool_of(place, &launcher), Signal::SIGTERM);
+    launcher.exited(2 * SOON);
+}
+
+/// What a run started, behind what the testbed has put around it.
+fn tool_of(place: Place<'_>, run: &Run) -> i32 {
+    match place {
+        Place::ThisMachine(_) => run.pid(),
+        Place::Hosts(_) | Place::SlurmJob(_) => program(run.pid()).expect("a process"),
+    }
+}
+
+const PLAIN: [&str; 3] = ["/bin/sh", "-c", "echo hanging; exec sleep 1000"];
+
+fn on_this_machine(by: &Installed, [hello, hang]: &[String; 2]) {
+    let (by, hello, hang) = (by.clone(), hello.clone(), hang.clone());
+    within(LIMIT, move || {
+        let world = World::new();
+        let place = Place::ThisMachine(&world);
+        hold_all(place, &by, &hello);
+        attach(place, &by, &[&hang]);
+        attach(place, &by, &PLAIN);
+        world.finish();
+    });
+}
+
+fn over_ssh(by: &Installed, [hello, _]: &[String; 2]) {
+    let (by, hello) = (by.clone(), hello.clone());
+    on_cluster(Config::with_nodes(2), move |cluster| hold_all(Place::Hosts(cluster), &by, &hello));
+}
+
+fn attached_over_ssh(by: &Installed, [_, hang]: &[String; 2]) {
+    let (by, hang) = (by.clone(), hang.clone());
+    on_cluster(Config::with_nodes(2), move |cluster| attach(Place::Hosts(cluster), &by, &[&hang]));
+}
+
+fn in_a_slurm_job(by: &Installed, [hello, _]: &[String; 2]) {
+    let (by, hello) = (by.clone(), hello.clone());
+    on_cluster(Config::with_nodes(2), move |cluster| hold_all(Place::SlurmJob(cluster), &by, &hello));
+}
+
+/// Makes a test of each cell, and a list of them for the table.
+macro_rules! cells {
+    ($($check:ident { $($name:ident: $launcher:ident),+ $(,)? })+) => {
+        const CELLS: &[(&str, &str)] = &[$($((stringify!($check), $launcher.name)),+),+];
+        $($(
+            #[test]
+            fn $name() {
+                let by = require!(Launcher::install(&$launcher));
+                let hello = require!(by.program("mpi_hello"));
+                let hang = require!(by.program("mpi_hang"));
+                $check(&by, &[hello, hang]);
+            }
+        )+)+
+    };
+}
+
+cells! {
+    on_this_machine {
+        mpich_4_holds_and_is_attached_to: MPICH_4,
+        mpich_5_holds_and_is_attached_to: MPICH_5,
+        intel_mpi_holds_and_is_attached_to: INTEL_MPI,
+        open_mpi_4_holds_and_is_attached_to: OPEN_MPI_4,
+        open_mpi_5_holds_and_is_attached_to: OPEN_MPI_5,
+        mpiexec_of_open_mpi_5_holds_and_is_attached_to: OPEN_MPI_5_MPIEXEC,
+        prterun_holds_and_is_attached_to: PRTERUN,
+    }
+    over_ssh {
+        mpich_4_holds_over_ssh: MPICH_4,
+        mpich_5_holds_over_ssh: MPICH_5,
+        intel_mpi_holds_over_ssh: INTEL_MPI,
+        open_mpi_4_holds_over_ssh: OPEN_MPI_4,
+        open_mpi_5_holds_over_ssh: OPEN_MPI_5,
+        mpiexec_of_open_mpi_5_holds_over_ssh: OPEN_MPI_5_MPIEXEC,
+        prterun_holds_over_ssh: PRTERUN,
+    }
+    attached_over_ssh {
+        intel_mpi_on_two_hosts_is_attached_to: INTEL_MPI,
+        open_mpi_4_on_two_hosts_is_attached_to: OPEN_MPI_4,
+        open_mpi_5_on_two_hosts_is_attached_to: OPEN_MPI_5,
+        prterun_on_two_hosts_is_attached_to: PRTERUN,
+    }
+    in_a_slurm_job {
+        mpich_4_holds_in_a_slurm_job: MPICH_4,
+        mpich_5_holds_in_a_slurm_job: MPICH_5,
+        intel_mpi_holds_in_a_slurm_job: INTEL_MPI,
+        open_mpi_4_holds_in_a_slurm_job: OPEN_MPI_4,
+        open_mpi_5_holds_in_a_slurm_job: OPEN_MPI_5,
+        mpiexec_of_open_mpi_5_holds_in_a_slurm_job: OPEN_MPI_5_MPIEXEC,
+        prterun_holds_in_a_slurm_job: PRTERUN,
+        srun_with_pmi2_holds: SRUN_PMI2,
+        srun_with_pmix_holds: SRUN_PMIX,
+        srun_without_mpi_holds: SRUN_NONE,
+    }
+}
+
+#[test]
+fn a_program_under_prterun_does_not_see_what_its_number_of_ranks_was_told_by() {
+    let by = require!(PRTERUN.install());
+    within(LIMIT, move || {
+        let world = World::new();
+        let place = Place::ThisMachine(&world);
+        let said = hold(place, &by, &by.two_of(&["/usr/bin/env"], Spread::OneMachine), Some(0));
+        assert_eq!(said.iter().filter(|line| line.starts_with("PMIX_RANK=")).count(), 2, "{said:?}");
+        assert!(!said.iter().any(|line| line.starts_with("OMPI_")), "{said:?}");
+        world.finish();
+    });
+}
+
+#[test]
+fn what_a_pmix_server_tells_of_its_ranks_agrees_while_they_are_held() {
+    let by = require!(OPEN_MPI_5.install());
+    within(LIMIT, move || {
+        let world = World::new();
+        let args = by.two_of(&["/bin/true"], Spread::OneMachine);
+        let launch =
+            ["launch", "--hold", "-vv", "--json", "--wlm", "localhost", "--launcher", &by.path, "--"];
+        let mut run = world.gantry(launch.into_iter().chain(args.iter().map(String::as_str)));
+        let held = run.next_event("held", 2 * SOON);
+        run.stderr_line("the launcher's own table of ranks agrees", 2 * SOON);
+        assert_eq!(world.gantry(["release", held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
+        assert_eq!(run.wait(2 * SOON).code(), 0);
+        world.finish();
+    });
+}
+
+#[test]
+fn the_table_in_the_readme_says_what_is_tested() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).expect("README.md");
+    let mut names: Vec<&str> = Vec::new();
+    CELLS.iter().for_each(|(_, name)| {
+        if !names.contains(name) {
+            names.push(name)
+        }
+    });
+    for name in names {
+        let cell = |check: &str| if CELLS.contains(&(check, name)) { "yes" } else { "no" };
+        let row =
+            ["on_this_machine", "over_ssh", "attached_over_ssh", "in_a_slurm_job"].map(cell).join(" | ");
+        let row = format!("| {name} | {row} |");
+        assert!(readme.contains(&row), "README.md lacks the row: {row}");
+    }
+}
