@@ -51,7 +51,7 @@ struct Install {
     #[arg(long, default_value = "lib", value_name = "DIR")]
     libdir: PathBuf,
     /// Cargo's profile.
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "dist")]
     profile: String,
     /// Takes what was built before. All of it must be there.
     #[arg(long)]

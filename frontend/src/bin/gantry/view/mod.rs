@@ -20,15 +20,22 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gantry_frontend::event::Event;
-use gantry_shared::error::Failure;
+use gantry_shared::error::{Failure, Kind};
 use gantry_shared::foreign::LineWriter;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 pub(crate) use self::bar::describe_end;
 pub(crate) use self::page::Page;
 pub(crate) use self::screen::{Screen, Talk};
+
+/// The variable that says what is logged, by levels and targets.
+const GANTRY_LOG: &str = "GANTRY_LOG";
 
 /// How long telling why a command fails may take: a terminal that somebody stopped must not keep us.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -40,21 +47,23 @@ pub(crate) fn start_tracing(verbose: u8, file: Option<File>) {
         1 => Some("gantry=debug,gantry_frontend=debug,gantry_wlm=debug".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    let Some(filter) =
-        asked.or_else(|| Machine.env("GANTRY_LOG").map(|it| it.to_string_lossy().into_owned()))
-    else {
-        return;
-    };
+    let by_environment = || Machine.env(GANTRY_LOG).map(|it| it.to_string_lossy().into_owned());
+    let Some(asked) = asked.or_else(by_environment) else { return };
+    let filter = asked.parse::<Targets>().unwrap_or_else(|error| {
+        let wrong = Failure::new(Kind::Invalid, format!("{GANTRY_LOG} is '{asked}': {error}"));
+        tell_failure(
+            &wrong.with_hint("write a level, or several with their targets: info,gantry_wlm=debug"),
+            false,
+        );
+        Targets::new()
+    });
     let writer = match file {
         Some(file) => BoxMakeWriter::new(std::sync::Mutex::new(LineWriter(file))),
         None => BoxMakeWriter::new(|| LineWriter(io::stderr())),
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_writer(writer)
-        // An escape in a log is never ours.
-        .with_ansi(false)
-        .init();
+    // An escape in a log is never ours.
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 /// Whether colours and bold letters are wanted: on a terminal that has them, and not with NO_COLOR.
