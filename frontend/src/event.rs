@@ -109,6 +109,8 @@ pub enum Event {
     /// The table of ranks that the launcher keeps for debuggers contradicts what its ranks' agents see. The app goes on: what agents tell is proven.
     /// Told once, after the event that tells how the app stands.
     TableDiffers(TableDiffers),
+    /// The ranks are MPI programs that no MPI launcher has started. Each of them is rank 0 of a world of its own. Told once.
+    MpiSingletons(MpiSingletons),
     /// Nodes can no longer be reached.
     NodesLost {
         /// The app.
@@ -216,6 +218,19 @@ impl MissingHost {
     pub(crate) fn new(host: String, why: &Failure) -> Self {
         Self { host, reason: why.message().to_owned() }
     }
+}
+
+/// MPI programs that no MPI launcher has started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiSingletons {
+    /// The app.
+    pub app: AppId,
+    /// The program.
+    pub program: String,
+    /// The MPI library that it needs.
+    pub library: String,
+    /// The same for people, with what to do.
+    pub message: String,
 }
 
 /// What a launcher says of its ranks that is not so.

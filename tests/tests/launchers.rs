@@ -217,3 +217,25 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
         assert_eq!(text, "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000010000\n");
     });
 }
+
+#[test]
+fn mpi_programs_that_no_launcher_starts_are_told_to_be_worlds_of_their_own() {
+    let hello = require!(programs::get_mpi("mpi_hello", "mpicc.mpich")).display().to_string();
+    in_a_world(move |world| {
+        let told = |ranks: &str, program: &str| {
+            let mut run = world.gantry(["launch", "--hold", "--json", "-n", ranks, program]);
+            let held = run.next_event("held", SOON);
+            let told =
+                (ranks == "2" && program != "/bin/true").then(|| run.next_event("mpi_singletons", SOON));
+            assert_eq!(world.gantry(["release", held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
+            let done = run.wait(2 * SOON);
+            let count = done.events().iter().filter(|event| event["event"] == "mpi_singletons").count();
+            assert_eq!(count, usize::from(told.is_some()), "{done:?}");
+            told
+        };
+        let event = told("2", &hello).expect("an event");
+        assert!(event["library"].as_str().expect("a library").starts_with("libmp"), "{event}");
+        assert!(event["message"].as_str().expect("a message").contains("--launcher"), "{event}");
+        assert_eq!((told("1", &hello), told("2", "/bin/true")), (None, None));
+    });
+}

@@ -185,8 +185,8 @@ impl Core {
         let size = state.placement().rank_count() as usize + state.placement().node_count() as usize;
         let (sink, events) = Events::new(self.app, size);
         let exit = state.exit().cloned().map(Event::Exited);
-        let past = [Some(state.standing()), state.left_out(), state.table_differs(), exit];
-        for event in past.into_iter().flatten() {
+        let past = [Some(state.standing()), state.left_out()].into_iter().flatten();
+        for event in past.chain(state.findings().iter().cloned()).chain(exit) {
             // The receiver is in our hands: this cannot fail.
             let _read = sink.send(event);
         }

@@ -30,6 +30,7 @@ use super::making::{Joined, Making, new_id};
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
+use super::singletons;
 use super::stdio::OpenStreams;
 use super::waiting::JobNews;
 use crate::clock::Clock;
@@ -323,6 +324,7 @@ pub(super) async fn begin_direct(
 ) -> Result<App> {
     let placement = build_placement(&plan)?;
     let programs = build_programs(&request, &plan, &cwd);
+    let called = programs.iter().map(|(ranks, it)| (ranks.len(), it.program.clone(), cwd.clone())).collect();
     let order = StartRanks {
         programs,
         size: placement.rank_count(),
@@ -344,6 +346,7 @@ pub(super) async fn begin_direct(
         }
     }
     let begun = begun.order_ranks(Order::StartRanks(order), "starting ranks", deadline).await?;
+    singletons::check(begun.core(), called);
     if let Some(input) = input {
         let node = core.state().placement().get(Rank(0)).map_or(NodeId(0), |place| place.node);
         let fed = core.feed.start(input.into(), Rank(0), node, core.overlay.clone());

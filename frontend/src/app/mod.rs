@@ -16,6 +16,7 @@ mod driven;
 mod table;
 mod waiting;
 mod member;
+mod singletons;
 pub(crate) mod state;
 pub(crate) mod stdio;
 

@@ -16,9 +16,7 @@ use gantry_shared::wire::message::RankReport;
 
 use gantry_wlm::EndCause;
 
-use crate::event::{
-    Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName, TableDiffers,
-};
+use crate::event::{Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName};
 use crate::info::{AppInfo, AppState, DaemonInfo};
 
 /// What an app is, apart from what happens to it.
@@ -60,8 +58,8 @@ pub(crate) enum Happening {
     AgentsLeft(NodeSet),
     /// The launcher ended; with what it has said of why its ranks were ended.
     LauncherEnded(ExitStatus, Option<EndCause>),
-    /// The launcher's own table of ranks says otherwise.
-    TableDiffers(TableDiffers),
+    /// Something about the app was found out that the tool should know, also one that asks later.
+    Found(Event),
     /// The WLM says why it has ended the app.
     EndedBy(EndCause),
 }
@@ -104,8 +102,8 @@ pub(crate) struct State {
     lost: NodeSet,
     /// Hosts without which it was begun.
     left_out: Vec<MissingHost>,
-    /// What the launcher's own table says otherwise.
-    differs: Option<TableDiffers>,
+    /// What was found out about it.
+    findings: Vec<Event>,
     announced: bool,
     release: Release,
     launcher: Launcher,
@@ -128,7 +126,7 @@ impl State {
             staging: BTreeMap::new(),
             lost: NodeSet::new(),
             left_out: Vec::new(),
-            differs: None,
+            findings: Vec::new(),
             announced: false,
             release: Release::NotYet,
             launcher: Launcher::None,
@@ -162,9 +160,9 @@ impl State {
         (!hosts.is_empty()).then_some(Event::HostsLeftOut { app: self.identity.app, hosts })
     }
 
-    /// The event that tells what the launcher's own table says otherwise, if it was found to.
-    pub(crate) fn table_differs(&self) -> Option<Event> {
-        self.differs.clone().map(Event::TableDiffers)
+    /// The events that tell what was found out about it.
+    pub(crate) fn findings(&self) -> &[Event] {
+        &self.findings
     }
 
     /// Whether the app has a launcher that has not ended.
@@ -212,9 +210,9 @@ impl State {
                 }
             }
             Happening::LauncherEnded(..) => {}
-            Happening::TableDiffers(differs) => {
-                self.differs = Some(differs.clone());
-                events.push(Event::TableDiffers(differs));
+            Happening::Found(event) => {
+                self.findings.push(event.clone());
+                events.push(event);
             }
             Happening::EndedBy(cause) => self.ended_by(cause, &mut events),
         }

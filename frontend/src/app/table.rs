@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::core::{Core, Stage};
 use super::state::Happening;
-use crate::event::{RankDiffers, TableDiffers};
+use crate::event::{Event, RankDiffers, TableDiffers};
 use crate::guard::protocol::LauncherTable;
 use crate::helpers;
 use crate::info::AppState;
@@ -102,7 +102,7 @@ fn judge(core: &Core, table: &Placement, look: Look) {
         None => {
             tracing::debug!(app = %core.app, ranks = table.rank_count(), "the launcher's own table of ranks agrees");
         }
-        Some(differs) => core.happened(Happening::TableDiffers(differs)),
+        Some(differs) => core.happened(Happening::Found(Event::TableDiffers(differs))),
     }
 }
 

@@ -413,6 +413,7 @@ impl Teller {
                 self.screen.note(&format!("lost {}: {reason}", gantry_shared::host_set::fold_hosts(hosts)));
             }
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
+            Event::MpiSingletons(singletons) => self.screen.note(&singletons.message),
             Event::EndedBy { message, .. } => {
                 self.screen.note(&format!("ended by the workload manager: {message}"));
             }
