@@ -106,6 +106,24 @@ fn waiting(cluster: &Cluster, options: &[&str]) -> Run {
 }
 
 #[test]
+fn the_queue_shows_a_job_under_its_programs_name_unless_the_user_names_it() {
+    on_pbs(|cluster| {
+        let check = |words: &[&str], name: &str| {
+            let mut run = launch(cluster, &[], &[&["--", "-h"], words].concat());
+            let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
+            let said = said_by(&cluster.bed, &["qstat", "-f", "-w", &job]);
+            assert!(said.lines().any(|line| line.trim() == format!("Job_Name = {name}")), "{name}: {said}");
+            proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+            run.exited(SOON);
+        };
+        check(&["/bin/sleep", "810"], "sleep");
+        check(&["./2d heat:x+"], "2d_heat_x+");
+        check(&[&"x".repeat(250)], &"x".repeat(230));
+        check(&["-N", "mine", "/bin/true"], "mine");
+    });
+}
+
+#[test]
 fn a_launch_that_is_interrupted_killed_or_late_before_it_has_nodes_cancels_its_job() {
     on_pbs(|cluster| {
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {

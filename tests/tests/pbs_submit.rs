@@ -28,6 +28,8 @@ fn a_job_is_attached_to_when_its_ranks_run_and_is_its_own_from_then_on() {
         let args = [&options[..], &QUIET, &places, &[&script]].concat();
         let job = attached_and_left(submit(cluster, "pbs", &args), STARTS);
         assert!(jobs(&cluster.bed).contains(job.split('.').next().expect("a number")));
+        let shown = said_by(&cluster.bed, &["qstat", "-f", "-w", &job]);
+        assert!(shown.lines().any(|line| line.trim() == "Job_Name = runs.sh"), "{shown}");
         let ranks = cluster.find("/bin/sleep 1100");
         assert_eq!(ranks.iter().filter(|it| it.1.line.starts_with("/bin")).count(), 4, "{ranks:?}");
         assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");

@@ -5,11 +5,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use gantry_shared::error::{Failure, Kind};
 use zeroize::Zeroizing;
 
 use super::ask::{PATIENCE, find_command, not_run, refused};
+use super::command::Options;
 use super::qstat::Job;
 use crate::host::Host;
 use crate::queue::UNREACHABLE;
@@ -17,6 +19,12 @@ use crate::{Error, JobRef, JobStarter, Result, Submission};
 
 /// Ends the script's text for the starter.
 const END: &str = "GANTRY_END";
+
+/// The longest name of a job that PBS takes. Source: pbs_ifl.h, `PBS_MAXJOBNAME`.
+const MAX_JOB_NAME: usize = 230;
+
+/// The name of a job whose program's name has no character that PBS takes as a job's first.
+const NAMELESS: &str = "gantry";
 
 /// What to do about programs that are not there.
 const SHARED: &str =
@@ -85,9 +93,9 @@ fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
 ///
 /// # Errors
 /// An option that makes no sense here; there is no qsub, or it refuses.
-pub(super) fn submit_starter(options: &[OsString], starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
+pub(super) fn submit_starter(options: &Options, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
     let mut command = vec![find_command(OsStr::new("qsub"), host)?];
-    command.extend(build_options(options)?);
+    command.extend(build_options(&options.qsub, &options.program)?);
     let script = build_script(starter)?;
     let said = host.ask_with(&starter.cwd, &command, script.as_bytes(), PATIENCE);
     let said = said.map_err(|error| not_run(&command, &error))?;
@@ -105,8 +113,8 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
     Ok(vec![find_command(OsStr::new("qdel"), host)?, job.0.clone().into()])
 }
 
-/// qsub's arguments: the user's, with what the user does not say.
-fn build_options(options: &[OsString]) -> Result<Vec<OsString>> {
+/// qsub's arguments: the user's, with what the user does not say. The job has the name of the program unless the user gives it another.
+fn build_options(options: &[OsString], program: &OsStr) -> Result<Vec<OsString>> {
     for (option, why) in REFUSED {
         if options.iter().any(|it| it == option) {
             let message = format!("qsub's option '{option}' does not fit: {why}");
@@ -118,13 +126,24 @@ fn build_options(options: &[OsString]) -> Result<Vec<OsString>> {
     // -f: without it a process stays that makes the next one quicker.
     let mut all: Vec<OsString> = ["-f", "-S", "/bin/sh"].map(OsString::from).to_vec();
     if !says(&["-N"]) {
-        all.extend(["-N", "gantry"].map(OsString::from));
+        all.extend(["-N".into(), build_job_name(program).into()]);
     }
     if !says(&["-o", "-e", "-j", "-k", "-R"]) {
         all.extend(["-j", "oe", "-o", "/dev/null"].map(OsString::from));
     }
     all.extend(options.iter().cloned());
     Ok(all)
+}
+
+/// A program's name as PBS takes one for a job: ASCII letters, digits and four other characters. Other characters become underscores, and the first one is a
+/// letter or a digit.
+fn build_job_name(program: &OsStr) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_+.".contains(c);
+    let name: String = name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let name: String = name.chars().take(MAX_JOB_NAME).collect();
+    if name.is_empty() { NAMELESS.to_owned() } else { name }
 }
 
 /// Refuses what would have qsub wait for the job's end.
@@ -197,9 +216,10 @@ mod tests {
     #[track_caller]
     fn check(options: &str, stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
-        let line = format!("/bin/qsub -f -S /bin/sh -N gantry -j oe -o /dev/null {options}");
+        let line = format!("/bin/qsub -f -S /bin/sh -N app -j oe -o /dev/null {options}");
         let host = host.with_answer(&line, stdout, stderr);
-        let options: Vec<OsString> = options.split(' ').map(OsString::from).collect();
+        let qsub = options.split(' ').map(OsString::from).collect();
+        let options = Options { qsub, program: "./app".into(), ..Options::default() };
         match (submit_starter(&options, &starter("/opt/g"), &host), expected) {
             (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
@@ -212,7 +232,7 @@ mod tests {
         check("-l select=2", "7.head\n", "", Ok("7.head"));
         let words = "qsub: Unknown resource Resource_List.bogus";
         check("-l bogus=1", "", words, Err(words));
-        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N gantry"));
+        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app"));
         check("-I", "", "", Err("'-I' does not fit: an interactive job has no script"));
         check("-W block=true", "", "", Err("'-W block' does not fit"));
     }
@@ -251,8 +271,20 @@ mod tests {
     #[test]
     fn what_the_user_says_stands() {
         let options: Vec<OsString> = ["-o", "out", "-N", "mine"].map(OsString::from).to_vec();
-        let all = build_options(&options).unwrap();
+        let all = build_options(&options, OsStr::new("app")).unwrap();
         assert_eq!(all, ["-f", "-S", "/bin/sh", "-o", "out", "-N", "mine"]);
+    }
+
+    #[test]
+    fn a_job_is_named_by_its_program_as_far_as_pbs_takes_the_name() {
+        let check = |program: &str, expected: &str| assert_eq!(build_job_name(OsStr::new(program)), expected);
+        check("./app", "app");
+        check("/opt/x/a+b_c-d.out", "a+b_c-d.out");
+        check("2d heat:ü", "2d_heat__");
+        check("./.hidden", "hidden");
+        check("..", "gantry");
+        check("ü", "gantry");
+        check(&"x".repeat(300), &"x".repeat(230));
     }
 
     #[test]

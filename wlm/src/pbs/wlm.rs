@@ -136,7 +136,7 @@ impl Wlm for Pbs {
 #[async_trait]
 impl Queue for Pbs {
     async fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
-        submit::submit_starter(&parse_args(&queued.args)?.qsub, starter, host)
+        submit::submit_starter(&parse_args(&queued.args)?, starter, host)
     }
 
     async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
