@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gantry_tests::programs::Link;
-use gantry_tests::{SOON, World, proc, programs, require, tool, within};
+use gantry_tests::{SOON, World, eventually, proc, programs, require, tool, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -127,6 +127,25 @@ fn a_launcher_that_gives_up_before_all_ranks_have_come_leaves_no_agent_that_wait
         let done = world.gantry(launch).wait(2 * SOON);
         let error = gantry_tests::slurm::error_of(&done).to_string();
         assert!(error.contains("rank 0") || error.contains("code 3"), "{error}");
+    });
+}
+
+/// Loses the first signal by which it is asked to go, as srun does that submits its job at that moment.
+const LOSES_A_SIGNAL: &[u8] = br#"#!/bin/sh
+trap 'trap - TERM' TERM
+: >"$0.waits"
+while :; do sleep 0.1; done
+"#;
+
+#[test]
+fn a_launcher_that_loses_the_signal_to_go_ends_soon_after_its_tool() {
+    in_a_world(|world| {
+        let launcher = world.executable("mpiexec.hydra", LOSES_A_SIGNAL);
+        let waits = launcher.with_file_name("mpiexec.hydra.waits");
+        let launcher = launcher.display().to_string();
+        let run = world.gantry(["launch", "--launcher", &launcher, "--", "-n", "2", "/bin/true"]);
+        eventually(SOON, "the launcher waits", || waits.exists());
+        run.kill();
     });
 }
 

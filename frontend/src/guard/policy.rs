@@ -13,6 +13,10 @@ use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep
 /// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// After so long a launcher without ranks is asked to go once more. A signal may be lost on it: srun takes one that comes while it submits its job, and then waits
+/// for the job's nodes all the same. Source: slurm: src/srun/libsrun/allocate.c, `_signal_while_allocating`.
+const ASK_AGAIN: Duration = Duration::from_millis(1500);
+
 /// How long what a killed launcher has left here may take to end the launcher's ranks.
 const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 
@@ -115,6 +119,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct Policy {
     phase: Phase,
+    /// When launchers without ranks are asked once more, while the phase is [`Phase::Ending`].
+    ask_again: Option<Instant>,
     tool_is_there: bool,
     starting: BTreeMap<ProcessId, What>,
     wards: BTreeMap<Pid, Ward>,
@@ -133,6 +139,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             phase: Phase::Serving,
+            ask_again: None,
             tool_is_there: true,
             starting: BTreeMap::new(),
             wards: BTreeMap::new(),
@@ -187,6 +194,7 @@ impl Policy {
                     self.phase = Phase::Ending(now + PATIENCE);
                     todo.extend(self.at_loss.take().map(Response::Run));
                     todo.push(Response::AskToGo(self.those_to_ask()));
+                    self.ask_again = (self.launched && !self.ranks_there).then(|| now + ASK_AGAIN);
                 } else if self.launched {
                     todo.push(Response::Drain);
                 }
@@ -210,6 +218,10 @@ impl Policy {
             Phase::Ending(until) if now >= until => {
                 self.phase = Phase::Killing(now + AFTER_LAUNCHER);
                 todo.extend(self.kill_wards());
+            }
+            Phase::Ending(_) if self.ask_again.is_some_and(|at| now >= at) => {
+                self.ask_again = Some(now + ASK_AGAIN);
+                todo.extend(self.launcher().map(|launcher| Response::AskToGo(vec![launcher])));
             }
             Phase::Killing(until) if now >= until => {
                 self.phase = Phase::Over;
@@ -259,7 +271,8 @@ impl Policy {
     /// When [`Event::Tick`] is due, if ever.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Ending(until) | Phase::Killing(until) => Some(until),
+            Phase::Ending(until) => Some(self.ask_again.map_or(until, |at| at.min(until))),
+            Phase::Killing(until) => Some(until),
             Phase::Serving | Phase::Detached | Phase::Over => None,
         }
     }
@@ -457,6 +470,23 @@ mod tests {
         let now = Instant::now();
         let mut policy = launching(now);
         assert_eq!(policy.handle(Event::ToolGone, now), [Response::AskToGo(vec![pid(200)])]);
+    }
+
+    #[test]
+    fn a_launcher_without_ranks_that_stays_is_asked_again() {
+        let now = Instant::now();
+        let mut policy = launching(now);
+        drop(policy.handle(Event::ToolGone, now));
+        let (mut at, asked) = (now, [Response::AskToGo(vec![pid(200)])]);
+        for _ in 0..3 {
+            assert_eq!(policy.handle(Event::Tick { alone: false }, at), []);
+            at = policy.deadline().unwrap();
+            assert_eq!(policy.handle(Event::Tick { alone: false }, at), asked);
+        }
+        let mut policy = launching(now);
+        drop(policy.handle(Event::Said(ToGuard::RanksThere), now));
+        drop(policy.handle(Event::ToolGone, now));
+        assert_eq!(policy.deadline(), Some(now + PATIENCE), "its agents end the ranks");
     }
 
     #[test]
