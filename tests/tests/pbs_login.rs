@@ -1,12 +1,13 @@
 //! Apps that are launched on the login node of a real PBS: a job is submitted that brings the agents.
 
 use std::fs;
+use std::time::Duration;
 
 use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, on_pbs_with, said_by};
 use gantry_tests::slurm::{Cluster, cause_of, error_of, lines_of};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::program;
-use gantry_tests::{Run, SOON, eventually, proc, programs};
+use gantry_tests::{Run, SOON, becomes_true, eventually, proc, programs};
 use nix::sys::signal::Signal;
 
 /// Two places on each of two hosts.
@@ -72,6 +73,9 @@ fn the_secret_is_in_no_argument_list_and_in_nothing_that_pbs_shows() {
                 );
             }
         }
+        // An agent and its keeper have the same one.
+        tickets.sort_unstable();
+        tickets.dedup();
         assert_eq!(tickets.len(), 2, "an agent on each host");
         // Of 32 bytes of secret, in the middle of it, any four.
         let pieces: Vec<&str> = tickets
@@ -132,10 +136,23 @@ fn a_launch_that_is_interrupted_killed_or_late_before_it_has_nodes_cancels_its_j
             run.exited(SOON);
             eventually(SOON, "the job is cancelled", || jobs(&cluster.bed).is_empty());
         }
-        let mut run = waiting(cluster, &["--timeout", "4"]);
+        let mut run = waiting(cluster, &["--queue-timeout", "4"]);
         let done = run.wait(SOON);
         assert!(error_of(&done).to_string().contains("is held by a user"), "{done:?}");
         eventually(SOON, "the job is cancelled", || jobs(&cluster.bed).is_empty());
+    });
+}
+
+#[test]
+fn time_in_the_queue_does_not_count_towards_the_timeout() {
+    on_pbs(|cluster| {
+        let mut run = launch(cluster, &["--timeout", "8"], &["--", "-h", "/bin/true"]);
+        let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
+        run.next_event("waiting", SOON);
+        let ended = becomes_true(Duration::from_secs(9), || program(run.pid()).is_none());
+        assert!(!ended, "{:?}", run.wait(SOON));
+        assert_eq!(said_by(&cluster.bed, &["qrls", &job]), "");
+        assert_eq!(run.wait(STARTS).code(), 0);
     });
 }
 
@@ -211,7 +228,7 @@ fn what_is_refused_is_told_in_the_words_of_who_refuses() {
         check(
             &["--", "-l", "bogus=1", "true"],
             "launcher-failed",
-            &["qsub: Unknown resource Resource_List.bogus", "(command: ", "/qsub -f -S /bin/sh -N gantry"],
+            &["qsub: Unknown resource Resource_List.bogus", "(command: ", "/qsub -f -S /bin/sh -N true"],
         );
         check(&["--", "-q", "nowhere", "true"], "not-found", &["qsub: Unknown queue"]);
         check(&["--", "-I", "true"], "invalid", &["an interactive job has no script"]);
