@@ -130,6 +130,22 @@ fn three_apps_have_a_rendezvous_above_them() {
     });
 }
 
+/// What a refused rank had sent was once taken for the next bytes of rank 0, whose data was malformed by that.
+#[test]
+fn ranks_that_may_not_register_above_do_not_spoil_what_rank_0_registers() {
+    on_every_wlm(LIMIT, async |site| {
+        let multijob = Multijob::new(1).expect("a multijob");
+        let app = site.launch(request(3, 6, &["meddle"]).subjob(&multijob, 0)).await;
+        let data = multijob.wait(SOON).await.expect("the aggregate");
+        let data = Data::decode(2, &data, Limits::default()).expect("data of level 2");
+        assert!((0..6).all(|rank| {
+            let item = usize::try_from(rank).ok().and_then(|rank| data.get(&[0, rank]));
+            item.and_then(Data::as_item) == Some(&item_of(rank))
+        }));
+        ends_well(app).await;
+    });
+}
+
 #[test]
 fn there_may_be_further_levels() {
     on_every_wlm(LIMIT, async |site| {

@@ -173,11 +173,7 @@ impl Service {
             return Err(refuse(Failure::new(Kind::Invalid, why)));
         }
         if let Resource::Multijob(_) = of.resource {
-            let (multijob, number, controls) = self.find_above(&of.resource)?;
-            if rank != Rank(0) || !controls {
-                let why = format!("register at {}: rank 0 of the first app does that", of.resource);
-                return Err(refuse(Failure::new(Kind::NoAccess, why)));
-            }
+            let (multijob, number) = self.find_controlled(&of.resource, rank)?;
             return multijob.put(number, bytes).map_err(to_refusal);
         }
         let mut rooms = lock(&self.rooms);
@@ -188,8 +184,9 @@ impl Service {
 
     fn piece(&self, of: &Gate, rank: Rank, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
         if let Resource::Multijob(_) = of.resource {
-            let (multijob, number, controls) = self.find_above(&of.resource).ok()?;
-            return if controls { multijob.piece(number, bytes) } else { None };
+            // Bytes follow their announcement before its refusal is heard.
+            let (multijob, number) = self.find_controlled(&of.resource, rank).ok()?;
+            return multijob.piece(number, bytes);
         }
         let mut rooms = lock(&self.rooms);
         rooms.enter(of, self.placement.rank_count()).ok()?.piece(rank.0, bytes)
@@ -223,6 +220,16 @@ impl Service {
             Resource::Job | Resource::Named(_) => None,
         };
         found.ok_or_else(|| unknown(resource))
+    }
+
+    /// The rendezvous above at which that rank registers, and for which member.
+    fn find_controlled(&self, resource: &Resource, rank: Rank) -> Result<(Multijob, u32), Refusal> {
+        let (multijob, number, controls) = self.find_above(resource)?;
+        if rank != Rank(0) || !controls {
+            let why = format!("register at {resource}: rank 0 of the first app does that");
+            return Err(refuse(Failure::new(Kind::NoAccess, why)));
+        }
+        Ok((multijob, number))
     }
 
     /// A rank registers nowhere any more where it has not by now.

@@ -1,6 +1,6 @@
 //! A rank that registers and checks what it gets from the others: what rank R registers follows from R. It ends with 0 when all is as it should be.
 //!
-//! `all`, `dies RANK`, `twice`, `items`, `named N`, `multijob SIZES LEVELS`, `late`: see the functions of that name.
+//! `all`, `dies RANK`, `twice`, `items`, `named N`, `multijob SIZES LEVELS`, `meddle`, `late`: see the functions of that name.
 #![expect(clippy::disallowed_methods, reason = "a test program reads its environment")]
 
 use std::error::Error;
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ["items"] => probe.items(),
         ["named", expected] => probe.named(expected.parse().expect("a number")),
         ["multijob", sizes, levels] => probe.multijob(sizes, levels.parse().expect("a number")),
+        ["meddle"] => probe.meddle(),
         ["late"] => probe.late(),
         _ => Err("what?".into()),
     };
@@ -174,6 +175,20 @@ impl Probe {
         }
         for (index, size) in sizes.iter().enumerate() {
             Self::check(data.get(&[index]).ok_or("a subjob is missing")?, *size)?;
+        }
+        Ok(())
+    }
+
+    /// Rank 0 registers above while all others try to, again and again.
+    fn meddle(&self) -> Done {
+        let job = self.register()?;
+        let above = Rendezvous::of_multijob()?;
+        if self.rank == 0 {
+            return Ok(above.register(&job.get_all(MINUTES)?, MINUTES)?);
+        }
+        while above.status(MINUTES)?.standing == Standing::Open {
+            let refused = above.register(b"0 ", MINUTES);
+            expect(matches!(refused, Err(gantry_backend::Error::Refused(_))), "any rank may register above")?;
         }
         Ok(())
     }
