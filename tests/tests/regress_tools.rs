@@ -52,6 +52,23 @@ fn a_tool_may_ignore_all_signals() {
     });
 }
 
+/// The guard starts all agents of this machine, and could start as many as it had open files for.
+#[test]
+fn a_soft_limit_of_open_files_does_not_bound_the_number_of_agents_and_stays_what_ranks_have() {
+    within(LIMIT, || {
+        let world = World::new();
+        let limited = format!("#!/bin/sh\nulimit -Sn 40\nexec {} \"$@\"\n", binaries().guard.display());
+        let guard = world.executable("gantry-guard", limited.as_bytes());
+        std::os::unix::fs::symlink(&binaries().agent, guard.with_file_name("gantry-agent")).expect("a link");
+        let args = ["launch", "--", "-N", "60", "-n", "60", "/bin/sh", "-c", "ulimit -Sn"];
+        let mut command = world.gantry_command(args);
+        command.env("GANTRY_INSTALL_DIR", world.work_dir());
+        let done = world.spawn(command).wait(SOON);
+        assert_eq!((done.code(), done.stdout), (0, vec!["40".to_owned(); 60]), "{:?}", done.stderr);
+        world.finish();
+    });
+}
+
 #[test]
 fn a_killed_tool_that_has_forked_is_cleaned_up_after() {
     within(LIMIT, || {

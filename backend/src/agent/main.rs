@@ -286,6 +286,8 @@ fn serve_brought() -> Result<(), Failure> {
         .map_err(|e| failure::from_io("close what is not ours", &e))?;
     SigSet::empty().thread_set_mask().map_err(|e| failure::from_io("unblock signals", &e.into()))?;
     let failed = |e: io::Error| failure::from_io("set up the agent", &e);
+    // All ranks of the node come before anything else does, each with connections of its own.
+    drop(process::spawn::raise_open_files());
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     listener.set_nonblocking(true).map_err(failed)?;
     let text = Machine.env(GANTRY_TICKET).unwrap_or_default();

@@ -24,10 +24,10 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::driven::{self, Driven};
-use super::launcher;
 use super::policy::{Event, Policy, Response};
 use super::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
 use super::table::TableReader;
+use super::{launcher, limits, sys};
 
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
@@ -416,6 +416,8 @@ fn start_step(order: &StartStep) -> io::Result<Child> {
 fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     command.env(GANTRY_KEPT, "1");
+    limits::raise();
+    sys::restore_open_files(&mut command);
     let mut child = command.spawn()?;
     let written = match child.stdin.take() {
         Some(mut stdin) => stdin.write_all(ticket),

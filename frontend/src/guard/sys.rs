@@ -12,6 +12,21 @@ pub(super) fn own(raw: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
+/// Gives `command` the limit of open files that this process was given.
+pub(super) fn restore_open_files(command: &mut Command) {
+    let Some((soft, hard)) = super::limits::given() else { return };
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    let restore = move || {
+        // SAFETY: `limit` is a valid rlimit.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes one async-signal-safe system call only, as it must between fork and exec.
+    unsafe { command.pre_exec(restore) };
+}
+
 /// Makes `command` die when this process does, with no signal blocked.
 pub(super) fn die_with_us(command: &mut Command) {
     let parent = std::process::id();

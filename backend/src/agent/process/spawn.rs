@@ -9,6 +9,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -154,13 +155,15 @@ impl Forked {
     }
 }
 
-/// Raises our own soft limit of open files to the hard one and returns (soft, hard) as it was, for
+/// Raises our own soft limit of open files to the hard one and returns (soft, hard) as it was before the first call, for
 /// [`ProcessSpec::nofile`]: programs that use `select` must not inherit a limit above 1024.
 ///
 /// # Errors
 /// What the system says.
 pub(crate) fn raise_open_files() -> io::Result<(u64, u64)> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    static BEFORE: OnceLock<(u64, u64)> = OnceLock::new();
+    let now = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let (soft, hard) = *BEFORE.get_or_init(|| now);
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     Ok((soft, hard))
 }
