@@ -280,7 +280,7 @@ static void attaches_twice(void) {
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
     UNTIL(!cti_appIsValid(by_pid));
-    FAILS(ops->registerJob("1.nobody-has-this-name"), "nobody-has-this-name");
+    FAILS(ops->registerJob(text("%d.nobody-has-this-name", getpid())), "nobody-has-this-name");
     FAILS(ops->registerJob(NULL), "NULL");
     FAILS(ops->registerJob("\xff\xfe"), "not UTF-8");
     FAILS(gantry_attach("no-such-wlm:7"), "no-such-wlm");
