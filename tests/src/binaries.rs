@@ -47,7 +47,7 @@ pub fn binaries() -> &'static Binaries {
     })
 }
 
-/// Cargo's target directory, taken from where this test binary lies (`target/PROFILE/deps/NAME-HASH`).
+/// Cargo's target directory, taken from where this program lies (`target/PROFILE/deps/NAME-HASH` or `target/PROFILE/NAME`).
 #[must_use]
 pub fn target_dir() -> PathBuf {
     match profile_dir().and_then(|dir| dir.parent().map(Path::to_path_buf)) {
@@ -72,8 +72,23 @@ pub(crate) fn lock(path: &Path) -> Flock<File> {
 
 fn profile_dir() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok()?;
-    let deps = exe.parent()?;
-    (deps.file_name()? == "deps").then(|| deps.parent().map(Path::to_path_buf))?
+    let folder = exe.parent()?;
+    if folder.file_name()? == "deps" {
+        return folder.parent().map(Path::to_path_buf);
+    }
+    // A program of this package lies beside the folder of test binaries.
+    folder.join("deps").is_dir().then(|| folder.to_path_buf())
+}
+
+/// This clone and what is built of it, wherever they are: absolute, no links, outer folders first.
+pub(crate) fn clone_folders() -> Vec<PathBuf> {
+    let exe = std::env::current_exe().unwrap_or_default();
+    let programs = exe.parent().map(Path::to_path_buf);
+    let all = [Some(workspace()), Some(target_dir()), programs].into_iter().flatten();
+    let mut folders: Vec<PathBuf> = all.filter_map(|folder| folder.canonicalize().ok()).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    folders
 }
 
 fn build() -> PathBuf {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fault::{Tool, is_keeper};
-use crate::testbed::{Config, Process, Shared, Testbed, shared, usable};
+use crate::testbed::{Config, Process, Shared, Testbed, shared, turn_of, usable};
 use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
 
 /// For a whole test, a new bed included.
@@ -46,7 +46,7 @@ pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cl
     if let Err(why) = usable(&config) {
         return record_skip(&why);
     }
-    within(limit, move || {
+    within(limit + turn_of(&config), move || {
         let bed = shared(&config);
         // The test before may have had nodes killed, whose jobs complete for a while.
         bed.wait_idle(2 * SOON).expect("idle nodes");

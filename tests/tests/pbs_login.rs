@@ -244,10 +244,8 @@ fn what_is_refused_is_told_in_the_words_of_who_refuses() {
 
 #[test]
 fn a_job_whose_nodes_have_no_gantry_says_how_it_ended() {
-    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let repository = tests.parent().expect("the repository").to_owned();
     on_pbs_with(
-        move |config| config.hiding(&repository),
+        |config| config.without_gantry(),
         |cluster| {
             let done = launch(cluster, &[], &["--", "/bin/true"]).wait(STARTS);
             let error = error_of(&done).to_string();

@@ -289,8 +289,7 @@ fn a_launch_without_a_controller_ends_with_srun_s_words() {
 
 /// Nodes that do not see the repository, and so not the agent.
 fn hidden() -> Config {
-    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    visible().hiding(tests.parent().expect("the repository"))
+    visible().without_gantry()
 }
 
 #[test]

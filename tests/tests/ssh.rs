@@ -99,8 +99,7 @@ fn daemons_bring_libraries_that_no_host_has() {
 
 /// Nodes that do not see the repository, and so not the agent.
 fn hidden(nodes: u16) -> Config {
-    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    Config::with_nodes(nodes).hiding(tests.parent().expect("the repository"))
+    Config::with_nodes(nodes).without_gantry()
 }
 
 #[test]

@@ -242,8 +242,7 @@ fn a_tool_killed_while_hosts_are_reached_leaves_nothing() {
 
 /// Nodes that do not see the repository, and so not the agent.
 fn hidden() -> Config {
-    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    Config::with_nodes(2).hiding(tests.parent().expect("the repository"))
+    Config::with_nodes(2).without_gantry()
 }
 
 #[test]

@@ -22,7 +22,7 @@ const INNER: &str = "GANTRY_TEST_OWNS_A_BED";
 
 /// Two nodes that do not see this repository.
 fn hidden() -> Config {
-    Config::with_nodes(2).hiding(repository())
+    Config::with_nodes(2).without_gantry()
 }
 
 fn repository() -> PathBuf {
@@ -156,6 +156,29 @@ fn without_a_hidden_folder_nodes_see_the_repository_and_one_home() {
     });
 }
 
+/// A clone may lie beneath `/tmp`, of which every node has its own, and in a home that only its owner may enter.
+#[test]
+fn the_testbeds_own_programs_are_seen_by_every_host_wherever_they_lie() {
+    require!(usable(&Config::default()));
+    within(LIMIT, || {
+        let closed = tempfile::tempdir_in("/tmp").expect("a folder");
+        let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(closed.path(), own).expect("a mode");
+        let folder = closed.path().join("clone");
+        fs::create_dir(&folder).expect("a folder");
+        let program = folder.join("testbed");
+        fs::copy(binaries().dir.join("testbed"), &program).expect("a copy");
+        let bed = Testbed::up(&Config::with_nodes(1), &program).expect("a bed");
+        for host in bed.hosts() {
+            let done = host.command(&program).expect("a host").arg("--help").output().expect("nsenter");
+            assert!(done.status.success(), "{}: {done:?}", host.name());
+        }
+        assert_eq!(bed.leftovers(), [""; 0]);
+        bed.down().expect("down");
+        assert!(program.exists());
+    });
+}
+
 #[test]
 fn a_shared_folder_in_tmp_is_seen_by_nodes() {
     let world = World::new();
@@ -268,7 +291,7 @@ fn a_node_without_power_is_empty_and_comes_back_empty() {
         assert!(before.iter().all(|pid| !proc::is_alive(*pid)));
         bed.node(2).power_on().expect("on");
         bed.wait_idle(Duration::from_secs(60)).expect("idle");
-        assert_eq!(said(bed, ["srun", "-w", "n002", "ls", "/tmp"]), "");
+        assert_eq!(bed.node(2).user_files(), Vec::<PathBuf>::new());
     });
 }
 

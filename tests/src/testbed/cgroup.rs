@@ -6,10 +6,16 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use std::time::Duration;
+
 use nix::fcntl::{Flock, FlockArg};
 
 use super::place::Place;
 use super::{Result, err, files};
+use crate::becomes_true;
+
+/// How long a bed waits for its turn: beds of another test command on this machine may have the cgroups.
+pub(crate) const TURN: Duration = Duration::from_secs(300);
 
 /// Where Slurm looks for what tracks processes.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
@@ -32,9 +38,16 @@ pub(crate) fn claim(place: &Place) -> Result<()> {
     if let Some(why) = unusable() {
         return Err(why);
     }
-    let file = File::open(ROOTS_OWN).map_err(err(ROOTS_OWN))?;
-    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|_| format!("another bed uses {FREEZER}; there can be one with proctrack/cgroup"))?;
+    let mut lock = Err(String::new());
+    let _came = becomes_true(TURN, || {
+        let file = File::open(ROOTS_OWN).map_err(err(ROOTS_OWN));
+        lock = file.and_then(|file| {
+            let taken = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+            taken.map_err(|_| format!("another bed uses {FREEZER}; there can be one with proctrack/cgroup"))
+        });
+        lock.is_ok()
+    });
+    let lock = lock?;
     // Whatever is there is of a bed that was killed.
     remove(place)?;
     // Held by the hall's init as long as it lives.

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::binaries::clone_folders;
+
 /// The name of the login node.
 pub const LOGIN: &str = "login";
 /// The ordinary user of every host.
@@ -98,6 +100,12 @@ impl Config {
     pub fn hiding(mut self, folder: impl Into<PathBuf>) -> Self {
         self.hide.push(folder.into());
         self
+    }
+
+    /// Hides this clone and what is built of it from the nodes: they do not have gantry.
+    #[must_use]
+    pub fn without_gantry(self) -> Self {
+        clone_folders().into_iter().fold(self, Self::hiding)
     }
 
     /// Has PBS manage the nodes, from where it is installed.

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use super::hall::{self, SWITCH, ip};
 use super::init::{self, Signals, report};
 use super::place::Place;
 use super::{LAST_LINES, Result, complete, err, files, pbs};
+use crate::binaries::clone_folders;
 use crate::proc::{self, becomes_true};
 
 const NOTHING: Option<&str> = None;
@@ -81,6 +82,10 @@ struct Kept {
 }
 
 impl Kept {
+    fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
+        paths.iter().map(|path| Self::open(path)).collect()
+    }
+
     fn open(path: &Path) -> Result<Self> {
         let folder = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
         Ok(Self { path: path.to_path_buf(), folder: folder.map_err(err(path.display()))? })
@@ -96,13 +101,30 @@ impl Kept {
         mount(Some(self.source().as_str()), path, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING)
             .map_err(err(path.display()))
     }
+
+    /// Has the host see it at its own path. What hides it is a folder that the host has for itself, or one that only its owner may enter:
+    /// that one is replaced by an empty folder.
+    fn show(&self) -> Result<()> {
+        let above: Vec<&Path> = self.path.ancestors().skip(1).collect();
+        for folder in above.into_iter().rev() {
+            if fs::metadata(folder).is_ok_and(|it| it.mode() & 0o001 == 0) {
+                mount_empty(folder, "0755")?;
+            }
+        }
+        let (here, meant) = (fs::metadata(&self.path), self.folder.metadata().map_err(err("fstat"))?);
+        if here.is_ok_and(|here| (here.dev(), here.ino()) == (meant.dev(), meant.ino())) {
+            return Ok(());
+        }
+        self.mount_at(&self.path)
+    }
 }
 
 fn mount_own(place: &Place, config: &Config, name: &str) -> Result<()> {
     let is_login = name == LOGIN;
     let home = Kept::open(&hall::home(place))?;
     let shared: &[PathBuf] = if is_login { &[] } else { &config.share };
-    let shared: Vec<Kept> = shared.iter().map(|path| Kept::open(path)).collect::<Result<_>>()?;
+    let shared = Kept::open_all(shared)?;
+    let shown = Kept::open_all(&find_shown(place, config, is_login))?;
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING).map_err(err("/proc"))?;
     let terminals = Some("newinstance,ptmxmode=0666,mode=620,gid=5");
     mount(Some("devpts"), "/dev/pts", Some("devpts"), MsFlags::empty(), terminals)
@@ -111,6 +133,7 @@ fn mount_own(place: &Place, config: &Config, name: &str) -> Result<()> {
     for (path, mode) in OWN.iter().chain(own_of_nodes) {
         mount_empty(Path::new(path), mode)?;
     }
+    shown.iter().try_for_each(Kept::show)?;
     if !is_login {
         for path in &config.hide {
             mount_empty(path, "0755")?;
@@ -126,6 +149,17 @@ fn mount_own(place: &Place, config: &Config, name: &str) -> Result<()> {
         return complete(copy);
     }
     home.mount_at(Path::new(HOME))
+}
+
+/// Folders of this machine that every host sees wherever they lie, outer ones first: this clone, what is built of it, and the managers' installations. On
+/// the login node also the folder in which tests have their worlds.
+fn find_shown(place: &Place, config: &Config, is_login: bool) -> Vec<PathBuf> {
+    let mut shown = clone_folders();
+    shown.extend(config.pbs.iter().chain(&config.other_slurm).filter_map(|path| path.canonicalize().ok()));
+    shown.extend(place.dir().parent().filter(|_| is_login).map(Path::to_path_buf));
+    shown.sort_unstable();
+    shown.dedup();
+    shown
 }
 
 /// Mounts an empty folder where there is one.

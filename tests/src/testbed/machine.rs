@@ -183,8 +183,9 @@ impl<'a> Machine<'a> {
         for (folder, _) in own_of_nodes.iter().chain(&[("/run", "")]) {
             if let Ok(root) = self.path("/")
                 && let Ok(path) = self.path(folder)
+                && let Ok(own) = fs::metadata(&path)
             {
-                walk(&path, &root, &mut found);
+                walk(&path, &root, own.dev(), &mut found);
             }
         }
         found
@@ -371,20 +372,20 @@ pub fn program(command: i32) -> Option<i32> {
     proc::children(command).first().copied()
 }
 
-/// Lists what the user has under a folder; `root` is left out of the names. Nothing under the home counts.
-fn walk(folder: &Path, root: &Path, found: &mut Vec<PathBuf>) {
+/// Lists what the user has under a folder; `root` is left out of the names. Nothing counts that is in another file system: it is not the host's own.
+fn walk(folder: &Path, root: &Path, own: u64, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = Path::new("/").join(entry.path().strip_prefix(root).unwrap_or(&entry.path()));
         let Ok(metadata) = entry.metadata() else { continue };
-        if path == Path::new(HOME) {
+        if path == Path::new(HOME) || metadata.dev() != own {
             continue;
         }
         if metadata.uid() == UID {
             found.push(path);
         }
         if metadata.is_dir() {
-            walk(&entry.path(), root, found);
+            walk(&entry.path(), root, own, found);
         }
     }
 }

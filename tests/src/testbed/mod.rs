@@ -40,7 +40,7 @@ use nix::sys::signal::Signal;
 
 pub use config::Config;
 pub use machine::{Machine, Process, program};
-pub use shared::{Shared, shared, usable};
+pub use shared::{Shared, shared, turn_of, usable};
 
 use crate::proc::{Pidfd, becomes_true};
 use place::{HALL, Held, Place};
@@ -356,6 +356,8 @@ impl Drop for Testbed {
 /// # Errors
 /// What went wrong, for its stderr.
 pub fn play(part: &[String]) -> Result<()> {
+    // Others are to enter the folders that are made here, whoever makes the bed.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     match part.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hall", dir] => hall::open(&Place::new(dir), None),
         ["hall", dir, owner] => hall::open(&Place::new(dir), Some(owner.parse().map_err(err(owner))?)),

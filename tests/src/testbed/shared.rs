@@ -5,6 +5,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::{Config, NEEDS, Result, Testbed, cgroup, files};
 use crate::{binaries, tool};
@@ -37,6 +38,12 @@ pub fn usable(config: &Config) -> Result<()> {
         Some(why) if files::needs_cgroup(config) => Err(why),
         _ => Ok(()),
     }
+}
+
+/// How much longer a test may take whose bed waits for what only one bed of this machine can have.
+#[must_use]
+pub fn turn_of(config: &Config) -> Duration {
+    if files::needs_cgroup(config) { cgroup::TURN } else { Duration::ZERO }
 }
 
 /// Waits for a turn on this process' bed. One that the test before has broken, or of another configuration, is made anew.
