@@ -263,7 +263,7 @@ static void tells_of_itself(void) {
     CHECK(cti_current_wlm() == CTI_WLM_LOCALHOST);
     setenv("CTI_WLM_IMPL", "abacus", 1);
     FAILS(cti_current_wlm() != CTI_WLM_NONE, "abacus");
-    unsetenv("CTI_WLM_IMPL");
+    setenv("CTI_WLM_IMPL", "localhost", 1);
     setenv("CTI_BACKEND_WRAPPER", "wrap", 1);
     FAILS(cti_launchApp((args_t){"true", NULL}, -1, -1, NULL, NULL, NULL), "there is no 'wrap' around ranks");
     unsetenv("CTI_BACKEND_WRAPPER");

@@ -23,8 +23,29 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Where a process in a world finds the world's folder.
 const PATH: &str = "GANTRY_TEST_WORLD";
 
-/// Variables of whoever runs the tests that would change what is tested.
-const FOREIGN: [&str; 5] = ["GANTRY_", "CTI_", "SLURM_", "PBS_", "XDG_RUNTIME_DIR"];
+/// Variables of whoever runs the tests that would change what is tested: choices for gantry, and the names of a job, a step and a rank. `tests/run` removes
+/// the latter too, for tests in this process.
+const FOREIGN: [&str; 15] = [
+    "GANTRY_",
+    "CTI_",
+    "XDG_RUNTIME_DIR",
+    "SLURM",
+    "SBATCH_",
+    "SALLOC_",
+    "SRUN_",
+    "PBS_",
+    "PMI",
+    "OMPI_",
+    "PRTE_",
+    "HYDRA_",
+    "HYDI_",
+    "MPI_",
+    "MPIEXEC_",
+];
+
+/// The workload manager of what is started here. What rules the machine that runs the tests is none of theirs: its queue is for its users. A test that
+/// means another one says so by this variable, or by `GANTRY_WLM`, which comes before it.
+const WLM: (&str, &str) = ("CTI_WLM_IMPL", "localhost");
 
 /// A private folder, private runtime and stage directories, and a tag in the environment of everything that is started here.
 ///
@@ -134,8 +155,8 @@ impl World {
         ]
     }
 
-    /// A command in this world: its environment, its working directory, a process group of its own. Change it as you like and give
-    /// it to [`spawn`](World::spawn).
+    /// A command in this world: its environment, its working directory, a process group of its own. Its workload manager is `localhost`,
+    /// whatever rules this machine: `CTI_WLM_IMPL` says so. Change it as you like and give it to [`spawn`](World::spawn).
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.command_in_our_group(program);
@@ -150,7 +171,7 @@ impl World {
                 command.env_remove(name);
             }
         }
-        command.envs(self.variables()).current_dir(self.work_dir());
+        command.envs(self.variables()).envs([WLM]).current_dir(self.work_dir());
         command
     }
 
