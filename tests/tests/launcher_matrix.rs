@@ -1,4 +1,4 @@
-//! The matrix of the README: every launcher that users have holds its ranks and lets them go, on this machine, on hosts that it reaches by ssh, and in a Slurm job.
+//! The matrix of the README: every launcher that users have holds its ranks and lets them go, on this machine, on hosts that it reaches by ssh, and in jobs of Slurm and PBS.
 //! MPI programs and plain ones, several programs, programs in a file; and what a launcher runs already is attached to.
 
 use std::path::Path;
@@ -8,9 +8,11 @@ use gantry_tests::launchers::{
     HOSTS, INTEL_MPI, Installed, Launcher, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5, OPEN_MPI_5_MPIEXEC,
     PRTERUN, SRUN_NONE, SRUN_PMI2, SRUN_PMIX, Spread,
 };
+use gantry_tests::pbs::{STARTS, Script, ask_there, on_pbs};
 use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
+use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::{Config, program};
-use gantry_tests::{Run, SOON, World, binaries, proc, require, within};
+use gantry_tests::{Run, SOON, World, becomes_true, binaries, proc, require, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -144,7 +146,7 @@ fn attach(place: Place<'_>, by: &Installed, program_line: &[&str]) {
             (launcher, pid)
         }
         Place::Hosts(cluster) | Place::SlurmJob(cluster) => {
-            let line = ["-c", "echo $$; exec \"$@\"", "sh", &by.path];
+            let line = ["-c", "cd /; echo $$; exec \"$@\"", "sh", &by.path];
             let words = line.into_iter().chain(args.iter().map(String::as_str));
             let mut launcher = cluster.run("/bin/sh", words, &variables(by));
             let pid = launcher.next_line(SOON);
@@ -183,7 +185,9 @@ fn on_this_machine(by: &Installed, [hello, hang]: &[String; 2]) {
         let world = World::new();
         let place = Place::ThisMachine(&world);
         hold_all(place, &by, &hello);
-        attach(place, &by, &[&hang]);
+        if by.cleans_up() {
+            attach(place, &by, &[&hang]);
+        }
         attach(place, &by, &PLAIN);
         world.finish();
     });
@@ -196,12 +200,50 @@ fn over_ssh(by: &Installed, [hello, _]: &[String; 2]) {
 
 fn attached_over_ssh(by: &Installed, [_, hang]: &[String; 2]) {
     let (by, hang) = (by.clone(), hang.clone());
-    on_cluster(Config::with_nodes(2), move |cluster| attach(Place::Hosts(cluster), &by, &[&hang]));
+    on_cluster(Config::with_nodes(2), move |cluster| {
+        let line: &[&str] = if by.cleans_up() { &[&hang] } else { &PLAIN };
+        attach(Place::Hosts(cluster), &by, line);
+    });
 }
 
 fn in_a_slurm_job(by: &Installed, [hello, _]: &[String; 2]) {
     let (by, hello) = (by.clone(), hello.clone());
     on_cluster(Config::with_nodes(2), move |cluster| hold_all(Place::SlurmJob(cluster), &by, &hello));
+}
+
+/// The same launches as of the other places, one after the other in one job: a job takes a while to start.
+fn in_a_pbs_job(by: &Installed, [hello, _]: &[String; 2]) {
+    let (by, hello) = (by.clone(), hello.clone());
+    on_pbs(move |cluster| {
+        let file = format!("{HOME}/programs");
+        let (text, args) = by.in_file("/bin/echo one", "/bin/echo two", &file, Spread::PbsJob);
+        let file = cluster.bed.login().path(&file).expect("a home");
+        std::fs::write(&file, text).expect("a file");
+        let parts = by.one_each(&["/bin/echo", "one"], &["/bin/echo", "two"], Spread::PbsJob);
+        let launches = [by.two_of(&[&hello, "finalize"], Spread::PbsJob), parts, args];
+        let exports = variables(&by).into_iter().map(|(name, value)| format!("export {name}={value}; "));
+        let launches = launches.map(|args| {
+            let args = args.join(" ");
+            format!("gantry launch --json --hold --launcher {} -- {args} || echo ends badly", by.path)
+        });
+        let script = exports.collect::<String>() + &launches.join("; ");
+        let script = Script::submit_on(&cluster.bed, "select=2:ncpus=1:mpiprocs=1", &script);
+        for number in 0..launches.len() {
+            let nth = || script.events().into_iter().filter(|event| event["event"] == "held").nth(number);
+            let _told = becomes_true(STARTS, || nth().is_some() || script.code().is_some());
+            let held = nth().unwrap_or_else(|| panic!("launch {number}:\n{}", script.text()));
+            for pid in Place::Hosts(cluster).both(&held) {
+                assert_eq!(proc::why_not_held(pid), None, "{held}");
+            }
+            ask_there(&cluster.bed, ["release", held["app"].as_str().expect("an id")]);
+        }
+        let (_, text) = script.wait();
+        assert!(!text.contains("ends badly"), "{text}");
+        let said: String = script.events().iter().filter_map(|event| event["text"].as_str()).collect();
+        let count = |part: &str| said.matches(part).count();
+        assert_eq!((count(" of 2 on "), count("one\n"), count("two\n")), (2, 2, 2), "{text}");
+        std::fs::remove_file(&file).expect("the file");
+    });
 }
 
 /// Makes a test of each cell, and a list of them for the table.
@@ -236,10 +278,11 @@ cells! {
         intel_mpi_holds_over_ssh: INTEL_MPI,
         open_mpi_4_holds_over_ssh: OPEN_MPI_4,
         open_mpi_5_holds_over_ssh: OPEN_MPI_5,
-        mpiexec_of_open_mpi_5_holds_over_ssh: OPEN_MPI_5_MPIEXEC,
         prterun_holds_over_ssh: PRTERUN,
     }
     attached_over_ssh {
+        mpich_4_on_two_hosts_is_attached_to: MPICH_4,
+        mpich_5_on_two_hosts_is_attached_to: MPICH_5,
         intel_mpi_on_two_hosts_is_attached_to: INTEL_MPI,
         open_mpi_4_on_two_hosts_is_attached_to: OPEN_MPI_4,
         open_mpi_5_on_two_hosts_is_attached_to: OPEN_MPI_5,
@@ -251,11 +294,18 @@ cells! {
         intel_mpi_holds_in_a_slurm_job: INTEL_MPI,
         open_mpi_4_holds_in_a_slurm_job: OPEN_MPI_4,
         open_mpi_5_holds_in_a_slurm_job: OPEN_MPI_5,
-        mpiexec_of_open_mpi_5_holds_in_a_slurm_job: OPEN_MPI_5_MPIEXEC,
         prterun_holds_in_a_slurm_job: PRTERUN,
         srun_with_pmi2_holds: SRUN_PMI2,
         srun_with_pmix_holds: SRUN_PMIX,
         srun_without_mpi_holds: SRUN_NONE,
+    }
+    in_a_pbs_job {
+        mpich_4_holds_in_a_pbs_job: MPICH_4,
+        mpich_5_holds_in_a_pbs_job: MPICH_5,
+        intel_mpi_holds_in_a_pbs_job: INTEL_MPI,
+        open_mpi_4_holds_in_a_pbs_job: OPEN_MPI_4,
+        open_mpi_5_holds_in_a_pbs_job: OPEN_MPI_5,
+        prterun_holds_in_a_pbs_job: PRTERUN,
     }
 }
 
@@ -301,8 +351,8 @@ fn the_table_in_the_readme_says_what_is_tested() {
     });
     for name in names {
         let cell = |check: &str| if CELLS.contains(&(check, name)) { "yes" } else { "no" };
-        let row =
-            ["on_this_machine", "over_ssh", "attached_over_ssh", "in_a_slurm_job"].map(cell).join(" | ");
+        let checks = ["on_this_machine", "over_ssh", "attached_over_ssh", "in_a_slurm_job", "in_a_pbs_job"];
+        let row = checks.map(cell).join(" | ");
         let row = format!("| {name} | {row} |");
         assert!(readme.contains(&row), "README.md lacks the row: {row}");
     }

@@ -80,6 +80,7 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent hold PROGRAM [ARGS]   in the program's place in a launcher's command
        gantry-agent rendezvous --help     for ranks that are scripts: exchange data with the others
        gantry-agent ranks PID      tell gantry on another machine where the ranks of the launcher with that pid are
+       gantry-agent below PORT     the same, of the ranks here that a proxy of that launcher has started
        gantry-agent pmix PID LIBRARY      the same, of a launcher that is a PMIx server, by its own library
        gantry-agent sweep [DIR]    end and remove what killed agents have left: processes, and storage in DIR or where it usually goes
        gantry-agent id             say which build this is
@@ -120,6 +121,7 @@ fn main() -> ExitCode {
         ["serve", "attached", "here"] => serve_over(false),
         ["serve", "attached", "either"] => serve_over(true),
         ["ranks", pid] => tell_ranks(pid),
+        ["below", port] => tell_below(port),
         ["pmix", pid, library] => ask_pmix(pid, Path::new(library)),
         ["sweep"] => sweep(None),
         ["sweep", directory] => sweep(Some(Path::new(directory))),
@@ -242,6 +244,13 @@ fn tell_ranks(pid: &str) -> Result<(), Failure> {
     // Its name may be removed already.
     let agent = Path::new("/proc/self/exe");
     let told = gantry_wlm::mpir::tell_ranks(pid, agent, &Machine, &mut io::stdout().lock());
+    told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
+}
+
+/// Tells on standard output which ranks a launcher's proxy has started here.
+fn tell_below(port: &str) -> Result<(), Failure> {
+    remove_sent_agent();
+    let told = gantry_wlm::mpir::tell_below(port, &Machine, &mut io::stdout().lock());
     told.map_err(|e| Failure::new(Kind::Lost, ranks::with_causes(&e)))
 }
 

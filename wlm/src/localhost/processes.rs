@@ -1,25 +1,13 @@
 //! Finds the ranks of something that runs here already: by their pids, or beneath a launcher.
-//!
-//! Beneath a launcher a rank is a process that a launcher gave a rank number in its environment. A rank's own children inherit that
-//! environment, so of several processes with one number the one nearest to the launcher counts.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use gantry_shared::id::Pid;
 use gantry_shared::placement::{Placement, PlacementBuilder};
 
+use crate::beneath::{Beneath, MAX_PROCESSES, check_complete, children, exe_of, find_beneath};
 use crate::host::{Host, check_process};
 use crate::{Error, Result};
-
-/// Variables in which launchers tell a process its rank.
-const RANK_VARIABLES: [&str; 5] =
-    ["GANTRY_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_RANK"];
-
-/// Most processes looked at beneath a launcher.
-const MAX_PROCESSES: usize = 1_000_000;
 
 /// Parses `PID` or `PID,PID,...`; the order is the order of ranks.
 pub(super) fn parse_pids(text: &str) -> Result<Vec<Pid>> {
@@ -85,6 +73,23 @@ pub(super) fn find_ranks(pids: &[Pid], host: &dyn Host) -> Result<Placement> {
     place_here(if beneath.is_empty() { pids } else { &beneath }, host)
 }
 
+/// The ranks beneath a launcher, in order; none where there are none.
+fn ranks_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Pid>> {
+    let found = find_beneath(launcher, host)?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let told: Vec<(u32, Option<u32>)> = found.iter().map(|it| (it.rank, it.size)).collect();
+    check_complete(&told).map_err(|why| Error::NotFound {
+        message: format!("the processes beneath {launcher} {why}"),
+        hint: Some(
+            "some ranks have ended or run on other nodes: say with --wlm how those are reached, or name the pids themselves to attach to these"
+                .to_owned(),
+        ),
+    })?;
+    Ok(found.into_iter().map(|Beneath { pid, .. }| pid).collect())
+}
+
 fn place_here(ranks: &[Pid], host: &dyn Host) -> Result<Placement> {
     let name = host.hostname();
     let mut placement = PlacementBuilder::new();
@@ -92,70 +97,6 @@ fn place_here(ranks: &[Pid], host: &dyn Host) -> Result<Placement> {
         placement.push(&name, Some(*pid), &exe_of(*pid, host)).map_err(|e| Error::invalid(e.to_string()))?;
     }
     Ok(placement.build())
-}
-
-/// Processes beneath `launcher` that bear a rank number, in rank order. Walks level by level, nearest first.
-fn ranks_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Pid>> {
-    let mut found: BTreeMap<u32, Pid> = BTreeMap::new();
-    let mut level = children(launcher, host);
-    let mut seen = 0;
-    while !level.is_empty() {
-        let mut next = Vec::new();
-        for pid in level {
-            seen += 1;
-            if seen > MAX_PROCESSES {
-                return Err(Error::invalid(format!(
-                    "more than {MAX_PROCESSES} processes beneath {launcher}"
-                )));
-            }
-            if let Some(rank) = rank_of(pid, host) {
-                found.entry(rank).or_insert(pid);
-            }
-            next.extend(children(pid, host));
-        }
-        level = next;
-    }
-    let complete = found.keys().copied().eq(0..u32::try_from(found.len()).unwrap_or(u32::MAX));
-    if !complete {
-        let numbers = found.keys().map(u32::to_string).collect::<Vec<_>>().join(",");
-        return Err(Error::NotFound {
-            message: format!(
-                "the processes beneath {launcher} have the ranks {numbers}, which is not 0 and up"
-            ),
-            hint: Some(
-                "some ranks have ended or run on other nodes; name the pids themselves to attach to these"
-                    .to_owned(),
-            ),
-        });
-    }
-    Ok(found.into_values().collect())
-}
-
-/// Direct children, of all threads. A process that is gone has none.
-fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
-    let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
-    let text = host.read(&path).unwrap_or_default();
-    String::from_utf8_lossy(&text).split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
-}
-
-fn rank_of(pid: Pid, host: &dyn Host) -> Option<u32> {
-    let environment = host.read(&PathBuf::from(format!("/proc/{pid}/environ"))).ok()?;
-    RANK_VARIABLES.iter().find_map(|name| parse_rank(&environment, name))
-}
-
-/// The number that `name` has in an environment as `/proc/PID/environ` gives it.
-fn parse_rank(environment: &[u8], name: &str) -> Option<u32> {
-    environment.split(|byte| *byte == 0).find_map(|entry| {
-        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        std::str::from_utf8(value).ok()?.parse().ok()
-    })
-}
-
-fn exe_of(pid: Pid, host: &dyn Host) -> String {
-    match host.read_link(&PathBuf::from(format!("/proc/{pid}/exe"))) {
-        Ok(path) => OsStr::from_bytes(path.as_os_str().as_bytes()).to_string_lossy().into_owned(),
-        Err(_) => String::new(),
-    }
 }
 
 #[cfg(test)]
@@ -230,5 +171,8 @@ mod tests {
         let host = process(FakeHost::default(), 10, "11 12", "");
         let host = process(process(host, 11, "", "PMI_RANK=0\0"), 12, "", "PMI_RANK=2\0");
         check(&host, "10", Err("the processes beneath 10 have the ranks 0,2, which is not 0 and up"));
+        let host = process(FakeHost::default(), 10, "11", "");
+        let host = process(host, 11, "", "PMI_RANK=0\0PMI_SIZE=3\0");
+        check(&host, "10", Err("the processes beneath 10 are 1 of 3 ranks"));
     }
 }

@@ -37,8 +37,8 @@ pub use attach::{RunningTable, read_job, read_running};
 pub use drive::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand};
 pub use error::MpirError;
 pub use proctable::TableError;
-pub use told::tell_ranks;
-pub(crate) use told::{Telling, find_ranks};
+pub(crate) use told::{Heard, Telling, find_ranks};
+pub use told::{tell_below, tell_ranks};
 pub use tracee::Order;
 
 /// What a launcher says of its ranks.

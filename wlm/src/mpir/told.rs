@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::proctable::MOST_RANKS;
 use super::{MpirError, TableError, read_running};
+use crate::beneath::Beneath;
 use crate::host::{Host, check_process};
+use crate::proxies::{Proxies, find_below, find_proxies};
 use crate::{Error, Result, pmix};
 
 /// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.
@@ -25,8 +27,23 @@ enum Told {
     Ranks(Placement),
     /// Those were all; the name that the launcher's machine has for itself.
     All { host: String },
+    /// It does not know them: they are below these proxies of its.
+    Proxies { proxies: Proxies, host: String },
+    /// The ranks of this host, below a proxy.
+    Below(Vec<Beneath>),
     /// There are none.
     Failed { not_yet: bool, failure: Failure },
+}
+
+/// What a host has told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// The ranks, and the name that the launcher's machine has for itself.
+    Ranks(Placement, String),
+    /// Where the ranks are to be asked for, and the name of the launcher's machine.
+    Proxies(Proxies, String),
+    /// The ranks of one host.
+    Below(Vec<Beneath>),
 }
 
 /// Finds the ranks of the launcher `pid` of this machine, which goes on meanwhile: by its table, or else by the PMIx server that it is. `agent` is the
@@ -34,16 +51,22 @@ enum Told {
 ///
 /// # Errors
 /// There is no such process, it is another user's, or no launcher that tells of its ranks; [`Error::NotYet`]: it has not told of them yet.
-pub(crate) fn find_ranks(pid: Pid, agent: &Path, host: &dyn Host) -> Result<Placement> {
+pub(crate) fn find_ranks(pid: Pid, agent: &Path, host: &dyn Host) -> Result<Heard> {
     check_process(pid, host)?;
-    match read_running(pid, host) {
-        Ok(table) => Ok(table.placement),
-        Err(error @ MpirError::NotALauncher { .. }) => match pmix::find_library(pid, host) {
-            Some(library) => pmix::ask_ranks(pid, &library, agent, host),
-            None => Err(to_error(error)),
-        },
-        Err(error) => Err(to_error(error)),
+    let error = match read_running(pid, host) {
+        Ok(table) => return Ok(Heard::Ranks(table.placement, host.hostname())),
+        Err(error) => error,
+    };
+    if let MpirError::NotALauncher { .. } = error {
+        if let Some(library) = pmix::find_library(pid, host) {
+            let ranks = pmix::ask_ranks(pid, &library, agent, host)?;
+            return Ok(Heard::Ranks(ranks, host.hostname()));
+        }
+        if let Some(proxies) = find_proxies(pid, host) {
+            return Ok(Heard::Proxies(proxies, host.hostname()));
+        }
     }
+    Err(to_error(error))
 }
 
 fn to_error(error: MpirError) -> Error {
@@ -83,13 +106,11 @@ pub fn tell_ranks(
     host: &dyn Host,
     out: &mut impl Write,
 ) -> std::result::Result<(), FrameError> {
-    let placement = match find_ranks(pid, agent, host) {
-        Ok(placement) => placement,
-        Err(error) => {
-            let not_yet = matches!(error, Error::NotYet { .. });
-            let failure = to_failure(error.kind(), error.to_string(), error.hint());
-            return write_frame(out, &Told::Failed { not_yet, failure });
-        }
+    let (placement, own) = match find_ranks(pid, agent, host) {
+        Ok(Heard::Ranks(placement, own)) => (placement, own),
+        Ok(Heard::Proxies(proxies, host)) => return write_frame(out, &Told::Proxies { proxies, host }),
+        Ok(Heard::Below(ranks)) => return write_frame(out, &Told::Below(ranks)),
+        Err(error) => return tell_failure(&error, out),
     };
     let mut part = PlacementBuilder::new();
     let mut count = 0;
@@ -104,7 +125,24 @@ pub fn tell_ranks(
         }
     }
     write_frame(out, &Told::Ranks(part.build()))?;
-    write_frame(out, &Told::All { host: host.hostname() })
+    write_frame(out, &Told::All { host: own })
+}
+
+/// Tells `out` which ranks are below the launcher's proxy of that port on this machine, as [`tell_ranks`] does.
+///
+/// # Errors
+/// It cannot be written.
+pub fn tell_below(port: &str, host: &dyn Host, out: &mut impl Write) -> std::result::Result<(), FrameError> {
+    match find_below(port, host) {
+        Ok(ranks) => write_frame(out, &Told::Below(ranks)),
+        Err(error) => tell_failure(&error, out),
+    }
+}
+
+fn tell_failure(error: &Error, out: &mut impl Write) -> std::result::Result<(), FrameError> {
+    let not_yet = matches!(error, Error::NotYet { .. });
+    let failure = to_failure(error.kind(), error.to_string(), error.hint());
+    write_frame(out, &Told::Failed { not_yet, failure })
 }
 
 /// What is understood so far of what [`tell_ranks`] says elsewhere.
@@ -116,17 +154,21 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// Takes the next bytes. When all is told: the ranks, and the name that the launcher's machine has for itself.
+    /// Takes the next bytes. When all is told: what that was.
     ///
     /// # Errors
     /// What was told instead, as an error of this side; bytes that nobody of ours has written.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Option<(Placement, String)>> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Option<Heard>> {
         let strange = |why: String| Error::Refused(Failure::new(Kind::Protocol, why));
         self.frames.push(bytes).map_err(|error| strange(error.to_string()))?;
         while let Some(told) = self.frames.next_message().map_err(|error| strange(error.to_string()))? {
             match told {
                 Told::Ranks(part) => self.add(&part).map_err(strange)?,
-                Told::All { host } => return Ok(Some((std::mem::take(&mut self.ranks).build(), host))),
+                Told::All { host } => {
+                    return Ok(Some(Heard::Ranks(std::mem::take(&mut self.ranks).build(), host)));
+                }
+                Told::Proxies { proxies, host } => return Ok(Some(Heard::Proxies(proxies, host))),
+                Told::Below(ranks) => return Ok(Some(Heard::Below(ranks))),
                 Told::Failed { not_yet, failure } => return Err(from_failure(not_yet, failure)),
             }
         }
@@ -161,7 +203,7 @@ mod tests {
     use crate::host::fake::FakeHost;
 
     /// What is understood when it comes in pieces of this size.
-    fn take_all(bytes: &[u8], piece: usize) -> Result<Option<(Placement, String)>> {
+    fn take_all(bytes: &[u8], piece: usize) -> Result<Option<Heard>> {
         let mut telling = Telling::default();
         for piece in bytes.chunks(piece) {
             if let Some(all) = telling.take(piece)? {
@@ -187,7 +229,7 @@ mod tests {
         assert!(take_all(&bytes, 7).unwrap().is_none());
         write_frame(&mut bytes, &Told::All { host: "n1".into() }).unwrap();
         for piece in [1, 7, bytes.len()] {
-            assert_eq!(take_all(&bytes, piece).unwrap(), Some((build(1..21), "n1".into())));
+            assert_eq!(take_all(&bytes, piece).unwrap(), Some(Heard::Ranks(build(1..21), "n1".into())));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What runs already: the launcher that is named, on this machine or on another one, tells where its ranks are, and agents follow there by ssh.
 //!
-//! On another machine the launcher's table is read by our agent, which is brought as for a launch and ends when it has told. Its host may have another name for itself than
+//! On another machine the launcher's table is read by our agent, which is brought as for a launch and ends when it has told. A launcher without a table may have
+//! proxies: then each of their hosts is asked in the same way. Its host may have another name for itself than
 //! the user has for it: ranks beside the launcher are on the host that the user has named, as that is the name by which ssh gets there.
 
 use std::ffi::OsStr;
@@ -14,14 +15,18 @@ use gantry_shared::id::{AppId, Pid};
 use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::wire::greeting::build_mark;
 use tokio::io::AsyncReadExt;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::find_client;
 use super::command::{Reaching, parse_login};
 use super::fan_out::{FanOut, reach_one};
 use super::wlm::look_at;
+use crate::beneath::{Beneath, check_complete};
 use crate::host::Host;
-use crate::mpir::{Telling, find_ranks};
+use crate::mpir::{Heard, Telling, find_ranks};
+use crate::proxies::{Proxies, find_below};
 use crate::{AgentLinks, AgentWatch, Error, HostsPolicy, JobRef, Result};
 
 /// How long a host may take to tell what it knows of a launcher, once an agent is there.
@@ -80,41 +85,110 @@ impl Named {
 /// Where the ranks of a launcher are. `agent` is the agent's path on this machine.
 ///
 /// # Errors
-/// The host cannot be reached; what [`find_ranks`] says there.
+/// A host cannot be reached; what [`find_ranks`] says there.
 pub(super) async fn find(job: &JobRef, told: &[String], agent: &Path, host: &dyn Host) -> Result<Placement> {
     let named = Named::parse(job)?;
     let reaching = named.reaching(told)?;
-    let Some(there) = &named.host else {
-        let own = host.hostname();
-        return Ok(rename_own(&find_ranks(named.pid, agent, host)?, &own, &own));
+    let heard = match &named.host {
+        None => find_ranks(named.pid, agent, host)?,
+        Some(there) => {
+            let errand = ["ranks".to_owned(), named.pid.to_string()];
+            ask(&prepare(errand, reaching.clone(), agent, host)?, there).await?
+        }
     };
-    let (placement, own) = ask(named.pid, reaching, there, agent, host).await?;
-    Ok(rename_own(&placement, &own, there))
+    match heard {
+        Heard::Ranks(placement, own) => {
+            let name = named.host.as_ref().map_or(own.as_str(), HostName::as_str);
+            Ok(rename_own(&placement, &own, name))
+        }
+        Heard::Proxies(proxies, own) => {
+            let beside = named.host.map_or_else(|| Beside::Here(own), Beside::There);
+            let errand = ["below".to_owned(), proxies.port.clone()];
+            let common = prepare(errand, reaching, agent, host)?;
+            gather(proxies, &beside, common, host).await
+        }
+        Heard::Below(_) => Err(strange()),
+    }
 }
 
-/// Has an agent on the launcher's host read the table.
-async fn ask(
-    pid: Pid,
-    reaching: Reaching,
-    there: &HostName,
-    agent: &Path,
-    host: &dyn Host,
-) -> Result<(Placement, String)> {
+/// The launcher's own machine.
+enum Beside {
+    /// This one, by its own name.
+    Here(String),
+    /// A host, as the user has named it.
+    There(HostName),
+}
+
+/// Asks every host on which the launcher has a proxy for its ranks, and puts them together.
+async fn gather(proxies: Proxies, beside: &Beside, common: FanOut, host: &dyn Host) -> Result<Placement> {
+    let common = Arc::new(common);
+    let window = Arc::new(Semaphore::new(common.reaching.window as usize));
+    let mut asking = JoinSet::new();
+    let mut found: Vec<(String, Beneath)> = Vec::new();
+    for there in &proxies.hosts {
+        let there = match (there, beside) {
+            (Some(name), _) => HostName::new(name).map_err(|error| Error::invalid(error.to_string()))?,
+            (None, Beside::There(named)) => named.clone(),
+            (None, Beside::Here(own)) => {
+                found.extend(find_below(&proxies.port, host)?.into_iter().map(|it| (own.clone(), it)));
+                continue;
+            }
+        };
+        let (common, window) = (Arc::clone(&common), Arc::clone(&window));
+        asking.spawn(async move {
+            // Nobody closes it.
+            let _turn = window.acquire().await;
+            (ask(&common, &there).await, there)
+        });
+    }
+    while let Some(asked) = asking.join_next().await {
+        let (heard, there) = asked.map_err(|_panicked| strange())?;
+        let Heard::Below(ranks) = heard? else { return Err(strange()) };
+        found.extend(ranks.into_iter().map(|it| (there.to_string(), it)));
+    }
+    put_together(found)
+}
+
+/// The ranks of all hosts, in order.
+fn put_together(mut found: Vec<(String, Beneath)>) -> Result<Placement> {
+    found.sort_by_key(|(_, it)| it.rank);
+    let told: Vec<(u32, Option<u32>)> = found.iter().map(|(_, it)| (it.rank, it.size)).collect();
+    check_complete(&told).map_err(|why| Error::NotYet {
+        message: format!("the processes below the launcher's proxies {why}"),
+        hint: Some("wait for them with --wait; ranks that have ended do not come back".to_owned()),
+    })?;
+    let mut placement = PlacementBuilder::with_capacity(found.len());
+    for (host, it) in &found {
+        placement.push(host, Some(it.pid), &it.exe).map_err(|error| Error::invalid(error.to_string()))?;
+    }
+    Ok(placement.build())
+}
+
+fn strange() -> Error {
+    Error::Refused(Failure::new(Kind::Protocol, "the agent on the launcher's host says something else"))
+}
+
+/// What all hosts have in common that are asked something by an agent.
+fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Host) -> Result<FanOut> {
     let client = find_client(host, agent)?;
     tracing::info!("hosts are reached by {client}");
     let app = AppId::random().map_err(|error| Error::invalid(format!("cannot make an id: {error}")))?;
-    let common = FanOut {
+    Ok(FanOut {
         mark: build_mark(app),
         client: Arc::new(client),
         reaching,
         agent: look_at(agent.to_owned())?,
-        errand: vec!["ranks".to_owned(), pid.to_string()],
+        errand: errand.into(),
         until: None,
         policy: HostsPolicy::All,
         watch: AgentWatch::default(),
         links: AgentLinks::default(),
-    };
-    let reached = reach_one(&common, there).await;
+    })
+}
+
+/// Has an agent on that host tell what its errand is.
+async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
+    let reached = reach_one(common, there).await;
     let mut connection = reached.map_err(|failure| on_host(there, Error::Refused(failure)))?;
     let until = Instant::now() + TELLING_DEADLINE;
     let mut telling = Telling::default();
@@ -227,6 +301,21 @@ mod tests {
         assert_eq!(named("you@n1:42").reaching(&[]).unwrap().login.as_deref(), Some("you"));
         let error = named("you@n1:42").reaching(&words).unwrap_err();
         assert_eq!(error.to_string(), "the login names 'you' and 'me' are both given");
+    }
+
+    #[test]
+    fn ranks_of_all_proxies_are_put_in_order_and_must_be_all() {
+        let rank = |host: &str, rank: u32, size: u32| {
+            let pid = Pid::new(100 + rank.cast_signed()).unwrap();
+            (host.to_owned(), Beneath { rank, size: Some(size), pid, exe: "/bin/app".to_owned() })
+        };
+        let placement = put_together(vec![rank("n2", 1, 3), rank("n1", 2, 3), rank("n1", 0, 3)]).unwrap();
+        let hosts: Vec<&str> = placement.iter().map(|place| place.host).collect();
+        assert_eq!(hosts, ["n1", "n2", "n1"]);
+        for missing in [vec![rank("n1", 0, 3), rank("n1", 1, 3)], vec![rank("n1", 1, 2)], Vec::new()] {
+            let error = put_together(missing).unwrap_err();
+            assert!(matches!(error, Error::NotYet { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,107 @@
+//! The ranks beneath a process on this machine: processes that a launcher gave a rank number in their environment.
+//!
+//! A rank's own children inherit that environment, so of several processes with one number the one nearest to the launcher counts.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use gantry_shared::id::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::{Error, Result};
+
+/// Variables in which launchers tell a process its rank.
+const RANK_VARIABLES: [&str; 5] =
+    ["GANTRY_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MPI_RANK"];
+
+/// Variables in which they tell it how many ranks there are.
+const SIZE_VARIABLES: [&str; 3] = ["GANTRY_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
+
+/// Most processes looked at beneath a launcher.
+pub(crate) const MAX_PROCESSES: usize = 1_000_000;
+
+/// A rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Beneath {
+    pub(crate) rank: u32,
+    /// How many there are on all hosts, where its environment tells.
+    pub(crate) size: Option<u32>,
+    pub(crate) pid: Pid,
+    /// Its executable; empty where that cannot be told.
+    pub(crate) exe: String,
+}
+
+/// The ranks beneath `launcher`, in order. Walks level by level, nearest first.
+///
+/// # Errors
+/// There are too many processes.
+pub(crate) fn find_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Beneath>> {
+    let mut found: BTreeMap<u32, (Pid, Option<u32>)> = BTreeMap::new();
+    let mut level = children(launcher, host);
+    let mut seen = 0;
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for pid in level {
+            seen += 1;
+            if seen > MAX_PROCESSES {
+                return Err(Error::invalid(format!(
+                    "more than {MAX_PROCESSES} processes beneath {launcher}"
+                )));
+            }
+            let environment = host.read(&PathBuf::from(format!("/proc/{pid}/environ"))).unwrap_or_default();
+            if let Some(rank) = parse_first(&environment, &RANK_VARIABLES) {
+                found.entry(rank).or_insert((pid, parse_first(&environment, &SIZE_VARIABLES)));
+            }
+            next.extend(children(pid, host));
+        }
+        level = next;
+    }
+    let ranks = found.into_iter();
+    Ok(ranks.map(|(rank, (pid, size))| Beneath { rank, size, pid, exe: exe_of(pid, host) }).collect())
+}
+
+/// Whether ranks, as their numbers in order and what each knows of how many there are, are all.
+///
+/// # Errors
+/// What they are instead, to stand behind "the processes".
+pub(crate) fn check_complete(ranks: &[(u32, Option<u32>)]) -> std::result::Result<(), String> {
+    let count = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+    let size = ranks.iter().filter_map(|(_, size)| *size).max();
+    match size {
+        _ if ranks.is_empty() => Err("are none of its ranks".to_owned()),
+        _ if !ranks.iter().map(|(rank, _)| *rank).eq(0..count) => {
+            let numbers = ranks.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(",");
+            Err(format!("have the ranks {numbers}, which is not 0 and up"))
+        }
+        Some(size) if size > count => Err(format!("are {count} of {size} ranks")),
+        _ => Ok(()),
+    }
+}
+
+/// Direct children of a process' first thread. A process that is gone has none.
+pub(crate) fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
+    let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
+    let text = host.read(&path).unwrap_or_default();
+    String::from_utf8_lossy(&text).split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
+}
+
+/// The first number that one of these variables has in an environment as `/proc/PID/environ` gives it.
+fn parse_first(environment: &[u8], names: &[&str]) -> Option<u32> {
+    names.iter().find_map(|name| {
+        environment.split(|byte| *byte == 0).find_map(|entry| {
+            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            std::str::from_utf8(value).ok()?.parse().ok()
+        })
+    })
+}
+
+/// The executable of a process; empty where it cannot be told.
+pub(crate) fn exe_of(pid: Pid, host: &dyn Host) -> String {
+    match host.read_link(&PathBuf::from(format!("/proc/{pid}/exe"))) {
+        Ok(path) => OsStr::from_bytes(path.as_os_str().as_bytes()).to_string_lossy().into_owned(),
+        Err(_) => String::new(),
+    }
+}

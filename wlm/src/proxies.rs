@@ -1,0 +1,132 @@
+//! Launchers that tell nobody where their ranks are, but have started a proxy on every host, by a remote shell or beside themselves: MPICH's `mpiexec`.
+//!
+//! The command lines of all its proxies name the port at which they call back, and that of the remote shell names the host. On each host the
+//! proxy is found by that port, and the ranks are beneath it. Source: the command lines of MPICH 4.0 and 5.0.
+
+use std::path::{Path, PathBuf};
+
+use gantry_shared::id::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::beneath::{Beneath, children, find_beneath};
+use crate::host::{Host, check_process};
+use crate::{Error, Result};
+
+/// The option with the port.
+const PORT: &str = "--control-port";
+
+/// The option that tells how the proxy was started, and the ways that name its host in the word before it.
+const BY: &str = "--launcher";
+const BY_SHELL: [&str; 2] = ["ssh", "rsh"];
+
+/// The proxies of a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Proxies {
+    /// Where they call back.
+    pub(crate) port: String,
+    /// Their hosts, as the launcher names them; none: beside the launcher.
+    pub(crate) hosts: Vec<Option<String>>,
+}
+
+/// The proxies that the process `launcher` has started; none: it is no such launcher.
+pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Proxies> {
+    let mut started =
+        children(launcher, host).into_iter().filter_map(|pid| parse_proxy(&words_of(pid, host)));
+    let (port, first) = started.next()?;
+    let mut hosts = vec![first];
+    hosts.extend(started.filter(|(other, _)| *other == port).map(|(_, host)| host));
+    Some(Proxies { port, hosts })
+}
+
+/// The ranks that the proxy of that port has started on this machine.
+///
+/// # Errors
+/// There is no such proxy here.
+pub(crate) fn find_below(port: &str, host: &dyn Host) -> Result<Vec<Beneath>> {
+    let pids = host.list(Path::new("/proc")).unwrap_or_default();
+    let mut pids = pids.iter().filter_map(|name| Pid::new(name.to_str()?.parse().ok()?));
+    let is_proxy =
+        |pid: &Pid| parse_proxy(&words_of(*pid, host)).is_some_and(|(its, at)| its == port && at.is_none());
+    let proxy = pids.find(is_proxy).ok_or_else(|| Error::NotFound {
+        message: format!("no proxy of the launcher with the port {port} runs on {}", host.hostname()),
+        hint: Some("the app may have ended".to_owned()),
+    })?;
+    check_process(proxy, host)?;
+    find_beneath(proxy, host)
+}
+
+/// The port and the host of a proxy, by its own command line (no host) or by that of the remote shell.
+fn parse_proxy(words: &[String]) -> Option<(String, Option<String>)> {
+    let at = words.iter().position(|word| word == PORT)?;
+    let port = words.get(at + 1)?.clone();
+    let program = words.get(at.checked_sub(1)?)?.trim_matches('"');
+    if !program.rsplit('/').next()?.contains("proxy") {
+        return None;
+    }
+    let host = match at {
+        1 => None,
+        _ => {
+            let by = words.iter().position(|word| word == BY).and_then(|by| words.get(by + 1))?;
+            Some(BY_SHELL.contains(&by.as_str()).then(|| words.get(at - 2))??.clone())
+        }
+    };
+    Some((port, host))
+}
+
+fn words_of(pid: Pid, host: &dyn Host) -> Vec<String> {
+    let line = host.read(&PathBuf::from(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    String::from_utf8_lossy(&line).split_terminator('\0').map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    fn check(line: &str, expected: Option<(&str, Option<&str>)>) {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let found = parse_proxy(&words);
+        let found = found.as_ref().map(|(port, host)| (port.as_str(), host.as_deref()));
+        assert_eq!(found, expected, "{line}");
+    }
+
+    const TAIL: &str = "--control-port vm:39457 --rmk user --launcher";
+
+    #[test]
+    fn a_proxys_command_line_names_its_port_and_that_of_a_remote_shell_its_host() {
+        let remote = format!("/usr/bin/ssh -x n001 \"/usr/bin/hydra_pmi_proxy\" {TAIL} ssh --demux poll");
+        check(&remote, Some(("vm:39457", Some("n001"))));
+        check(&format!("/usr/bin/hydra_pmi_proxy {TAIL} ssh"), Some(("vm:39457", None)));
+        // One command for all hosts names none in that place.
+        check(&format!("srun -N 2 --input none /usr/bin/hydra_pmi_proxy {TAIL} slurm"), None);
+        check("/usr/bin/other --control-port vm:1", None);
+        check("--control-port vm:1", None);
+        check("/usr/bin/hydra_pmi_proxy --control-port", None);
+    }
+
+    fn process(host: FakeHost, pid: u32, children: &str, line: &str, environment: &str) -> FakeHost {
+        host.with_file(format!("/proc/{pid}/status"), "Name:\tx\nUid:\t1000\t1000\t1000\t1000\n")
+            .with_file(format!("/proc/{pid}/task/{pid}/children"), children)
+            .with_file(format!("/proc/{pid}/cmdline"), line.replace(' ', "\0") + "\0")
+            .with_file(format!("/proc/{pid}/environ"), environment)
+            .with_link(format!("/proc/{pid}/exe"), "/bin/app")
+    }
+
+    #[test]
+    fn proxies_are_found_below_their_launcher_and_ranks_below_a_proxy() {
+        let pid = |pid| Pid::new(pid).unwrap();
+        let host = process(FakeHost::default(), 10, "11 12", "mpiexec -n 3 app", "");
+        let host = process(host, 11, "", &format!("ssh n001 \"/b/hydra_pmi_proxy\" {TAIL} ssh"), "");
+        let host = process(host, 12, "13 14", &format!("/b/hydra_pmi_proxy {TAIL} ssh"), "");
+        let host = process(host, 13, "", "app", "PMI_RANK=2\0PMI_SIZE=3\0");
+        let host = process(host, 14, "", "app", "PMI_RANK=1\0PMI_SIZE=3\0");
+        let expected = Proxies { port: "vm:39457".to_owned(), hosts: vec![Some("n001".to_owned()), None] };
+        assert_eq!(find_proxies(pid(10), &host), Some(expected));
+        assert_eq!(find_proxies(pid(12), &host), None);
+        let below = find_below("vm:39457", &host).unwrap();
+        let ranks: Vec<_> = below.iter().map(|it| (it.rank, it.pid.get(), it.size)).collect();
+        assert_eq!(ranks, [(1, 14, Some(3)), (2, 13, Some(3))]);
+        let error = find_below("vm:1", &host).unwrap_err().to_string();
+        assert_eq!(error, "no proxy of the launcher with the port vm:1 runs on fake");
+    }
+}
