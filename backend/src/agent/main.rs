@@ -255,7 +255,7 @@ fn tell_below(port: &str) -> Result<(), Failure> {
 }
 
 /// Time limit for a process that has PMIx's library in it, in seconds: it outlives the tool that has started it.
-const PMIX_SECONDS: u32 = 20;
+const PMIX_SECONDS: u32 = 10;
 
 /// As [`tell_ranks`], of a PMIx server, in another form.
 fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {

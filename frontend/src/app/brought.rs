@@ -110,7 +110,7 @@ impl Frontend {
             begun.core().happened(Happening::RanksThere(ranks));
         }
         let app = begun.serve().await?;
-        table::check(&app.handle.core, look);
+        table::check(&app.handle.core, look, request.hold).await;
         Ok(app)
     }
 }

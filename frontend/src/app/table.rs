@@ -38,8 +38,20 @@ pub(super) struct Look {
     pub(super) wrapped: bool,
 }
 
-/// Compares the launcher's table with the app's ranks as soon as there is one, as long as the app lives. Returns at once.
-pub(super) fn check(core: &Arc<Core>, look: Look) {
+/// Compares the launcher's table with the app's ranks as soon as there is one, as long as the app lives. Returns at once, unless the launcher is a PMIx
+/// server: that one is asked only while the ranks are held, and this waits for it. One to which a tool connects while its job ends goes on for ever
+/// (PRRTE 3.0.14).
+pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool) {
+    if held && let Some(LauncherTable::ByPmix { launcher, library }) = core.launcher_table(look.wrapped).await
+    {
+        match ask_pmix(launcher, library).await {
+            Ok(table) => judge(core, &table, look),
+            Err(reason) => {
+                tracing::debug!(app = %core.app, %reason, "the launcher does not tell of its ranks")
+            }
+        }
+        return;
+    }
     let core = Arc::clone(core);
     tokio::spawn(async move {
         tokio::select! {
@@ -69,19 +81,10 @@ async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool
                 judge(core, &table, look);
                 return true;
             }
-            Some(LauncherTable::ByPmix { launcher, library }) => match ask_pmix(launcher, library).await {
-                Ok(table) => {
-                    judge(core, &table, look);
-                    return true;
-                }
-                Err(reason @ gantry_wlm::Error::NotYet { .. }) => {
-                    tracing::debug!(%app, %reason, "the launcher has filled no table yet")
-                }
-                Err(reason) => {
-                    tracing::debug!(%app, %reason, "the launcher has no table of ranks");
-                    return true;
-                }
-            },
+            Some(LauncherTable::ByPmix { .. }) => {
+                tracing::debug!(%app, "the launcher is a PMIx server, which is asked for held ranks alone");
+                return true;
+            }
             Some(LauncherTable::NotYet(reason)) => {
                 tracing::debug!(%app, reason, "the launcher has filled no table yet")
             }

@@ -161,7 +161,10 @@ impl Library {
         };
         // SAFETY: an array of this kind has so many items of that structure, which the library allocated and nobody frees.
         let processes = unsafe { std::slice::from_raw_parts(array.items.cast::<ProcInfo>(), array.count) };
-        Ok(processes.iter().map(told_of).collect())
+        let ranks: Vec<Told> = processes.iter().map(told_of).collect();
+        // When the job has ended, what is left are tools.
+        let is_tool = ranks.iter().any(|told| told.pid.cast_unsigned() == std::process::id());
+        Ok(if is_tool { Vec::new() } else { ranks })
     }
 
     /// The first value that the server answers a question with. It is never freed.
