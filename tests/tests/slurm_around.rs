@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gantry_tests::testbed::{Config, Shared, shared, usable};
 use gantry_tests::{binaries, require, target_dir, within};
@@ -28,18 +28,18 @@ const JOB_OF_PBS: [&str; 7] = [
     "PBS_NODEFILE=/run/site/nodes",
 ];
 
-/// The test program of that name that was built last.
-fn suite(name: &str) -> Result<PathBuf, String> {
-    let folder = target_dir().join("debug").join("deps");
-    let changed =
-        |path: &Path| fs::metadata(path).and_then(|it| it.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+/// The test program of that name that was built last, beside this one.
+#[track_caller]
+fn suite(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("this test");
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).ok();
     let is_it = |path: &PathBuf| {
         let stem = path.file_name().and_then(|file| file.to_str()).and_then(|file| file.rsplit_once('-'));
         stem.is_some_and(|(stem, hash)| stem == name && !hash.contains('.'))
     };
-    let found = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let found = found.flatten().map(|entry| entry.path()).filter(is_it);
-    found.max_by_key(|path| changed(path)).ok_or_else(|| format!("the suite {name} is not built"))
+    let all = fs::read_dir(own.parent().expect("a folder")).expect("the folder of test programs");
+    let found = all.flatten().map(|entry| entry.path()).filter(is_it).max_by_key(changed);
+    found.unwrap_or_else(|| panic!("{name} is not built: cargo test --workspace --no-run"))
 }
 
 /// A login node where jobs of PBS are submitted, too.
@@ -89,8 +89,7 @@ fn jobs_of_slurm(bed: &Shared) -> u32 {
 #[test]
 fn suites_that_mean_this_machine_submit_nothing_to_the_cluster_around_them() {
     require!(usable(&Config::with_nodes(1)));
-    let suites = ["conformance_launch", "cli", "capi"].map(suite);
-    let [launch, cli, capi] = suites.map(|suite| suite.unwrap_or_else(|why| panic!("{why}")));
+    let [launch, cli, capi] = ["conformance_launch", "cli", "capi"].map(suite);
     within(LIMIT, move || {
         // It needs cargo, which is nowhere on a bed.
         let _installed = gantry_tests::capi::prefix();
