@@ -63,8 +63,9 @@ pub use terminal::{Terminal, Vt};
 pub use within::within;
 pub use world::World;
 
-/// The README's programs compile.
+/// The programs in the documents compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/src/tools/rust.md")]
+#[doc = include_str!("../../docs/src/tools/channel.md")]
 #[derive(Debug)]
-pub struct Readme;
+pub struct Documents;

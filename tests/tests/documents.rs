@@ -1,5 +1,6 @@
-//! Documents name tests that exist.
+//! Documents name tests and pages that exist, and are written in short sentences.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,4 +56,162 @@ fn a_test_or_file_that_does_not_exist_is_found() {
     for word in ["no_such_suite", "documents::no_such_test", "no_such_suite::a", "shared/no/such.rs"] {
         assert!(missing(word).is_some(), "{word}");
     }
+}
+
+/// The pages for users: the README and the book.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![workspace().join("README.md")];
+    let mut folders = vec![workspace().join("docs/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path()) {
+            match entry.extension() {
+                Some(end) if end == "md" => pages.push(entry),
+                _ if entry.is_dir() => folders.push(entry),
+                _ => {}
+            }
+        }
+    }
+    pages
+}
+
+/// A page's text without its blocks of code.
+fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let fence = line.starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    })
+}
+
+/// Where the links of a page lead, but those to the web.
+fn links(text: &str) -> Vec<String> {
+    let ends = prose_lines(text).flat_map(|line| line.split("](").skip(1));
+    let targets = ends.filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+}
+
+/// The name by which a heading is linked to.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// What is wrong with a link of the page at `from`.
+fn wrong_link(from: &Path, link: &str) -> Option<String> {
+    let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
+    let path = if file.is_empty() { from.to_owned() } else { from.parent().expect("a folder").join(file) };
+    if !path.exists() {
+        return Some(format!("{}: there is no {link}", from.display()));
+    }
+    if fragment.is_empty() {
+        return None;
+    }
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let is_there = prose_lines(&text).any(|line| line.starts_with('#') && anchor(line) == fragment);
+    (!is_there).then(|| format!("{}: there is no heading for {link}", from.display()))
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let others = ["ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"].map(|name| workspace().join(name));
+    let wrong: Vec<String> = pages()
+        .into_iter()
+        .chain(others)
+        .flat_map(|page| {
+            let text = fs::read_to_string(&page).expect("a page");
+            links(&text).into_iter().filter_map(move |link| wrong_link(&page, &link)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let page = workspace().join("README.md");
+    assert_eq!(
+        links("see [a](b.md) and [c](d/e.md#f), [web](https://x)\n```\n[x](y)\n```"),
+        ["b.md", "d/e.md#f"]
+    );
+    assert_eq!(wrong_link(&page, "SECURITY.md#what-gantry-promises"), None);
+    for link in ["no-such.md", "SECURITY.md#no-such-heading", "#no-such-heading"] {
+        assert!(wrong_link(&page, link).is_some(), "{link}");
+    }
+}
+
+#[test]
+fn the_summary_lists_every_page_of_the_book() {
+    let book = workspace().join("docs/src");
+    let summary = fs::read_to_string(book.join("SUMMARY.md")).expect("a summary");
+    let listed: BTreeSet<PathBuf> = links(&summary).iter().map(|link| book.join(link)).collect();
+    let there: BTreeSet<PathBuf> =
+        pages().into_iter().filter(|page| page.starts_with(&book) && !page.ends_with("SUMMARY.md")).collect();
+    assert_eq!(listed, there);
+}
+
+/// The paragraphs and items of lists of a page, without tables and headings.
+fn paragraphs(text: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for line in prose_lines(text) {
+        let begins_item = line.starts_with("- ") || line.starts_with(|c: char| c.is_ascii_digit());
+        if line.is_empty() || line.starts_with(['#', '|']) || begins_item {
+            found.push(String::new());
+        }
+        if !line.starts_with(['#', '|'])
+            && let Some(last) = found.last_mut()
+        {
+            last.push_str(line);
+            last.push(' ');
+        }
+    }
+    found.retain(|paragraph| !paragraph.trim().is_empty());
+    found
+}
+
+fn words(text: &str) -> usize {
+    text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
+}
+
+/// How many words each sentence has, in ascending order.
+fn sentence_lengths(paragraphs: &[String]) -> Vec<usize> {
+    let ends = |word: &str| word.ends_with(['.', '?', '!']);
+    let mut lengths = Vec::new();
+    for paragraph in paragraphs {
+        let mut count = 0;
+        for word in paragraph.split_whitespace() {
+            count += words(word);
+            if ends(word) {
+                lengths.push(std::mem::take(&mut count));
+            }
+        }
+        lengths.push(count);
+    }
+    lengths.retain(|count| *count > 0);
+    lengths.sort_unstable();
+    lengths
+}
+
+#[test]
+fn pages_for_users_are_written_in_short_sentences() {
+    let mut all = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        for paragraph in paragraphs(&text) {
+            let count = words(&paragraph);
+            assert!(count <= 120, "{}: a paragraph of {count} words: {paragraph}", page.display());
+            all.push(paragraph);
+        }
+    }
+    let lengths = sentence_lengths(&all);
+    let at = |percent: usize| lengths[lengths.len() * percent / 100];
+    let (median, ninth) = (at(50), at(90));
+    assert!(median < 16 && ninth < 28, "median {median} words, nine of ten sentences below {ninth}");
+}
+
+#[test]
+fn sentences_are_counted() {
+    let text = "# Not this\n\nOne two. Three four\nfive.\n- six\n\n| not | this |\n```\nnor this\n```\n";
+    assert_eq!(paragraphs(text).len(), 2);
+    assert_eq!(sentence_lengths(&paragraphs(text)), [1, 2, 3]);
 }

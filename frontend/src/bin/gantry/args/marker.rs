@@ -13,7 +13,8 @@ const COMMAND: &str = "launch";
 
 /// The line with `--` before the first word that is not gantry's own. None: that is not what is wrong with it.
 pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
-    if error.kind() != ErrorKind::UnknownArgument {
+    // To clap the `h` of `-hosts` asks for help.
+    if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::DisplayHelp) {
         return None;
     }
     let mut cli = Cli::command();
@@ -21,6 +22,9 @@ pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<O
     cli.build();
     let launch = cli.find_subcommand(COMMAND)?;
     let at = find_first_foreign(line, launch)?;
+    if line[..at].iter().any(|word| word == "-h" || word == "--help") {
+        return None;
+    }
     let word = line.get(at)?.to_str().unwrap_or_default();
     // An option that looks like one of ours and is no launcher's is a slip.
     if error.get(ContextKind::SuggestedArg).is_some() && !is_launcher_option(word) {
@@ -98,6 +102,7 @@ mod tests {
         check("gantry launch --hold --ntasks=4 ./app", "--ntasks=4 ./app");
         check("gantry launch --hold --time 5 ./app", "--time 5 ./app");
         check("gantry launch --hosts n1 ./app", "--hosts n1 ./app");
+        check("gantry launch -hosts n1 -n 2 ./app", "-hosts n1 -n 2 ./app");
         check("gantry launch -q --daemon ps -l select=2 ./app", "-l select=2 ./app");
         // As before.
         check("gantry launch --hold -- -n 4 ./app", "-n 4 ./app");
@@ -120,6 +125,8 @@ mod tests {
         for line in [
             "gantry launch",
             "gantry launch --hold",
+            "gantry launch -h",
+            "gantry launch --help -n 4 a",
             "gantry lunch -n 4 a",
             "gantry ps --y",
             "gantry kill --x",
