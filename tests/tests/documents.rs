@@ -60,7 +60,7 @@ fn a_test_or_file_that_does_not_exist_is_found() {
 
 /// The pages for users: the README and the book.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![workspace().join("README.md")];
+    let mut pages = ["README.md", "CONTRIBUTING.md"].map(|name| workspace().join(name)).to_vec();
     let mut folders = vec![workspace().join("docs/src")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path()) {

@@ -35,23 +35,23 @@ pub(crate) const SIGNAL: u8 = 128;
 /// The table for `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  'launch', 'attach' and 'wait' pass on the app's own code: the highest of its ranks,
-  128 + N for a rank that signal N ended. 'daemon' does the same for its processes.
-  Gantry's own:
+  'launch', 'attach' and 'wait' end with the app's code: the highest of its ranks.
+  A rank that signal N has ended counts as 128 + N. 'daemon' does the same.
+  gantry's own codes:
     0  done
     1  'doctor' found something that fails
     2  the command line makes no sense
-   64  what was asked makes no sense
+   64  the request makes no sense
    65  a program, file, node, process or app was not found
-   66  it may not be used
-   67  not done in time
-   68  the launcher, or a program that gantry needs, failed
+   66  no access
+   67  timed out
+   68  the launcher failed, or a program that gantry needs
    69  this system cannot do it
-   70  the other side does not speak as it should
-   71  a node, or a process of gantry, was lost
-   72  what was asked about has ended
+   70  the other side broke the protocol
+   71  a node was lost, or a process of gantry
+   72  the process or app has ended
    79  any other error
-  130  Ctrl-C ended all; 129, 143: so did SIGHUP, SIGTERM";
+  130  Ctrl-C ended all; SIGHUP gives 129, SIGTERM 143";
 
 /// The code for a failure of gantry itself.
 pub(crate) fn of_kind(kind: Kind) -> u8 {

@@ -8,7 +8,7 @@ use gantry_shared::signal::Signal;
 
 use super::Patience;
 
-/// List all live apps of yours, whichever tool they belong to; or the process groups that a query means.
+/// List your live apps, of all tools. With a query: the process groups that match.
 ///
 /// A query has terms NAME=VALUE, which all must fit; 'or' begins another pattern. Of a group: submitter, pgid, totalprocs, state, wlm, app, session, exit-code.
 /// Of one process of it: pid, exec (a path, or its last part), host, rank, pstate; 'and' begins what another process must be. Numbers are 1-10,15, hosts
@@ -32,10 +32,10 @@ pub(crate) struct Ps {
     pub(crate) xml: bool,
 }
 
-/// Send a signal to ranks; by default SIGKILL to all of them, and wait for their end.
+/// Send a signal to ranks. Default: SIGKILL to all of them, and wait for their end.
 ///
-/// A held rank takes no other signal than SIGKILL. With a query (see 'gantry ps --help') all process groups are meant that fit; at a terminal it asks before
-/// it hits more than one.
+/// A held rank takes no signal but SIGKILL. With a query (see 'gantry ps --help'), all process groups that match get the signal. On a terminal the command
+/// asks before it signals more than one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +55,7 @@ pub(crate) struct Kill {
     pub(crate) hit: Hit,
 }
 
-/// Send a signal to all ranks of an app, or of all process groups that a query means.
+/// Send a signal to all ranks of an app, or of all process groups that match a query.
 ///
 /// As 'gantry kill -s SIGNAL'; see there.
 #[derive(Debug, Args)]
@@ -94,7 +94,7 @@ pub(crate) struct Hit {
     pub(crate) patience: Patience,
 }
 
-/// Be the process manager of your process groups for other programs: read a message in XML, write the answer.
+/// Answer XML messages about your process groups, as a process manager for other programs.
 ///
 /// Messages are those of the process manager of the Scalable Systems Software project, as published and as drafted: create-process-group, get-process-group
 /// (and -info), signal-process-group, kill-process-group, del-process-group-info, wait-process-group. A query is as in the example; values are those of 'gantry ps --help'.
