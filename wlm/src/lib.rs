@@ -36,7 +36,6 @@ mod job;
 mod launch;
 mod localhost;
 mod policy;
-mod proxies;
 mod safe;
 mod slots;
 mod wanted;

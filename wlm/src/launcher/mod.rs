@@ -11,6 +11,7 @@ mod held;
 mod hydra;
 mod openmpi;
 mod options;
+pub(crate) mod proxies;
 mod prrte;
 mod recognize;
 mod rewrite;

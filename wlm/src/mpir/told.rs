@@ -14,7 +14,7 @@ use super::proctable::MOST_RANKS;
 use super::{MpirError, TableError, read_running};
 use crate::beneath::Beneath;
 use crate::host::{Host, check_process};
-use crate::proxies::{Proxies, find_below, find_proxies};
+use crate::launcher::proxies::{Proxies, find_below, find_proxies};
 use crate::{Error, Result, pmix};
 
 /// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.

@@ -25,8 +25,8 @@ use super::fan_out::{FanOut, reach_one};
 use super::wlm::look_at;
 use crate::beneath::{Beneath, check_complete};
 use crate::host::Host;
+use crate::launcher::proxies::{Proxies, find_below};
 use crate::mpir::{Heard, Telling, find_ranks};
-use crate::proxies::{Proxies, find_below};
 use crate::{AgentLinks, AgentWatch, Error, HostsPolicy, JobRef, Result};
 
 /// How long a host may take to tell what it knows of a launcher, once an agent is there.
