@@ -98,7 +98,7 @@ mod tests {
         check(&remote, Some(("vm:39457", Some("n001"))));
         check(&format!("/usr/bin/hydra_pmi_proxy {TAIL} ssh"), Some(("vm:39457", None)));
         // One command for all hosts names none in that place.
-        check(&format!("srun -N 2 --input none /usr/bin/hydra_pmi_proxy {TAIL} slurm"), None);
+        check(&format!("start -N 2 --input none /usr/bin/hydra_pmi_proxy {TAIL} pool"), None);
         check("/usr/bin/other --control-port vm:1", None);
         check("--control-port vm:1", None);
         check("/usr/bin/hydra_pmi_proxy --control-port", None);
