@@ -13,8 +13,8 @@ use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep
 /// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// After so long a launcher without ranks is asked to go once more. A signal may be lost on it: srun takes one that comes while it submits its job, and then waits
-/// for the job's nodes all the same. Source: slurm: src/srun/libsrun/allocate.c, `_signal_while_allocating`.
+/// After so long a launcher without ranks is asked to go once more. A launcher may lose a signal that comes while it submits its job, and wait for the job's
+/// nodes all the same.
 const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
 /// How long what a killed launcher has left here may take to end the launcher's ranks.
