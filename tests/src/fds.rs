@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use nix::sys::resource::{Resource, getrlimit};
+
 /// What was open at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census(BTreeMap<i32, String>);
@@ -40,6 +42,15 @@ impl Census {
         let back = crate::becomes_true(deadline, || fd_count() <= self.0.len());
         assert!(back, "{} descriptors more than before: {:?}", fd_count() - self.0.len(), self.new_since());
     }
+}
+
+/// Whether a process may have so many descriptors open that raises its soft limit, for `require!`.
+///
+/// # Errors
+/// The reason for the skip.
+pub fn may_open(count: u64) -> Result<(), String> {
+    let hard = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
+    if hard < count { Err(format!("there may be {hard} open files only")) } else { Ok(()) }
 }
 
 /// How many descriptors this process has open.

@@ -6,6 +6,7 @@ use gantry_frontend::info::AppState;
 use gantry_frontend::{Event, LaunchRequest};
 use gantry_shared::error::Kind;
 use gantry_shared::signal::Signal;
+use gantry_tests::fds::may_open;
 use gantry_tests::programs::{self, Link};
 use gantry_tests::{SOON, Site, on_every_wlm, pids, proc, require};
 
@@ -50,6 +51,8 @@ fn sixty_four_ranks_are_held() {
 
 #[test]
 fn five_hundred_and_twelve_ranks_are_held() {
+    // Pipes for the output of each.
+    require!(may_open(2048));
     on_every_wlm(3 * LIMIT, async |site| check_held(site, "512", "/bin/true").await);
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use gantry_tests::fds::may_open;
 use gantry_tests::programs::Link;
-use gantry_tests::{Run, SOON, World, binaries, eventually, proc, programs, require, skip, tool, within};
-use nix::sys::resource::{Resource, getrlimit};
+use gantry_tests::{Run, SOON, World, binaries, eventually, proc, programs, require, tool, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -101,10 +101,7 @@ fn programs_without_a_loader_are_held() {
 fn of_256_ranks_under_either_launcher_none_is_lost() {
     require!(tool("mpiexec.hydra"));
     require!(tool("mpirun.openmpi"));
-    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
-    if files < 2048 {
-        skip!("there may be {files} open files only");
-    }
+    require!(may_open(2048));
     let rounds = std::env::var("GANTRY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
     let limit = LIMIT * rounds;
     within(limit, move || {

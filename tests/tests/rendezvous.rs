@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use gantry_backend::rendezvous::Handle;
 use gantry_frontend::rendezvous::{Data, Limits, Multijob, Standing};
 use gantry_frontend::{App, LaunchRequest, OutputTo};
+use gantry_tests::fds::may_open;
 use gantry_tests::rendezvous::item_of;
-use gantry_tests::{SOON, Site, binaries, on_every_wlm, pids};
+use gantry_tests::{SOON, Site, binaries, on_every_wlm, pids, require};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -44,6 +45,7 @@ async fn run(site: &Site, nodes: u32, ranks: u32, words: &[&str]) {
 
 #[test]
 fn five_hundred_and_twelve_processes_exchange_items_of_all_sizes() {
+    require!(may_open(2048));
     on_every_wlm(LIMIT, async |site| {
         let app = site.launch(request(1, 512, &["all"])).await;
         let data = app.rendezvous().wait(LIMIT).await.expect("the aggregate");
