@@ -235,7 +235,7 @@ fn check_error(cluster: &Cluster, args: &[&str], parts: &[&str]) {
 fn slurms_own_words_say_what_was_wrong() {
     on_cluster(visible(), |cluster| {
         let waits = ["queued and waiting for resources", "(command: ", "--begin", "/bin/true"];
-        check_error(cluster, &["--timeout", "3", "--", "--begin=now+1hour", "/bin/true"], &waits);
+        check_error(cluster, &["--queue-timeout", "3", "--", "--begin=now+1hour", "/bin/true"], &waits);
         check_error(cluster, &["--", "-pnone", "/bin/true"], &["nvalid partition", "sinfo", "-pnone"]);
         check_error(cluster, &["--", "-N2", "/no/program"], &["/no/program"]);
         check_error(cluster, &["--", "--no-such-option", "/bin/true"], &["no-such-option"]);
