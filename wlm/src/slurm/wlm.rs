@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn one_srun_brings_ranks_and_agents() {
         let planned = plan(&loose(), None, &["-N2", "-n", "4", "./app", "-n"]);
-        assert_eq!(line(&planned.argv), "/bin/srun -N2 -n 4 /g/agent hold --by srun -- ./app -n");
+        assert_eq!(line(&planned.argv), "/bin/srun -N2 -n 4 --job-name=app /g/agent hold --by srun -- ./app -n");
         assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None)]);
     }
 
@@ -436,7 +436,7 @@ mod tests {
         let args = ["-n2", "./app"].map(OsString::from).to_vec();
         let launch = || Launch { args: args.clone(), ..Launch::default() };
         assert_eq!(plan(launch()), "/bin/srun -n2 ./app");
-        let waits = "/bin/srun -n2 --task-epilog=/g/agent /g/agent hold --by srun -- ./app";
+        let waits = "/bin/srun -n2 --job-name=app --task-epilog=/g/agent /g/agent hold --by srun -- ./app";
         assert_eq!(plan(Launch { hold_behind: true, ..launch() }), "/bin/srun -n2 ./app");
         assert_eq!(plan(Launch { hold_method: HoldMethod::Exec, ..launch() }), waits);
         let parts = || Launch { args: ["./a", ":", "./b"].map(OsString::from).to_vec(), ..Launch::default() };
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn no_epilog_delays_the_end_where_agents_survive_the_step() {
         let planned = plan(&loose(), None, &["-n1", "--task-epilog=/mine", "./app"]);
-        assert_eq!(line(&planned.argv), "/bin/srun -n1 --task-epilog=/mine /g/agent hold --by srun -- ./app");
+        assert_eq!(line(&planned.argv), "/bin/srun -n1 --task-epilog=/mine --job-name=app /g/agent hold --by srun -- ./app");
         assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), None));
     }
 
