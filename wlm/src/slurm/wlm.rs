@@ -422,7 +422,10 @@ mod tests {
     #[test]
     fn one_srun_brings_ranks_and_agents() {
         let planned = plan(&loose(), None, &["-N2", "-n", "4", "./app", "-n"]);
-        assert_eq!(line(&planned.argv), "/bin/srun -N2 -n 4 --job-name=app /g/agent hold --by srun -- ./app -n");
+        assert_eq!(
+            line(&planned.argv),
+            "/bin/srun -N2 -n 4 --job-name=app /g/agent hold --by srun -- ./app -n"
+        );
         assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None)]);
     }
 
@@ -486,7 +489,10 @@ mod tests {
     #[test]
     fn no_epilog_delays_the_end_where_agents_survive_the_step() {
         let planned = plan(&loose(), None, &["-n1", "--task-epilog=/mine", "./app"]);
-        assert_eq!(line(&planned.argv), "/bin/srun -n1 --task-epilog=/mine --job-name=app /g/agent hold --by srun -- ./app");
+        assert_eq!(
+            line(&planned.argv),
+            "/bin/srun -n1 --task-epilog=/mine --job-name=app /g/agent hold --by srun -- ./app"
+        );
         assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), None));
     }
 
