@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use keeper::{GANTRY_KEPT, keep};
 pub use machine::Machine;
 pub use orphan::{Asked, Orphan, spawn_orphan, spawn_orphan_with};
-pub(crate) use own::check_process;
+pub(crate) use own::{check_process, is_own_process};
 pub use run::run;
 
 /// A descriptor that becomes readable when the process `pid` ends. Linux 5.3 and later.

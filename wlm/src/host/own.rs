@@ -31,6 +31,12 @@ pub(crate) fn check_process(pid: Pid, host: &dyn Host) -> Result<()> {
     Ok(())
 }
 
+/// Whether the process belongs to this very user. Root may look at other users' processes, but must run none of their code.
+pub(crate) fn is_own_process(pid: Pid, host: &dyn Host) -> bool {
+    let status = host.read(&PathBuf::from(format!("/proc/{pid}/status")));
+    status.is_ok_and(|status| parse_uid(&status) == Some(host.uid()))
+}
+
 /// The effective user id in `/proc/PID/status`.
 fn parse_uid(status: &[u8]) -> Option<u32> {
     let text = String::from_utf8_lossy(status);

@@ -28,6 +28,22 @@ pub(crate) struct Proxies {
     pub(crate) hosts: Vec<Option<String>>,
 }
 
+impl Proxies {
+    /// Refuses a port that is none. It comes from another host, and becomes an argument of a command there.
+    ///
+    /// # Errors
+    /// It is not `HOST:NUMBER`.
+    pub(crate) fn check(&self) -> Result<()> {
+        let parts = self.port.rsplit_once(':');
+        let is_port = parts.is_some_and(|(name, number)| {
+            number.parse::<u16>().is_ok()
+                && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        });
+        if is_port { Ok(()) } else { Err(Error::invalid("the launcher's host names no port of its proxies")) }
+    }
+}
+
 /// The proxies that the process `launcher` has started; none: it is no such launcher.
 pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Proxies> {
     let mut started =
@@ -45,13 +61,15 @@ pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Proxies> {
 pub(crate) fn find_below(port: &str, host: &dyn Host) -> Result<Vec<Beneath>> {
     let pids = host.list(Path::new("/proc")).unwrap_or_default();
     let mut pids = pids.iter().filter_map(|name| Pid::new(name.to_str()?.parse().ok()?));
-    let is_proxy =
-        |pid: &Pid| parse_proxy(&words_of(*pid, host)).is_some_and(|(its, at)| its == port && at.is_none());
+    // Another user may run a program with the same command line.
+    let is_proxy = |pid: &Pid| {
+        parse_proxy(&words_of(*pid, host)).is_some_and(|(its, at)| its == port && at.is_none())
+            && check_process(*pid, host).is_ok()
+    };
     let proxy = pids.find(is_proxy).ok_or_else(|| Error::NotFound {
         message: format!("no proxy of the launcher with the port {port} runs on {}", host.hostname()),
         hint: Some("the app may have ended".to_owned()),
     })?;
-    check_process(proxy, host)?;
     find_beneath(proxy, host)
 }
 
@@ -102,6 +120,15 @@ mod tests {
         check("/usr/bin/other --control-port vm:1", None);
         check("--control-port vm:1", None);
         check("/usr/bin/hydra_pmi_proxy --control-port", None);
+    }
+
+    #[test]
+    fn a_port_from_another_host_is_only_a_port() {
+        let check = |port: &str| Proxies { port: port.to_owned(), hosts: Vec::new() }.check().is_ok();
+        assert!(check("vm:39457") && check("10.1.2.3:1") && check("n-1.x_y:65535"));
+        for bad in ["", "vm", "vm:", ":1", "vm:65536", "-x:1", "a b:1", "$(id):1", "a;b:1", "a'b:1"] {
+            assert!(!check(bad), "{bad}");
+        }
     }
 
     fn process(host: FakeHost, pid: u32, children: &str, line: &str, environment: &str) -> FakeHost {

@@ -20,7 +20,7 @@ use gantry_shared::id::Pid;
 use gantry_shared::placement::{Placement, PlacementBuilder};
 use serde::{Deserialize, Serialize};
 
-use crate::host::Host;
+use crate::host::{Host, is_own_process};
 use crate::{Error, Result};
 
 /// The library's file name, without its version.
@@ -68,11 +68,20 @@ pub fn find_library(pid: Pid, host: &dyn Host) -> Option<PathBuf> {
 /// Asks the server in the process `launcher` where its ranks are. `agent` is the program that does it. Waits for the answer, at most some seconds.
 ///
 /// # Errors
-/// The library cannot be used, or the server is not found; [`Error::NotYet`]: it has not started all ranks yet.
+/// The launcher is another user's; the library cannot be used, or the server is not found; [`Error::NotYet`]: it has not started all ranks yet.
 pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -> Result<Placement> {
     let command: Vec<OsString> =
         vec![agent.into(), "pmix".into(), launcher.to_string().into(), library.into()];
     let environment = host.read(Path::new(&format!("/proc/{launcher}/environ"))).unwrap_or_default();
+    // Library and environment are the launcher's own choice. They would be run as this user.
+    if !is_own_process(launcher, host) {
+        let message =
+            format!("the launcher {launcher} belongs to another user, whose PMIx library is not loaded");
+        return Err(Error::NoAccess {
+            message,
+            hint: Some("attach as that user, or to the ranks by their pids".to_owned()),
+        });
+    }
     let asked = host.ask_in_with(Path::new("/"), &command, &find_variables(&environment), ANSWER_WITHIN);
     let asked = asked.map_err(|error| refused(launcher, &error.to_string()))?;
     // The library may write lines of its own.
@@ -140,7 +149,13 @@ mod tests {
     }
 
     fn host(answer: &str) -> FakeHost {
-        FakeHost::default().with_file("/proc/7/maps", MAPS).with_answer(
+        host_of("1000", answer)
+    }
+
+    /// A launcher of that user.
+    fn host_of(uid: &str, answer: &str) -> FakeHost {
+        let status = format!("Name:\tprterun\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        FakeHost::default().with_file("/proc/7/maps", MAPS).with_file("/proc/7/status", status).with_answer(
             "/g/agent pmix 7 /opt/my lib/libpmix.so.2.13",
             answer,
             "no such library\n",
@@ -173,6 +188,17 @@ mod tests {
             let error = ask(&format!("{{\"Ok\":[{early}]}}\n")).unwrap_err();
             assert!(matches!(error, Error::NotYet { .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn code_of_another_users_launcher_is_not_run() {
+        let ask_of = |uid: &str| {
+            let host = host_of(uid, "{\"Ok\":[{\"rank\":0,\"host\":\"a\",\"pid\":11,\"exe\":\"/bin/a\"}]}\n");
+            ask_ranks(pid(), Path::new("/opt/my lib/libpmix.so.2.13"), Path::new("/g/agent"), &host)
+        };
+        assert!(ask_of("1000").is_ok());
+        let error = ask_of("1001").unwrap_err();
+        assert!(matches!(error, Error::NoAccess { .. }), "{error}");
     }
 
     #[test]

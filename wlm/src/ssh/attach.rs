@@ -102,6 +102,7 @@ pub(super) async fn find(job: &JobRef, told: &[String], agent: &Path, host: &dyn
             Ok(rename_own(&placement, &own, name))
         }
         Heard::Proxies(proxies, own) => {
+            proxies.check()?;
             let beside = named.host.map_or_else(|| Beside::Here(own), Beside::There);
             let errand = ["below".to_owned(), proxies.port.clone()];
             let common = prepare(errand, reaching, agent, host)?;
