@@ -204,7 +204,7 @@ pub trait Wlm: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What its launcher says of waits for nodes, if it waits. That time does not count as time of the launch.
+    /// Reads the launcher's waits for nodes. That time does not count as time of the launch. None: its launcher does not wait.
     fn launcher_waits(&self) -> Option<&'static dyn LauncherWaits> {
         None
     }

@@ -102,7 +102,7 @@ pub(crate) struct State {
     lost: NodeSet,
     /// Hosts without which it was begun.
     left_out: Vec<MissingHost>,
-    /// What was found out about it.
+    /// Findings about the app. Later subscribers hear them too.
     findings: Vec<Event>,
     announced: bool,
     release: Release,

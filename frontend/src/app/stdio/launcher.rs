@@ -39,7 +39,7 @@ pub(crate) struct Words {
     tail: Arc<Mutex<Vec<u8>>>,
     /// Why the WLM has its ranks ended, by the most telling line.
     cause: Arc<Mutex<Option<EndCause>>>,
-    /// What it waits for now.
+    /// The launcher's current wait. None: it does not wait.
     waits: watch::Receiver<Option<LauncherWait>>,
     /// Pipes that are open still.
     open: watch::Receiver<usize>,
@@ -56,7 +56,7 @@ impl Words {
         lock(&self.cause).clone()
     }
 
-    /// What it waits for, as its lines tell. None: it does not wait.
+    /// The launcher's current wait, as its lines tell. None: it does not wait.
     pub(crate) fn waits(&self) -> watch::Receiver<Option<LauncherWait>> {
         self.waits.clone()
     }
