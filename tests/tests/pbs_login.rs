@@ -250,7 +250,7 @@ fn a_job_whose_nodes_have_no_gantry_says_how_it_ended() {
             let done = launch(cluster, &[], &["--", "/bin/true"]).wait(STARTS);
             let error = error_of(&done).to_string();
             assert!(
-                error.contains("is ended with 127") && error.contains("its agents were not there"),
+                error.contains("ended with 127") && error.contains("its agents were not there"),
                 "{error}"
             );
             assert!(error.contains("gantry is not where it is here on its first host"), "{error}");

@@ -102,8 +102,12 @@ fn what_a_rank_leaves_in_the_background_lives_as_long_as_other_ranks() {
     on_cluster(Config::with_nodes(2), |cluster| {
         let script = format!("[ $SLURM_PROCID = 0 ] && exec {0} leave; exec {0}", strays());
         let mut run = cluster.launch(&[&RANKS[..], &["/bin/sh", "-c", &script]].concat());
-        let app = run.next_event("started", SOON)["app"].as_str().expect("an id").to_owned();
-        run.next_event("rank_exited", SOON);
+        let event = run.next_event("started", SOON);
+        let app = event["app"].as_str().expect("an id").to_owned();
+        // A rank that ends before the launch is complete has its end in the table, and no event.
+        if event["ranks"][0]["state"] != "exited" {
+            run.next_event("rank_exited", SOON);
+        }
         started(cluster, ALL - 6);
         assert_eq!(cluster.find("strays leave").len(), 5);
         cluster.ask(&["kill", &app, "-s", "USR1"]);

@@ -87,7 +87,9 @@ fn check_mpi(compiler: &str, how: &'static str) {
             said(bed, ["srun", how, "-N2", "--ntasks-per-node=2", "--bcast=/tmp/mpi_hello", hello]);
         let expected: Vec<String> =
             (0..4).map(|rank| format!("rank {rank} of 4 on n00{}", rank / 2 + 1)).collect();
-        assert_eq!(said_by_ranks.lines().collect::<Vec<_>>(), expected);
+        // UCX prints errors of its own when one rank is done before another has connected to it.
+        let ranks: Vec<&str> = said_by_ranks.lines().filter(|line| line.starts_with("rank ")).collect();
+        assert_eq!(ranks, expected, "{said_by_ranks}");
         for node in bed.nodes() {
             let files = node.user_files();
             assert!(files.contains(&PathBuf::from("/tmp/mpi_hello")), "{}: {files:?}", node.name());

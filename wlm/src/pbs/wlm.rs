@@ -149,6 +149,10 @@ impl Queue for Pbs {
                 let hint = "'qstat -s' says what it waits for";
                 Err(Error::NotYet { message: found.describe(), hint: Some(hint.to_owned()) })
             }
+            // Its exit status, which tells the cause, comes a little later than its state.
+            Phase::Ending if found.exit_status.is_none() => {
+                Err(Error::NotYet { message: found.describe(), hint: None })
+            }
             Phase::Ending | Phase::Ended => Err(submit::ended_early(&found)),
         }
     }
@@ -273,6 +277,24 @@ mod tests {
         let both = both.with_file("/bin/srun", "").with_file("/etc/slurm/slurm.conf", "");
         assert_eq!(crate::choose(None, &both).unwrap().wlm.name(), "pbs");
         assert_eq!(crate::detect::detected(&both).iter().filter(|(_, found)| found.is_some()).count(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_being_ended_is_waited_for_until_its_exit_status_is_known() {
+        let ask = async |state: &str| {
+            let command = "/bin/qstat -x -f -F json 7.head";
+            let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
+            let said = format!(r#"{{"Jobs": {{"7.head": {{"job_state": {state}}}}}}}"#);
+            let host = host.with_answer(command, &said, "");
+            let queued = Queued { args: vec!["./app".into()] };
+            Pbs.find_nodes(&queued, &JobRef("7.head".to_owned()), &host).await.unwrap_err()
+        };
+        let ending = ask(r#""E""#).await;
+        assert!(matches!(ending, Error::NotYet { .. }), "{ending}");
+        let known = ask(r#""E", "Exit_status": 127"#).await.to_string();
+        assert!(known.contains("being ended with 127, and its agents were not there"), "{known}");
+        let ended = ask(r#""F", "Exit_status": 127"#).await.to_string();
+        assert!(ended.contains("is ended with 127"), "{ended}");
     }
 
     #[test]
