@@ -60,7 +60,7 @@ pub enum Error {
     #[error(transparent)]
     Broken(#[from] Broken),
     /// The agent does not speak as it should. See whether the library and the agent are of the same release.
-    #[error("understand this node's agent")]
+    #[error("read the answer of this node's agent")]
     Protocol(#[source] FrameError),
     /// The agent answered something else than what was asked, or the connection had failed before.
     #[error("ask this node's agent: {reason}")]

@@ -104,7 +104,7 @@ impl Wire {
         let written = Timed { stream: &self.stream, until }.write_all(&frame);
         written.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
-                Error::TimedOut { phase: "say something to this node's agent", after: deadline }
+                Error::TimedOut { phase: "write to this node's agent", after: deadline }
             }
             _ => Error::Lost(Some(error)),
         })
@@ -122,7 +122,10 @@ impl Wire {
                 Ok(0) => return Ok(None),
                 Ok(count) => buffer.push(&chunk[..count]).map_err(Error::Protocol)?,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Err(Error::TimedOut { phase: "hear this node's agent", after: Duration::ZERO });
+                    return Err(Error::TimedOut {
+                        phase: "read from this node's agent",
+                        after: Duration::ZERO,
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::Lost(Some(error))),

@@ -95,7 +95,7 @@ impl Backend {
             Tell::Node(facts) => {
                 Ok(Self { address: address.clone(), facts, deadline, link: Mutex::new(Some(link)) })
             }
-            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
         }
     }
 
@@ -110,7 +110,7 @@ impl Backend {
             Tell::Node(_) => {
                 Channel::open(link, Member { node: self.facts.node, daemon: *daemon }, self.deadline)
             }
-            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
         }
     }
 
@@ -161,7 +161,7 @@ impl Backend {
                 ranks.sort_by_key(|rank| rank.rank);
                 Ok(ranks)
             }
-            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
         }
     }
 

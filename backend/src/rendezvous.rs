@@ -333,7 +333,7 @@ impl Asked {
 }
 
 fn unfit() -> Error {
-    Error::Unusable { reason: "the answer does not fit the question" }
+    Error::Unusable { reason: "the answer does not match the question" }
 }
 
 #[cfg(test)]

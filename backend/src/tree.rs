@@ -69,7 +69,7 @@ pub fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<O
     if fstat(&place)?.st_uid != geteuid().as_raw() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "somebody else's directory is in its place",
+            "another process's directory is in its place",
         ));
     }
     open_wide(&place)?;

@@ -60,7 +60,7 @@ pub fn unpack<G>(
 ) -> Result<(), Failure> {
     let name = CString::new(format!("{INCOMING_PREFIX}{number}")).unwrap_or_default();
     let made = tree::make_dir(root, name.as_c_str());
-    let dir = made.map_err(|error| failure::from_io("make a directory for files that come", &error))?;
+    let dir = made.map_err(|error| failure::from_io("make a directory for incoming files", &error))?;
     let unpacked = write_out(archive, &dir, limits).and_then(|()| {
         let _guard = may_settle()?;
         settle::settle(&dir, root)
@@ -68,7 +68,7 @@ pub fn unpack<G>(
     drop(dir);
     if let Err(error) = tree::remove(root, &name) {
         // It goes with the session. Whether the files came does not hang on it.
-        tracing::warn!(%error, "what was left of an archive stays until its session ends");
+        tracing::warn!(%error, "the rest of an archive stays until its session ends");
     }
     unpacked
 }
@@ -100,7 +100,7 @@ fn refused(name: &[u8], why: impl std::fmt::Display) -> Failure {
     use std::os::unix::ffi::OsStrExt;
     let name = std::ffi::OsStr::from_bytes(name);
     Failure::new(Kind::Invalid, format!("unpack {name:?}: {why}"))
-        .with_hint("leave it out of the manifest, or give it another name")
+        .with_hint("leave it out of the manifest, or rename it")
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Frontend {
 }
 
 fn own_dir() -> Result<PathBuf> {
-    Machine.current_dir().map_err(|e| Error::io("cannot tell where this is", e))
+    Machine.current_dir().map_err(|e| Error::io("cannot find the current directory", e))
 }
 
 impl Batch {

@@ -46,7 +46,7 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// Something failed while connections that are no agent's came to the door of the launch, which may be why.
-    #[error("{error}; connections that are none of gantry's agents came meanwhile: {strangers}")]
+    #[error("{error}; meanwhile other programs connected to gantry's port: {strangers}")]
     Crowded {
         /// What failed.
         error: Box<Error>,
@@ -90,7 +90,7 @@ pub enum Error {
         reason: String,
     },
     /// The owner of this handle has ended or was closed.
-    #[error("{what} is gone")]
+    #[error("{what} does not exist any more")]
     Gone {
         /// What the handle stood for.
         what: String,
@@ -212,7 +212,7 @@ fn on_hosts(hosts: &[String]) -> String {
 fn missing_hosts(missing: &[String]) -> String {
     match missing {
         [] => String::new(),
-        missing => format!("; not heard from {}", gantry_shared::host_set::fold_hosts(missing)),
+        missing => format!("; no answer from {}", gantry_shared::host_set::fold_hosts(missing)),
     }
 }
 

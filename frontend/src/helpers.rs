@@ -89,7 +89,7 @@ fn choose(
         match check(path) {
             Ok(()) => {
                 for refused in &refused {
-                    tracing::warn!(used = %path.display(), "passed over a {name} that others can change: {refused}");
+                    tracing::warn!(used = %path.display(), "skipped a {name} that other users can change: {refused}");
                 }
                 return Ok(path.clone());
             }

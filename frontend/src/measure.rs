@@ -85,7 +85,7 @@ pub async fn bulk_counts(app: &AppHandle, deadline: Duration) -> Result<Vec<(u64
         .map_err(|failure| refused(app, node, failure))?
     {
         Answer::Bulk(count) => Ok((count.received, count.sent)),
-        other => Err(Error::Protocol(format!("node {node} counted nothing but said {other:?}"))),
+        other => Err(Error::Protocol(format!("node {node} answered {other:?} in place of a count"))),
     };
     answers.into_iter().map(count).collect()
 }

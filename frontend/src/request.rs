@@ -270,7 +270,7 @@ pub fn parse_env_string(string: &OsStr) -> Result<(OsString, OsString)> {
 /// A quotation mark is not closed; there is no word.
 pub fn parse_words(text: &OsStr) -> Result<Vec<OsString>> {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let wrong = |why: &str| Error::invalid(format!("'{}' is no command: {why}", text.to_string_lossy()));
+    let wrong = |why: &str| Error::invalid(format!("'{}' is not a command: {why}", text.to_string_lossy()));
     let (mut words, mut word) = (Vec::new(), None::<Vec<u8>>);
     let mut quote = None;
     let mut bytes = text.as_bytes().iter().copied();

@@ -24,7 +24,7 @@ typedef enum {
     GANTRY_UNSUPPORTED = 5,     /* this system, workload manager or launcher cannot do it */
     GANTRY_INVALID = 6,         /* ask for something else */
     GANTRY_PROTOCOL = 7,        /* see whether all of gantry is of one version */
-    GANTRY_LOST = 8,            /* a node or the link to it is gone */
+    GANTRY_LOST = 8,            /* a node or the link to it is lost */
     GANTRY_GONE = 9,            /* what was asked about has ended or was closed */
     GANTRY_OTHER = 10
 } gantry_error_kind_t;

@@ -201,7 +201,7 @@ impl fmt::Display for Why {
             Self::Owner(uid) => write!(f, "belongs to user {uid}"),
             Self::OthersWrite(mode) => write!(f, "is writable for everybody (mode {mode:o})"),
             Self::GroupWrites(gid) => write!(f, "is writable for group {gid}, which may have other members"),
-            Self::AccessList => f.write_str("has an access list by which others may write to it"),
+            Self::AccessList => f.write_str("has an access control list that lets other users write to it"),
             Self::Planted => f.write_str("is a directory in which everybody may put a file of that name"),
             Self::NotAbsolute => f.write_str("is not an absolute path"),
             Self::Missing => f.write_str("is missing"),

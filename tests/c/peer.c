@@ -43,7 +43,7 @@ static void give(void) {
     CHECK(gantry_be_contributeKeys(13, keys, ranks, 2) == 0);
     CHECK(gantry_be_contributeStacks(14, stacks, 2) == 0);
     int wrong = -1;
-    CHECK(gantry_be_contributeRanks(15, &wrong, 1) == 1 && strstr(gantry_be_error_str(), "-1 is no rank"));
+    CHECK(gantry_be_contributeRanks(15, &wrong, 1) == 1 && strstr(gantry_be_error_str(), "-1 is not a rank"));
     CHECK(gantry_be_contributeIntegers(15, NULL, 1) == 1 && gantry_be_error_kind() == GANTRY_INVALID);
     CHECK(gantry_be_contributeIntegers(15, integers, -1) == 1);
 }

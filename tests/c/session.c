@@ -159,7 +159,7 @@ static void daemons(void) {
             "env CTI_IAMBACKEND=1", "env CTI_WLM=7", text("env CTI_APID=%s", name), text("env CTI_ROOT_DIR=%s", root),
             text("env CTI_BIN_DIR=%s/bin", root), text("env CTI_LIB_DIR=%s/lib", root), text("env CTI_FILE_DIR=%s", root),
             text("env TMPDIR=%s/tmp", root), "env CTI_PMI_FOPEN_TIMEOUT=7", "env CTI_PMI_EXTRA_SLEEP=2",
-            "error=cti_be_destroyPidList: this was freed before, never came from here, or is freed by another function; nothing was freed",
+            "error=cti_be_destroyPidList: nothing was freed: the pointer was freed before, is not gantry's, or belongs to another free function",
         };
         for (size_t at = 0; at < sizeof lines / sizeof *lines; at++)
             if (!has_line(said, lines[at])) FAIL("'%s' is not in\n%s", lines[at], said);

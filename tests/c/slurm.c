@@ -188,7 +188,7 @@ static void attaches(void) {
         cti_deregisterApp(app);
     }
     FAILS(ops->getJobInfo(getpid()), "getJobInfo");
-    FAILS(ops->getJobInfo(0), "0 is no pid");
+    FAILS(ops->getJobInfo(0), "0 is not a pid");
     FAILS(ops->registerJobStep(job, 77), text("%u.77", job));
     FAILS(ops->submitBatchScript("/no/such/script", NULL, NULL), "/no/such/script");
     CHECK(gantry_finalize() == 0);

@@ -1,5 +1,5 @@
 /* Every function of libcommontools_fe that can fail, with what is wrong: ids that nobody has, that are of something else or not any more, NULL, text that is no
-   text, memory that never came from here or was freed before. It answers with its value for errors, and the error names the function. The suite that drives
+   text, memory that is not gantry's or was freed before. It answers with its value for errors, and the error names the function. The suite that drives
    this looks that no function is left out. */
 #include "check.h"
 
@@ -43,7 +43,7 @@ static void says(const char *name) {
         type mine; \
         memset(&mine, 0, sizeof mine); \
         QUIET(function, (&mine)); \
-        CHECK(strstr(cti_error_str(), "never came from here")); \
+        CHECK(strstr(cti_error_str(), "is not gantry's")); \
         function(NULL); \
     } while (0)
 
@@ -249,7 +249,7 @@ static void freed_by_the_function_of_another(cti_app_id_t app) {
     cti_binaryList_t *binaries = cti_getAppBinaryList(app);
     CHECK(hosts && binaries);
     QUIET(cti_destroyHostsList, ((cti_hostsList_t *)binaries));
-    CHECK(strstr(cti_error_str(), "is freed by another function; nothing was freed"));
+    CHECK(strstr(cti_error_str(), "belongs to another free function"));
     QUIET(cti_destroyBinaryList, ((cti_binaryList_t *)hosts));
     QUIET(gantry_destroyMembers, ((gantry_memberList_t *)hosts));
     QUIET(gantry_destroyOutcome, ((gantry_outcome_t *)binaries));

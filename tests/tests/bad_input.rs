@@ -90,7 +90,7 @@ fn a_program_that_cannot_be_executed_is_named_with_the_reason() {
         check_launches(&[
             (plain.clone(), "no-access", "is not executable".to_owned(), "chmod +x"),
             (folder.clone(), "invalid", format!("{folder:?} is a directory"), "a program in it"),
-            (format!("-n 4 {foreign}"), "unsupported", "is built for ".to_owned(), "built for this node"),
+            (format!("-n 4 {foreign}"), "unsupported", "is built for ".to_owned(), "for this node"),
             (text, "invalid", "neither an ELF file nor a script".to_owned(), "#!/bin/sh"),
             (dos, "not-found", "interpreter".to_owned(), "DOS line ends"),
             (
@@ -210,7 +210,7 @@ fn a_stage_directory_that_will_not_do_is_named_with_the_reason() {
         let world = World::new();
         let file = write(&world, "file", "");
         let cases = [
-            ("/no/such/place", "not-found", "missing", "make the directory"),
+            ("/no/such/place", "not-found", "missing", "create the directory"),
             (file.as_str(), "invalid", "not a directory", "name a directory"),
             ("relative", "invalid", "not an absolute path", "absolute"),
         ];
@@ -394,11 +394,11 @@ fn an_agent_of_another_version_is_refused() {
 fn a_helper_that_is_something_else_is_refused() {
     within(LIMIT, || {
         let cases: [(&str, &[u8], &str); 4] = [
-            ("gantry-guard", b"#!/bin/sh\nexit 0\n", "ended without a word"),
+            ("gantry-guard", b"#!/bin/sh\nexit 0\n", "ended without a message"),
             (
                 "gantry-guard",
                 b"#!/bin/sh\necho hello there, I am not a guard >&0\ncat >/dev/null\n",
-                "it is no guard",
+                "it is not a guard",
             ),
             ("gantry-agent", b"#!/bin/sh\necho I am no agent >&2\nexit 3\n", "I am no agent"),
             ("gantry-agent", b"#!/bin/sh\nexit 3\n", "ended before it reported: exit code 3"),
@@ -483,13 +483,7 @@ fn a_daemon_that_cannot_start_is_refused_and_the_session_stays() {
         );
         check_error(&mut tool, &format!("daemon {plain}"), "no-access", "not executable", "permissions");
         check_error(&mut tool, &format!("daemon {folder}"), "invalid", "not a regular file", "name a file");
-        check_error(
-            &mut tool,
-            &format!("daemon {foreign}"),
-            "unsupported",
-            "is built for",
-            "built for this node",
-        );
+        check_error(&mut tool, &format!("daemon {foreign}"), "unsupported", "is built for", "for this node");
         check_error(
             &mut tool,
             &format!("daemon {orphan}"),

@@ -298,7 +298,7 @@ fn a_fifo_that_nobody_opens_stops_nobody() {
     assert_eq!(run.wait(SOON).code(), 68);
     let done = world.gantry(["coalloc", "--timeout", "1", &spec]).wait(SOON);
     let said = done.stderr.join("\n");
-    assert!(said.contains("waiting for somebody to write to the FIFO that is standard input"), "{said}");
+    assert!(said.contains("waiting for a writer of the FIFO that is standard input"), "{said}");
     assert!(!ran.exists());
     world.finish();
 }

@@ -61,7 +61,7 @@ fn a_signal_goes_to_some_ranks_and_to_no_others() {
             .await
             .expect_err("no rank 5");
         assert_eq!(error.kind(), Kind::Invalid);
-        assert_eq!(error.to_string(), format!("app {} has 5 ranks, none of number 5", app.id()));
+        assert_eq!(error.to_string(), format!("app {} has 5 ranks; rank 5 is not one of them", app.id()));
         app.kill(SOON).await.expect("kill");
         app.close(SOON).await.expect("close");
     });

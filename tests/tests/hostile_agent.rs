@@ -162,7 +162,7 @@ fn a_node_that_sends_the_exit_of_a_daemon_that_it_has_not_is_lost() {
 
 #[test]
 fn a_node_that_takes_standard_input_that_was_not_sent_is_lost() {
-    lies("lie-stdin", "took standard input of rank 1, which was sent none");
+    lies("lie-stdin", "acknowledged standard input of rank 1, which was sent none");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn lied_to(world: &World, launcher: &str, lie: &str, more: &[&str]) -> Option<se
         assert_eq!(world.gantry(["release"]).wait(SOON).code(), 0);
     }
     // The table is looked at in the launcher that runs, so that the app must not be over before.
-    run.stderr_line("own table of ranks", SOON);
+    run.stderr_line("own proctable", SOON);
     run.close_stdin();
     let done = run.wait(SOON);
     assert_eq!(done.code(), 3, "{done:?}");
@@ -251,7 +251,7 @@ fn the_table_of_open_mpi_agrees_once_its_ranks_have_met() {
         let app = held["app"].as_str().expect("an id");
         run.stderr_line("the launcher has filled no table yet", SOON);
         assert_eq!(world.gantry(["release", app]).wait(SOON).code(), 0);
-        run.stderr_line("the launcher's own table of ranks agrees", 2 * SOON);
+        run.stderr_line("the launcher's own proctable agrees", 2 * SOON);
         assert_eq!(world.gantry(["kill", app]).wait(SOON).code(), 0);
         let done = run.wait(2 * SOON);
         assert!(!done.events().iter().any(|event| event["event"] == "table_differs"), "{done:?}");

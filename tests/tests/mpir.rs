@@ -352,11 +352,11 @@ fn check_failure(words: &[&str], kind: Kind, text: &str, ended: ExitStatus) {
 #[test]
 fn a_launcher_that_fails_is_quoted() {
     let killed = ExitStatus::Signal(Signal::KILL);
-    let text = "the launcher ended before they were started, exit code 3; it said: no such node";
+    let text = "the launcher ended before they were started, exit code 3; its last output: no such node";
     check_failure(&["complain=no such node", "exit=3"], Kind::LauncherFailed, text, ExitStatus::Code(3));
     let text = "the launcher ended before they were started, exit code 0";
     check_failure(&["ranks=3"], Kind::LauncherFailed, text, ExitStatus::Code(0));
-    let text = "the launcher gave up: node n3 is down; it said: no such node";
+    let text = "the launcher gave up: node n3 is down; its last output: no such node";
     check_failure(&["complain=no such node", "abort=node n3 is down"], Kind::LauncherFailed, text, killed);
     let text = "the launcher's table of ranks is empty";
     check_failure(&["state=1", "call"], Kind::LauncherFailed, text, killed);

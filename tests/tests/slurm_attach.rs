@@ -148,10 +148,10 @@ fn an_attachment_that_waits_has_more_patience_for_ranks_than_one_that_does_not()
         let world = World::new();
         let (srun, step) = start_gated(bed, &world);
         let mut run = gantry(bed, &world, &["attach", "-vv", "--json", "--wait", &step]);
-        run.stderr_line("ranks do not stand yet", LONG);
+        run.stderr_line("ranks are not stopped yet", LONG);
         // It begins later and gives up.
         let words = refused(bed, &world, &step);
-        assert!(words.contains("no process here is rank"), "{words}");
+        assert!(words.contains("no process on this node is rank"), "{words}");
         said(bed, &["touch", &format!("{HOME}/go")]);
         let attached = run.next_event("attached", LONG);
         assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(2), "{attached}");
@@ -169,7 +169,7 @@ fn ranks_that_do_not_stand_yet_are_waited_for() {
         let world = World::new();
         let (waits, step) = start_gated(bed, &world);
         let mut run = gantry(bed, &world, &["attach", "-vv", "--json", &step]);
-        run.stderr_line("ranks do not stand yet", LONG);
+        run.stderr_line("ranks are not stopped yet", LONG);
         said(bed, &["touch", &format!("{HOME}/go")]);
         let attached = run.next_event("attached", LONG);
         assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(2), "{attached}");

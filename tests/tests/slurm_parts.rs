@@ -169,6 +169,6 @@ fn srun_does_not_stand_still_with_parts_that_threads_of_it_start() {
         let done = cluster.gantry(args.iter().chain(&PARTS)).wait(SOON);
         let error = error_of(&done);
         assert_eq!(error["kind"], "invalid", "{error}");
-        assert!(error.to_string().contains("a thread of its own starts each part"), "{error}");
+        assert!(error.to_string().contains("it starts each part in a thread of its own"), "{error}");
     });
 }

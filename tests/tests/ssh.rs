@@ -129,7 +129,8 @@ fn another_agent_at_the_same_path_is_not_taken_for_ours() {
         assert_eq!(done.code(), 0, "{done:?}");
         std::fs::remove_file(&agent).expect("it was not touched");
         // It was asked who it is, which is how we know that it is another one.
-        std::fs::remove_file(cluster.bed.node(1).path("/tmp/wrong").expect("a node")).expect("it was asked");
+        std::fs::remove_file(cluster.bed.node(1).path("/tmp/wrong").expect("a node"))
+            .expect("chosen by the caller");
     });
 }
 

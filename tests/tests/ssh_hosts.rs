@@ -50,10 +50,10 @@ fn every_host_that_cannot_be_had_is_named_with_its_reason() {
             &[
                 "6 of 7 hosts have no agent",
                 "n002: the host's key is not known: ssh-ed25519 SHA256:",
-                "n003: the host's key is another one than before: now it is ssh-ed25519 SHA256:",
-                "n004: it does not let you in (it takes publickey): nobody@n004: Permission denied",
+                "n003: the host's key has changed: now it is ssh-ed25519 SHA256:",
+                "n004: it refuses the login (it accepts publickey): nobody@n004: Permission denied",
                 "n005: ssh: connect to host n005 port 22: ",
-                "n006: it accepts connections and says nothing",
+                "n006: it accepts connections and sends nothing",
                 "n999: ssh: Could not resolve hostname n999",
             ],
         );

@@ -123,7 +123,7 @@ fn a_key_of_the_agent_is_used_and_nobody_is_asked_for_a_passphrase() {
     on_hosts(Config::with_nodes(1), |cluster| {
         let _config = without_key(cluster);
         cluster.said("sh", ["-c", "ssh-keygen -q -t rsa -N secret -f ~/.ssh/locked"]);
-        check_refused(&launch_true(cluster, "n001"), "n001: it does not let you in (it takes publickey)");
+        check_refused(&launch_true(cluster, "n001"), "n001: it refuses the login (it accepts publickey)");
         let gantry = binaries().gantry.display().to_string();
         let script = "ssh-add -q ~/.ssh/id_ed25519; \"$0\" launch --json --cwd / -- --hosts n001 /bin/true; \
                       code=$?; kill $SSH_AGENT_PID; exit $code";
@@ -176,7 +176,7 @@ fn the_client_is_the_one_that_is_asked_for() {
             let args = ["launch", "-v", "--json", "--cwd", "/", "--", "--hosts", "n001", "/bin/true"];
             cluster.gantry(args).wait(SOON)
         };
-        check_refused(&launch("putty"), "GANTRY_SSH is 'putty', which is no client of ssh");
+        check_refused(&launch("putty"), "GANTRY_SSH is 'putty', which is not an ssh client");
         for (client, name) in
             [("", "libssh2 (/"), ("libssh2", "libssh2 (/"), ("openssh", "the OpenSSH client (/")]
         {

@@ -174,7 +174,7 @@ fn attached_processes_have_a_table_that_goes_on_until_they_are_let_go() {
         wait_ranks(&terminal, "running", &["0"]);
         terminal.type_text("\x03");
         assert_eq!(terminal.wait(SOON).code(), Some(0));
-        assert!(terminal.text().contains("the app goes on by itself"), "{}", terminal.text());
+        assert!(terminal.text().contains("the app continues on its own"), "{}", terminal.text());
         assert!(proc::is_alive(found.pid()));
         found.kill();
         found.wait(SOON);

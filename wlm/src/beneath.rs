@@ -71,7 +71,7 @@ pub(crate) fn check_complete(ranks: &[(u32, Option<u32>)]) -> std::result::Resul
     let count = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
     let size = ranks.iter().filter_map(|(_, size)| *size).max();
     match size {
-        _ if ranks.is_empty() => Err("are none of its ranks".to_owned()),
+        _ if ranks.is_empty() => Err("are not its ranks".to_owned()),
         _ if !ranks.iter().map(|(rank, _)| *rank).eq(0..count) => {
             let numbers = ranks.iter().map(|(rank, _)| rank.to_string()).collect::<Vec<_>>().join(",");
             Err(format!("have the ranks {numbers}, which is not 0 and up"))

@@ -30,7 +30,7 @@ pub struct Choice {
 /// [`Error::UnknownWlm`] with the names there are.
 pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
     if let Some(name) = asked {
-        return Ok(Choice { wlm: find(name)?, why: Evidence("it was asked for".to_owned()) });
+        return Ok(Choice { wlm: find(name)?, why: Evidence("it was chosen by the caller".to_owned()) });
     }
     for variable in WLM_VARIABLES {
         if let Some(name) = host.env(variable) {
@@ -99,7 +99,7 @@ mod tests {
         let as_cti = FakeHost::default().with_env("CTI_WLM_IMPL", "linux/localhost");
         assert_eq!(choose(None, &as_cti).unwrap().wlm.name(), "localhost");
         let wrong = FakeHost::default().with_env("GANTRY_WLM", "abacus");
-        assert_eq!(choose(Some("localhost"), &wrong).unwrap().why.0, "it was asked for");
+        assert_eq!(choose(Some("localhost"), &wrong).unwrap().why.0, "it was chosen by the caller");
     }
 
     #[test]

@@ -79,12 +79,12 @@ const FETCH: [&str; 13] = [
     r#"fail() { echo "gantry: $2" >&2; exit "$1"; }; set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) && safe "$real" 2 || continue; place=${real%/}"#,
     r#"into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX") || continue; trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15"#,
     r#"printf '#!/bin/sh\nexit 0\n' >"$into/try" && chmod 700 "$into/try" && "$into/try" && break; rm -rf "$into"; into=; done 2>/dev/null"#,
-    r#"[ "$into" ] || fail 21 'no place for the agent may be written and executed and is safe from others'; rm -f "$into/try"; file=$into/gantry-agent; read -r port number word bytes addresses <<<"$GANTRY_GIVEN"; unset GANTRY_GIVEN"#,
+    r#"[ "$into" ] || fail 21 'no directory for the agent is writable, allows execution and is safe from other users'; rm -f "$into/try"; file=$into/gantry-agent; read -r port number word bytes addresses <<<"$GANTRY_GIVEN"; unset GANTRY_GIVEN"#,
     r#"trap '' 13; for pause in 0.1 0.3 1 3 none; do way=; for at in $addresses; do timeout 5 /bin/bash -c ": <>/dev/tcp/$at/$port" </dev/null 2>/dev/null && { exec 3<>"/dev/tcp/$at/$port"; } 2>/dev/null && way=$at && break; done"#,
     r#"[ "$way" ] || fail 22 'the agent cannot be fetched: no connection to the host that gantry runs on'; addresses=$way; challenge=; hash=; mac="#,
     r#"{ printf '%s\n' "$number" >&3; IFS= read -r -t 60 challenge <&3; printf '%s%s' "$challenge" "$word" | b2sum >&3; read -r -t 60 hash mac <&3; } 2>/dev/null"#,
     r#"if [ "$hash" ] && [ "$(printf '%s%s%s' "$word" "$challenge" "$hash" | b2sum)" = "$mac  -" ]; then head -c "$bytes" <&3 >"$file"; exec 3>&-; [ "$(b2sum <"$file")" = "$hash  -" ] && break; fi; exec 3>&-"#,
-    r#"[ "$pause" = none ] && fail 23 'what was fetched is not the agent, or there is no b2sum or no space for it'; sleep "$pause"; done"#,
+    r#"[ "$pause" = none ] && fail 23 'the fetched file is not the agent, or b2sum or disk space is missing'; sleep "$pause"; done"#,
     r#"chmod 700 "$file"; trap - 0 1 2 13 15; umask "$old""#,
     r#"GANTRY_SENT_AGENT=$file exec "$file" "$@""#,
 ];
@@ -200,15 +200,15 @@ pub(crate) fn explain_status(status: i32) -> Option<Failure> {
     Some(match status {
         NO_PLACE => Failure::new(
             Kind::NoAccess,
-            "there is no place for the agent that may be written and executed, and that others cannot change",
+            "no directory for the agent is writable, allows execution and is safe from other users",
         )
         .with_hint("one of TMPDIR, /tmp, /var/tmp, /dev/shm and HOME has to be"),
         UNREACHABLE => {
             Failure::new(Kind::Lost, "it cannot connect to the host that gantry runs on, to fetch the agent")
-                .with_hint("have gantry at a path that all hosts of the job see")
+                .with_hint("install gantry at a path that all hosts of the job see")
         }
         SPOILED => {
-            Failure::new(Kind::Protocol, "what it fetched is not the agent, or there is no b2sum to tell")
+            Failure::new(Kind::Protocol, "the fetched file is not the agent, or b2sum is missing to check it")
                 .with_hint("see whether its disk is full")
         }
         _ => return None,

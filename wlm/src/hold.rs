@@ -54,21 +54,21 @@ pub fn choose_hold(
         },
         Plan::Driven(plan) if method == HoldMethod::MpirStop => HoldChoice {
             method: "mpir-stop",
-            why: format!("it was asked for: {} is to stand still with its ranks", program(&plan.argv)),
+            why: format!("chosen by the caller: {} stops together with its ranks", program(&plan.argv)),
         },
         Plan::Driven(plan) if method == HoldMethod::Mpir => HoldChoice {
             method: "mpir",
-            why: format!("it was asked for: {} is to stop its ranks as for a debugger", program(&plan.argv)),
+            why: format!("chosen by the caller: {} stops its ranks as for a debugger", program(&plan.argv)),
         },
         Plan::Driven(plan) => HoldChoice {
             method: "mpir",
             why: match recognized(&plan.argv) {
                 Ok(recognized) => format!(
-                    "the end of each rank would wait for agents among those of {} (recognized {recognized}): it is to stop its ranks as for a debugger, and agents come beside them",
+                    "agents among the ranks of {} (recognized {recognized}) would delay the end of each rank: it stops its ranks as for a debugger, and agents start beside them",
                     program(&plan.argv)
                 ),
                 Err(why) => format!(
-                    "{} is no launcher whose options are understood ({why}): the launcher that it runs is to stop its ranks as for a debugger",
+                    "the options of {} are not known ({why}): the launcher that it runs stops its ranks as for a debugger",
                     program(&plan.argv)
                 ),
             },

@@ -72,8 +72,8 @@ impl FromStr for SendAgent {
         let all = [Self::Auto, Self::Always, Self::Never];
         let found = all.into_iter().find(|it| it.to_string() == text);
         found.ok_or_else(|| {
-            let message = format!("'{text}' does not say whether gantry's agent is sent to nodes");
-            Error::invalid_with(message, "say auto, always or never")
+            let message = format!("'{text}' is not a value of --send-agent");
+            Error::invalid_with(message, "use auto, always or never")
         })
     }
 }

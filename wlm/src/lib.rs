@@ -155,7 +155,7 @@ pub trait Wlm: Send + Sync + fmt::Debug {
             Some(arg) => {
                 let message =
                     format!("{} has no option '{}' for what runs already", self.name(), arg.display());
-                Err(Error::invalid_with(message, "leave out what stands behind '--'"))
+                Err(Error::invalid_with(message, "leave out the words after '--'"))
             }
         }
     }

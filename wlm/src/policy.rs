@@ -43,7 +43,7 @@ impl FromStr for HostsPolicy {
     /// Reads `all`, `quorum=N`, `quorum=P%`, or `best-effort`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
-            let what = format!("'{text}' is no policy for hosts that cannot be reached");
+            let what = format!("'{text}' is not a policy for unreachable hosts");
             Error::invalid_with(what, "write all, quorum=N, quorum=P%, or best-effort")
         };
         let Some(number) = text.strip_prefix("quorum=") else {

@@ -40,7 +40,7 @@ pub(crate) fn parse_map_by(option: &str, value: &OsStr, hint: &str) -> Result<Ma
         "slot" | "core" | "block" => Ok(MapBy::Slot),
         "node" | "cyclic" => Ok(MapBy::Node),
         other => {
-            let what = format!("'{option} {other}': ranks are mapped by slot or by node here");
+            let what = format!("'{option} {other}': ranks can be mapped by slot or by node");
             Err(Error::invalid_with(what, hint))
         }
     }
@@ -78,7 +78,7 @@ fn build_counts(
         None => room,
     };
     if ranks > u64::from(MAX_RANKS) {
-        return Err(Error::invalid(format!("at most {MAX_RANKS} ranks fit here")));
+        return Err(Error::invalid(format!("at most {MAX_RANKS} ranks are possible")));
     }
     let number = hosts.len() as u64;
     let stated = per_host.is_some() || hosts.iter().any(|host| host.stated);

@@ -49,7 +49,7 @@ impl Connection {
     /// Waits until the other side is gone, or says something out of turn.
     pub(crate) async fn ended(&mut self) {
         let read = self.input.read(&mut [0]).await;
-        tracing::debug!(?read, "whoever started this agent is gone");
+        tracing::debug!(?read, "the process that started this agent has ended");
     }
 }
 

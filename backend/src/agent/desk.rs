@@ -140,7 +140,8 @@ async fn gather(
 
 fn late(waiting: &[Waiting], expected: Option<usize>) -> Failure {
     let (have, all) = (waiting.len(), expected.unwrap_or(0));
-    let message = format!("only {have} of {all} ranks of this node came within {} s", DEADLINE.as_secs());
+    let message =
+        format!("only {have} of {all} ranks of this node checked in within {} s", DEADLINE.as_secs());
     Failure::new(Kind::TimedOut, message)
 }
 
@@ -156,10 +157,11 @@ fn check(check_in: &CheckIn, waiting: &[Waiting], size: u32, expected: Option<us
         return Ok(());
     }
     let message = format!(
-        "the launcher says rank {rank} of {}, {local_size} of them here, which does not fit what it said to others",
+        "the launcher told this rank that it is rank {rank} of {}, with {local_size} on this node, and told other ranks something else",
         check_in.size
     );
-    Err(Failure::new(Kind::Protocol, message).with_hint("two launchers in one command cannot be told apart"))
+    Err(Failure::new(Kind::Protocol, message)
+        .with_hint("start one launcher per command: two in one command cannot be told apart"))
 }
 
 async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckIn)> {
@@ -169,7 +171,7 @@ async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckI
             Some((it, check_in))
         }
         (it, said) => {
-            tracing::warn!(pid = it.pid, ?said, "a process came that is no rank");
+            tracing::warn!(pid = it.pid, ?said, "a process connected that is not a rank");
             None
         }
     }
@@ -179,7 +181,11 @@ async fn greet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, CheckI
 async fn meet(stream: UnixStream, deadline: Instant) -> Option<(Waiting, ToDesk)> {
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).ok()?;
     if peer.uid() != geteuid().as_raw() {
-        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "somebody else's process wants to be a rank");
+        tracing::warn!(
+            uid = peer.uid(),
+            pid = peer.pid(),
+            "another user's process tried to register as a rank"
+        );
         return None;
     }
     let mut it = Waiting { rank: Rank(0), pid: peer.pid(), stream, incoming: FrameBuffer::new() };
@@ -294,8 +300,8 @@ impl Waiting {
         match self.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(self.gone(&error.to_string())),
-            Ok(0) => Err(self.gone("others of this node had not come yet")),
-            Ok(_) => Err(self.gone("it spoke out of turn")),
+            Ok(0) => Err(self.gone("other ranks of this node had not checked in yet")),
+            Ok(_) => Err(self.gone("it sent a message out of order")),
         }
     }
 

@@ -31,7 +31,7 @@ impl Jobs {
     /// Does this after all that came before. Returns at once.
     pub(crate) fn push(&self, job: impl FnOnce(Result<(), Failure>) + Send + 'static) {
         if let Err(SendError(job)) = self.0.send(Box::new(job)) {
-            let none = "have a thread for storage: the system gives none";
+            let none = "start a thread for storage: the system refused";
             job(Err(
                 Failure::new(Kind::Unsupported, none).with_hint("raise the limit of processes (ulimit -u)")
             ));

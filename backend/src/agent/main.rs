@@ -173,7 +173,7 @@ fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
     block_on(async move {
         let joined = tokio::select! {
             joined = overlay::join(&ticket) => joined.map_err(|e| Failure::new(Kind::Lost, e.to_string()))?,
-            () = starter::gone(attached) => return Err(Failure::new(Kind::Lost, "whoever started this agent is gone")),
+            () = starter::gone(attached) => return Err(Failure::new(Kind::Lost, "the process that started this agent has ended")),
         };
         work::serve(ticket, joined, work::Beginning::Empty).await
     })
@@ -183,11 +183,14 @@ fn serve(ticket: Ticket, attached: bool) -> Result<(), Failure> {
 /// program is not here.
 fn leave_word(wlm: &str, failure: Failure) -> Failure {
     let (Ok(own), Ok(word)) = (std::env::current_exe(), frame::encode_body(&failure)) else { return failure };
-    #[expect(clippy::disallowed_methods, reason = "nothing is started: this process goes on as another one")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is started: this process replaces itself with another program"
+    )]
     let mut program = std::process::Command::new(own.with_file_name(STARTER));
     // Its secret is of no use any more.
     let error = program.args(["word", wlm, &to_hex(&word)]).env_remove(GANTRY_TICKET).exec();
-    tracing::debug!(%error, "no word is left of this agent's end");
+    tracing::debug!(%error, "the reason for this agent's end could not be recorded");
     failure
 }
 
@@ -268,7 +271,7 @@ fn ask_pmix(pid: &str, library: &Path) -> Result<(), Failure> {
 
 /// Ends this process when that one has ended: the library goes on waiting for a server that is gone.
 fn end_with(server: Pid) -> Result<(), Failure> {
-    let server = open_pidfd(server).map_err(|e| failure::from_io("look at the launcher", &e))?;
+    let server = open_pidfd(server).map_err(|e| failure::from_io("inspect the launcher", &e))?;
     thread::spawn(move || {
         let ended = poll(&mut [PollFd::new(server.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
         tracing::debug!(?ended, "the launcher has ended");
@@ -395,7 +398,7 @@ fn check_release(ticket: &Ticket) -> Result<(), Failure> {
 }
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {
-    strays::sweep().map_err(|e| failure::from_io("look for processes of dead agents", &e))?;
+    strays::sweep().map_err(|e| failure::from_io("search for processes of dead agents", &e))?;
     let base = storage::choose_base(directory)?;
     let mut kept = Ok(());
     for swept in session::sweep(&base) {

@@ -94,7 +94,7 @@ fn provide_one(
     let failed = |error: io::Error| {
         // A file stands where a directory is needed, or the other way round, or a link, which we do not follow.
         if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) {
-            return conflict(target, first, "what stands in its way is not a directory");
+            return conflict(target, first, "something other than a directory is in its place");
         }
         failure::from_io(format_args!("provide {target}"), &error)
     };
@@ -144,7 +144,7 @@ impl Found {
             Self::Other(what) => Err(conflict(
                 target,
                 entry,
-                &format!("{}, which stands there, has other content", what.display()),
+                &format!("{} exists there with different content", what.display()),
             )),
         }
     }
@@ -153,7 +153,7 @@ impl Found {
 fn conflict(target: &Target, entry: &Entry, what: &str) -> Failure {
     let source = entry.source.display();
     Failure::new(Kind::Invalid, format!("provide {target} from {source}: {what}"))
-        .with_hint("give one of the two another name")
+        .with_hint("rename one of the two")
 }
 
 fn open_parent(root: &OwnedFd, target: &Target) -> io::Result<Option<OwnedFd>> {

@@ -415,8 +415,12 @@ pub(crate) fn build_env(
         let mut bytes = Vec::with_capacity(name.len() + value.len() + 2);
         [name.as_bytes(), b"=", value.as_bytes()].into_iter().for_each(|part| bytes.extend_from_slice(part));
         // The value is not shown: it may be a secret.
-        let invalid =
-            || Failure::new(Kind::Invalid, format!("the variable {name:?} is none that a process can have"));
+        let invalid = || {
+            Failure::new(
+                Kind::Invalid,
+                format!("{name:?} is not a valid name or value of an environment variable"),
+            )
+        };
         if name.is_empty() || name.as_bytes().contains(&b'=') {
             return Err(invalid());
         }

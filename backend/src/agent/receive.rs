@@ -80,11 +80,14 @@ impl Receives {
         self.coming.retain(|_, coming| !coming.ended.is_over());
         let Announced { session, stream, limits, compressed } = announced;
         if self.coming.contains_key(&stream) {
-            return done(Err(Failure::new(Kind::Protocol, "receive files: this stream comes already")));
+            return done(Err(Failure::new(
+                Kind::Protocol,
+                "receive files: this stream is already being received",
+            )));
         }
         let others = self.coming.values().filter(|coming| coming.session == session).count();
         if others >= MAX_RECEIVES {
-            let message = format!("receive files: {others} archives come to this session already");
+            let message = format!("receive files: this session is already receiving {others} archives");
             return done(Err(
                 Failure::new(Kind::Unsupported, message).with_hint("send them one after the other")
             ));
@@ -186,7 +189,7 @@ impl Ended {
         for ended in all {
             let left = deadline.saturating_duration_since(Instant::now());
             if ended.0.recv_timeout(left.max(Duration::from_millis(1))) == Err(RecvTimeoutError::Timeout) {
-                tracing::warn!("files still come although their session is removed");
+                tracing::warn!("files still arrive although their session is removed");
             }
         }
     }

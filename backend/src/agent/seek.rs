@@ -33,7 +33,7 @@ fn find_ranks_in(proc: &Path, wanted: &RankSet, marks: &RankMarks) -> Result<Vec
             continue;
         };
         if let Some(other) = found.insert(rank, pid) {
-            let message = format!("processes {other} and {pid} both say that they are rank {rank}");
+            let message = format!("processes {other} and {pid} both claim to be rank {rank}");
             return Err(Failure::new(Kind::Protocol, message));
         }
     }
@@ -41,9 +41,9 @@ fn find_ranks_in(proc: &Path, wanted: &RankSet, marks: &RankMarks) -> Result<Vec
     if missing.is_empty() {
         return Ok(found.into_iter().collect());
     }
-    let message = format!("no process here is rank {missing} of what was to be attached to");
+    let message = format!("no process on this node is rank {missing} of the app to attach to");
     Err(Failure::new(Kind::NotFound, message)
-        .with_hint("it has ended, or has cleared its environment before it was started"))
+        .with_hint("it has ended, or cleared its environment before it started"))
 }
 
 /// Which rank the process `pid` with this environment is, if it is one. Of variables that are there twice the first counts, as for programs.
@@ -102,6 +102,6 @@ mod tests {
         assert_eq!(find("1").unwrap(), [(Rank(1), pid(10))]);
         assert!(find("0-2").unwrap_err().to_string().contains("rank 2 "));
         add(13, "JOB=7 RANK=0 TASK=13");
-        assert!(find("0").unwrap_err().to_string().contains("both say"));
+        assert!(find("0").unwrap_err().to_string().contains("both claim"));
     }
 }

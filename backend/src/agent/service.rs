@@ -199,7 +199,7 @@ async fn converse(client: &mut Client, view: &watch::Receiver<View>) -> Result<O
     }
     let patience = client.patience;
     let Ok(first) = timeout(patience, client.next_ask()).await else {
-        let why = format!("wait for a hello: none came in {} s", patience.as_secs_f64());
+        let why = format!("wait for a hello: none arrived within {} s", patience.as_secs_f64());
         return Err(Failure::new(Kind::TimedOut, why).into());
     };
     let Some(hello) = first? else { return Ok(None) };
@@ -225,7 +225,9 @@ fn answer_hello(ask: &Ask, view: &View) -> Result<Tell, Failure> {
     if version != VERSION {
         return Err(Failure::new(
             Kind::Protocol,
-            format!("serve a daemon whose library speaks version {version}: this agent speaks {VERSION}"),
+            format!(
+                "serve a daemon whose library uses protocol version {version}: this agent uses {VERSION}"
+            ),
         )
         .with_hint("build the daemon with the release that launched the app"));
     }
@@ -240,9 +242,9 @@ fn answer_hello(ask: &Ask, view: &View) -> Result<Tell, Failure> {
     }
     // Ranks are of the same user, but no part of the tool.
     if *token != build_token(&view.secret, session, daemon) {
-        let message = format!("serve daemon {daemon} of session {session}: it has not said its token");
+        let message = format!("serve daemon {daemon} of session {session}: it sent no token");
         return Err(Failure::new(Kind::NoAccess, message).with_hint(
-            "only what a daemon starts with GANTRY_DAEMON_TOKEN in its environment may speak for it",
+            "only processes with the daemon's GANTRY_DAEMON_TOKEN in their environment may connect for it",
         ));
     }
     let AppFacts { wlm, app, host, node, nodes, size } = view.facts.clone();
@@ -269,8 +271,8 @@ impl Client {
     /// The next question; `None` when the client has closed between two.
     async fn next_ask(&mut self) -> Result<Option<Ask>, End> {
         let garbage = |why: String| {
-            Failure::new(Kind::Protocol, format!("understand a daemon: {why}"))
-                .with_hint("use gantry's backend library to speak with the agent")
+            Failure::new(Kind::Protocol, format!("read a daemon's message: {why}"))
+                .with_hint("use gantry's backend library to talk to the agent")
         };
         let mut chunk = [0; 1024];
         loop {

@@ -87,7 +87,7 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     let facts = parse_rank_facts(&host.environment(), by)
         .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
     let local = facts.local.ok_or_else(|| {
-        Failure::new(Kind::Unsupported, "the launcher does not say how many ranks this node has")
+        Failure::new(Kind::Unsupported, "the launcher does not tell how many ranks this node has")
     })?;
     let check_in = CheckIn { rank: Rank(facts.rank), size: facts.size, local_size: local.size };
     let mut desk = come_to_desk(&ticket, check_in)?;
@@ -174,13 +174,13 @@ fn connect(name: &str, until: Instant) -> io::Result<UnixStream> {
 }
 
 fn say(desk: &mut UnixStream, message: &ToDesk) -> Result<(), Failure> {
-    let failed = |error: String| Failure::new(Kind::Lost, format!("speak to this node's agent: {error}"));
+    let failed = |error: String| Failure::new(Kind::Lost, format!("write to this node's agent: {error}"));
     let bytes = frame::encode(message).map_err(|error| failed(error.to_string()))?;
     desk.write_all(&bytes).map_err(|error| failed(error.to_string()))
 }
 
 fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
-    let failed = |error: String| Failure::new(Kind::Lost, format!("hear this node's agent: {error}"));
+    let failed = |error: String| Failure::new(Kind::Lost, format!("read from this node's agent: {error}"));
     let body = frame::read_frame(desk).map_err(|error| failed(error.to_string()))?;
     let body = body.ok_or_else(|| failed("it has ended".to_owned()))?;
     frame::decode(&body).map_err(|error| failed(error.to_string()))
@@ -195,7 +195,7 @@ fn become_program(
     let Some((program, args)) = command.split_first() else {
         return (Failure::new(Kind::Invalid, "no program to start"), NOT_EXECUTED);
     };
-    #[expect(clippy::disallowed_methods, reason = "this process becomes the program, and starts none")]
+    #[expect(clippy::disallowed_methods, reason = "this process becomes the program and starts no other")]
     let mut becoming = Command::new(program);
     for name in VARIABLES {
         becoming.env_remove(name);

@@ -253,7 +253,7 @@ impl Storage {
 
     /// Nobody sends any more: what is still to come, does not.
     pub(crate) fn nobody_sends(&mut self) {
-        let why = Failure::new(Kind::Lost, "receive files: nobody sends them any more");
+        let why = Failure::new(Kind::Lost, "receive files: the sender has stopped");
         self.receives.cut_off(None, &why);
     }
 

@@ -392,7 +392,7 @@ impl Agent {
         match (request, answer) {
             (Some(request), answer) => self.up.answer(request, answer),
             (None, Ok(_)) => {}
-            (None, Err(failure)) => tracing::warn!(%failure, "an order that wants no answer failed"),
+            (None, Err(failure)) => tracing::warn!(%failure, "an order without an answer failed"),
         }
     }
 

@@ -61,7 +61,7 @@ impl Channel {
                 changed: Condvar::new(),
                 writing: Mutex::new(()),
             }),
-            _ => Err(Error::Unusable { reason: "the answer does not fit the question" }),
+            _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
         }
     }
 
@@ -129,7 +129,7 @@ impl Channel {
         let until = Instant::now() + deadline;
         let (first, mut rest) = bytes.split_at(bytes.len().min(CHUNK_BYTES));
         let cost = cost_of(first.len());
-        let phase = "contribute: too many contributions wait to be asked for";
+        let phase = "contribute: too many contributions wait to be collected";
         // Its number is taken and its first bytes are sent under one lock, so that contributions of several threads are sent in the order of their numbers.
         let turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let early = self.lock().begin(tag, cost, !rest.is_empty());
@@ -146,7 +146,7 @@ impl Channel {
         drop(turn);
         self.lose_on_error(sent)?;
         while !rest.is_empty() {
-            let phase = "contribute: nobody asks for the rest";
+            let phase = "contribute: the rest is not being collected";
             let granted = self.wait(phase, until, deadline, |state| Ok(state.granted(tag, round)));
             let granted = match granted {
                 Ok(Some(bytes)) => bytes,

@@ -126,7 +126,7 @@ fn pack(items: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn unpack(mut packed: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    let wrong = || refused(Kind::Protocol, "read what subjobs have said".to_owned());
+    let wrong = || refused(Kind::Protocol, "read the messages of subjobs".to_owned());
     let mut items = Vec::new();
     while !packed.is_empty() {
         let (length, rest) = packed.split_first_chunk().ok_or_else(wrong)?;

@@ -161,7 +161,7 @@ impl<R: Read> Archive<R> {
     /// After the first block of zeros: one more, and then nothing but zeros to the end.
     fn read_end(&mut self) -> Result<(), Failure> {
         if self.read_block()? != [0; BLOCK] {
-            return Err(damaged("something comes after its end"));
+            return Err(damaged("there is data after its end"));
         }
         let mut buffer = std::mem::take(&mut self.buffer);
         loop {
@@ -170,7 +170,7 @@ impl<R: Read> Archive<R> {
                 return Ok(());
             }
             if buffer[..read].iter().any(|byte| *byte != 0) {
-                return Err(damaged("something comes after its end"));
+                return Err(damaged("there is data after its end"));
             }
         }
     }
@@ -256,14 +256,14 @@ fn build_entry(header: Header, extensions: Extensions) -> Result<Entry, Failure>
         }
         Announced::Unwanted(why) => return Err(refused(&name, why)),
         Announced::LongName | Announced::LongLink | Announced::Pax => {
-            return Err(damaged("an extension stands in an entry's place"));
+            return Err(damaged("an extension takes the place of an entry"));
         }
     };
     if link.is_some() && ![Announced::Link, Announced::Again].contains(&header.announced) {
-        return Err(refused(&name, "has a link's text and is none"));
+        return Err(refused(&name, "has a link's target and is not a link"));
     }
     if header.size > 0 && header.announced != Announced::File {
-        return Err(refused(&name, "has content and is no file"));
+        return Err(refused(&name, "has content and is not a file"));
     }
     Ok(Entry { name, what })
 }

@@ -38,7 +38,7 @@ pub(super) fn parse_header(block: &[u8; BLOCK]) -> Result<Header, &'static str> 
     let gnu = match &block[257..265] {
         b"ustar  \0" => true,
         b"ustar\x0000" => false,
-        _ => return Err("what should be a header is none"),
+        _ => return Err("a header is malformed"),
     };
     if parse_number(&block[148..156])? != checksum(block) {
         return Err("the checksum of a header is wrong");
@@ -74,7 +74,7 @@ fn text(field: &[u8]) -> &[u8] {
 
 /// Octal digits, or with the first bit set a number of the bytes, which is how more than 8 GiB are written.
 fn parse_number(field: &[u8]) -> Result<u64, &'static str> {
-    const WRONG: &str = "a number in a header is none";
+    const WRONG: &str = "a number in a header is malformed";
     if let Some((first @ 0x80.., rest)) = field.split_first() {
         let number = rest.iter().try_fold(u64::from(first & 0x7f), |number, byte| {
             number.checked_mul(256).map(|number| number | u64::from(*byte))

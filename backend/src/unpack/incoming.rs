@@ -34,7 +34,7 @@ pub(super) struct Incoming<'a> {
 
 impl<'a> Incoming<'a> {
     pub(super) fn new(root: &'a OwnedFd, copied_bytes: u64) -> Result<Self, Failure> {
-        let failed = |error: Errno| failure::from_io("look at the session's directory", &error.into());
+        let failed = |error: Errno| failure::from_io("inspect the session's directory", &error.into());
         let no_exec = fstatvfs(root).map_err(failed)?.flags().contains(FsFlags::ST_NOEXEC);
         // Who writes beyond it is not told so but killed, by SIGXFSZ.
         let (most_bytes, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(failed)?;
@@ -82,7 +82,7 @@ impl<'a> Incoming<'a> {
                 let Some((mut original, size)) = original else { return Ok(()) };
                 let mut file = make_file(dir.as_fd(), last, *executable).map_err(failed)?;
                 if io::copy(&mut original, &mut file).map_err(failed)? != size {
-                    return Err(refused(name, "is a hard link to a file that somebody else is changing"));
+                    return Err(refused(name, "is a hard link to a file that another process is changing"));
                 }
                 set_modified(&file, *modified);
                 Ok(())
@@ -94,7 +94,7 @@ impl<'a> Incoming<'a> {
     /// Opens the file whose content another one gets, and its length. It is looked for where this archive's files are until its end has come, so
     /// that nothing else can be read by it, and no link is followed.
     fn open_original(&mut self, name: &[u8], of: &[u8]) -> Result<(File, u64), Failure> {
-        let none = || refused(name, "is a hard link to what is no file that came before it");
+        let none = || refused(name, "is a hard link to something other than an earlier file of the archive");
         let mut parts = parse_parts(of).map_err(|_| none())?;
         let last = parts.pop().ok_or_else(none)?;
         let failed = |error: io::Error| match error.raw_os_error().map(Errno::from_raw) {
@@ -175,7 +175,7 @@ fn too_large(name: &[u8], size: u64, most: u64) -> Failure {
 fn explain(name: &[u8], error: &io::Error) -> Failure {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EEXIST) => refused(name, "comes twice"),
-        Some(Errno::ELOOP | Errno::ENOTDIR) => refused(name, "its way leads through a file or a link"),
+        Some(Errno::ELOOP | Errno::ENOTDIR) => refused(name, "its path leads through a file or a link"),
         Some(Errno::ENAMETOOLONG) => refused(name, "a name is too long for the node's file system"),
         _ => failure::from_io(format_args!("unpack {:?}", OsStr::from_bytes(name)), error),
     }

@@ -48,7 +48,7 @@ impl Settling {
                     let sub_from =
                         tree::open_dir(from, name.as_c_str()).map_err(|error| failed(&path, error))?;
                     let sub_to = tree::open_dir(to, name.as_c_str())
-                        .map_err(|_| conflict(&path, "something that is no directory stands in its place"))?;
+                        .map_err(|_| conflict(&path, "something other than a directory is in its place"))?;
                     self.settle_dir(sub_from.as_fd(), sub_to.as_fd(), &path)?;
                 }
                 Err(_) => match compare(from, to, &name) {
@@ -70,7 +70,7 @@ impl Settling {
     fn undo(&self, to: BorrowedFd<'_>) {
         for path in self.moved.iter().rev() {
             if let Err(error) = remove_below(to, path) {
-                tracing::warn!(path = %path.display(), %error, "what came of a failed archive stays until its session ends");
+                tracing::warn!(path = %path.display(), %error, "the files of a failed archive stay until their session ends");
             }
         }
     }
@@ -113,8 +113,7 @@ fn move_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Resul
 }
 
 fn conflict(path: &Path, what: impl std::fmt::Display) -> Failure {
-    Failure::new(Kind::Invalid, format!("put {path:?} in place: {what}"))
-        .with_hint("give one of the two another name")
+    Failure::new(Kind::Invalid, format!("put {path:?} in place: {what}")).with_hint("rename one of the two")
 }
 
 /// What stands there, compared with what has come.
@@ -147,7 +146,7 @@ fn compare(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<
     Ok(match (same, ours, theirs) {
         (true, ..) => Standing::Same,
         (false, None, Some(theirs)) if Path::new(&theirs).is_absolute() => Standing::Stale,
-        _ => Standing::Other(format!("{shown:?}, which stands there, has other content")),
+        _ => Standing::Other(format!("{shown:?} exists there with different content")),
     })
 }
 

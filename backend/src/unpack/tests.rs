@@ -241,9 +241,9 @@ fn what_is_no_file_directory_or_inner_link_is_refused() {
     check(&[of_kind(b'D')], "of a kind that is not unpacked");
     check(&[of_kind(b'V')], "of a kind that is not unpacked");
     check(&[of_kind(0xff)], "of a kind that is not unpacked");
-    check(&[entry(b'5', "data/", "content")], "has content and is no file");
+    check(&[entry(b'5', "data/", "content")], "has content and is not a file");
     check(&[entry(b'2', "data", "content")], "is a link whose text is not");
-    check(&[block(&changed(header(b'2', b"data", 3), 157, b"bin"), b"abc")], "has content and is no file");
+    check(&[block(&changed(header(b'2', b"data", 3), 157, b"bin"), b"abc")], "has content and is not a file");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn links_that_lead_out_are_refused() {
     );
     check(
         &[[entry(b'K', "././@LongLink", "bin\0"), file("out", "")].concat()],
-        "has a link's text and is none",
+        "has a link's target and is not a link",
     );
     check(
         &[[entry(b'x', "PaxHeader", "23 linkpath=../outside\n"), link("out", "bin")].concat()],
@@ -274,12 +274,12 @@ fn links_that_lead_out_are_refused() {
 fn links_of_the_archive_itself_are_not_followed() {
     check(
         &[link("lib/x", "../bin"), file("lib/x/y", "z")],
-        "\"lib/x/y\": its way leads through a file or a link",
+        "\"lib/x/y\": its path leads through a file or a link",
     );
-    check(&[link("lib/x", "../bin"), entry(b'5', "lib/x/", "")], "its way leads through a file or a link");
-    check(&[link("lib/x", "../bin"), link("lib/x/y", "z")], "its way leads through a file or a link");
+    check(&[link("lib/x", "../bin"), entry(b'5', "lib/x/", "")], "its path leads through a file or a link");
+    check(&[link("lib/x", "../bin"), link("lib/x/y", "z")], "its path leads through a file or a link");
     check(&[link("lib/x", "../bin/first"), file("lib/x", "z")], "comes twice");
-    check(&[file("lib/x", "z"), file("lib/x/y", "z")], "its way leads through a file or a link");
+    check(&[file("lib/x", "z"), file("lib/x/y", "z")], "its path leads through a file or a link");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn what_comes_twice_is_refused() {
     check(&[file("bin/first", "fine")], "\"bin/first\": comes twice");
     check(&[link("bin/first", "other")], "comes twice");
     check(&[file("data/x/y", ""), file("data/x", "")], "comes twice");
-    check(&[entry(b'5', "bin/first", "")], "its way leads through a file or a link");
+    check(&[entry(b'5', "bin/first", "")], "its path leads through a file or a link");
     let twice = |one: &str, other: &str| {
         [entry(one.as_bytes()[0], "one", "a"), entry(other.as_bytes()[0], "two", "b"), file("x", "")].concat()
     };
@@ -344,18 +344,15 @@ fn damaged_archives_are_refused() {
         check_bytes(&good[..length], "it ends too early");
     }
     let end = |bytes: &[u8]| [&good[..1024], bytes].concat();
-    check_bytes(&[&good[..], b"x"].concat(), "something comes after its end");
-    check_bytes(&[&good[..], &[0; 5000], b"x"].concat(), "something comes after its end");
-    check_bytes(&end(&[&[0; 512][..], &[1; 512], &[0; 1024]].concat()), "something comes after its end");
-    check_bytes(&end(&[1; 2048]), "what should be a header is none");
+    check_bytes(&[&good[..], b"x"].concat(), "there is data after its end");
+    check_bytes(&[&good[..], &[0; 5000], b"x"].concat(), "there is data after its end");
+    check_bytes(&end(&[&[0; 512][..], &[1; 512], &[0; 1024]].concat()), "there is data after its end");
+    check_bytes(&end(&[1; 2048]), "a header is malformed");
     let mut wrong = good.clone();
     wrong[0] ^= 1;
     check_bytes(&wrong, "the checksum of a header is wrong");
-    check(&[block(&changed(header(b'0', b"x", 0), 124, b"12x\0"), b"")], "a number in a header is none");
-    check(
-        &[block(&changed(header(b'0', b"x", 0), 257, b"\0\0\0\0\0\0\0\0"), b"")],
-        "what should be a header is none",
-    );
+    check(&[block(&changed(header(b'0', b"x", 0), 124, b"12x\0"), b"")], "a number in a header is malformed");
+    check(&[block(&changed(header(b'0', b"x", 0), 257, b"\0\0\0\0\0\0\0\0"), b"")], "a header is malformed");
     check(&[entry(b'L', "long", "x")], "between an extension and its entry");
     check(&[entry(b'x', "pax", "")], "between an extension and its entry");
 }
@@ -423,12 +420,12 @@ fn what_is_there_stays_and_must_be_the_same() {
     let before = node.list();
     let conflicts = [
         (file("bin/tool", "other"), "\"bin/tool\" in place"),
-        (link("bin/alias", "other"), "\"tool\", which stands there, has other content"),
-        (link("bin/tool", "alias"), "has other content"),
-        (file("data", ""), "has other content"),
-        (file("tmp", ""), "has other content"),
-        (file("bin/tool/x", ""), "no directory stands in its place"),
-        (file("bin/alias/x", ""), "no directory stands in its place"),
+        (link("bin/alias", "other"), "\"tool\" exists there with different content"),
+        (link("bin/tool", "alias"), "there with different content"),
+        (file("data", ""), "there with different content"),
+        (file("tmp", ""), "there with different content"),
+        (file("bin/tool/x", ""), "other than a directory is in its place"),
+        (file("bin/alias/x", ""), "other than a directory is in its place"),
     ];
     for (conflict, expected) in conflicts {
         // The rest of it would fit, and is taken away again, whatever came first.
@@ -449,7 +446,7 @@ fn a_place_that_turned_into_a_link_is_not_gone_through() {
     fs::remove_dir(node.root.join("lib")).unwrap();
     symlink(&outside, node.root.join("lib")).unwrap();
     let failure = node.unpack(&archive(&[file("lib/x", "x")])).unwrap_err();
-    assert!(failure.message().contains("no directory stands in its place"), "{failure}");
+    assert!(failure.message().contains("other than a directory is in its place"), "{failure}");
     assert!(fs::read_dir(&outside).unwrap().next().is_none());
 }
 

@@ -136,7 +136,8 @@ pub extern "C" fn cti_killApp(app_id: i64, signum: c_int) -> c_int {
     enter("cti_killApp", 1, || {
         let handle = process().apps.get(app_id)?.handle.clone();
         let signal = Signal::new(signum).filter(|signal| *signal != Signal::PROBE);
-        let signal = signal.ok_or_else(|| Fault::invalid(format!("{signum} is no signal to be sent")))?;
+        let signal =
+            signal.ok_or_else(|| Fault::invalid(format!("{signum} is not a signal that can be sent")))?;
         let deadline = deadline::of_calls();
         process().try_wait(async move { handle.signal(signal, None, deadline).await })?;
         Ok(0)

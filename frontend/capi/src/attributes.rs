@@ -139,7 +139,7 @@ fn parse_switch(value: &OsStr) -> Result<bool, Fault> {
 
 fn parse_number(value: &OsStr) -> Result<u64, Fault> {
     let number = value.to_str().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| Fault::invalid(format!("'{}' is no number of seconds", value.to_string_lossy())))
+    number.ok_or_else(|| Fault::invalid(format!("'{}' is not a number of seconds", value.to_string_lossy())))
 }
 
 /// A directory that logs can be written to.
@@ -151,7 +151,7 @@ fn usable_dir(value: &OsStr) -> Result<PathBuf, Fault> {
     match allowed && path.is_dir() {
         true => Ok(path),
         false => {
-            let words = "is no directory that may be read, written and searched";
+            let words = "is not a directory that this user can read, write and search";
             Err(Fault::invalid(format!("'{}' {words}", path.display())))
         }
     }

@@ -89,7 +89,10 @@ fn existing_dir(path: &OsStr) -> Result<PathBuf, Fault> {
     let path = PathBuf::from(path);
     match path.is_dir() {
         true => Ok(path),
-        false => Err(Fault::new(Kind::NotFound, format!("'{}' is no directory here", path.display()))),
+        false => Err(Fault::new(
+            Kind::NotFound,
+            format!("'{}' is not a directory on this machine", path.display()),
+        )),
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn follow(attributes: &Attributes) {
         log.with_max_level(tracing::Level::DEBUG).try_init().unwrap_or_default();
     }
     if let Some(asked) = moved {
-        tracing::warn!("this log is not at {}: others have put something there", asked.display());
+        tracing::warn!("this log is not at {}: another user's file is there", asked.display());
     }
 }
 
@@ -97,9 +97,10 @@ fn open(path: &Path) -> io::Result<File> {
     let about = file.metadata()?;
     match about.is_file() && about.uid() == Machine.uid() && about.nlink() == 1 {
         true => Ok(file),
-        false => {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, or no plain file"))
-        }
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it belongs to another user, or is not a regular file",
+        )),
     }
 }
 

@@ -35,7 +35,7 @@ pub unsafe extern "C" fn cti_containsSymbols(
         let found = match query {
             0 => symbols::defines_all(program, &names),
             1 => symbols::defines_any(program, &names),
-            _ => return Err(Fault::invalid(format!("there is no question {query}"))),
+            _ => return Err(Fault::invalid(format!("there is no query {query}"))),
         };
         found.map(|yes| if yes { YES } else { NO }).map_err(|error| fault(&error))
     })

@@ -64,7 +64,7 @@ impl<T> Table<T> {
     }
 
     fn unknown(&self, id: i64) -> Fault {
-        Fault::new(Kind::Gone, format!("there is no {} {id}, or not any more", self.what))
+        Fault::new(Kind::Gone, format!("there is no {} {id}; it may have ended", self.what))
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         let first = apps.add(&ids, 'a');
         assert_eq!(first, 1);
         assert_eq!(*apps.take(first).expect("it is there"), 'a');
-        assert_eq!(apps.take(first).expect_err("taken").text(), "there is no app 1, or not any more");
+        assert_eq!(apps.take(first).expect_err("taken").text(), "there is no app 1; it may have ended");
         assert_eq!(sessions.add(&ids, 's'), 2);
         assert_eq!(apps.add(&ids, 'b'), 3);
         assert!(apps.get(2).is_err() && apps.get(0).is_err() && apps.get(-1).is_err());

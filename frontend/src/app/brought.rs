@@ -253,7 +253,7 @@ pub(super) async fn ended(
     let said = words.so_far();
     let failure = wlm.explain(command, &status.to_string(), &said).unwrap_or_else(|| {
         let command = command.join(" ");
-        let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+        let said = if said.is_empty() { "it printed nothing".to_owned() } else { said };
         let message =
             format!("the launcher ended ({status}) before all ranks were there: {said} (command: {command})");
         Failure::new(Kind::LauncherFailed, message)
@@ -267,7 +267,7 @@ pub(super) fn with_words(error: Error, words: &Words, command: &[String]) -> Err
         return error;
     }
     let said = words.so_far();
-    let said = if said.is_empty() { "has said nothing".to_owned() } else { format!("says: {said}") };
+    let said = if said.is_empty() { "has printed nothing".to_owned() } else { format!("says: {said}") };
     let message = format!("{error}; the launcher {said} (command: {})", command.join(" "));
     Error::Node { hosts: Vec::new(), failure: Failure::new(Kind::TimedOut, message) }
 }

@@ -107,7 +107,7 @@ impl Frontend {
                 }
             }
             _ => Err(Error::invalid(format!(
-                "{} asks for a way of launching that is not built in",
+                "{} needs a launch method that is not built in",
                 choice.wlm.name()
             ))),
         }
@@ -263,7 +263,7 @@ impl Frontend {
 fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<Direct> {
     match wlm.plan(&Launch { without, ..launch.clone() }, &Machine)? {
         Plan::Direct(plan) => Ok(plan),
-        _ => Err(Error::Protocol("the way of launching has changed meanwhile".to_owned())),
+        _ => Err(Error::Protocol("the launch method has changed in the meantime".to_owned())),
     }
 }
 
@@ -306,7 +306,7 @@ pub(super) fn prepare_direct(request: &mut LaunchRequest) -> Result<Prepared> {
     if request.hold_at.is_some() {
         return Err(Error::Invalid {
             message: "without a launcher the program itself is held, not one behind it".to_owned(),
-            hint: Some("name a launcher, or hold the program that you want".to_owned()),
+            hint: Some("name a launcher, or give the program to hold".to_owned()),
         });
     }
     let cwd = find_cwd(request.cwd.clone())?;

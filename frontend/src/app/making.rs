@@ -216,7 +216,7 @@ async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)
     let Some((registry, _)) = served else { return Ok(()) };
     let path = registry.socket_path(core.app);
     let path = std::path::absolute(&path)
-        .map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))?;
+        .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))?;
     core.remember_socket(path).await
 }
 
@@ -245,7 +245,7 @@ async fn start_ranks(
             }
         }
         let Some((_, Err(reason))) = later.first() else { return Ok(()) };
-        tracing::debug!(app = %core.app, nodes = later.len(), %reason, "ranks do not stand yet");
+        tracing::debug!(app = %core.app, nodes = later.len(), %reason, "ranks are not stopped yet");
         nodes = later.iter().map(|(node, _)| *node).collect();
         tokio::time::sleep(pause).await;
     }

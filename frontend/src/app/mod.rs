@@ -288,7 +288,10 @@ impl AppHandle {
                 let place = state.placement().get(rank);
                 place.map(|place| place.node).ok_or_else(|| {
                     let count = state.placement().rank_count();
-                    Error::invalid(format!("app {} has {count} ranks, none of number {rank}", self.core.app))
+                    Error::invalid(format!(
+                        "app {} has {count} ranks; rank {rank} is not one of them",
+                        self.core.app
+                    ))
                 })
             })
             .collect()

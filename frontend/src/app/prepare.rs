@@ -68,7 +68,7 @@ pub(super) fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
         Some(cwd) => std::path::absolute(cwd),
         None => Machine.current_dir(),
     };
-    cwd.map_err(|e| Error::io("cannot tell the current directory", e))
+    cwd.map_err(|e| Error::io("cannot find the current directory", e))
 }
 
 /// This process, as the owner of an app.
@@ -87,7 +87,7 @@ pub(super) async fn await_input(input: Input, deadline: Instant) -> Result<Input
     match timeout_at(deadline, fifo::open(&path)).await {
         Ok(opened) => opened.map(|file| Input::Fd(file.into())).map_err(|e| cannot_read(&path, e)),
         Err(_) => Err(Error::TimedOut {
-            phase: "waiting for somebody to write to the FIFO that is standard input",
+            phase: "waiting for a writer of the FIFO that is standard input",
             after: begun.elapsed(),
             missing: vec![path.display().to_string()],
         }),

@@ -361,7 +361,7 @@ impl State {
         for report in reports {
             let exe = report.exe.to_string_lossy();
             if let Err(error) = self.placement.set_process(report.rank, Some(report.pid), &exe) {
-                tracing::warn!(rank = %report.rank, %error, "a report that fits no rank");
+                tracing::warn!(rank = %report.rank, %error, "a report that matches no rank");
                 continue;
             }
             let event = if report.held.is_some() { RankEvent::Held } else { RankEvent::Started };

@@ -47,7 +47,7 @@ pub(super) async fn check(core: &Arc<Core>, look: Look, held: bool) {
         match ask_pmix(launcher, library).await {
             Ok(table) => judge(core, &table, look),
             Err(reason) => {
-                tracing::debug!(app = %core.app, %reason, "the launcher does not tell of its ranks")
+                tracing::debug!(app = %core.app, %reason, "the launcher does not publish its ranks")
             }
         }
         return;
@@ -82,7 +82,7 @@ async fn look_some_times(core: &Core, look: Look, pauses_millis: &[u64]) -> bool
                 return true;
             }
             Some(LauncherTable::ByPmix { .. }) => {
-                tracing::debug!(%app, "the launcher is a PMIx server, which is asked for held ranks alone");
+                tracing::debug!(%app, "the launcher is a PMIx server, which can only be asked about held ranks");
                 return true;
             }
             Some(LauncherTable::NotYet(reason)) => {
@@ -173,7 +173,7 @@ fn is_same_host(one: &str, other: &str) -> bool {
 }
 
 fn describe(ranks: u32, table_ranks: u32, count: u32, first: Option<&RankDiffers>) -> String {
-    let mut message = "the launcher's own table of ranks says otherwise".to_owned();
+    let mut message = "the launcher's own proctable differs".to_owned();
     if ranks != table_ranks {
         message += &format!(": it has {table_ranks} ranks, and {ranks} are there");
     }

@@ -103,7 +103,7 @@ impl Collecting {
                 || of == MemberSet::of(Member { node, daemon: gantry_shared::id::DaemonId(part) });
             let alone = self.merges || of.len() == 1;
             if wanted != of || of.is_empty() || !own || !alone || length != total.min(CHUNK_BYTES as u64) {
-                tracing::debug!(%node, part, "a part that nobody waits for");
+                tracing::debug!(%node, part, "a part that no collection waits for");
                 return Ok(None);
             }
             self.count(total)?;

@@ -305,7 +305,7 @@ impl Keeper {
                     None => {
                         owned = false;
                         // Nothing is refused of that.
-                        drop(self.grant(Asked::Cancel("its owner is gone".to_owned())));
+                        drop(self.grant(Asked::Cancel("its owner has ended".to_owned())));
                     }
                 },
             }

@@ -101,7 +101,7 @@ pub fn parse_request(text: &str, given: &BTreeMap<String, String>) -> Result<Vec
             // Of the whole request: the names are replaced already.
             Specification::Relation(relation) if relation.attribute.is("rsl_substitution") => {}
             Specification::Relation(relation) => {
-                let message = format!("'{}' stands outside of every subjob", relation.attribute.as_str());
+                let message = format!("'{}' is outside of every subjob", relation.attribute.as_str());
                 return Err(RslError::new(text, relation.at, message));
             }
             _ => {
@@ -152,7 +152,7 @@ fn read_subrequest(text: &str, attributes: &[Specification]) -> Result<Subreques
     match reader.left.first() {
         None => Ok(subrequest),
         Some(unknown) => {
-            let message = format!("'{}' is no attribute of a subjob", unknown.attribute.as_str());
+            let message = format!("'{}' is not an attribute of a subjob", unknown.attribute.as_str());
             Err(RslError::new(text, unknown.at, message))
         }
     }
@@ -171,11 +171,11 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         if relation.operator != Operator::Equal {
-            let message = format!("'{name}' is given by '=', not by '{}'", relation.operator);
+            let message = format!("'{name}' takes '=', not '{}'", relation.operator);
             return Err(self.error(relation, message));
         }
         if self.left.iter().any(|known| known.attribute == relation.attribute) {
-            return Err(self.error(relation, format!("'{name}' stands here twice")));
+            return Err(self.error(relation, format!("'{name}' is given twice")));
         }
         self.left.push(relation);
         Ok(())
@@ -369,11 +369,11 @@ mod tests {
         };
         let place = "line 1, column 45: ";
         for (attributes, expected) in [
-            ("(cuont=3)", "'cuont' is no attribute of a subjob"),
+            ("(cuont=3)", "'cuont' is not an attribute of a subjob"),
             ("(count=0)", "'count' is a number above 0, not \"0\""),
             ("(count=many)", "'count' is a number above 0, not \"many\""),
-            ("(count<3)", "'count' is given by '=', not by '<'"),
-            ("(Execu_table=z)", "'Execu_table' stands here twice"),
+            ("(count<3)", "'count' takes '=', not '<'"),
+            ("(Execu_table=z)", "'Execu_table' is given twice"),
             ("(arguments=a (b))", "'arguments' has plain values, not (b)"),
             ("(environment=A b)", "'environment' has pairs (NAME VALUE), not A"),
             ("(environment=(\"A=b\" c))", "'environment' has pairs (NAME VALUE), not (\"A=b\" c)"),
@@ -399,7 +399,7 @@ mod tests {
         );
         check("+(&(executable=x))", "line 1, column 5: a subjob needs 'resourceManagerContact'");
         check("+(&(resourceManagerContact=x))", "line 1, column 5: a subjob needs 'executable'");
-        check("+(count=5)", "line 1, column 3: 'count' stands outside of every subjob");
+        check("+(count=5)", "line 1, column 3: 'count' is outside of every subjob");
         check("+(rsl_substitution=(A b))", "line 1, column 1: the request has no subjob");
     }
 

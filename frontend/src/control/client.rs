@@ -198,9 +198,7 @@ impl Client {
     /// It is not gone by the deadline.
     pub async fn gone(mut self, deadline: Duration) -> Result<()> {
         let closed = async { while let Ok(Some(_)) = self.lines.next().await {} };
-        timeout(deadline, closed)
-            .await
-            .map_err(|_| late("waiting for the app to be gone", deadline, self.app))
+        timeout(deadline, closed).await.map_err(|_| late("waiting for the app to end", deadline, self.app))
     }
 
     /// Waits for the app's end, as long as it takes.

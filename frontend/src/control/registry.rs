@@ -113,12 +113,15 @@ impl Registry {
             }
         };
         let about =
-            opened.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
+            opened.metadata().map_err(|e| Error::io(format!("cannot inspect {}", path.display()), e))?;
         if about.uid() != uid {
             return Err(unfit(&path, &format!("belongs to user {}, not to {uid}", about.uid())));
         }
         if about.mode() & 0o077 != 0 {
-            return Err(unfit(&path, &format!("is open to others (mode {:o})", about.mode() & 0o7777)));
+            return Err(unfit(
+                &path,
+                &format!("is accessible to other users (mode {:o})", about.mode() & 0o7777),
+            ));
         }
         Ok(Self { path, opened: Arc::new(opened), uid })
     }
@@ -189,7 +192,7 @@ impl Registry {
                 &self.socket_path(app),
                 &format!("is served by user {}, not by {}", peer.uid(), self.uid),
             )),
-            Err(e) => Err(Error::io(format!("cannot tell who serves app {app}"), e)),
+            Err(e) => Err(Error::io(format!("cannot find the process that serves app {app}"), e)),
         }
     }
 
@@ -228,7 +231,7 @@ impl Registry {
         let path = self.inside(&format!("{app}{}", shelf.suffix()));
         let ours = |about: std::fs::Metadata| about.uid() == self.uid && about.file_type().is_socket();
         if std::fs::symlink_metadata(&path).is_ok_and(ours) {
-            tracing::debug!(%app, "nobody serves its socket: removed");
+            tracing::debug!(%app, "no process serves its socket: removed");
             self.remove(app, shelf);
             if shelf == Shelf::Live {
                 // Its guard would have removed it, so more may be left.
@@ -246,9 +249,7 @@ impl Registry {
 fn unfit(path: &Path, why: &str) -> Error {
     let failure =
         Failure::new(Kind::NoAccess, format!("the runtime directory is not safe: {} {why}", path.display()))
-            .with_hint(
-                "make it a directory of yours with mode 0700, or set GANTRY_RUNTIME_DIR to another one",
-            );
+            .with_hint("make it your own directory with mode 0700, or set GANTRY_RUNTIME_DIR to another one");
     Error::Node { hosts: Vec::new(), failure }
 }
 
@@ -321,7 +322,7 @@ pub fn sweep_machine(host: &dyn Host) {
         spawn_orphan(&agent, &["sweep"], nothing.into())
     });
     if let Err(error) = started {
-        tracing::warn!(%error, "cannot look for what dead agents have left");
+        tracing::warn!(%error, "cannot search for files of dead agents");
     }
 }
 
@@ -361,7 +362,7 @@ mod tests {
             (base.path().join("good"), base.path().join("link"), base.path().join("file"));
         std::fs::create_dir(&good).unwrap();
         std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o755)).unwrap();
-        check(&good, "open to others (mode 755)");
+        check(&good, "accessible to other users (mode 755)");
         std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o700)).unwrap();
         open(&good).unwrap();
         symlink(&good, &link).unwrap();

@@ -210,7 +210,7 @@ impl Server {
         let stopped = self.stop.subscribe();
         clients.spawn(async move {
             if let Some(Err(error)) = eviction.or(connection.talk(&seat, stopped)).await {
-                tracing::debug!(%error, "a client was given up");
+                tracing::debug!(%error, "a client was disconnected: it did not read its answers");
             }
         });
     }

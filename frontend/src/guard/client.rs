@@ -140,7 +140,7 @@ impl Guard {
                 return Err(Error::HelperUnfit { program: program.to_owned(), reason });
             }
             Ok(_) => {
-                let reason = "it is no guard, or ended without a word".to_owned();
+                let reason = "it is not a guard, or ended without a message".to_owned();
                 return Err(Error::HelperUnfit { program: program.to_owned(), reason });
             }
             Err(_) => {
@@ -289,7 +289,7 @@ type Answered = oneshot::Receiver<std::result::Result<(), Failure>>;
 async fn wait_for_start(answered: Answered) -> std::result::Result<(), Failure> {
     match tokio::time::timeout(DEADLINE, answered).await {
         Ok(Ok(started)) => started,
-        Ok(Err(_)) => Err(Failure::new(Kind::Lost, "the guard is gone")),
+        Ok(Err(_)) => Err(Failure::new(Kind::Lost, "the guard has ended")),
         Err(_) => {
             let message = format!("the guard did not answer within {} s", DEADLINE.as_secs());
             Err(Failure::new(Kind::TimedOut, message))

@@ -47,7 +47,7 @@ impl Driven {
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (descriptors.pop_front(), descriptors.pop_front(), descriptors.pop_front())
         else {
-            return Err(Failure::new(Kind::Protocol, "start a launcher: its descriptors have not come"));
+            return Err(Failure::new(Kind::Protocol, "start a launcher: its descriptors did not arrive"));
         };
         let pipes = descriptors.drain(..).map(File::from).collect();
         let drive =

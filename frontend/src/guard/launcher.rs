@@ -47,7 +47,7 @@ pub(super) fn start(
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (descriptors.pop_front(), descriptors.pop_front(), descriptors.pop_front())
     else {
-        return Err(protocol("its descriptors have not come"));
+        return Err(protocol("its descriptors did not arrive"));
     };
     let rest = descriptors.drain(..).map(File::from).collect();
     let Some((program, args)) = order.argv.split_first() else { return Err(protocol("it has no name")) };

@@ -103,7 +103,7 @@ pub struct Entrance {
 /// There is no such WLM or process, or it is not of that job.
 pub fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
     let queue = find_queue(wlm)?;
-    let number = pid.parse().map_err(|_| Error::invalid(format!("'{pid}' is no pid")))?;
+    let number = pid.parse().map_err(|_| Error::invalid(format!("'{pid}' is not a pid")))?;
     let variables = queue.read_variables(&JobRef(job.to_owned()), Pid::new(number), &Machine)?;
     let program = helpers::find_helper(helpers::GUARD, &Machine)?;
     Ok(Entrance { program, args: [what.to_owned(), wlm.to_owned()], variables })
@@ -134,7 +134,7 @@ pub async fn leave_word(wlm: &str, word: &str) -> Result<()> {
     let word = from_hex(word).map_err(|e| Error::Protocol(e.to_string()))?;
     let failure: Failure = frame::decode(&word).map_err(|e| Error::Protocol(e.to_string()))?;
     if let Err(error) = find_queue(wlm)?.leave_word(&failure, &Machine).await {
-        tracing::debug!(%error, "no word is left");
+        tracing::debug!(%error, "no reason could be recorded");
     }
     Err(Error::Node { hosts: Vec::new(), failure })
 }

@@ -32,7 +32,7 @@ impl TableReader {
         // What does not fit would end the connection.
         match frame::encode(&told) {
             Ok(_) => told,
-            Err(error) => never(format!("the launcher's table cannot be told: {error}")),
+            Err(error) => never(format!("the launcher's proctable cannot be sent: {error}")),
         }
     }
 

@@ -97,7 +97,7 @@ impl Assembly {
         while !self.roll.is_complete() {
             let (halves, dial) = door.next(UNKNOWN).await;
             let Dial::Agent(mut hello) = dial else {
-                door.refuse(halves, "the frontend is nobody's parent here".to_owned());
+                door.refuse(halves, "the frontend is not a parent of this node".to_owned());
                 continue;
             };
             if let Err(reason) = check_hello(&hello) {
@@ -175,7 +175,7 @@ impl Assembly {
 
     fn take_greeting(&mut self, door: &mut Door, halves: Halves, dial: Dial) -> Result<()> {
         let Dial::Agent(mut hello) = dial else {
-            door.refuse(halves, "the frontend is nobody's parent here".to_owned());
+            door.refuse(halves, "the frontend is not a parent of this node".to_owned());
             return Ok(());
         };
         if let Some(Brought { ranks: Err(failure), .. }) = hello.brought.take() {
@@ -216,7 +216,7 @@ impl Assembly {
         let Some(seated) = self.seated.remove(&arrival.node) else { return };
         tracing::warn!(host = seated.hello.host, news = ?arrival.news, "an agent went before it had its place");
         if matches!(arrival.news, News::Up(..)) {
-            seated.queue.refuse("it spoke before it had its place");
+            seated.queue.refuse("it sent a message before it had its place");
         }
         self.free.entry(seated.hello.host).or_default().insert(arrival.node);
     }

@@ -222,7 +222,7 @@ impl Drop for OpenStream {
         if let Some(transfer) = root.transfers.remove(&self.stream)
             && !self.over
         {
-            let why = Failure::new(Kind::Gone, "take bulk data: the frontend gave it up");
+            let why = Failure::new(Kind::Gone, "take bulk data: the frontend cancelled the stream");
             root.end_stream(self.stream, &transfer.plan.members(), why);
         }
     }
@@ -262,19 +262,19 @@ impl Root {
     pub(super) fn bulk_stalled(&mut self, stream: u64, feeder: Option<NodeId>, fed: NodeId) {
         let Some(transfer) = self.transfers.get(&stream) else { return };
         if !transfer.plan.feeds(feeder, fed) {
-            tracing::debug!(?feeder, %fed, "a node speaks of one that it does not feed");
+            tracing::debug!(?feeder, %fed, "a node reported on a node that it does not feed");
             return;
         }
         let seconds = self.stall.as_secs_f32();
         let host = self.find_hosts([fed]).pop().unwrap_or_default();
-        tracing::warn!(host, seconds, "a node takes no bulk data");
-        let hint = "its agent gives no sign: look at that node";
+        tracing::warn!(host, seconds, "a node accepts no bulk data");
+        let hint = "its agent sends no heartbeat: check that node";
         let behind = transfer.plan.find_behind(fed);
         let own = transfer.request.filter(|_| transfer.plan.is_target(fed));
-        let why = format!("take bulk data: {host}, which feeds this node, took none for {seconds} s");
+        let why = format!("take bulk data: {host}, which feeds this node, accepted none for {seconds} s");
         self.end_stream(stream, &behind, Failure::new(Kind::TimedOut, why).with_hint(hint));
         if let Some(request) = own {
-            let why = format!("take bulk data: {host} took none for {seconds} s");
+            let why = format!("take bulk data: {host} accepted none for {seconds} s");
             let answer = Err(Failure::new(Kind::TimedOut, why).with_hint(hint));
             // The request was made, and it was asked.
             drop(self.requests.answer(request, fed, answer));

@@ -89,13 +89,13 @@ async fn read(
                     }
                     continue;
                 }
-                Err(error) => format!("not understood: {error}"),
+                Err(error) => format!("protocol error: {error}"),
             },
             Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
                 Ok(()) => continue,
                 Err(error) => error.to_string(),
             },
-            Ok(Some(Incoming::Bulk(_))) => "not understood: bulk data goes downwards only".to_owned(),
+            Ok(Some(Incoming::Bulk(_))) => "protocol error: bulk data only travels down the tree".to_owned(),
             Ok(None) => return News::Ended { orderly: true, reason: "its agent has left".to_owned() },
             Err(error) if error.is_cut() => return cut("its link was cut".to_owned()),
             Err(LinkError::Refused { reason, .. }) => return cut(format!("its agent refused: {reason}")),

@@ -63,7 +63,7 @@ impl Roll {
         let protocol = |what: String| Refusal::Launch(Error::Protocol(format!("{host}: {what}")));
         let all = *self.size.get_or_insert(size);
         if size != all || size > MAX_RANKS {
-            return Err(protocol(format!("its launcher says {size} ranks where others say {all}")));
+            return Err(protocol(format!("its launcher reports {size} ranks, other nodes report {all}")));
         }
         for report in &ranks {
             if report.rank.0 >= size {
@@ -73,8 +73,8 @@ impl Roll {
                 let of = |(_, ranks): &&(String, RankSet)| ranks.contains(report.rank);
                 let rank = report.rank;
                 return Err(protocol(match self.by_host.iter().find(of) {
-                    Some((other, _)) => format!("it says that it has rank {rank}, and so does {other}"),
-                    None => format!("it says twice that it has rank {rank}"),
+                    Some((other, _)) => format!("it reports rank {rank}, and so does {other}"),
+                    None => format!("it reports rank {rank} twice"),
                 }));
             }
         }
@@ -135,9 +135,9 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        check(brought(5, &[2]), "5 ranks where others say 4");
-        check(brought(4, &[1]), "b: it says that it has rank 1, and so does a");
-        check(brought(4, &[2, 2]), "b: it says twice that it has rank 2");
+        check(brought(5, &[2]), "5 ranks, other nodes report 4");
+        check(brought(4, &[1]), "b: it reports rank 1, and so does a");
+        check(brought(4, &[2, 2]), "b: it reports rank 2 twice");
         check(brought(4, &[4]), "rank 4 of 4");
         let failure = Failure::new(Kind::NotFound, "no such program");
         check(Some(Brought { size: 4, ranks: Err(failure) }), "no such program");

@@ -120,7 +120,7 @@ impl Overlay {
         lock(&self.inner.root).say_goodbye();
         let mut open = self.inner.open.clone();
         if timeout(GOODBYE_TIME, open.wait_for(|open| *open == 0)).await.is_err() {
-            tracing::warn!("agents did not answer the goodbye in time");
+            tracing::warn!("agents did not close their links in time");
         }
         lock(&self.inner.root).end();
         let tasks = std::mem::take(&mut *lock(&self.inner.tasks));
@@ -260,7 +260,7 @@ impl Drop for Asked {
 }
 
 fn gone() -> Error {
-    Error::Gone { what: "the way to the agents".to_owned() }
+    Error::Gone { what: "the connection to the agents".to_owned() }
 }
 
 /// The nodes of an app.
@@ -507,7 +507,7 @@ impl Root {
         if lost.is_empty() {
             return Ok(());
         }
-        Err(Error::Lost { what: self.find_hosts(lost.iter()), reason: "the link to it is gone".to_owned() })
+        Err(Error::Lost { what: self.find_hosts(lost.iter()), reason: "the link to it is lost".to_owned() })
     }
 
     fn find_reachable(&self, to: &To) -> NodeSet {

@@ -290,10 +290,10 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
     assert_eq!(second.refusal().await, "there is an agent of a already");
     let mut child = stage.dial(&stage.secret).await.unwrap();
     child.say(&Dial::Child { node: NodeId(1) }).await;
-    assert_eq!(child.refusal().await, "the frontend is nobody's parent here");
+    assert_eq!(child.refusal().await, "the frontend is not a parent of this node");
     let mut nonsense = stage.dial(&stage.secret).await.unwrap();
     nonsense.say(&0xffff_ffff_u64).await;
-    assert!(nonsense.refusal().await.starts_with("not understood"));
+    assert!(nonsense.refusal().await.starts_with("protocol error"));
     let mut b = stage.agent("b").await;
     assert_eq!((a.seat().await, b.seat().await), (0, 1));
     stage.assembled().await.unwrap();
@@ -333,7 +333,7 @@ async fn a_launch_that_fails_beside_strangers_speaks_of_them() {
     assert_eq!(error.kind(), Kind::TimedOut);
     let text = error.to_string();
     let user = nix::unistd::geteuid();
-    let expected = format!("100 connections from user {user} of this machine: said nothing");
+    let expected = format!("100 connections from user {user} of this machine: sent nothing");
     assert!(text.starts_with("no answer within") && text.contains(&expected), "{text}");
     assert!(error.hint().unwrap().contains("ss -tnp"));
 }
@@ -474,7 +474,7 @@ async fn an_oversized_record_closes_only_the_link_that_it_came_on() {
 async fn nonsense_from_an_agent_closes_its_link_with_the_reason() {
     let (_overlay, mut events, mut peers) = flat(&["a"]).await;
     peers[0].say(&0xffff_ffff_u64).await;
-    assert!(lost(&mut events).await.1.starts_with("not understood"));
+    assert!(lost(&mut events).await.1.starts_with("protocol error"));
     assert!(matches!(peers[0].reader.next().await, Err(LinkError::Refused { .. })));
 }
 

@@ -130,7 +130,7 @@ fn program_of(spec: &ProcessSpec, dir: &Path) -> Result<OsString> {
         return Ok(spec.exec.clone().into());
     }
     let path = std::path::absolute(dir.join(&spec.exec));
-    let path = path.map_err(|e| Error::io(format!("cannot tell where {} is", spec.exec), e))?;
+    let path = path.map_err(|e| Error::io(format!("cannot find the absolute path of {}", spec.exec), e))?;
     Ok(path.into_os_string())
 }
 

@@ -71,7 +71,7 @@ fn push(hosts: &mut Vec<String>, host: String) -> Result<(), String> {
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     if let Some(odd) = host.chars().find(|c| !fits(*c)) {
-        return Err(format!("'{}' is no host: no name has {odd:?}", shorten(&host)));
+        return Err(format!("'{}' is not a host name: {odd:?} is not allowed", shorten(&host)));
     }
     if hosts.len() == MAX_HOSTS {
         return Err(format!("more than {MAX_HOSTS} hosts"));
@@ -82,7 +82,7 @@ fn push(hosts: &mut Vec<String>, host: String) -> Result<(), String> {
 
 /// Adds the hosts of one range, `7` or `64-73`. Numbers have as many digits as the first is written with.
 fn push_numbered(hosts: &mut Vec<String>, before: &str, after: &str, range: &str) -> Result<(), String> {
-    let bad = || format!("'{}' is no number and no range of numbers", shorten(range));
+    let bad = || format!("'{}' is neither a number nor a range of numbers", shorten(range));
     if !is_range(range) {
         return Err(bad());
     }
@@ -198,15 +198,15 @@ mod tests {
         check("", Err("without a host"));
         check(" , ", Err("without a host"));
         check("n%d", Err("without ':'"));
-        check("n%d:", Err("no number"));
-        check("n%d:x", Err("no number"));
+        check("n%d:", Err("neither a number"));
+        check("n%d:x", Err("neither a number"));
         check("n%d:3-1", Err("ends before"));
-        check("n%d:1-", Err("no number"));
+        check("n%d:1-", Err("neither a number"));
         check("n%d:0-999999999999", Err("more than 1000000 hosts"));
         check("n%d:0-999999 m", Err("more than 1000000 hosts"));
-        check("n%d:9999999999999999999", Err("no number"));
-        check("*,", Err("no name has '*'"));
-        check("n%d%:1", Err("no name has '%'"));
+        check("n%d:9999999999999999999", Err("neither a number"));
+        check("*,", Err("'*' is not allowed"));
+        check("n%d%:1", Err("'%' is not allowed"));
         check(&"x".repeat(256), Err("more than 255 bytes"));
     }
 

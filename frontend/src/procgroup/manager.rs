@@ -217,7 +217,7 @@ fn tell(listing: GroupListing, query: &Query) -> Told {
             }
             Ok(()) => {}
             Err(why) => {
-                tracing::warn!(app = %facts.app, why, "its frontend tells what cannot be");
+                tracing::warn!(app = %facts.app, why, "its frontend reports an impossible state");
                 told.silent.push(facts.app);
             }
         }

@@ -40,7 +40,7 @@ const SILENT: Duration = Duration::from_secs(30);
 /// # Errors
 /// There is no order. What fails otherwise is said to the asker.
 pub async fn own(asker: UnixStream, interrupted: impl Future<Output = ()>) -> Result<()> {
-    let failed = |e| Error::io("cannot hear what group to start", e);
+    let failed = |e| Error::io("cannot read which group to start", e);
     asker.set_nonblocking(true).map_err(failed)?;
     let (from, mut to) = tokio::net::UnixStream::from_std(asker).map_err(failed)?.into_split();
     let mut line = String::new();

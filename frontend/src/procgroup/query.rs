@@ -191,7 +191,7 @@ fn by_name<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("'{}' is none of {}", shorten(text), names.join(", "))
+        format!("'{}' is not one of {}", shorten(text), names.join(", "))
     })
 }
 
@@ -212,9 +212,9 @@ fn plain(text: &str) -> Result<Value, String> {
 /// It is none, or stands for nothing.
 pub fn parse_numbers(text: &str) -> Result<Numbers, String> {
     if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err(format!("'{}' is no list of numbers such as 1-10,15", shorten(text)));
+        return Err(format!("'{}' is not a list of numbers such as 1-10,15", shorten(text)));
     }
-    text.parse().map_err(|error| format!("'{}' is no list of numbers: {error}", shorten(text)))
+    text.parse().map_err(|error| format!("'{}' is not a list of numbers: {error}", shorten(text)))
 }
 
 /// Enough of a wrong text to recognise it by.

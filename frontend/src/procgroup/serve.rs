@@ -65,13 +65,13 @@ impl Service {
     /// Its directory is another user's, or open to others; there is something of that name already that is no dead socket of this user.
     pub async fn bind(path: &Path) -> Result<Self> {
         let path = std::path::absolute(path)
-            .map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))?;
+            .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))?;
         let failed = |e| Error::io(format!("cannot serve {}", path.display()), e);
         let uid = nix::unistd::geteuid().as_raw();
         let dir = path.parent().unwrap_or(Path::new("/"));
         let about = fs::symlink_metadata(dir).map_err(failed)?;
         if !about.is_dir() || about.uid() != uid || about.mode() & 0o077 != 0 {
-            let message = format!("{} is not a directory of yours that nobody else can enter", dir.display());
+            let message = format!("{} is not your own directory with mode 0700", dir.display());
             let failure = Failure::new(Kind::NoAccess, message);
             let failure = failure.with_hint("make one with 'mkdir -m 700' for the socket");
             return Err(Error::Node { hosts: Vec::new(), failure });
@@ -94,7 +94,7 @@ impl Service {
                     clients.spawn(eviction.or(async move { talk(stream, &seat, &manager, deadline).await }));
                 }
                 Some(ended) = clients.join_next() => if let Ok(Some(Err(error))) = ended {
-                    tracing::debug!(%error, "a client was given up");
+                    tracing::debug!(%error, "a client was disconnected: it did not read its answers");
                 },
             }
         }

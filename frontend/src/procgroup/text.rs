@@ -63,9 +63,9 @@ impl Reading {
     fn term(&mut self, word: &str) -> Result<(), String> {
         let (name, value) = word
             .split_once('=')
-            .ok_or_else(|| format!("'{}' is no NAME=VALUE, and neither 'or' nor 'and'", shorten(word)))?;
+            .ok_or_else(|| format!("'{}' is neither NAME=VALUE nor 'or' nor 'and'", shorten(word)))?;
         let within = |error: String| format!("{}: {error}", shorten(name));
-        let twice = || format!("'{name}' stands there twice; 'and' begins what another process must be");
+        let twice = || format!("'{name}' is given twice; 'and' begins the conditions for another process");
         if let Some(attribute) = GroupAttribute::of_name(name) {
             if self.pattern.group.iter().any(|(known, _)| *known == attribute) {
                 return Err(twice());
@@ -80,7 +80,7 @@ impl Reading {
             self.restriction.push((attribute, Term::of_process(attribute, value).map_err(within)?));
         } else {
             let known: Vec<&str> = names().collect();
-            return Err(format!("'{}' is none of {}", shorten(name), known.join(", ")));
+            return Err(format!("'{}' is not one of {}", shorten(name), known.join(", ")));
         }
         self.begun = true;
         Ok(())
@@ -88,7 +88,7 @@ impl Reading {
 
     fn finish_restriction(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.begun) {
-            return Err("nothing stands there between 'or' or 'and' and the next, or the end".to_owned());
+            return Err("an 'or' or 'and' has no condition after it".to_owned());
         }
         if !self.restriction.is_empty() {
             self.pattern.restrictions.push(std::mem::take(&mut self.restriction));
@@ -187,20 +187,20 @@ mod tests {
 
     #[test]
     fn what_is_no_query_is_refused_with_the_reason() {
-        check("", Err("nothing stands there"));
-        check("or pgid=1", Err("nothing stands there"));
-        check("pgid=1 or", Err("nothing stands there"));
-        check("pgid=1 and", Err("nothing stands there"));
-        check("pgid", Err("'pgid' is no NAME=VALUE"));
-        check("color=red", Err("'color' is none of submitter, pgid"));
-        check("pgid=x", Err("pgid: 'x' is no list of numbers"));
-        check("pgid=", Err("pgid: '' is no list of numbers"));
-        check("pgid='1, 2'", Err("no list of numbers"));
-        check("state=exited", Err("'exited' is none of starting, held"));
+        check("", Err("has no condition after it"));
+        check("or pgid=1", Err("has no condition after it"));
+        check("pgid=1 or", Err("has no condition after it"));
+        check("pgid=1 and", Err("has no condition after it"));
+        check("pgid", Err("'pgid' is neither NAME=VALUE"));
+        check("color=red", Err("'color' is not one of submitter, pgid"));
+        check("pgid=x", Err("pgid: 'x' is not a list of numbers"));
+        check("pgid=", Err("pgid: '' is not a list of numbers"));
+        check("pgid='1, 2'", Err("not a list of numbers"));
+        check("state=exited", Err("'exited' is not one of starting, held"));
         check("exec=", Err("an empty value"));
         check("host=n%d", Err("without ':'"));
-        check("exec=a exec=b", Err("'exec' stands there twice"));
-        check("pgid=1 pgid=2", Err("'pgid' stands there twice"));
+        check("exec=a exec=b", Err("'exec' is given twice"));
+        check("pgid=1 pgid=2", Err("'pgid' is given twice"));
         check("exec='a", Err("the quote ' is not closed"));
         check(&"pgid=1 or ".repeat(1_001), Err("more than 1000 patterns"));
     }

@@ -90,7 +90,7 @@ impl Multijob {
     pub fn join(&self, above: &Multijob, number: u32) -> Result<()> {
         if above.inner.level != self.inner.level + 1 {
             let message = format!(
-                "a multijob of level {} is no part of one of level {}",
+                "a multijob of level {} cannot be part of one of level {}",
                 self.inner.level, above.inner.level
             );
             return Err(Error::invalid(message));
@@ -187,7 +187,7 @@ impl Multijob {
         let (id, expected) = (self.id(), self.inner.expected);
         if number >= expected {
             return Err(Error::invalid(format!(
-                "multijob {id} has {expected} subjobs, none of number {number}"
+                "multijob {id} has {expected} subjobs; subjob {number} is not one of them"
             )));
         }
         if !lock(&self.inner.taken).insert(number) {

@@ -158,7 +158,7 @@ impl Place {
             Want::All => gathering.aggregate().map(|parts| Ok(Content::new(parts))),
             Want::Complete => gathering.is_complete().then(|| Ok(Content::new(Vec::new()))),
             Want::Item(member) if member >= gathering.members() || gathering.is_complete() => {
-                let why = format!("get the item of {member}: it is none of those that register");
+                let why = format!("get the item of {member}: it does not take part in this rendezvous");
                 Some(Err(Failure::new(Kind::NotFound, why).into()))
             }
             Want::Item(_) => None,

@@ -340,7 +340,6 @@ impl Rooms {
 fn unknown(resource: &Resource) -> Refusal {
     let why = format!("find rendezvous {resource}: this app has none of that name");
     refuse(
-        Failure::new(Kind::NotFound, why)
-            .with_hint("to make one with a name, say how many ranks are expected"),
+        Failure::new(Kind::NotFound, why).with_hint("to create one, give its name and the number of ranks"),
     )
 }

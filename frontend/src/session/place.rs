@@ -143,7 +143,7 @@ fn one_root(roots: &[PathBuf]) -> Option<SessionDirs> {
 }
 
 fn differ() -> Error {
-    Error::Protocol("agents have made a session elsewhere than they were told".to_owned())
+    Error::Protocol("agents created a session in another directory than requested".to_owned())
 }
 
 #[cfg(test)]

@@ -62,7 +62,8 @@ pub(crate) fn readable_file(path: &Path) -> Result<PathBuf> {
 }
 
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|e| Error::io(format!("cannot tell where {} is", path.display()), e))
+    std::path::absolute(path)
+        .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))
 }
 
 pub(crate) fn file_name(path: &Path) -> Result<&OsStr> {

@@ -29,7 +29,7 @@ const ISA_LEVEL: u64 = 0x3ff << 32;
 
 /// Why a file is no cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a cache of libraries that this program knows")]
+#[error("not a library cache in a known format")]
 pub struct NoCache;
 
 /// A cache.

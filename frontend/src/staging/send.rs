@@ -83,7 +83,9 @@ async fn ask(
             };
             for index in missing.iter().map(|index| index.0 as usize) {
                 if index >= count {
-                    return Err(Error::Protocol("an agent lacks what it was not asked for".to_owned()));
+                    return Err(Error::Protocol(
+                        "an agent reports a missing file that was not offered".to_owned(),
+                    ));
                 }
                 lack.files.insert(begin + index);
                 lack.nodes.insert(node);
@@ -171,7 +173,7 @@ pub(crate) async fn in_time<T: Send + 'static>(
     match timeout_at(deadline, tokio::task::spawn_blocking(work)).await {
         Ok(done) => done.map_err(|error| Error::Protocol(error.to_string()))?,
         Err(_late) => Err(Error::TimedOut {
-            phase: "reading what is to be made available",
+            phase: "reading the files to stage",
             after: deadline.saturating_duration_since(started),
             missing: Vec::new(),
         }),

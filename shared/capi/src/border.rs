@@ -19,7 +19,7 @@ pub fn enter<T>(name: &str, otherwise: T, body: impl FnOnce() -> Result<T, Fault
         Err(panic) => {
             let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
             let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            fault::keep(name, &Fault::new(Kind::Protocol, format!("a fault in gantry itself: {words}")));
+            fault::keep(name, &Fault::new(Kind::Protocol, format!("a bug in gantry itself: {words}")));
             otherwise
         }
     }
@@ -37,9 +37,9 @@ mod tests {
         assert_eq!(enter("f", -1, || Err(Fault::new(Kind::Gone, "app 3 is gone"))), -1);
         assert_eq!(last(), ("f: app 3 is gone".to_owned(), Some(Kind::Gone)));
         assert_eq!(enter("g", -1, || -> Result<i32, Fault> { panic!("oh {}", 1) }), -1);
-        assert_eq!(last().0, "g: a fault in gantry itself: oh 1");
+        assert_eq!(last().0, "g: a bug in gantry itself: oh 1");
         assert_eq!(enter("f", 0, || Ok(7)), 7);
-        assert_eq!(last().0, "g: a fault in gantry itself: oh 1", "a success changes nothing");
+        assert_eq!(last().0, "g: a bug in gantry itself: oh 1", "a success changes nothing");
     }
 
     #[test]

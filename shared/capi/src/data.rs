@@ -142,7 +142,7 @@ pub unsafe fn values<'a, T: Copy>(values: *const T, count: usize) -> Result<&'a 
 /// # Errors
 /// It is negative.
 pub fn count(count: c_int) -> Result<usize, Fault> {
-    usize::try_from(count).map_err(|_| Fault::invalid(format!("{count} is no number of things")))
+    usize::try_from(count).map_err(|_| Fault::invalid(format!("{count} is not a count")))
 }
 
 /// A count for C.
@@ -150,7 +150,7 @@ pub fn count(count: c_int) -> Result<usize, Fault> {
 /// # Errors
 /// It is too large.
 pub fn to_int(count: usize) -> Result<c_int, Fault> {
-    c_int::try_from(count).map_err(|_| Fault::invalid(format!("{count} does not fit into an int")))
+    c_int::try_from(count).map_err(|_| Fault::invalid(format!("{count} is too large for an int")))
 }
 
 /// A copy for C, with a 0 behind it.

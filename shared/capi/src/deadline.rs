@@ -41,7 +41,7 @@ pub fn set(milliseconds: i64) -> Result<(), Fault> {
     let deadline = match u64::try_from(milliseconds) {
         Ok(milliseconds) => Some(Duration::from_millis(milliseconds).min(LONGEST)),
         Err(_) if milliseconds == -1 => None,
-        Err(_) => return Err(Fault::invalid(format!("{milliseconds} is no number of milliseconds"))),
+        Err(_) => return Err(Fault::invalid(format!("{milliseconds} is not a number of milliseconds"))),
     };
     SET.try_with(|set| set.set(deadline)).map_err(|_| Fault::invalid("this thread has ended"))
 }

@@ -42,7 +42,7 @@ impl<T> Given<T> {
         match self.addresses().remove(&structure.addr()) {
             true => Ok(()),
             false => Err(Fault::invalid(
-                "this was freed before, never came from here, or is freed by another function; nothing was freed",
+                "nothing was freed: the pointer was freed before, is not gantry's, or belongs to another free function",
             )),
         }
     }

@@ -94,7 +94,7 @@ impl Exact {
         let kept = from.bytes(BYTES - low, "bytes of a sum")?;
         let plain = kept.first().map_or(low == 0, |byte| *byte != 0) && !repeats_sign(kept);
         if !plain {
-            return Err(garbled("a sum has a byte that says nothing"));
+            return Err(garbled("a sum has a trailing byte"));
         }
         let sign = if kept.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
         let mut bytes = [sign; BYTES];

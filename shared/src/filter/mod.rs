@@ -65,10 +65,9 @@ impl Filter {
             Self::KeyRanks => Merging::<key_ranks::ByKey>::start(),
             Self::PrefixTree => Merging::<PrefixTree>::start(),
             Self::Custom(name) => {
-                let message = format!("reduce by the filter {name:?}: nobody here knows it");
-                return Err(Failure::new(Kind::Unsupported, message).with_hint(
-                    "register the filter with whoever merges, or use one of those that come along",
-                ));
+                let message = format!("reduce by the filter {name:?}: it is not registered here");
+                return Err(Failure::new(Kind::Unsupported, message)
+                    .with_hint("register the filter where parts are merged, or use a built-in one"));
             }
         })
     }

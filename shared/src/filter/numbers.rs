@@ -52,7 +52,7 @@ impl Numbers {
         match self {
             Self::Integers(values) => part.extend(values.iter().flat_map(|value| value.to_le_bytes())),
             Self::Floats(values) if values.iter().any(|value| value.is_nan()) => {
-                return Err(invalid("a value is no number (NaN)".to_owned()));
+                return Err(invalid("a value is not a number (NaN)".to_owned()));
             }
             Self::Floats(values) => part.extend(values.iter().flat_map(|value| value.to_le_bytes())),
         }
@@ -101,13 +101,13 @@ impl Values {
             }
             FLOATS => Self::Floats(read_values(&mut reader, |from| {
                 let value = f64::from_le_bytes(read_eight(from)?);
-                if value.is_nan() { Err(garbled("a value is no number (NaN)")) } else { Ok(value) }
+                if value.is_nan() { Err(garbled("a value is not a number (NaN)")) } else { Ok(value) }
             })?),
             INTEGER_SUMS => {
                 Self::IntegerSums(read_values(&mut reader, |from| from.wide_number().map(unfold))?)
             }
             FLOAT_SUMS => Self::FloatSums(read_values(&mut reader, Exact::read)?),
-            _ => return Err(garbled(&format!("{kind} is no type of numbers"))),
+            _ => return Err(garbled(&format!("{kind} is not a number type"))),
         })
     }
 }
@@ -209,7 +209,7 @@ impl<const LARGEST: bool> Merge for Extreme<LARGEST> {
         match Values::read(part)? {
             Values::Integers(values) => Ok(Self(Numbers::Integers(values))),
             Values::Floats(values) => Ok(Self(Numbers::Floats(values))),
-            _ => Err(garbled("a sum is no part of a minimum or maximum")),
+            _ => Err(garbled("a sum cannot be part of a minimum or maximum")),
         }
     }
 

@@ -244,7 +244,7 @@ fn what_does_not_go_together_is_refused() {
     for filter in [Filter::Sum, Filter::Min, Filter::Max] {
         check(filter.clone(), &whole(&[1]), &whole(&[1, 2]), Kind::Invalid, "of 1 and of 2 values");
         check(filter.clone(), &whole(&[1]), &real(&[1.0]), Kind::Invalid, "integers and of floating point");
-        check(filter, &whole(&[1]), &[9, 0], Kind::Protocol, "9 is no type");
+        check(filter, &whole(&[1]), &[9, 0], Kind::Protocol, "9 is not a number type");
     }
     check(Filter::Sum, &real(&[1.0]), &real(&[f64::INFINITY]), Kind::Invalid, "infinity");
     let mut nan = vec![1];

@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for StringTable {
                     // A repeated string would get the index of the first, and shift all that follow.
                     if table.intern(&string).is_none_or(|index| index as usize != expected) {
                         return Err(de::Error::custom(format!(
-                            "the string {string:?} stands twice in a table"
+                            "the string {string:?} occurs twice in a table"
                         )));
                     }
                 }
@@ -130,6 +130,6 @@ mod tests {
         assert_eq!(serde_json::to_string(&table).unwrap(), json);
         assert_eq!(table.find("n2"), Some(1));
         let error = serde_json::from_str::<StringTable>(r#"["n1","n1"]"#).unwrap_err();
-        assert!(error.to_string().contains(r#""n1" stands twice"#), "{error}");
+        assert!(error.to_string().contains(r#""n1" occurs twice"#), "{error}");
     }
 }

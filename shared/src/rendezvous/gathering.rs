@@ -61,7 +61,7 @@ pub enum Refused {
         member: u32,
     },
     /// As many as were expected have registered.
-    #[error("register {member}: {expected} were expected and have come")]
+    #[error("register {member}: all {expected} members have registered already")]
     Full {
         /// Who.
         member: u32,
@@ -249,7 +249,7 @@ impl Gathering {
         if self.level > 1
             && let Err(source) = codec::check(self.level - 1, &item, Limits::default())
         {
-            self.lose(member, "registered what is no data of the level below");
+            self.lose(member, "registered data that is not of the level below");
             return Err(Refused::Malformed { member, source });
         }
         self.coming -= 1;

@@ -63,7 +63,7 @@ pub enum BulkError {
     #[error("go on with a bulk stream after its last chunk")]
     AfterEnd,
     /// The stream ended without its last chunk.
-    #[error("finish a bulk stream: chunk {expected} and what follows did not come")]
+    #[error("finish a bulk stream: chunks from {expected} on did not arrive")]
     Truncated {
         /// The sequence number that is next.
         expected: u64,

@@ -48,7 +48,7 @@ pub enum LinkError {
     #[error("prove the app's secret: the peer has another secret or belongs to another app")]
     HandshakeFailed,
     /// The peer speaks another version of the protocol.
-    #[error("speak with a peer of protocol version {theirs}: this is version {ours}")]
+    #[error("talk to a peer of protocol version {theirs}: this is version {ours}")]
     Version {
         /// The version of this side.
         ours: u16,
@@ -88,7 +88,7 @@ pub enum LinkError {
         phase: Phase,
     },
     /// The peer sent what this protocol does not have, or the bytes were altered, repeated or reordered on the way.
-    #[error("understand the peer while {phase}: {what}")]
+    #[error("read the peer's message while {phase}: {what}")]
     Malformed {
         /// What the link was doing.
         phase: Phase,

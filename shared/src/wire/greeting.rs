@@ -163,7 +163,7 @@ impl Terms {
         let (link, number) = match proven {
             Ok(proven) => proven.into_link(stream),
             Err(error) => {
-                tracing::debug!(%error, source = %seat.source(), "a dialler was turned away");
+                tracing::debug!(%error, source = %seat.source(), "a connection was refused");
                 seat.judge(judge(&error));
                 handshake::refuse(stream, deadline, &error).await;
                 return None;
@@ -179,11 +179,11 @@ impl Terms {
         let reason = match timeout_at(deadline, reader.next()).await {
             Ok(Ok(Some(Incoming::Frame(body)))) => match frame::decode(&body) {
                 Ok(dial) => return Some(((reader, writer), dial)),
-                Err(error) => format!("not understood: {error}"),
+                Err(error) => format!("protocol error: {error}"),
             },
             Ok(Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_)))) => "bulk data before a hello".to_owned(),
             Ok(Ok(None) | Err(_)) | Err(_) => {
-                tracing::debug!("a dialler said no hello");
+                tracing::debug!("a peer connected and sent no hello");
                 return None;
             }
         };

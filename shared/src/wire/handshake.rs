@@ -367,7 +367,7 @@ fn find_refusal(error: &LinkError) -> Option<String> {
     match error {
         LinkError::Version { ours, theirs } => Some(format!("this is protocol version {ours}, not {theirs}")),
         LinkError::HandshakeFailed => Some("another secret or another app".to_owned()),
-        LinkError::Malformed { what, .. } => Some(format!("not understood: {what}")),
+        LinkError::Malformed { what, .. } => Some(format!("protocol error: {what}")),
         LinkError::Oversized { what, limit } => Some(format!("a {what} has {limit} bytes at most")),
         _ => None,
     }

@@ -172,7 +172,7 @@ impl LinkReader {
                 Taken::Bulk(chunk) => return Ok(Some(Incoming::Bulk(chunk))),
                 Taken::Credit(places) => return Ok(Some(Incoming::Credit(places))),
                 Taken::Goodbye if self.frames.is_empty() => return Ok(None),
-                Taken::Goodbye => return Err(malformed("the peer said goodbye inside a frame")),
+                Taken::Goodbye => return Err(malformed("the peer closed the link inside a frame")),
             }
         }
     }
@@ -225,7 +225,7 @@ impl LinkReader {
             }
             Some(Meaning::Credit) => match content.try_into() {
                 Ok(places) => Ok(Taken::Credit(u32::from_be_bytes(places))),
-                Err(_) => Err(malformed("a credit is no number")),
+                Err(_) => Err(malformed("a credit is not a number")),
             },
             Some(Meaning::Confirm) | None => Err(malformed("a record has no meaning here")),
         }

@@ -40,7 +40,7 @@ pub enum NoRank {
         looked_for: String,
     },
     /// A rank is there, but not how many there are.
-    #[error("{rank} is '{value}', but there is no number of ranks: looked for {looked_for}")]
+    #[error("{rank} is '{value}', but the number of ranks is not set: looked for {looked_for}")]
     NoSize {
         /// The variable with the rank.
         rank: &'static str,
@@ -156,7 +156,7 @@ pub fn parse_rank_facts(
     let rank = number(&variables, family.rank)?.unwrap_or_default();
     let size = size_of(&variables, family, rank)?;
     if rank >= size {
-        return Err(nonsense(&variables, family.rank, "no rank below the number of ranks"));
+        return Err(nonsense(&variables, family.rank, "not below the number of ranks"));
     }
     Ok(RankFacts { rank, size, local: local_of(&variables, family, rank, size)? })
 }
@@ -249,7 +249,7 @@ fn number(variables: &Variables, name: &'static str) -> Result<Option<u32>, NoRa
     match variables.get(name).map(|value| value.parse()) {
         None => Ok(None),
         Some(Ok(number)) => Ok(Some(number)),
-        Some(Err(_)) => Err(nonsense(variables, name, "no number of 32 bits")),
+        Some(Err(_)) => Err(nonsense(variables, name, "not a 32-bit number")),
     }
 }
 
@@ -330,19 +330,15 @@ mod tests {
         check(
             "PMI_RANK=1",
             None,
-            Err("PMI_RANK is '1', but there is no number of ranks: looked for PMI_SIZE"),
+            Err("PMI_RANK is '1', but the number of ranks is not set: looked for PMI_SIZE"),
         );
         check(
             "PMIX_RANK=1 PMIX_NAMESPACE=prterun-1 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2",
             None,
-            Err("PMIX_RANK is '1', but there is no number of ranks: looked for PMIX_SIZE"),
+            Err("PMIX_RANK is '1', but the number of ranks is not set: looked for PMIX_SIZE"),
         );
-        check("PMI_RANK=x PMI_SIZE=2", None, Err("PMI_RANK is 'x', which is no number of 32 bits"));
-        check(
-            "PMI_RANK=2 PMI_SIZE=2",
-            None,
-            Err("PMI_RANK is '2', which is no rank below the number of ranks"),
-        );
+        check("PMI_RANK=x PMI_SIZE=2", None, Err("PMI_RANK is 'x', which is not a 32-bit number"));
+        check("PMI_RANK=2 PMI_SIZE=2", None, Err("PMI_RANK is '2', which is not below the number of ranks"));
         check(
             "MPI_LOCALNRANKS=1 MPI_LOCALRANKID=1 PMI_RANK=1 PMI_SIZE=2",
             None,

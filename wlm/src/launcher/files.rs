@@ -256,7 +256,7 @@ mod tests {
             "-n 1 ./a\n-odd 2 ./a\n",
             &["s"],
             Err(
-                "line 2 of the file with programs: cannot tell where the program stands: option '-odd' of mpiexec.hydra is not known or not unique",
+                "line 2 of the file with programs: cannot tell where the program begins: option '-odd' of mpiexec.hydra is unknown or ambiguous",
             ),
         );
     }

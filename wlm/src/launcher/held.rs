@@ -204,9 +204,6 @@ mod tests {
         };
         check("mpiexec", "launcher 'mpiexec' was not found");
         check("/opt/bin/none", "launcher '/opt/bin/none' was not found");
-        check(
-            "other",
-            "/opt/bin/other is no launcher whose arguments are understood: its answer to --version is 'other 1.0'",
-        );
+        check("other", "/opt/bin/other is not a known launcher: its answer to --version is 'other 1.0'");
     }
 }

@@ -365,7 +365,7 @@ impl Walk<'_> {
     fn unknown(&self, at: usize) -> Error {
         Error::invalid_with(
             format!(
-                "cannot tell where the program stands: option '{}' of {} is not known or not unique",
+                "cannot tell where the program begins: option '{}' of {} is unknown or ambiguous",
                 self.args[at].to_string_lossy(),
                 self.dialect.name
             ),

@@ -83,7 +83,7 @@ impl NotRecognized {
     /// The error for the launcher at that path.
     pub(crate) fn into_error(self, path: &Path) -> Error {
         Error::invalid_with(
-            format!("{} is no launcher whose arguments are understood: {self}", path.display()),
+            format!("{} is not a known launcher: {self}", path.display()),
             "name the launcher's own file, such as mpiexec.hydra or orterun",
         )
     }

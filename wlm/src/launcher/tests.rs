@@ -24,9 +24,7 @@ fn check(launcher: Launcher, args: &str, expected: Result<&str, &str>) {
 }
 
 fn unknown(option: &str, launcher: &str) -> String {
-    format!(
-        "cannot tell where the program stands: option '{option}' of {launcher} is not known or not unique"
-    )
+    format!("cannot tell where the program begins: option '{option}' of {launcher} is unknown or ambiguous")
 }
 
 #[test]

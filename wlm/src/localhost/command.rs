@@ -89,7 +89,7 @@ fn parse_count(option: &str, value: &OsStr, what: &str, limit: u32) -> Result<u3
     match u32::try_from(number) {
         Ok(0) => Err(bad(&format!("at least one of {what} is needed"))),
         Ok(number) if number <= limit => Ok(number),
-        _ => Err(bad(&format!("at most {limit} {what} fit here"))),
+        _ => Err(bad(&format!("at most {limit} {what} are possible here"))),
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         check(&["-n", "0", "a"], Err("'-n 0': at least one of ranks is needed"));
         check(&["-n", "x", "a"], Err("'-n x': not a number of ranks"));
         check(&["-n", "-3", "a"], Err("'-n -3': not a number of ranks"));
-        check(&["-n", "99999999999", "a"], Err("'-n 99999999999': at most 100000 ranks fit here"));
+        check(&["-n", "99999999999", "a"], Err("'-n 99999999999': at most 100000 ranks are possible here"));
         check(&["--wat", "a"], Err("unknown option '--wat' before the program"));
         check(&["-N2", "a"], Err("unknown option '-N2' before the program"));
         check(&["-N", "2", "a"], Err("2 nodes for 1 ranks: every node needs at least one"));

@@ -83,7 +83,7 @@ fn ranks_beneath(launcher: Pid, host: &dyn Host) -> Result<Vec<Pid>> {
     check_complete(&told).map_err(|why| Error::NotFound {
         message: format!("the processes beneath {launcher} {why}"),
         hint: Some(
-            "some ranks have ended or run on other nodes: say with --wlm how those are reached, or name the pids themselves to attach to these"
+            "some ranks have ended or run on other nodes: name with --wlm how to reach those, or give the pids to attach to these"
                 .to_owned(),
         ),
     })?;

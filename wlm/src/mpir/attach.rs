@@ -123,7 +123,7 @@ impl Image {
         let path = host.read_link(&exe).map_err(at("ask for its executable"))?;
         let elf = read_elf(&exe).map_err(at("read its executable"))?;
         let strange = || std::io::Error::from(std::io::ErrorKind::InvalidData);
-        let elf = elf.ok_or_else(strange).map_err(at("understand its executable"))?;
+        let elf = elf.ok_or_else(strange).map_err(at("read its executable"))?;
         let auxv = host.read(Path::new(&format!("/proc/{pid}/auxv"))).map_err(at("ask where it starts"))?;
         let entry = parse_entry(&auxv, elf.width).ok_or_else(strange).map_err(at("ask where it starts"))?;
         Ok(Self { pid, path, elf, entry })

@@ -142,7 +142,7 @@ const NARROW: (usize, usize, usize) = (18, 15, 14);
 impl Cpu {
     fn read(tracee: &Tracee) -> Result<Self, Halt> {
         let registers = sys::registers(tracee.raw()).map_err(call("read its registers"))?;
-        Self::of(registers).ok_or_else(|| call("understand its registers")(io::ErrorKind::Unsupported.into()))
+        Self::of(registers).ok_or_else(|| call("read its registers")(io::ErrorKind::Unsupported.into()))
     }
 
     fn of(registers: RegisterSet) -> Option<Self> {

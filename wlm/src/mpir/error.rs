@@ -63,7 +63,7 @@ pub enum MpirError {
         words: String,
     },
     /// The launcher was ended by order before its ranks were held.
-    #[error("hold the ranks of {}: it was given up", command(.argv))]
+    #[error("hold the ranks of {}: the launch was cancelled", command(.argv))]
     GivenUp {
         /// The launcher's command line.
         argv: Vec<OsString>,
@@ -80,7 +80,7 @@ pub enum MpirError {
         inspected: Vec<PathBuf>,
     },
     /// The running process is not there, or may not be looked into.
-    #[error("look into process {pid}: {step}")]
+    #[error("inspect process {pid}: {step}")]
     Look {
         /// The process.
         pid: Pid,
@@ -191,7 +191,7 @@ fn list(files: &[PathBuf]) -> String {
 }
 
 fn said(words: &str) -> String {
-    if words.is_empty() { String::new() } else { format!("; it said: {words}") }
+    if words.is_empty() { String::new() } else { format!("; its last output: {words}") }
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
         let text =
             "hold ranks through 'mpiexec -n 2 ./app': no MPIR symbols in /usr/bin/mpiexec, /lib/libc.so";
         check(&error, Kind::Unsupported, text, Some("hold with --hold-method exec"));
-        let text = "hold the ranks of 'mpiexec -n 2 ./app': the launcher ended before they were started, exit code 1; it said: no such option";
+        let text = "hold the ranks of 'mpiexec -n 2 ./app': the launcher ended before they were started, exit code 1; its last output: no such option";
         let words = "no such option".to_owned();
         let status = ExitStatus::Code(1);
         let error = MpirError::Ended { argv: argv(), status, words: words.clone(), inspected: vec![] };

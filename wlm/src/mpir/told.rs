@@ -77,7 +77,7 @@ fn to_error(error: MpirError) -> Error {
         cause = error.source();
     }
     if matches!(error, MpirError::Table(TableError::Empty | TableError::Missing { .. })) {
-        let hint = "wait for them with --wait; some launchers tell of the ranks of MPI programs only";
+        let hint = "wait for them with --wait; some launchers only publish the ranks of MPI programs";
         return Error::NotYet { message, hint: Some(hint.to_owned()) };
     }
     let hint = error.hint().map(str::to_owned);

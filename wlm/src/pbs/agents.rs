@@ -79,7 +79,7 @@ pub(super) async fn run_agents(
             () = &mut stop, if !asked => {}
             () = &mut enough, if asked => {
                 // Of a mom that has died nothing is heard, for as long as this job lives.
-                let unheard = || Failure::new(Kind::Lost, "nothing was heard of its agent's end");
+                let unheard = || Failure::new(Kind::Lost, "its agent's end was not reported");
                 failed.extend(open.drain(..).map(|name| (name, unheard())));
                 break;
             }

@@ -55,7 +55,7 @@ pub(super) fn not_run(command: &[OsString], error: &io::Error) -> Error {
 /// What a command has said instead of an answer.
 pub(super) fn refused(command: &[OsString], said: &Asked) -> Error {
     let words = said.stderr.trim();
-    let words = if words.is_empty() { "it said nothing" } else { words };
+    let words = if words.is_empty() { "it printed nothing" } else { words };
     // Sources: the messages of OpenPBS's PBSE_ numbers.
     let kind = match words {
         it if it.contains("Unauthorized") || it.contains("not allowed") => Kind::NoAccess,

@@ -96,8 +96,8 @@ pub(super) fn read_variables(
     let path = PathBuf::from(format!("/proc/{pid}/environ"));
     let read = host.read(&path).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => Error::NoAccess {
-            message: format!("job {} is another user's", job.0),
-            hint: Some("who has submitted a job may attach to it".to_owned()),
+            message: format!("job {} belongs to another user", job.0),
+            hint: Some("only the user who submitted a job can attach to it".to_owned()),
         },
         io::ErrorKind::NotFound => {
             Error::Refused(Failure::new(Kind::Gone, format!("the script of job {} has ended", job.0)))
@@ -146,8 +146,7 @@ fn not_yet(message: String) -> Error {
 /// What is to run on the first host: our program, in the name of the job's script.
 fn build_words(script: &Script, agent: &Path, what: &str) -> Result<Vec<String>> {
     let program = agent.with_file_name(STARTER);
-    let program =
-        program.to_str().ok_or_else(|| Error::invalid("gantry is in a folder whose name is no text"))?;
+    let program = program.to_str().ok_or_else(|| Error::invalid("the path of gantry is not UTF-8"))?;
     let session = script.session.to_string();
     Ok([program, "in", "pbs", &script.job.0, &session, what].map(str::to_owned).to_vec())
 }
@@ -166,18 +165,17 @@ fn build_input(ticket: &str, hosts: &[String]) -> Zeroizing<Vec<u8>> {
 
 /// A look that has said nothing but these words.
 fn explain(script: &Script, words: &str) -> Error {
-    let words = if words.is_empty() { "nothing was said" } else { words };
+    let words = if words.is_empty() { "it printed nothing" } else { words };
     if words.contains(NOT_BEGUN) {
         return not_yet(format!("job {} is running, and {NOT_BEGUN}", script.job.0));
     }
     let failure = match words {
-        it if it.contains("another user's") => {
+        it if it.contains("belongs to another user") => {
             let what = format!("job {} is {}'s", script.job.0, script.owner);
-            Failure::new(Kind::NoAccess, what).with_hint("who has submitted a job may attach to it")
+            Failure::new(Kind::NoAccess, what).with_hint("only the user who submitted a job can attach to it")
         }
-        it if it.contains("No such file") || it.contains("not found") => {
-            Failure::new(Kind::NotFound, it).with_hint("have gantry at a path that all hosts of the job see")
-        }
+        it if it.contains("No such file") || it.contains("not found") => Failure::new(Kind::NotFound, it)
+            .with_hint("install gantry at a path that all hosts of the job see"),
         it => Failure::new(Kind::LauncherFailed, it),
     };
     Error::Hosts { of: 1, missing: vec![(script.host.clone(), failure)] }
@@ -232,7 +230,7 @@ mod tests {
         check(&with_said(&told, "Authenticated to n1 (x).\n"), "7.head on n2").await;
         let missing = "Authenticated to n1 (x).\nbash: /g/gantry-guard: No such file or directory\n";
         check(&with_said("", missing), "not-found: 1 of 1 hosts have no agent").await;
-        let theirs = "Authenticated to n1 (x).\ngantry-guard: job 7.head is another user's\n";
+        let theirs = "Authenticated to n1 (x).\ngantry-guard: job 7.head belongs to another user\n";
         check(&with_said("", theirs), "no-access: 1 of 1 hosts").await;
         check(&with_said("", "me@n1: Permission denied (publickey).\n"), "no-access: ").await;
     }

@@ -9,7 +9,7 @@ use crate::slots::{MAX_RANKS, MapBy, parse_map_by};
 use crate::{Error, Result};
 
 /// What can stand before the program.
-const ACCEPTED: &str = "before the program may stand -n RANKS, --ppn RANKS, --nodes HOSTS, --map-by slot|node, options of qsub where a job is \
+const ACCEPTED: &str = "options before the program: -n RANKS, --ppn RANKS, --nodes HOSTS, --map-by slot|node, options of qsub where a job is \
      to be submitted, and '--' to end them";
 
 /// qsub's options that have a value, by their letter.
@@ -181,7 +181,7 @@ mod tests {
         check("-n", "option '-n' needs a number of ranks");
         check("-n 0 a", "'-n 0': not a number from 1 to 1000000");
         check("--ppn x a", "'--ppn x': not a number from 1 to 1000000");
-        check("--map-by socket a", "'--map-by socket': ranks are mapped by slot or by node here");
+        check("--map-by socket a", "'--map-by socket': ranks can be mapped by slot or by node");
         check("--wat a", "unknown option '--wat' before the program");
         check("-Vx a", "unknown option '-Vx' before the program");
         check("-l", "qsub's option '-l' needs a value");

@@ -121,7 +121,7 @@ pub(super) async fn leave(host: &dyn Host) -> Result<()> {
         });
     let text: String = lines.collect();
     if text.len() > MAX_LEFT_BYTES {
-        return Err(Error::invalid("more processes than a task can tell of"));
+        return Err(Error::invalid("more processes than a task can report"));
     }
     let client = Client::connect(&environment, Framing::Packets, PATIENCE).await?;
     client.publish(LEFT, text.as_bytes(), PATIENCE).await?;
@@ -237,7 +237,7 @@ async fn look_at(client: &Client, node: NodeId, name: &str, program: &Path) -> R
             return Err(failed(Kind::NotFound, what));
         }
         status => {
-            return Err(failed(Kind::LauncherFailed, format!("what was to look there ended with {status}")));
+            return Err(failed(Kind::LauncherFailed, format!("the inspection there ended with {status}")));
         }
     }
     let text = client.subscribe(task, LEFT, PATIENCE).await?;
@@ -396,7 +396,7 @@ mod tests {
         ]);
         let found = sort_out(&all);
         assert_eq!(pids(&found), [(41, 0, Is::Rank { of: Some(2) }), (30, 2, Is::Task), (31, 3, Is::Task)]);
-        assert!(run_by_script(&all, 0).is_empty(), "a starter is no rank");
+        assert!(run_by_script(&all, 0).is_empty(), "a starter is not a rank");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Job {
             "Q" => "queued",
             "H" => "held by a user or the server",
             "W" => "waiting for its time",
-            "T" => "on its way to another server",
+            "T" => "being moved to another server",
             "S" => "suspended",
             "R" | "B" => "running",
             "E" => "being ended",
@@ -178,7 +178,7 @@ pub(super) fn ask_job(job: &JobRef, host: &dyn Host) -> Result<Job> {
     }
     let words = said.stderr.trim();
     if words.contains("Unknown Job") || words.is_empty() || words.contains("illegally formed") {
-        let words = if words.is_empty() { "qstat says nothing" } else { words };
+        let words = if words.is_empty() { "qstat printed nothing" } else { words };
         return Err(Error::NotFound {
             message: format!("PBS knows no job {}: {words}", job.0),
             hint: Some("'qstat -u USER' lists the jobs of a user".to_owned()),

@@ -27,8 +27,7 @@ const MAX_JOB_NAME: usize = 230;
 const NAMELESS: &str = "gantry";
 
 /// What to do about programs that are not there.
-const SHARED: &str =
-    "have gantry at a path that all hosts of the job see; with '-o FILE' what the script says is in a file";
+const SHARED: &str = "install gantry at a path that all hosts of the job see; with '-o FILE' the script's output goes to a file";
 
 /// qsub's options with which there is no job of one script that begins by itself, and why.
 const REFUSED: [(&str, &str); 7] = [
@@ -53,7 +52,10 @@ pub(super) fn submit(submission: &Submission, host: &dyn Host) -> Result<JobRef>
     refuse_block(&submission.args)?;
     if submission.held.is_some() {
         let hint = "leave out the hold, or launch held with options of qsub instead of a script";
-        return Err(Error::invalid_with("PBS does not tell what a script launches: it cannot be held", hint));
+        return Err(Error::invalid_with(
+            "gantry cannot hold a batch script: PBS does not tell which programs it launches",
+            hint,
+        ));
     }
     command.extend(name_variables(submission)?);
     command.extend(submission.args.iter().cloned());
@@ -75,7 +77,7 @@ fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
     if says("-v") {
         let hint = "give all of them to qsub, or all of them to the submission";
         return Err(Error::invalid_with(
-            "qsub's option '-v' does not fit variables of the submission's own",
+            "qsub's option '-v' cannot be combined with variables of the submission",
             hint,
         ));
     }
@@ -117,7 +119,7 @@ pub(super) fn plan_cancel(job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>
 fn build_options(options: &[OsString], program: &OsStr) -> Result<Vec<OsString>> {
     for (option, why) in REFUSED {
         if options.iter().any(|it| it == option) {
-            let message = format!("qsub's option '{option}' does not fit: {why}");
+            let message = format!("qsub's option '{option}' cannot be used here: {why}");
             return Err(Error::invalid_with(message, "leave it out, or launch inside of such a job"));
         }
     }
@@ -151,7 +153,7 @@ fn refuse_block(options: &[OsString]) -> Result<()> {
     let blocks = |pair: &[OsString]| pair[0] == "-W" && pair[1].to_string_lossy().contains("block=");
     if options.windows(2).any(blocks) {
         let hint = "leave it out: gantry waits for the job's ranks by itself";
-        return Err(Error::invalid_with("qsub's option '-W block' does not fit", hint));
+        return Err(Error::invalid_with("qsub's option '-W block' cannot be used here", hint));
     }
     Ok(())
 }
@@ -163,7 +165,7 @@ fn build_script(starter: &JobStarter) -> Result<Zeroizing<String>> {
     for word in &starter.argv {
         let text = std::str::from_utf8(word.as_bytes()).ok().filter(|text| !text.contains('\n'));
         let text = text.ok_or_else(|| {
-            let message = format!("{} cannot stand in a job's script", word.to_string_lossy());
+            let message = format!("{} cannot be written into a job's script", word.to_string_lossy());
             Error::invalid_with(message, "install gantry in a folder with a plain name")
         })?;
         script.push_str(" '");
@@ -197,7 +199,7 @@ pub(super) fn ended_early(job: &Job) -> Error {
             "they could not connect to this machine",
             "see whether nodes may open connections to this machine, or launch in a job",
         ),
-        _ => ("what its script says is in its output", "give the job an output file, as by '-o FILE'"),
+        _ => ("see the output of its script", "give the job an output file, as by '-o FILE'"),
     };
     let message = format!("{}, and its agents were not there: {why}", job.describe());
     Error::Refused(Failure::new(Kind::Gone, message).with_hint(hint))
@@ -233,8 +235,8 @@ mod tests {
         let words = "qsub: Unknown resource Resource_List.bogus";
         check("-l bogus=1", "", words, Err(words));
         check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app"));
-        check("-I", "", "", Err("'-I' does not fit: an interactive job has no script"));
-        check("-W block=true", "", "", Err("'-W block' does not fit"));
+        check("-I", "", "", Err("'-I' cannot be used here: an interactive job has no script"));
+        check("-W block=true", "", "", Err("'-W block' cannot be used here"));
     }
 
     #[test]
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!(ask("-l select=2 job.sh"), Ok("8.head".to_owned()));
         assert!(ask("none.sh").unwrap_err().contains(words));
         assert!(ask("-I").unwrap_err().contains("has no script"));
-        assert!(ask("-W block=true x").unwrap_err().contains("does not fit"));
+        assert!(ask("-W block=true x").unwrap_err().contains("cannot be"));
     }
 
     #[test]
@@ -264,8 +266,8 @@ mod tests {
         check(Some(127), "with 127, and its agents were not there: gantry is not where it is here");
         check(Some(126), "may not be executed");
         check(Some(69), "they could not connect to this machine");
-        check(Some(1), "is in its output");
-        check(None, "is in its output");
+        check(Some(1), "see the output");
+        check(None, "see the output");
     }
 
     #[test]

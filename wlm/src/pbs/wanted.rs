@@ -48,7 +48,7 @@ fn build_chunks(wanted: &Wanted) -> Result<(u32, String)> {
         }
         (JobType::Single, _) => Ok((1, format!("1:ncpus={}:mpiprocs=1{memory}", wanted.count))),
         (JobType::Multiple, Some(hosts)) if hosts == 0 || hosts > wanted.count => {
-            cannot(&format!("hostCount={hosts} for {} processes", wanted.count), "give as many hosts at most")
+            cannot(&format!("hostCount={hosts} for {} processes", wanted.count), "give at most as many hosts")
         }
         (JobType::Multiple, Some(hosts)) => {
             let (each, more) = (wanted.count / hosts, wanted.count % hosts);

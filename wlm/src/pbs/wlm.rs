@@ -25,8 +25,7 @@ use crate::{
 };
 
 /// What to do about too few places.
-const MORE_PLACES: &str =
-    "ask for fewer ranks, say --ppn RANKS, or have more places in the job: -l select=2:ncpus=8:mpiprocs=8";
+const MORE_PLACES: &str = "ask for fewer ranks, give --ppn RANKS, or ask for more places in the job: -l select=2:ncpus=8:mpiprocs=8";
 
 /// What to do about hosts that do not see gantry.
 const SEND_INSIDE: &str = "have gantry where the job's first host sees it, and launch with --send-agent in the job's script or in 'qsub -I'";
@@ -76,7 +75,7 @@ impl Wlm for Pbs {
             return plan_inside(options, host).map(Plan::Direct);
         }
         if launch.send_agent == SendAgent::Always {
-            let message = "PBS copies nothing to the hosts of a job that is to be";
+            let message = "PBS cannot copy files to the hosts of a job that does not run yet";
             return Err(Error::invalid_with(message, SEND_INSIDE));
         }
         find_command("qsub".as_ref(), host)?;
@@ -146,7 +145,7 @@ impl Queue for Pbs {
                 plan_ranks(parse_args(&queued.args)?, found.slots(), Some(job.clone()))
             }
             Phase::Running | Phase::Waiting => {
-                let hint = "'qstat -s' says what it waits for";
+                let hint = "'qstat -s' shows the reason";
                 Err(Error::NotYet { message: found.describe(), hint: Some(hint.to_owned()) })
             }
             // Its exit status, which tells the cause, comes a little later than its state.

@@ -78,7 +78,7 @@ async fn find_out(client: &Client, task: Task, program: &Path) -> Option<i32> {
 
 fn explain_not_executed(program: &Path, found: Option<i32>) -> Failure {
     let program = program.display();
-    let shared = "have gantry at a path that all hosts of the job see";
+    let shared = "install gantry at a path that all hosts of the job see";
     match found {
         Some(11) => Failure::new(Kind::NotFound, format!("there is no {program}")).with_hint(shared),
         Some(12) => {
@@ -88,7 +88,7 @@ fn explain_not_executed(program: &Path, found: Option<i32>) -> Failure {
         }
         Some(13) => {
             let what = format!(
-                "{program} cannot be executed, though it may: it is for another machine, or what it needs is missing"
+                "{program} cannot be executed although its mode allows it: it is built for another machine, or its interpreter is missing"
             );
             Failure::new(Kind::Unsupported, what).with_hint("install gantry for the machines of the job")
         }
@@ -101,7 +101,7 @@ fn explain_status(status: i32) -> Failure {
         status if status > KILLED => format!("the agent was killed by signal {}", status - KILLED),
         status => format!("the agent ended with code {status}"),
     };
-    Failure::new(Kind::LauncherFailed, what).with_hint("what it said is in the job's output")
+    Failure::new(Kind::LauncherFailed, what).with_hint("its output is in the job's output")
 }
 
 /// An error of task management as one that travels.
@@ -140,6 +140,6 @@ mod tests {
         check("may not be executed");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).unwrap();
-        check("is for another machine");
+        check("built for another machine");
     }
 }

@@ -89,7 +89,7 @@ pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -
     match answer {
         Some(Ok(ranks)) => build_placement(launcher, ranks),
         Some(Err(why)) => Err(refused(launcher, &why)),
-        None => Err(refused(launcher, asked.stderr.lines().last().unwrap_or("it says nothing"))),
+        None => Err(refused(launcher, asked.stderr.lines().last().unwrap_or("it printed nothing"))),
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn not_found(name: &str, said: &Asked) -> Error {
         [said.stdout.trim(), said.stderr.trim()].into_iter().filter(|it| !it.is_empty()).collect();
     let words = if words.is_empty() { "nothing".to_owned() } else { words.join("; ") };
     Error::NotFound {
-        message: format!("Slurm knows no running step {name}; scontrol says: {words}"),
+        message: format!("Slurm has no running step {name}; scontrol reports: {words}"),
         hint: Some("see with 'squeue --me --steps' what runs".to_owned()),
     }
 }

@@ -142,10 +142,10 @@ fn explain_state(job: &Job) -> Error {
         },
         // How it ended is known in a moment.
         JobPhase::Ending => {
-            Error::NotYet { message: format!("job {} is ending: Slurm says {state}", job.id), hint: None }
+            Error::NotYet { message: format!("job {} is ending: Slurm reports {state}", job.id), hint: None }
         }
         JobPhase::Running | JobPhase::Ended => {
-            let message = format!("job {} is over: Slurm says {state} ({reason})", job.id);
+            let message = format!("job {} has ended: Slurm reports {state} ({reason})", job.id);
             Error::Refused(Failure::new(Kind::Gone, message))
         }
     }
@@ -206,7 +206,8 @@ impl<'a> Share<'a> {
 /// Adds a share's ranks without pids, in the order of its tasks' numbers.
 fn place(placement: &mut PlacementBuilder, share: &Share<'_>, nodes: &[NodeTasks]) -> Result<()> {
     let step = &share.step;
-    let strange = || Error::invalid(format!("sattach printed a layout that does not fit step {}", step.step));
+    let strange =
+        || Error::invalid(format!("sattach printed a layout that does not match step {}", step.step));
     let count = usize::try_from(step.tasks).map_err(|_| strange())?;
     let mut host_of: Vec<Option<&str>> = vec![None; count];
     for node in nodes {

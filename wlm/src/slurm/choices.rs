@@ -52,26 +52,37 @@ fn what_is_understood_is_held_by_the_agent_in_the_programs_place() {
     check("localhost", None, detect, Ok(("direct", "no launcher")));
     check("localhost", Some("mpiexec.hydra"), detect, Ok(("exec", "/bin/mpiexec.hydra")));
     check("slurm", None, detect, Ok(("exec", "the options of /bin/srun are understood")));
-    check("slurm", None, HoldMethod::Mpir, Ok(("mpir", "it was asked for: /bin/srun")));
-    check("slurm", None, HoldMethod::MpirStop, Ok(("mpir-stop", "it was asked for: /bin/srun")));
+    check("slurm", None, HoldMethod::Mpir, Ok(("mpir", "chosen by the caller: /bin/srun")));
+    check("slurm", None, HoldMethod::MpirStop, Ok(("mpir-stop", "chosen by the caller: /bin/srun")));
 }
 
 #[test]
 fn srun_holds_its_ranks_itself_where_agents_beside_them_would_be_killed_with_them() {
     let strict = || FakeHost::default().with_file("/etc/slurm/slurm.conf", "ProctrackType=proctrack/cgroup");
-    let why = "the end of each rank would wait for agents among those of /bin/srun";
+    let why = "agents among the ranks of /bin/srun";
     check_on(strict(), "slurm", None, HoldMethod::Detect, Ok(("mpir", why)));
     check_on(strict(), "slurm", None, HoldMethod::Exec, Ok(("exec", "/bin/srun are understood")));
 }
 
 #[test]
 fn a_script_in_front_of_the_launcher_makes_it_mpir() {
-    let refused = "/bin/my-run is no launcher whose arguments are understood: it is a script, whose answer to --version is 'slurm 24.11'";
-    check("slurm", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
+    let refused =
+        "/bin/my-run is not a known launcher: it is a script, whose answer to --version is 'slurm 24.11'";
+    check(
+        "slurm",
+        Some("my-run"),
+        HoldMethod::Detect,
+        Ok(("mpir", "the options of /bin/my-run are not known")),
+    );
     check("slurm", Some("my-run"), HoldMethod::Exec, Err(refused));
-    check("localhost", Some("my-run"), HoldMethod::Detect, Ok(("mpir", "/bin/my-run is no launcher")));
+    check(
+        "localhost",
+        Some("my-run"),
+        HoldMethod::Detect,
+        Ok(("mpir", "the options of /bin/my-run are not known")),
+    );
     check("localhost", Some("my-run"), HoldMethod::Exec, Err(refused));
-    check("localhost", Some("mpiexec.hydra"), HoldMethod::Mpir, Ok(("mpir", "it was asked for")));
+    check("localhost", Some("mpiexec.hydra"), HoldMethod::Mpir, Ok(("mpir", "chosen by the caller")));
     check("localhost", None, HoldMethod::Mpir, Err("no launcher is named that could hold its ranks"));
     check("slurm", Some("no-run"), HoldMethod::Detect, Err("launcher 'no-run' was not found"));
 }

@@ -86,7 +86,7 @@ pub(super) fn build_held(
 
 /// The `--export` that a part needs beside its own, if it does.
 fn export_of(current: Option<&OsStr>, variables: &[&str]) -> Result<Option<OsString>> {
-    let bad = || Error::invalid("the list of --export is no text");
+    let bad = || Error::invalid("the list of --export is not UTF-8");
     let current = current.map(|list| list.to_str().ok_or_else(bad)).transpose()?;
     Ok(build_export(current, variables).map(|list| format!("--export={list}").into()))
 }

@@ -93,7 +93,7 @@ fn build_own(mixed: &Mixed) -> Result<Vec<Own>> {
         let message = format!(
             "the processes have {all} bytes of variables and directories of their own, and one step of Slurm can be told of {MAX_OWN_BYTES}"
         );
-        return Err(Error::invalid_with(message, "give all processes the same, or start several groups"));
+        return Err(Error::invalid_with(message, "use the same for all processes, or start several groups"));
     }
     let own = |part: &MixedPart| Own {
         ranks: part.ranks.clone(),

@@ -94,7 +94,7 @@ fn parse_step(line: &str) -> Result<StepInfo> {
         let value = field(name)?;
         value
             .parse()
-            .map_err(|_| Error::invalid(format!("scontrol printed {name}={value}, which is no number")))
+            .map_err(|_| Error::invalid(format!("scontrol printed {name}={value}, which is not a number")))
     };
     let srun = field("SrunHost:Pid").ok().and_then(|value| value.rsplit_once(':'));
     let name = field("StepId")?;
@@ -125,7 +125,7 @@ pub(super) struct NodeTasks {
 pub(super) fn parse_layout(text: &str) -> Result<Vec<NodeTasks>> {
     bounded(text.as_bytes())?;
     let bad =
-        |line: &str| Error::invalid(format!("sattach printed '{line}', which is no node with its tasks"));
+        |line: &str| Error::invalid(format!("sattach printed '{line}', which is not a node with its tasks"));
     let mut nodes = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| line.starts_with("Node ")) {
         let (_, rest) = line.split_once('(').ok_or_else(|| bad(line))?;
@@ -186,7 +186,7 @@ mod tests {
             parse_layout("no\n").map(|_| ()).unwrap_err(),
         ]
         .map(|error| error.to_string());
-        assert_eq!(texts[0], "scontrol printed Tasks=x, which is no number");
+        assert_eq!(texts[0], "scontrol printed Tasks=x, which is not a number");
         assert_eq!(texts[1], "sattach printed no node");
     }
 

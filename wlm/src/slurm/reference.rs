@@ -65,9 +65,9 @@ impl FromStr for Target {
             Some((job, step)) => (job, Some(step)),
             None => (text, None),
         };
-        let number = |text: &str| parse_number(text).ok_or_else(|| bad(&format!("'{text}' is no number")));
+        let number = |text: &str| parse_number(text).ok_or_else(|| bad(&format!("'{text}' is not a number")));
         let job_id = |text: &str| match number(text)? {
-            0 => Err(bad("0 is no job")),
+            0 => Err(bad("0 is not a job")),
             id => Ok(JobId(id)),
         };
         let job = if let Some((array, task)) = job.split_once('_') {
@@ -162,15 +162,15 @@ mod tests {
     #[test]
     fn what_names_no_job() {
         for (text, why) in [
-            ("", "'' is no number"),
-            ("0", "0 is no job"),
-            ("x", "'x' is no number"),
-            ("+1", "'' is no number"),
-            ("12.", "'' is no number"),
-            ("12.x", "'x' is no number"),
+            ("", "'' is not a number"),
+            ("0", "0 is not a job"),
+            ("x", "'x' is not a number"),
+            ("+1", "'' is not a number"),
+            ("12.", "'' is not a number"),
+            ("12.x", "'x' is not a number"),
             ("12.0+1", "the component belongs to the job: JOB+COMPONENT.STEP"),
-            ("4294967296", "'4294967296' is no number"),
-            ("12_3_4", "'3_4' is no number"),
+            ("4294967296", "'4294967296' is not a number"),
+            ("12_3_4", "'3_4' is not a number"),
         ] {
             check(text, Err(why));
         }

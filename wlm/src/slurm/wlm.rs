@@ -245,7 +245,7 @@ fn plan_as_it_is(name: &OsStr, known: Option<Launcher>, launch: &Launch, host: &
     let by_threads = has_parts(launch) && known.is_none_or(|known| known == Launcher::Srun);
     match plan {
         Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => Err(Error::Invalid {
-            message: "srun cannot stand still with the ranks of several parts (':'): a thread of its own starts each part"
+            message: "srun cannot be stopped together with the ranks of several parts (':'): it starts each part in a thread of its own"
                 .to_owned(),
             hint: Some("--hold-method mpir holds them while srun goes on".to_owned()),
         }),
@@ -314,7 +314,7 @@ fn plan_agents(
     let jobs = match (ask_jobs(name, host), name) {
         // A job's number says enough where it has no components.
         (Err(error), JobName::Plain(_)) => {
-            tracing::debug!(%error, "Slurm tells nothing of the job");
+            tracing::debug!(%error, "Slurm has no record of the job");
             Vec::new()
         }
         (jobs, _) => jobs?,
@@ -566,7 +566,7 @@ mod tests {
         }
         check("srun", &two, HoldMethod::Mpir, AtBreakpoint::AsItHoldsInAllThreads);
         check("mpiexec.hydra", &two, HoldMethod::MpirStop, AtBreakpoint::Stay);
-        let refused = "srun cannot stand still with the ranks of several parts (':'): a thread of its own starts each part";
+        let refused = "srun cannot be stopped together with the ranks of several parts (':'): it starts each part in a thread of its own";
         assert_eq!(plan("srun", &two, HoldMethod::MpirStop).unwrap_err().to_string(), refused);
     }
 

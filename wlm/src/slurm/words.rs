@@ -30,7 +30,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
         Kind::Invalid,
         Some("name the whole job: its first component's number"),
     ),
-    (&["has expired"], Kind::Gone, Some("the job has ended: launch in another")),
+    (&["has expired"], Kind::Gone, Some("the job has ended: launch in another one")),
     (
         &["Expired or invalid job"],
         Kind::Gone,
@@ -65,7 +65,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
         &["Requested node configuration is not available"],
         Kind::Invalid,
         Some(
-            "no node, or none of this job, has what is asked for: see with 'sinfo --Node --long', inside a job with 'scontrol show job'",
+            "no node (or no node of this job) matches the request: see 'sinfo --Node --long', or inside a job 'scontrol show job'",
         ),
     ),
     (
@@ -95,7 +95,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (
         &["No directives to start application"],
         Kind::Invalid,
-        Some("say with --het-group for which components of the job it is"),
+        Some("name the components of the job with --het-group"),
     ),
     (&["Invalid numeric value"], Kind::Invalid, None),
     (&["No command given to execute"], Kind::Invalid, Some("write a program behind the options")),
@@ -118,7 +118,7 @@ const CAUSES: &[(&[&str], Kind, Option<&str>)] = &[
     (
         &["couldn't chdir"],
         Kind::NotFound,
-        Some("the directory must be there on every node, or name another with --chdir"),
+        Some("create the directory on every node, or name another one with --chdir"),
     ),
 ];
 
@@ -136,7 +136,7 @@ pub(super) fn parse_failure(command: &[String], status: &str, stderr: &str) -> F
     let program = command.first().map_or("the command", String::as_str);
     let last = said.len().saturating_sub(MAX_LINES);
     let words = match said[last..] {
-        [] => "it said nothing".to_owned(),
+        [] => "it printed nothing".to_owned(),
         ref lines => lines.join("; "),
     };
     let line = shortened(&command.join(" "));
@@ -226,11 +226,11 @@ mod tests {
             "signal 9",
             "",
             Kind::LauncherFailed,
-            "the command ended with signal 9: it said nothing (command: )",
+            "the command ended with signal 9: it printed nothing (command: )",
         );
         let long = format!("srun {}", "x".repeat(MAX_COMMAND_CHARS + 100));
         let shortened = format!(
-            "srun ended with 1: it said nothing (command: srun {}...)",
+            "srun ended with 1: it printed nothing (command: srun {}...)",
             "x".repeat(MAX_COMMAND_CHARS - 5)
         );
         check(&long, "1", "", Kind::LauncherFailed, &shortened);

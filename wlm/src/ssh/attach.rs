@@ -166,7 +166,7 @@ fn put_together(mut found: Vec<(String, Beneath)>) -> Result<Placement> {
 }
 
 fn strange() -> Error {
-    Error::Refused(Failure::new(Kind::Protocol, "the agent on the launcher's host says something else"))
+    Error::Refused(Failure::new(Kind::Protocol, "the agent on the launcher's host reports something else"))
 }
 
 /// What all hosts have in common that are asked something by an agent.
@@ -202,13 +202,14 @@ async fn ask(common: &FanOut, there: &HostName) -> Result<Heard> {
         match timeout_at(until, connection.stream.read(&mut bytes)).await {
             Err(_late) => {
                 let after = TELLING_DEADLINE.as_secs();
-                let message = format!("it has not told where the launcher's ranks are within {after} s");
+                let message = format!("it did not report the hosts of the launcher's ranks within {after} s");
                 return Err(on_host(there, Error::Refused(Failure::new(Kind::TimedOut, message))));
             }
             Ok(Ok(0) | Err(_)) => {
                 let words = timeout_at(until, connection.all_said()).await;
                 let words = words.map(|words| words.last_lines()).unwrap_or_default();
-                let message = format!("it has ended without telling where the launcher's ranks are: {words}");
+                let message =
+                    format!("it ended without reporting the hosts of the launcher's ranks: {words}");
                 return Err(on_host(there, Error::Refused(Failure::new(Kind::Lost, message))));
             }
             Ok(Ok(read)) => bytes.truncate(read),

@@ -145,7 +145,7 @@ impl Dialogue<'_> {
                     (Ok(other), _) => return Err(Ended::Told(refused(&other))),
                     (Err(Missing::Closed), _) => return Err(Ended::Closed),
                     (Err(Missing::Late), _) => {
-                        return Err(Ended::Told(late("it has not taken the agent")));
+                        return Err(Ended::Told(late("it did not accept the agent")));
                     }
                 }
             }
@@ -205,7 +205,7 @@ impl Dialogue<'_> {
             match timeout(STEP.max(self.left()), self.connection.stream.write_all(chunk)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Ended::Closed),
-                Err(_) => return Err(Ended::Told(late("it takes nothing"))),
+                Err(_) => return Err(Ended::Told(late("it accepts nothing"))),
             }
         }
         Ok(())
@@ -222,7 +222,7 @@ impl Dialogue<'_> {
         let printed = last.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join("; ");
         let why = [words.trim(), &printed].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         let message = match why.is_empty() {
-            true => "your login shell there ended without a word".to_owned(),
+            true => "your login shell there ended without a message".to_owned(),
             false => format!("your login shell there ended: {}", why.join("; ")),
         };
         let hint = format!("try: ssh -T {} exec /bin/sh -c true", self.delivery.host);
@@ -243,6 +243,6 @@ fn refused(said: &Said) -> Failure {
     match said {
         Said::No(reason) => Failure::new(Kind::NoAccess, reason.clone())
             .with_hint("set TMPDIR there to a place that is yours, has room, and is not mounted noexec"),
-        other => Failure::new(Kind::Protocol, format!("the host said {other:?} out of turn")),
+        other => Failure::new(Kind::Protocol, format!("the host sent {other:?} out of order")),
     }
 }

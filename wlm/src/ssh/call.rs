@@ -58,7 +58,7 @@ impl Call {
     /// # Errors
     /// Anything else.
     pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self> {
-        let unfit = || Error::invalid_with("these are no arguments of gantry-ssh", USAGE);
+        let unfit = || Error::invalid_with("gantry-ssh does not know these arguments", USAGE);
         let mut args = args.into_iter();
         let mut next = || args.next().ok_or_else(unfit);
         let mut reaching = Reaching::default();
@@ -103,7 +103,7 @@ mod tests {
     fn what_is_not_said_is_refused() {
         let check = |line: &str| {
             let error = Call::parse_args(line.split_whitespace().map(OsString::from)).unwrap_err();
-            assert_eq!(error.to_string(), "these are no arguments of gantry-ssh", "{line}");
+            assert_eq!(error.to_string(), "gantry-ssh does not know these arguments", "{line}");
         };
         for line in [
             "",

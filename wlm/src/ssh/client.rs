@@ -84,7 +84,7 @@ pub(super) fn find_client(host: &dyn Host, agent: &Path) -> Result<Client> {
             ),
         }),
         Some(other) => Err(Error::invalid_with(
-            format!("{GANTRY_SSH} is '{other}', which is no client of ssh"),
+            format!("{GANTRY_SSH} is '{other}', which is not an ssh client"),
             "it may be 'openssh' or 'libssh2', or unset",
         )),
     }
@@ -115,7 +115,7 @@ mod tests {
         check("openssh", true, "the OpenSSH client (/bin/ssh), because GANTRY_SSH says so");
         check("libssh2", true, "libssh2 (/g/gantry-ssh), because GANTRY_SSH says so");
         check("libssh2", false, "error: GANTRY_SSH asks for libssh2, and there is no /g/gantry-ssh");
-        check("putty", true, "error: GANTRY_SSH is 'putty', which is no client of ssh");
+        check("putty", true, "error: GANTRY_SSH is 'putty', which is not an ssh client");
     }
 
     #[test]

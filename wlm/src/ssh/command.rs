@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const MAX_WINDOW: u32 = 512;
 
 /// What can stand before the program.
-const ACCEPTED: &str = "before the program may stand --hosts n[1-4]:2,m1 or --hostfile FILE, -n RANKS, --ppn RANKS, -N HOSTS, \
+const ACCEPTED: &str = "options before the program: --hosts n[1-4]:2,m1 or --hostfile FILE, -n RANKS, --ppn RANKS, -N HOSTS, \
      --map-by slot|node, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh, --accept-new-host-keys, and '--' to end them";
 
 /// What says how hosts are reached.

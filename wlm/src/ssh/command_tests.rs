@@ -114,7 +114,7 @@ fn arguments_that_are_refused() {
     check("--hosts n1 -N 2 ./app", Err("2 hosts are asked for, and 1 are named"));
     check(
         "--hosts n1 --map-by socket ./app",
-        Err("'--map-by socket': ranks are mapped by slot or by node here"),
+        Err("'--map-by socket': ranks can be mapped by slot or by node"),
     );
     check("--hosts n1 --wat ./app", Err("unknown option '--wat' before the program"));
     check(
@@ -122,7 +122,7 @@ fn arguments_that_are_refused() {
         Err("'--transport udp': links go by tcp or by ssh, or auto: ssh where tcp does not get through"),
     );
     check("--hosts n1 --login -x ./app", Err("'-x' is not a login name"));
-    check("--hosts n1:4000000000,n2:4000000000 ./app", Err("at most 1000000 ranks fit here"));
+    check("--hosts n1:4000000000,n2:4000000000 ./app", Err("at most 1000000 ranks are possible"));
 }
 
 #[test]

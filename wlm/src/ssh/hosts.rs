@@ -60,7 +60,7 @@ pub(super) fn parse_host_file(text: &str, file: &str) -> Result<Vec<HostSlots>> 
             match (key, number) {
                 ("slots" | "cpu" | "count", Some(number)) => slots = Some(number),
                 ("max_slots" | "max-slots", Some(_)) => {}
-                _ => return Err(wrong(format!("'{word}' is not understood"))),
+                _ => return Err(wrong(format!("'{word}' cannot be parsed"))),
             }
         }
         check_name(name).map_err(|e| wrong(e.to_string()))?;
@@ -98,13 +98,14 @@ fn check_name(name: &str) -> Result<()> {
 /// # Errors
 /// This is not the name of a host: ssh could take it for an option, a login or a command.
 pub(super) fn host_for_ssh(name: &str) -> Result<HostName> {
-    let hint = "see where the name comes from: the request, the list of hosts, the job, or the launcher's table of ranks";
+    let hint =
+        "check the origin of the name: the request, the list of hosts, the job, or the launcher's proctable";
     HostName::new(name).map_err(|error| Error::invalid_with(format!("{error}; it is not given to ssh"), hint))
 }
 
 fn refuse_login(name: &str) -> Result<()> {
     if name.contains('@') {
-        let hint = "say it with --login NAME for all hosts, or by 'User' in ~/.ssh/config for one";
+        let hint = "set it with --login NAME for all hosts, or with 'User' in ~/.ssh/config for one";
         return Err(Error::invalid_with(format!("'{name}': a login name does not belong here"), hint));
     }
     Ok(())
@@ -201,8 +202,8 @@ mod tests {
         check("# mine\nn1:4\n\nn2  # the other\n", "n1:4 n2");
         check("n1 slots=4 max_slots=8\nn2 slots = 2\n", "n1:4 n2:2");
         check("n1\nn1\nn2\n", "n1:2 n2");
-        check("n1 binding=x", "f, line 1: 'binding=x' is not understood");
-        check("n1\nn2 slots=0", "f, line 2: 'slots=0' is not understood");
+        check("n1 binding=x", "f, line 1: 'binding=x' cannot be parsed");
+        check("n1\nn2 slots=0", "f, line 2: 'slots=0' cannot be parsed");
         check("\n#\n", "f names no host");
         check("n1\n$(id)", "f, line 2: '$(id)' is not the name of a host: a host name has no '$'");
         check(

@@ -149,9 +149,9 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
     };
     let key = words.host_key.as_deref().unwrap_or("one of an unknown kind");
     if has("IDENTIFICATION HAS CHANGED") || has("has changed and you have requested strict checking") {
-        let message = format!("the host's key is another one than before: now it is {key}");
+        let message = format!("the host's key has changed: now it is {key}");
         let hint = format!(
-            "somebody may stand between you and it; if you know that the key was changed: ssh-keygen -R {host}, then as for a new host"
+            "this may be an attack; if you know that the key was changed: ssh-keygen -R {host}, then as for a new host"
         );
         return never(Kind::NoAccess, message, hint);
     }
@@ -159,7 +159,7 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return never(
             Kind::NoAccess,
             format!("the host's key is revoked: {key}"),
-            "ask who runs the host".to_owned(),
+            "ask the host's administrator".to_owned(),
         );
     }
     if has("Host key verification failed") || has("host key is known for") {
@@ -170,11 +170,11 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return never(Kind::NoAccess, message, hint);
     }
     if has("Permission denied") || has("Too many authentication failures") {
-        let takes = words.methods.as_deref().map(|it| format!(" (it takes {it})")).unwrap_or_default();
+        let takes = words.methods.as_deref().map(|it| format!(" (it accepts {it})")).unwrap_or_default();
         let hint = format!(
             "try: ssh -o BatchMode=yes {host} true; a key with a passphrase has to be in your agent (ssh-add), passwords are not asked for"
         );
-        return never(Kind::NoAccess, format!("it does not let you in{takes}: {last}"), hint);
+        return never(Kind::NoAccess, format!("it refuses the login{takes}: {last}"), hint);
     }
     if has("Could not resolve hostname") {
         // It may be the host in between whose name is wrong: then more is said after that.
@@ -182,14 +182,14 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return never(
             Kind::NotFound,
             line.cloned().unwrap_or(last),
-            "see that the name is right, or give it an address in ~/.ssh/config".to_owned(),
+            "check the name, or give it an address in ~/.ssh/config".to_owned(),
         );
     }
     let full = has("Exceeded MaxStartups") || has("Not allowed at this time");
     let cut = has("kex_exchange_identification") || has("Connection closed by") || has("Connection reset by");
     if full || cut {
         let message = match full {
-            true => "its sshd takes no more connections just now".to_owned(),
+            true => "its sshd accepts no more connections at the moment".to_owned(),
             false => format!("its sshd closed the connection: {last}"),
         };
         let failure = Failure::new(Kind::Lost, message)
@@ -201,7 +201,7 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
         return Missed { failure, again: Again::Twice };
     }
     if has("during banner exchange") {
-        let message = "it accepts connections and says nothing: no sshd, or one that hangs".to_owned();
+        let message = "it accepts connections and sends nothing: it is not an sshd, or it hangs".to_owned();
         return never(
             Kind::TimedOut,
             message,
@@ -215,7 +215,7 @@ pub(super) fn explain(host: &str, words: &Words) -> Missed {
             "see that the host is up and that nothing between you filters ssh".to_owned(),
         );
     }
-    let message = if last.is_empty() { "ssh ended without a word".to_owned() } else { last };
+    let message = if last.is_empty() { "ssh ended without a message".to_owned() } else { last };
     never(Kind::LauncherFailed, message, format!("try: ssh -v {host} true"))
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn build_command(
     let mut command = "exec".to_owned();
     for word in words.iter().map(AsRef::as_ref) {
         if word.contains(['\'', '\\', '!', '\n']) {
-            let message = format!("{word} cannot be said to every login shell");
+            let message = format!("{word} cannot be quoted for every login shell");
             return Err(Error::invalid_with(message, "install gantry in a folder with a plain name"));
         }
         command.push_str(&format!(" '{word}'"));
@@ -108,7 +108,7 @@ mod tests {
             "{said}"
         );
         let odd = build_command("n1", &["/it's"], Path::new("/g/a"), &host()).unwrap_err();
-        assert!(odd.to_string().contains("/it's cannot be said"), "{odd}");
+        assert!(odd.to_string().contains("/it's cannot be quoted"), "{odd}");
     }
 
     #[test]

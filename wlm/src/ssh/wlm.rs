@@ -82,7 +82,7 @@ impl Wlm for Ssh {
 
     fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let (hosts, layout) = mixed.layout().ok_or_else(|| {
-            Error::invalid_with("over ssh nobody chooses hosts", "name the hosts of all processes")
+            Error::invalid_with("ssh has no scheduler that chooses hosts", "name the hosts of all processes")
         })?;
         hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;
         find_client(host, &launch.agent)?;

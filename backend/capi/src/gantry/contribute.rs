@@ -35,7 +35,7 @@ unsafe fn read_ranks(ranks: *const c_int, number: c_int) -> Result<RankSet, Faul
 }
 
 fn to_rank(rank: c_int) -> Result<Rank, Fault> {
-    u32::try_from(rank).map(Rank).map_err(|_| Fault::invalid(format!("{rank} is no rank")))
+    u32::try_from(rank).map(Rank).map_err(|_| Fault::invalid(format!("{rank} is not a rank")))
 }
 
 /// Contributes integers.

@@ -107,7 +107,7 @@ impl Collection {
             return;
         };
         if !merging.is_coming(key) && !merging.has_room(&of, &self.owed) {
-            tracing::debug!(?key, "a part that is not waited for");
+            tracing::debug!(?key, "a part that no collection waits for");
             return;
         }
         if let Some((of, part)) = merging.assemble(key, of, total, &bytes, out) {
@@ -187,7 +187,10 @@ impl Collection {
     pub(super) fn expire(&mut self, out: &mut Out) {
         let owed = std::mem::take(&mut self.owed);
         if !owed.is_empty() {
-            out.missing.push((owed, Failure::new(Kind::TimedOut, "agents on its way gave no sign")));
+            out.missing.push((
+                owed,
+                Failure::new(Kind::TimedOut, "an agent on the path stopped sending heartbeats"),
+            ));
         }
         if let Some(merging) = &mut self.merging {
             merging.forget(|_| true, out);

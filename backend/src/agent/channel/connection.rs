@@ -55,7 +55,7 @@ async fn read(
     daemon: DaemonId,
     up: &Uplink,
 ) -> Option<Failure> {
-    let garbage = |why: String| Failure::new(Kind::Protocol, format!("understand a daemon: {why}"));
+    let garbage = |why: String| Failure::new(Kind::Protocol, format!("read a daemon's message: {why}"));
     let mut chunk = vec![0; READ_BYTES];
     loop {
         loop {

@@ -259,7 +259,7 @@ impl Local {
 
     pub(super) fn taken(&mut self, cost: u32) -> Result<(), Failure> {
         let window = self.window.checked_add(cost).filter(|window| *window <= CHANNEL_WINDOW_BYTES);
-        self.window = window.ok_or_else(|| misbehaves("it has taken more than it was given"))?;
+        self.window = window.ok_or_else(|| misbehaves("it has acknowledged more than it received"))?;
         Ok(())
     }
 

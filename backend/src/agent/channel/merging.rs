@@ -116,7 +116,7 @@ impl Merging {
             return None;
         };
         if assembly.bytes.len() as u64 + length > assembly.granted.min(assembly.total) {
-            tracing::debug!(?key, "a part comes without credit");
+            tracing::debug!(?key, "a part arrived without credit");
             return None;
         }
         assembly.bytes.extend_from_slice(bytes);

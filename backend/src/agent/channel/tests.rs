@@ -105,7 +105,7 @@ fn a_message_is_answered_when_it_is_taken_in_and_waits_for_a_daemon_that_takes_n
     );
     node.say(FromDaemon::Taken { cost: cost_of(CHUNK_BYTES) }).unwrap();
     assert_eq!(node.answers(), [Ok(Answer::Done)]);
-    assert!(node.say(FromDaemon::Taken { cost: CHANNEL_WINDOW_BYTES }).is_err(), "more than it was given");
+    assert!(node.say(FromDaemon::Taken { cost: CHANNEL_WINDOW_BYTES }).is_err(), "more than it received");
     // What can never be taken in is answered too.
     node.message(MAX_MESSAGE_BYTES);
     node.message(MAX_MESSAGE_BYTES);

@@ -85,8 +85,9 @@ impl Command {
                 self.program.display(),
                 loader.display()
             );
-            return Err(Failure::new(Kind::NotFound, message)
-                .with_hint("this node's C library is too old for the program: send the files that the node is said to lack"));
+            return Err(Failure::new(Kind::NotFound, message).with_hint(
+                "this node's C library is too old for the program: stage the files that the node lacks",
+            ));
         }
         libraries.push(dir);
         let mut argv =

@@ -113,7 +113,7 @@ pub(crate) fn build_daemon(
             Kind::NotFound,
             format!("start {} in {}: no such directory", program.display(), cwd.display()),
         )
-        .with_hint("name a directory that every node has, or none for the session's own"));
+        .with_hint("name a directory that exists on every node, or leave it out to use the session's own"));
     }
     let Command { program, argv } = command;
     Ok(PreparedDaemon { program, argv, env: env.into_iter().collect(), cwd })
@@ -144,7 +144,7 @@ fn merge_env(base: &[(OsString, OsString)], order: Vec<(OsString, OsString)>) ->
         if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_bytes().contains(&0) {
             return Err(Failure::new(
                 Kind::Invalid,
-                format!("start a daemon: the variable {name:?} is none that a process can have"),
+                format!("start a daemon: {name:?} is not a valid name or value of an environment variable"),
             ));
         }
         env.insert(name, value);
@@ -287,7 +287,7 @@ impl Unfit {
                 )
             }
             Self::Unreadable(message) => Failure::new(Kind::NoAccess, message)
-                .with_hint("see that every directory on the way may be searched"),
+                .with_hint("make every directory on the path searchable (chmod +x)"),
         }
     }
 }

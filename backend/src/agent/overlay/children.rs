@@ -50,16 +50,16 @@ async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams, 
             (halves, dial) = door.next(awaited.len()) => match dial {
                 Dial::Child { node } if awaited.remove(&node) => start(halves, node, streams, &room),
                 Dial::Child { node } => {
-                    door.refuse(halves, format!("node {node} is no child of this agent, or is here already"));
+                    door.refuse(halves, format!("node {node} is not a child of this agent, or is already connected"));
                 }
                 Dial::Bulk { node, stream } if early.len() < EARLY => {
                     let streams = streams.clone();
                     early.spawn(async move { streams.attach(stream, node, halves).await });
                 }
-                Dial::Bulk { .. } => door.refuse(halves, "too many wait for streams here".to_owned()),
+                Dial::Bulk { .. } => door.refuse(halves, "too many connections wait for a stream here".to_owned()),
                 Dial::Bridge { bridge } => {
                     if let Some(halves) = bridges.accept(bridge, halves) {
-                        door.refuse(halves, "that bridge stands already".to_owned());
+                        door.refuse(halves, "that bridge exists already".to_owned());
                     }
                 }
                 Dial::Agent(_) => door.refuse(halves, "this is an agent, not the frontend".to_owned()),
@@ -108,13 +108,13 @@ async fn read(
                         Err(violation) => format!("it {violation}: its link was closed"),
                     }
                 }
-                Err(error) => format!("not understood: {error}"),
+                Err(error) => format!("protocol error: {error}"),
             },
             Ok(Some(Incoming::Credit(places))) => match credit.earn(places) {
                 Ok(()) => continue,
                 Err(error) => error.to_string(),
             },
-            Ok(Some(Incoming::Bulk(_))) => "not understood: bulk data goes downwards only".to_owned(),
+            Ok(Some(Incoming::Bulk(_))) => "protocol error: bulk data only travels down the tree".to_owned(),
             Ok(None) => break (true, "its agent has left".to_owned()),
             Err(error) if error.is_cut() => break (false, "its link was cut".to_owned()),
             Err(LinkError::Refused { reason, .. }) => break (false, format!("its agent refused: {reason}")),

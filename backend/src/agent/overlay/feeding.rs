@@ -57,9 +57,9 @@ pub(super) async fn dial_feeder(
                 let attached: Attached = frame::decode(&body).map_err(|e| e.to_string())?;
                 (attached.stream == stream)
                     .then_some((reader, writer))
-                    .ok_or_else(|| "it speaks of another stream".to_owned())
+                    .ok_or_else(|| "it answered for another stream".to_owned())
             }
-            _ => Err("it did not answer as it should".to_owned()),
+            _ => Err("its answer was not valid".to_owned()),
         }
     };
     timeout_at(deadline, linked).await.unwrap_or_else(|_late| Err("it did not answer in time".to_owned()))
@@ -70,7 +70,7 @@ pub(super) fn start((reader, writer): Halves, stall: Duration) -> Started {
     let (queue, writing) = LinkQueue::start_with(writer, stall);
     let writer = tokio::spawn(async move {
         if let Err(error) = writing.await {
-            tracing::debug!(%error, "cannot write to a node beside");
+            tracing::debug!(%error, "cannot write to a sibling node");
         }
     });
     Started { queue, writer: writer.abort_handle(), reader }
@@ -90,8 +90,8 @@ pub(super) async fn read_feeder(
                 Ok(()) => continue,
                 Err(error) => Err(error),
             },
-            Ok(Some(Incoming::Frame(_))) => break "it speaks where data is due".to_owned(),
-            Ok(None) => break "it has said goodbye".to_owned(),
+            Ok(Some(Incoming::Frame(_))) => break "it sent a message where data was expected".to_owned(),
+            Ok(None) => break "it closed its link".to_owned(),
             Err(error) if error.is_cut() => break "its link was cut".to_owned(),
             Err(error) => break error.to_string(),
         };
@@ -114,7 +114,9 @@ pub(super) async fn read_child(mut reader: LinkReader, queue: LinkQueue) {
                 Ok(()) => {}
                 Err(error) => break queue.refuse(&error.to_string()),
             },
-            Ok(Some(_)) => break queue.refuse("not understood: bulk data is sent the other way here"),
+            Ok(Some(_)) => {
+                break queue.refuse("protocol error: bulk data travels the other way on this link");
+            }
             Ok(None) | Err(_) => break queue.close(),
         }
     }

@@ -119,7 +119,7 @@ impl Flow {
         tokio::spawn(async move {
             let why = tokio::select! {
                 biased;
-                why = ended => why.unwrap_or_else(|_| Failure::new(Kind::Gone, "take bulk data: it is over")),
+                why = ended => why.unwrap_or_else(|_| Failure::new(Kind::Gone, "take bulk data: the stream has ended")),
                 flown = flow.run(&mut happened) => match flown {
                     Ok(()) => return flow.streams.forget(flow.stream),
                     Err(why) => why,
@@ -200,7 +200,7 @@ impl Flow {
         let link = feeding::start(halves, self.streams.stall());
         match frame::encode_body(&Attached { stream: self.stream }) {
             Ok(body) => link.queue.send(body.into()),
-            Err(error) => tracing::warn!(%error, "cannot tell a node that it will be fed"),
+            Err(error) => tracing::warn!(%error, "cannot announce a stream to a node"),
         }
         let reading = self.tasks.spawn(feeding::read_child(link.reader, link.queue.clone()));
         self.outlets.push(Outlet { node, queue: link.queue, tasks: vec![reading, link.writer] });
@@ -240,8 +240,8 @@ impl Flow {
             () = credit::stall(stall) => None,
         };
         let Some(room) = room else {
-            let why = format!("take bulk data: it took none for {} s", stall.as_secs_f32());
-            let why = Failure::new(Kind::TimedOut, why).with_hint("look at the node's file system");
+            let why = format!("take bulk data: it accepted none for {} s", stall.as_secs_f32());
+            let why = Failure::new(Kind::TimedOut, why).with_hint("check the node's file system");
             let mut relay = self.streams.relay().lock();
             if let Some(request) = self.own.request {
                 relay.answer(request, Err(why.clone()));
@@ -256,7 +256,7 @@ impl Flow {
 
     /// A fed node takes no more. One that has gone is told of elsewhere, or tells itself; one that hangs is told of here.
     fn give_up(&self, node: NodeId, not_taken: NotTaken) {
-        tracing::debug!(%node, ?not_taken, "a node is fed no more");
+        tracing::debug!(%node, ?not_taken, "a node is no longer fed");
         if not_taken == NotTaken::Stalled {
             let notice = Notice::BulkStalled { stream: self.stream, fed: node };
             self.streams.relay().lock().notice(notice);
@@ -278,7 +278,7 @@ impl Flow {
         // Goodbyes are on their way.
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(2 * LAST_WORDS_TIME, all).await.is_err() {
-            tracing::debug!(stream = self.stream, "goodbyes of a stream did not come in time");
+            tracing::debug!(stream = self.stream, "a stream was not closed in time");
         }
         if let Some(feeder) = &self.feeder {
             feeder.writer.abort();

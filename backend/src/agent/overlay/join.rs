@@ -60,7 +60,7 @@ pub(crate) enum JoinError {
     #[error("wait for a place: {0}")]
     Answer(String),
     /// What has brought this agent is gone.
-    #[error("reach the frontend: whoever started this agent is gone")]
+    #[error("reach the frontend: the process that started this agent has ended")]
     Gone,
     /// No port can be had for children.
     #[error("listen for other agents")]
@@ -124,7 +124,7 @@ pub(crate) async fn join_over(
             Reached::dialled(dialled)?
         }
         Some(Err(error)) => {
-            tracing::info!(%error, "the frontend cannot be dialled; the link is where this agent came from");
+            tracing::info!(%error, "the frontend cannot be dialled; the link uses the connection that started this agent");
             Reached { link: link_over(ticket, connection).await?, listener: None }
         }
         None => {
@@ -227,9 +227,9 @@ async fn wait_for_seat(reader: &mut LinkReader) -> Result<(Place, Option<Vec<Soc
             }
         },
         Some(Incoming::Bulk(_) | Incoming::Credit(_)) => {
-            Err(JoinError::Answer("bulk data came first".to_owned()))
+            Err(JoinError::Answer("bulk data arrived before the agent had its place".to_owned()))
         }
-        None => Err(JoinError::Answer("the frontend said goodbye".to_owned())),
+        None => Err(JoinError::Answer("the frontend closed the link".to_owned())),
     }
 }
 
@@ -245,7 +245,7 @@ async fn say_alive(up: Uplink) {
 /// Says goodbye to the frontend, which has said so too: from now on there is the parent.
 async fn part(mut reader: LinkReader, writer: LinkWriter) {
     if let Err(error) = writer.close().await {
-        tracing::debug!(%error, "cannot say goodbye to the frontend");
+        tracing::debug!(%error, "cannot close the link to the frontend");
     }
     while let Ok(Some(_)) = reader.next().await {}
 }

@@ -25,7 +25,7 @@ async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
                 credit.arrive().map(|held| streams.take(chunk, held)).map_err(|e| e.to_string())
             }
             Ok(Some(Incoming::Credit(places))) => credit.earn(places).map_err(|e| e.to_string()),
-            Ok(None) => break (true, "the parent has said goodbye".to_owned()),
+            Ok(None) => break (true, "the parent closed the link".to_owned()),
             Err(error) if error.is_cut() => break (false, "the link to the parent was cut".to_owned()),
             Err(LinkError::Refused { reason, .. }) => break (false, format!("the parent refused: {reason}")),
             Err(error) => Err(error.to_string()),
@@ -36,11 +36,11 @@ async fn read(mut reader: LinkReader, credit: Arc<Credit>, streams: Streams) {
         }
     };
     streams.relay().lock().parent_ended(orderly, reason);
-    streams.end_all(&Failure::new(Kind::Lost, "take bulk data: the way to the frontend is gone"));
+    streams.end_all(&Failure::new(Kind::Lost, "take bulk data: the path to the frontend is lost"));
 }
 
 fn take_frame(body: Vec<u8>, streams: &Streams) -> Result<(), String> {
-    let down: Down = frame::decode(&body).map_err(|e| format!("not understood: {e}"))?;
+    let down: Down = frame::decode(&body).map_err(|e| format!("protocol error: {e}"))?;
     // The lock is released before streams take theirs.
     let own = streams.relay().lock().pass_down(down, body);
     match own {

@@ -77,11 +77,11 @@ impl SharedRelay {
     pub(super) async fn close(&self) {
         let mut links = self.lock().links.subscribe();
         if timeout(CHILDREN_TIME, links.wait_for(|links| links.children == 0)).await.is_err() {
-            tracing::warn!("agents further down did not say goodbye in time");
+            tracing::warn!("agents below this one did not close their links in time");
         }
         self.lock().say_goodbye();
         if timeout(GOODBYE_TIME, links.wait_for(|links| !links.parent)).await.is_err() {
-            tracing::warn!("the parent did not answer the goodbye in time");
+            tracing::warn!("the parent did not close the link in time");
         }
     }
 }
@@ -401,7 +401,7 @@ impl Relay {
     /// The link to a child is over. One that has said goodbye is no loss; what it owes is answered for it.
     pub(super) fn child_ended(&mut self, child: NodeId, orderly: bool, reason: &str) {
         let Some(ended) = self.children.remove(&child) else { return };
-        tracing::debug!(%child, orderly, reason, "an agent further down has gone");
+        tracing::debug!(%child, orderly, reason, "an agent below this one was lost");
         // It may wait for our goodbye, so that it knows that its own was read; and who feeds it with bulk data sees that there is an end.
         ended.queue.close();
         if orderly {
@@ -564,10 +564,10 @@ fn check_speaker(place: Place, subtree: &NodeSet, up: &Up) -> Result<(), String>
         }
         Up::Notice { node, notice } => match notice {
             Notice::NodesLost { nodes, .. } => {
-                check(nodes, &place.find_subtree(*node), "told of the loss of")
+                check(nodes, &place.find_subtree(*node), "reported the loss of")
             }
             Notice::ChildJoined { child } if place.tree.parent(child.0) != Some(node.0) => {
-                Err(format!("told of node {child} as its child, which it is not"))
+                Err(format!("reported node {child} as its child, which it is not"))
             }
             Notice::Channel(ChannelNotice::Part { of, .. } | ChannelNotice::Missing { of, .. }) => {
                 check(&of.nodes(), &place.find_subtree(*node), "spoke for daemons of")

@@ -115,7 +115,7 @@ impl Streams {
         let announced = self.lock().find(stream).and_then(|stream| stream.announced.take());
         // A stream that failed before waits to say so; one that is not known at all never will come.
         if announced.is_none_or(|announced| announced.send(request).is_err()) {
-            let why = Failure::new(Kind::Lost, "take bulk data: its way to this node is gone");
+            let why = Failure::new(Kind::Lost, "take bulk data: the path to this node is lost");
             self.relay().lock().give(super::Input::Bulk(Piece::aborted(stream, why)));
         }
     }
@@ -172,11 +172,11 @@ impl Streams {
             Some(stream) => match stream.events.send(Event::Child(node, Box::new(halves))) {
                 Ok(()) => None,
                 Err(error) => match error.0 {
-                    Event::Child(_, halves) => Some((*halves, "that stream is over")),
+                    Event::Child(_, halves) => Some((*halves, "that stream has ended")),
                     _ => None,
                 },
             },
-            None => Some((halves, "this agent takes no more streams")),
+            None => Some((halves, "this agent accepts no more streams")),
         }
     }
 }

@@ -406,7 +406,7 @@ async fn a_goodbye_from_above_is_passed_down_and_answered() {
     writer.close().await.unwrap();
     assert_eq!(timeout(SOON, reader.next()).await.unwrap().unwrap(), None);
     for agent in &mut agents {
-        assert_eq!(gone(agent).await, (true, "the parent has said goodbye".to_owned()));
+        assert_eq!(gone(agent).await, (true, "the parent closed the link".to_owned()));
     }
     for agent in agents {
         timeout(Duration::from_secs(1), agent.up.close()).await.unwrap();
@@ -476,8 +476,8 @@ async fn a_child_that_speaks_for_nodes_that_are_not_below_it_is_cut_off() {
         (Up::Answers { request: RequestId(1), answers: answers("0,2") }, "answered for node 0"),
         (notice(0, Notice::Alive), "spoke for node 0"),
         (notice(7, Notice::Alive), "spoke for node 7"),
-        (notice(1, lost(single(0))), "told of the loss of node 0"),
-        (notice(2, lost(single(1))), "told of the loss of node 1"),
+        (notice(1, lost(single(0))), "reported the loss of node 0"),
+        (notice(2, lost(single(1))), "reported the loss of node 1"),
     ] {
         let (_front, mut root, _agent, mut child) = parent_and_child().await;
         child.say(&lie).await;
@@ -541,7 +541,7 @@ async fn strangers_are_turned_away_and_disturb_nobody() {
     let mut other = front.dial(listen[0], &front.secret).await.unwrap();
     other.say(&Dial::Child { node: NodeId(7) }).await;
     let refused = other.end().await.unwrap_err().to_string();
-    assert!(refused.contains("node 7 is no child of this agent"), "{refused}");
+    assert!(refused.contains("node 7 is not a child of this agent"), "{refused}");
     let mut child = front.dial(listen[0], &front.secret).await.unwrap();
     child.say(&Dial::Child { node: NodeId(1) }).await;
     assert_eq!(root.notice().await, (0, Notice::ChildJoined { child: NodeId(1) }));

@@ -68,19 +68,19 @@ pub(crate) enum StartError {
     #[error("hold {program:?}: it ended before its first instruction ({status})")]
     Died { program: PathBuf, status: ExitStatus },
     /// The kernel did not put it where it starts programs.
-    #[error("hold {program:?}: it stands at {counter:#x}, not at its entry {entry:#x}")]
+    #[error("hold {program:?}: it stopped at {counter:#x}, not at its entry {entry:#x}")]
     NotAtEntry { program: PathBuf, counter: u64, entry: u64 },
     /// It is not stopped, or somebody traces it.
     #[error("hold {program:?}: it is in state {state:?} with tracer {tracer}, not stopped and untraced")]
     NotStopped { program: PathBuf, state: char, tracer: i32 },
     /// What `/proc` should say of a process just started.
-    #[error("look at the new process {program:?}")]
+    #[error("inspect the new process {program:?}")]
     Look { program: PathBuf, source: io::Error },
     /// None of the programs that a rank has become was the one to be held.
     #[error("hold {pattern:?}: the rank ended and was {} before", if .became.is_empty() { "no other program".to_owned() } else { became.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ") })]
     NoneFits { pattern: String, became: Vec<PathBuf> },
     /// Given up.
-    #[error("start {program:?}: it was given up before it had started")]
+    #[error("start {program:?}: the start was cancelled")]
     GivenUp { program: PathBuf },
 }
 
@@ -122,7 +122,7 @@ impl StartError {
             Self::ProgramMissing { .. } => "give the path of a program that every node has",
             Self::Directory { .. } => "give the path of a program in it",
             Self::NotRegular { .. } => "give the path of a program",
-            Self::NoSearch { .. } => "see that every directory on the way may be entered (chmod +x)",
+            Self::NoSearch { .. } => "make every directory on the path searchable (chmod +x)",
             Self::ChangeDirectory { .. } => "name a directory that every node has and that you may enter",
             Self::InterpreterMissing { interpreter, .. } => {
                 if interpreter.as_os_str().as_encoded_bytes().ends_with(b"\r") {
@@ -133,12 +133,12 @@ impl StartError {
             }
             Self::NotExecutable { path, .. } => return Some(format!("chmod +x {}", path.display())),
             Self::NoexecMount { .. } => "put the program on a file system that is mounted without noexec",
-            Self::WrongArchitecture { .. } => "give the program that was built for this node",
+            Self::WrongArchitecture { .. } => "use a build of the program for this node",
             Self::WrongFormat { .. } => "a script needs a first line like #!/bin/sh",
             Self::Busy { .. } => "wait until the program has been written",
             Self::TooLong { .. } => "shorten the arguments or the environment",
             Self::PtraceRefused { refusal, .. } => return refusal.hint(),
-            Self::Fork { .. } => "look at the limits of processes and open files (ulimit -u, ulimit -n)",
+            Self::Fork { .. } => "check the limits of processes and open files (ulimit -u, ulimit -n)",
             _ => return None,
         };
         Some(text.to_owned())

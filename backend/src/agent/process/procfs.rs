@@ -254,7 +254,7 @@ fn word(bytes: &[u8]) -> Option<u64> {
 }
 
 fn malformed(pid: i32, file: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/{file} is not as proc(5) says"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/{file} is not in the format of proc(5)"))
 }
 
 #[cfg(test)]

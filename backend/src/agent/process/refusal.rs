@@ -60,7 +60,7 @@ impl std::fmt::Display for PtraceRefusal {
         match self {
             Self::Traced(tracer) => write!(f, "it is already traced by process {tracer}"),
             Self::Yama(2) => f.write_str("kernel.yama.ptrace_scope is 2: only administrators may trace"),
-            Self::Yama(scope) => write!(f, "kernel.yama.ptrace_scope is {scope}: nobody may trace"),
+            Self::Yama(scope) => write!(f, "kernel.yama.ptrace_scope is {scope}: tracing is disabled"),
             Self::Selinux => f.write_str("SELinux's deny_ptrace is on"),
             Self::Seccomp => f.write_str("a seccomp filter does not let ptrace through"),
             Self::Unknown => f.write_str("the kernel does not let it be traced"),
@@ -99,7 +99,7 @@ mod tests {
     fn a_ptrace_refusal_names_its_knob() {
         let none = PtraceFacts::default();
         let yama = |scope| PtraceFacts { yama: Some(scope), seccomp: Some(2), ..none };
-        check_refusal(yama(3), PtraceRefusal::Yama(3), "kernel.yama.ptrace_scope is 3: nobody");
+        check_refusal(yama(3), PtraceRefusal::Yama(3), "kernel.yama.ptrace_scope is 3: tracing is disabled");
         check_refusal(yama(2), PtraceRefusal::Yama(2), "ptrace_scope is 2: only administrators");
         check_refusal(yama(1), PtraceRefusal::Seccomp, "seccomp");
         check_refusal(PtraceFacts { seccomp: Some(2), ..none }, PtraceRefusal::Seccomp, "SYS_PTRACE");

@@ -126,7 +126,7 @@ fn read_namespace() -> io::Result<u64> {
     number.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            "the link of the pid namespace is not as namespaces(7) says",
+            "the link of the pid namespace is not in the format of namespaces(7)",
         )
     })
 }

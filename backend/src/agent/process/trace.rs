@@ -80,7 +80,7 @@ pub(super) fn run_to_exec(pid: i32, watch: &impl EndWatch) -> Result<(u64, Optio
 pub(super) fn read_place(pid: i32) -> Result<(u64, Option<u64>), HoldFailure> {
     let registers = sys::trace_registers(pid).map_err(call("read its registers"))?;
     let (counter, width) = program_counter(&registers)
-        .ok_or_else(|| call("understand its registers")(io::Error::from(io::ErrorKind::InvalidData)))?;
+        .ok_or_else(|| call("read its registers")(io::Error::from(io::ErrorKind::InvalidData)))?;
     let entry = entry(pid, width).map_err(call("read where its program starts"))?;
     match entry {
         Some(entry) if entry != counter => Err(HoldFailure::NotAtEntry { counter, entry }),

@@ -46,7 +46,7 @@ pub(super) fn loader_name(needs: &LibcNeeds) -> Result<OsString, Failure> {
         Some(name) if interpreter.is_absolute() && !interpreter.as_os_str().as_bytes().contains(&0) => {
             Ok(name.to_owned())
         }
-        _ => Err(refused("its loader is no absolute path")),
+        _ => Err(refused("the path of its loader is not absolute")),
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn build_targets(entries: &[Entry]) -> Result<BTreeMap<Target, Vec<u3
         let target = parse_target(entry)?;
         let first = *firsts.entry(target.clone()).or_insert(entry);
         if first.content != entry.content {
-            return Err(clash(&target, first, entry, "have the same name and other content"));
+            return Err(clash(&target, first, entry, "have the same name and different content"));
         }
         targets.entry(target).or_default().push(index);
     }
@@ -68,7 +68,7 @@ pub(super) fn build_targets(entries: &[Entry]) -> Result<BTreeMap<Target, Vec<u3
 fn clash(target: &Target, one: &Entry, other: &Entry, what: &str) -> Failure {
     let (one, other) = (one.source.display(), other.source.display());
     Failure::new(Kind::Invalid, format!("provide {target}: {one} and {other} {what}"))
-        .with_hint("give one of the two another name")
+        .with_hint("rename one of the two")
 }
 
 fn parse_target(entry: &Entry) -> Result<Target, Failure> {

@@ -44,7 +44,7 @@ impl Read for Pieces {
             // This waits as long as the sender: the overlay ends each stream for sure, and the agent drops the other end when it leaves.
             let piece = self.coming.recv().map_err(|_| {
                 self.cut.check().err().map_or_else(
-                    || io::Error::new(io::ErrorKind::ConnectionReset, "nobody sends any more"),
+                    || io::Error::new(io::ErrorKind::ConnectionReset, "the sender has stopped"),
                     |why| io::Error::new(io::ErrorKind::ConnectionAborted, why),
                 )
             })?;

@@ -125,7 +125,7 @@ impl Bridges {
             }
             BridgeOrder::LaneEnded { lane } => self.lock().end_out(lane, Input::Ended(lane)),
             BridgeOrder::Broken { bridge, come } => {
-                self.broke(bridge, "the other agent says so");
+                self.broke(bridge, "the other agent refused");
                 let mut state = self.lock();
                 for End { lane, to, .. } in state.outs.extract_if(.., |out| out.bridge == bridge) {
                     let come = come.iter().find(|(known, _)| *known == lane).map_or(0, |(_, come)| *come);
@@ -269,7 +269,7 @@ impl State {
         let Some((_, queue)) = self.standing.iter().find(|(known, _)| *known == bridge) else { return };
         match frame::encode_body(&word) {
             Ok(body) => queue.send(body.into()),
-            Err(error) => tracing::warn!(%error, "something was not said to another agent"),
+            Err(error) => tracing::warn!(%error, "a message to another agent was not sent"),
         }
     }
 
@@ -362,9 +362,9 @@ async fn read(bridges: Bridges, bridge: BridgeNumber, mut reader: LinkReader) {
                         break reason;
                     }
                 }
-                Err(error) => break format!("not understood: {error}"),
+                Err(error) => break format!("protocol error: {error}"),
             },
-            Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_))) => break "bulk data has come".to_owned(),
+            Ok(Some(Incoming::Bulk(_) | Incoming::Credit(_))) => break "bulk data arrived".to_owned(),
             Ok(None) => break "the other agent has left".to_owned(),
             Err(error) => break error.to_string(),
         }

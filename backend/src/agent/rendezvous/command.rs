@@ -118,13 +118,13 @@ fn exit_code(error: &Error) -> u8 {
 }
 
 fn parse_words(args: &[OsString]) -> Result<Words, String> {
-    let (verb, rest) = args.split_first().ok_or("say put, get, wait or list")?;
+    let (verb, rest) = args.split_first().ok_or("use put, get, wait or list")?;
     let verb = match verb.to_str() {
         Some("put") => Verb::Put,
         Some("get") => Verb::Get,
         Some("wait") => Verb::Wait,
         Some("list") => Verb::List,
-        _ => return Err(format!("{verb:?} is none of put, get, wait and list")),
+        _ => return Err(format!("{verb:?} is not one of put, get, wait and list")),
     };
     let mut words = Words {
         verb,
@@ -163,7 +163,7 @@ fn parse_words(args: &[OsString]) -> Result<Words, String> {
                 words.timeout =
                     parse_seconds(value).ok_or_else(|| format!("{option} needs seconds, not {value:?}"))?;
             }
-            _ => return Err(format!("{option} is no option here")),
+            _ => return Err(format!("{option} is not an option here")),
         }
     }
     match words {
@@ -186,9 +186,9 @@ fn carry_out(words: &Words) -> Result<(), Ended> {
         (None, false) => Rendezvous::of_job()?,
         (_, true) => Rendezvous::of_multijob()?,
         (Some(name), false) => {
-            let name = name
-                .parse()
-                .map_err(|_| Ended::Usage(format!("{name:?} is no name: letters, digits, '.', '_', '-'")))?;
+            let name = name.parse().map_err(|_| {
+                Ended::Usage(format!("{name:?} is not a valid name: use letters, digits, '.', '_' and '-'"))
+            })?;
             Rendezvous::of_job()?.named(name, words.expected)
         }
     };
@@ -274,9 +274,9 @@ mod tests {
         assert_eq!((words.timeout, words.file), (Duration::from_millis(500), Some("out".into())));
         assert!(parse("put --multijob").unwrap().multijob);
         for (text, reason) in [
-            ("", "say put"),
-            ("push", "none of put"),
-            ("put --item 3", "--item is no option here"),
+            ("", "use put"),
+            ("push", "not one of put"),
+            ("put --item 3", "--item is not an option here"),
             ("get --item", "--item needs a value"),
             ("get --item three", "needs a number"),
             ("get --timeout -1", "needs seconds"),

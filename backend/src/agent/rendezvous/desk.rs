@@ -308,7 +308,7 @@ impl Desk {
 }
 
 fn alone() -> Refusal {
-    Failure::new(Kind::Gone, "reach the rendezvous: the tool that launched the app is gone").into()
+    Failure::new(Kind::Gone, "reach the rendezvous: the tool that launched the app has ended").into()
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ async fn accept(
         if stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw()) {
             return Ok((stream, place));
         }
-        tracing::debug!("another user's process wants to be a rank");
+        tracing::debug!("another user's process tried to register as a rank");
     }
 }
 
@@ -190,7 +190,7 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
     drop(place);
     if ask.version != VERSION {
         let why = format!(
-            "serve a process whose library speaks version {}: this agent speaks {VERSION}",
+            "serve a process whose library uses protocol version {}: this agent uses {VERSION}",
             ask.version
         );
         return Err(Failure::new(Kind::Unsupported, why).into());
@@ -247,7 +247,7 @@ impl House {
         let found = pid.and_then(|pid| find_rank(pid, &view.borrow().ranks));
         let Some(rank) = found else {
             let why = format!(
-                "register for process {}: it is no rank of this node, and comes from none",
+                "register for process {}: it is not a rank of this node, nor started by one",
                 pid.unwrap_or(0)
             );
             return Err(Failure::new(Kind::NoAccess, why)
@@ -382,13 +382,16 @@ impl Client {
 }
 
 fn garbage(why: &str) -> End {
-    Failure::new(Kind::Protocol, format!("understand a process: {why}"))
+    Failure::new(Kind::Protocol, format!("read a process's message: {why}"))
         .with_hint("use gantry's backend library or gantry-agent rendezvous")
         .into()
 }
 
 fn silent(patience: Duration) -> Failure {
-    Failure::new(Kind::TimedOut, format!("hear a process: it said nothing for {} s", patience.as_secs_f32()))
+    Failure::new(
+        Kind::TimedOut,
+        format!("wait for a process: it sent nothing for {} s", patience.as_secs_f32()),
+    )
 }
 
 #[cfg(test)]

@@ -44,7 +44,10 @@ impl AppDirName {
         if parse_app_dir_name(&name) == Some(app) {
             return Ok(Self { app, name });
         }
-        Err(Failure::new(Kind::Protocol, format!("make the app's directory: {name:?} is no name for it")))
+        Err(Failure::new(
+            Kind::Protocol,
+            format!("make the app's directory: {name:?} is not a valid name for it"),
+        ))
     }
 }
 
@@ -106,7 +109,7 @@ impl AppDir {
                 maker,
             });
         }
-        Err(failed(io::Error::other("others remove it as often as it is made")))
+        Err(failed(io::Error::other("another process keeps removing it")))
     }
 
     /// Its path.

@@ -78,7 +78,7 @@ impl Unfit {
         let text = match self {
             Self::NotAbsolute => "give it as an absolute path",
             Self::Separator => "name a directory without `:`, `;` and `$`, or a link to this one",
-            Self::Missing => "make the directory on every node, or name another",
+            Self::Missing => "create the directory on every node, or name another one",
             Self::NotADirectory => "name a directory",
             Self::NotWritable => "name a directory that you may write to on every node",
             Self::NoExec => {
@@ -107,7 +107,7 @@ impl fmt::Display for Unfit {
             Self::NotADirectory => f.write_str("not a directory"),
             Self::NotWritable => f.write_str("not writable"),
             Self::NoExec => f.write_str("mounted noexec"),
-            Self::Untrusted(distrust) => write!(f, "others could replace what is in it: {distrust}"),
+            Self::Untrusted(distrust) => write!(f, "other users could replace its files: {distrust}"),
             Self::Unreadable(errno) => write!(f, "{}", errno.desc()),
         }
     }
@@ -148,7 +148,7 @@ fn follow_by(
     match find_asked(asked, env) {
         Some((path, by)) if path != there => {
             let message = format!("use {} for storage: {by} says {} here", there.display(), path.display());
-            Err(Failure::new(Kind::Invalid, message).with_hint("say the same on every node"))
+            Err(Failure::new(Kind::Invalid, message).with_hint("use the same on every node"))
         }
         _ => take(there.to_owned(), "as on other nodes", probe),
     }

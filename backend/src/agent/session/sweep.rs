@@ -48,8 +48,10 @@ fn sweep_at(base: &StageBase, now: SystemTime) -> Vec<Swept> {
     let (here, dir, names) = match listed {
         Ok(listed) => listed,
         Err(error) => {
-            let outcome =
-                Err(failure::from_io(format_args!("look for dead sessions in {}", path.display()), &error));
+            let outcome = Err(failure::from_io(
+                format_args!("search {} for sessions of dead agents", path.display()),
+                &error,
+            ));
             return vec![Swept { path: path.to_owned(), outcome }];
         }
     };

@@ -114,7 +114,7 @@ impl Home {
             // Only the agent that leaves asks.
             drop(done.send((left, home.sweeping.take())));
         });
-        started.map_err(|error| failure::from_io("have a thread for storage", &error))?;
+        started.map_err(|error| failure::from_io("start a thread for storage", &error))?;
         let (left, sweeping) = match timeout_at(until, told).await {
             Ok(Ok(left)) => left,
             _ => {
@@ -148,12 +148,12 @@ impl Home {
             if !dead.is_empty()
                 && let Err(error) = strays::sweep()
             {
-                tracing::warn!(%error, "looking for processes of dead agents");
+                tracing::warn!(%error, "searching for processes of dead agents");
             }
             drop(over);
         });
         if let Err(error) = swept {
-            tracing::warn!(%error, "what dead agents have left stays");
+            tracing::warn!(%error, "the files of dead agents could not be removed");
         }
     }
 }

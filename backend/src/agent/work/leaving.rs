@@ -20,7 +20,7 @@ const LAST_CREDIT: Duration = Duration::from_secs(5);
 
 impl Agent {
     pub(super) fn frontend_gone(&mut self, orderly: bool, reason: &str) {
-        tracing::info!(orderly, reason, claim = ?self.claim, "the frontend is gone");
+        tracing::info!(orderly, reason, claim = ?self.claim, "the frontend has ended");
         self.credits.drop_everything();
         // Nobody writes to them any more: they read the end of their input.
         self.stdin.clear();
@@ -144,7 +144,7 @@ impl Agent {
         let removed = self.storage.remove().await;
         if self.endings.iter().all(|ending| ending.requests.is_empty()) {
             // Whoever is still there takes a goodbye for what it has asked for.
-            self.up.leaving_unasked("its agent was asked to go");
+            self.up.leaving_unasked("its agent was told to end");
         }
         for request in self.endings.into_iter().flat_map(|ending| ending.requests) {
             self.up.answer(request, removed.clone().map(|()| Answer::Done));

@@ -85,8 +85,9 @@ impl Agent {
         for (_, program) in &mut order.programs {
             self.set_node_variables(&mut program.env);
         }
-        let request =
-            request.ok_or_else(|| Failure::new(Kind::Protocol, "ranks are to be started and nobody asks"))?;
+        let request = request.ok_or_else(|| {
+            Failure::new(Kind::Protocol, "ranks are due to start, and no request asks for them")
+        })?;
         self.claim_app(Claim::Launched, order.size)?;
         self.started_here = true;
         let mine = order.layout.get(self.node.index());

@@ -44,7 +44,7 @@ fn a_second_name_gets_a_file_of_its_own_with_its_own_mode_and_time() {
 
 #[test]
 fn a_second_name_of_anything_else_is_refused() {
-    let none = "is a hard link to what is no file that came before it";
+    let none = "is a hard link to something other than an earlier file of the archive";
     check(&[again("bin/x", "bin/none", 0o644)], none);
     check(&[again("bin/x", "bin/x", 0o644)], none);
     check(&[again("bin/x", "bin/y", 0o644), file("bin/y", "later")], none);
@@ -58,7 +58,7 @@ fn a_second_name_of_anything_else_is_refused() {
     check(&[again("../x", "bin/first", 0o644)], "the name has a part `.` or `..`");
     check(&[again("bin/first", "bin/first", 0o644)], "comes twice");
     let full = changed(header(b'1', b"bin/x", 3), 157, b"bin/first");
-    check(&[block(&full, b"abc")], "has content and is no file");
+    check(&[block(&full, b"abc")], "has content and is not a file");
 }
 
 #[test]

@@ -37,7 +37,9 @@ fn parse_policy(policy: i64) -> Result<Policy, Fault> {
         ALL => Ok(Policy::All),
         0 => Ok(Policy::BestEffort),
         quorum => u64::try_from(quorum).map(Policy::Quorum).map_err(|_| {
-            Fault::invalid(format!("{quorum} is no policy: GANTRY_ALL, GANTRY_BEST_EFFORT, or how many"))
+            Fault::invalid(format!(
+                "{quorum} is not a policy: use GANTRY_ALL, GANTRY_BEST_EFFORT or a number of daemons"
+            ))
         }),
     }
 }
@@ -246,7 +248,7 @@ pub unsafe extern "C" fn gantry_registerFilter(
         let name = unsafe { text::required_name(name, "the filter's name") }?;
         let merge = merge.ok_or_else(|| Fault::invalid("the filter's function is NULL"))?;
         if !matches!(parse_filter(name), gantry_frontend::filter::Filter::Custom(_)) {
-            return Err(Fault::invalid(format!("'{name}' is a filter that comes along")));
+            return Err(Fault::invalid(format!("'{name}' is the name of a built-in filter")));
         }
         let own = Own { merge, context, gate: Arc::clone(&process().live_session(sid)?.filters) };
         let start = move || -> Box<dyn Reduce> { Box::new(Merging { own: own.clone(), parts: Vec::new() }) };

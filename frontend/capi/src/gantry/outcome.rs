@@ -245,7 +245,7 @@ pub unsafe extern "C" fn gantry_getRanks(outcome: *const Outcome, values: *mut c
         // SAFETY: our caller's word.
         let set = ranks::decode(unsafe { result(outcome) }?).map_err(Fault::from)?;
         let found: Result<Vec<c_int>, _> = set.iter().map(|rank| c_int::try_from(rank.0)).collect();
-        let found = found.map_err(|_| Fault::invalid("a rank does not fit into an int"))?;
+        let found = found.map_err(|_| Fault::invalid("a rank is too large for an int"))?;
         // SAFETY: our caller's word.
         unsafe { copy_out(&found, values, room) }
     })

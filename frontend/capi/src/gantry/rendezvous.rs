@@ -70,8 +70,8 @@ pub unsafe extern "C" fn gantry_findItem(
 #[unsafe(no_mangle)]
 pub extern "C" fn gantry_createMultijob(level: c_int, members: u32) -> i64 {
     enter("gantry_createMultijob", 0, || {
-        let level =
-            u8::try_from(level).map_err(|_| Fault::invalid(format!("{level} is no level of a multijob")))?;
+        let level = u8::try_from(level)
+            .map_err(|_| Fault::invalid(format!("{level} is not a level of a multijob")))?;
         let multijob = Multijob::of_level(level, members).map_err(|error| fault(&error))?;
         let process = process();
         Ok(process.multijobs.add(&process.ids, multijob))

@@ -47,7 +47,7 @@ extern "C" fn get_job_id(app: i64) -> *mut c_char {
             return Err(Fault::invalid("the application does not run under PBS"));
         }
         let job = app.handle.info().job;
-        let job = job.ok_or_else(|| Fault::new(Kind::NotFound, "PBS has not said which job it is"))?;
+        let job = job.ok_or_else(|| Fault::new(Kind::NotFound, "PBS has not told the job's id"))?;
         memory::string(job.as_bytes())
     })
 }

@@ -52,7 +52,7 @@ fn give(ask: impl FnOnce() -> gantry_wlm::Result<SrunStep> + Send + 'static) -> 
 
 extern "C" fn get_job_info(srun: libc::pid_t) -> *mut SrunProc {
     enter("getJobInfo", std::ptr::null_mut(), || {
-        let pid = Pid::new(srun).ok_or_else(|| Fault::invalid(format!("{srun} is no pid")))?;
+        let pid = Pid::new(srun).ok_or_else(|| Fault::invalid(format!("{srun} is not a pid")))?;
         give(move || SlurmExtras.step_of_srun(pid, &Machine))
     })
 }
@@ -68,7 +68,7 @@ extern "C" fn get_srun_info(app: i64) -> *mut SrunProc {
             return Err(Fault::new(Kind::Invalid, "the application does not run under Slurm"));
         }
         let job = app.handle.info().job;
-        let job = job.ok_or_else(|| Fault::new(Kind::NotFound, "Slurm has not said which step it is"))?;
+        let job = job.ok_or_else(|| Fault::new(Kind::NotFound, "Slurm has not told the step's id"))?;
         give(move || SlurmExtras.step_of_job(&job, &Machine))
     })
 }

@@ -18,7 +18,7 @@ pub(super) struct Ops {
 pub(super) static OPS: Ops = Ops { register_job, register_remote_job, register_launcher_pid };
 
 fn check(pid: libc::pid_t) -> Result<Pid, Fault> {
-    Pid::new(pid).ok_or_else(|| Fault::invalid(format!("{pid} is no pid")))
+    Pid::new(pid).ok_or_else(|| Fault::invalid(format!("{pid} is not a pid")))
 }
 
 extern "C" fn register_job(launcher: libc::pid_t) -> i64 {

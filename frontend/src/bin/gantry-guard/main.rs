@@ -113,7 +113,10 @@ fn guard() -> io::Result<()> {
 /// Becomes a program that acts in a job, as if a process of the job had started it.
 fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> io::Result<()> {
     let entrance = starter::enter(wlm, job, pid, what).map_err(io::Error::other)?;
-    #[expect(clippy::disallowed_methods, reason = "nothing is started: this process goes on as another one")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is started: this process replaces itself with another program"
+    )]
     let mut command = Command::new(entrance.program);
     Err(command.args(entrance.args).envs(entrance.variables).exec())
 }

@@ -507,7 +507,7 @@ impl Switchboard {
         let mut frame = Vec::new();
         match encode_onto(what, &mut frame) {
             Ok(()) => part.mail.entry(rank).or_default().push(Letter::Frame(frame)),
-            Err(error) => tracing::warn!(%error, "something was not said to a rank"),
+            Err(error) => tracing::warn!(%error, "a message to a rank was not sent"),
         }
         self.deliver(id, rank);
     }

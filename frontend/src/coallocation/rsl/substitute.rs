@@ -69,7 +69,7 @@ impl Scopes<'_> {
             }
             return Ok(());
         }
-        let message = format!("{SUBSTITUTION} wants pairs like (NAME value), found {value}");
+        let message = format!("{SUBSTITUTION} takes pairs like (NAME value), found {value}");
         Err(self.error(relation.at, message))
     }
 
@@ -119,7 +119,7 @@ impl Scopes<'_> {
             }
         };
         let left = self.left.checked_sub(meaning.len());
-        let too_long = || format!("what references stand for is longer than {MOST_TEXT} bytes");
+        let too_long = || format!("the substituted text is longer than {MOST_TEXT} bytes");
         self.left = left.ok_or_else(|| self.error(at, too_long()))?;
         Ok(meaning)
     }

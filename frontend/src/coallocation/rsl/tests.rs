@@ -149,7 +149,7 @@ fn references_without_a_meaning_are_errors_with_their_place() {
         ("&(a=$((X)))", "line 1, column 5: a reference's name is a plain text, not (X)"),
         (
             "&(rsl_substitution=(H x y))",
-            "line 1, column 3: rsl_substitution wants pairs like (NAME value), found (H x y)",
+            "line 1, column 3: rsl_substitution takes pairs like (NAME value), found (H x y)",
         ),
     ] {
         assert_eq!(substituted(text), Err(expected.to_owned()), "{text}");

@@ -271,15 +271,15 @@ impl Admission {
     }
 
     fn stdin_taken(&mut self, node: NodeId, rank: Rank, bytes: u32) -> Admitted {
-        self.check_rank(node, rank, "took standard input of")?;
-        let never = || Violation(format!("took standard input of rank {rank}, which was sent none"));
+        self.check_rank(node, rank, "acknowledged standard input of")?;
+        let never = || Violation(format!("acknowledged standard input of rank {rank}, which was sent none"));
         let stdin = self.stdin.get_mut(&rank).ok_or_else(never)?;
         if stdin.closed {
-            return Err(Violation(format!("took standard input of rank {rank}, which takes no more")));
+            return Err(Violation(format!("acknowledged standard input of rank {rank}, which is closed")));
         }
         stdin.closed = bytes == 0;
         let back = stdin.sent.give_back(bytes);
-        back.map_err(|overrun| Violation(format!("took standard input of rank {rank}: {overrun}")))?;
+        back.map_err(|overrun| Violation(format!("acknowledged standard input of rank {rank}: {overrun}")))?;
         Ok(Word::News)
     }
 

@@ -212,13 +212,13 @@ fn output_keeps_to_the_window_of_its_node_and_group() {
 fn no_more_standard_input_is_taken_than_was_sent() {
     let mut root = Root::running();
     let taken = |rank, bytes| Notice::StdinTaken { rank: Rank(rank), bytes };
-    root.refused(0, taken(0, 1), "took standard input of rank 0, which was sent none");
+    root.refused(0, taken(0, 1), "acknowledged standard input of rank 0, which was sent none");
     root.0.ordered(&nodes("0"), &Order::Stdin { rank: Rank(0), bytes: Blob(vec![0; 10]) });
-    root.refused(1, taken(0, 1), "took standard input of rank 0, which runs on n0");
+    root.refused(1, taken(0, 1), "acknowledged standard input of rank 0, which runs on n0");
     root.believed(0, taken(0, 7));
-    root.refused(0, taken(0, 4), "took standard input of rank 0: 4 bytes where 3 were left");
+    root.refused(0, taken(0, 4), "acknowledged standard input of rank 0: 4 bytes where 3 were left");
     root.believed(0, taken(0, 0));
-    root.refused(0, taken(0, 1), "took standard input of rank 0, which takes no more");
+    root.refused(0, taken(0, 1), "acknowledged standard input of rank 0, which is closed");
 }
 
 #[test]

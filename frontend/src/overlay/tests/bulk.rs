@@ -222,11 +222,11 @@ async fn a_node_that_hangs_is_answered_for_and_the_others_get_all() {
     }
     b.answer(for_b, 1, Ok(Answer::Done)).await;
     let why = c.ended(stream).await;
-    assert_eq!(why.to_string(), "take bulk data: a, which feeds this node, took none for 2 s");
+    assert_eq!(why.to_string(), "take bulk data: a, which feeds this node, accepted none for 2 s");
     c.answer(for_c, 2, Err(why.clone())).await;
     a.ended(stream).await;
     let answers = timeout(SOON, sending).await.unwrap().unwrap().unwrap();
-    let hung = Failure::new(Kind::TimedOut, "take bulk data: a took none for 2 s");
-    let hung = hung.with_hint("its agent gives no sign: look at that node");
+    let hung = Failure::new(Kind::TimedOut, "take bulk data: a accepted none for 2 s");
+    let hung = hung.with_hint("its agent sends no heartbeat: check that node");
     assert_eq!(answers, [(NodeId(0), Err(hung)), (NodeId(1), Ok(Answer::Done)), (NodeId(2), Err(why))]);
 }

@@ -50,14 +50,15 @@ pub fn read_request(root: &Element) -> Result<Request, XmlError> {
             Ok(Request::Wait { query: read_query(root, &["timeout"])?, limit })
         }
         "checkpoint-process-group" => read_query(root, &[]).map(Request::Checkpoint),
-        other => Err(root.error(format!("<{}> is no message to a process manager", shorten(other)))),
+        other => Err(root.error(format!("<{}> is not a message to a process manager", shorten(other)))),
     }
 }
 
 fn read_seconds(element: &Element, text: &str) -> Result<Duration, XmlError> {
     let seconds = text.parse::<u64>().ok().filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     let seconds = seconds.ok_or_else(|| {
-        element.error(format!("timeout: '{}' is no number of seconds from 1 to {MAX_SECONDS}", shorten(text)))
+        element
+            .error(format!("timeout: '{}' is not a number of seconds from 1 to {MAX_SECONDS}", shorten(text)))
     })?;
     Ok(Duration::from_secs(seconds))
 }
@@ -69,7 +70,7 @@ fn read_query(root: &Element, own: &[&str]) -> Result<Query, XmlError> {
         root.attributes.iter().filter(|(name, _)| !own.contains(&name.as_str())).cloned().collect();
     let mut query = Query::default();
     match (given.is_empty(), root.children.is_empty()) {
-        (true, true) => return Err(root.error("no process group is meant: there is no <process-group>")),
+        (true, true) => return Err(root.error("no process group is given: there is no <process-group>")),
         (false, false) => {
             let name = given.first().map_or("", |(name, _)| name.as_str());
             return Err(root.error(format!("'{}' is not for <{}>", shorten(name), root.name)));
@@ -228,7 +229,7 @@ fn read_spec(element: &Element) -> Result<ProcessSpec, XmlError> {
     for ((index, value, child), expected) in args.into_iter().zip(1..) {
         if index != expected {
             return Err(child.error(format!(
-                "idx: argument {index} stands where argument {expected} is missing, or twice"
+                "idx: found argument {index} where argument {expected} is due; one is missing or given twice"
             )));
         }
         spec.args.push(value);
@@ -257,11 +258,11 @@ fn plain(element: &Element, name: &str, value: &str) -> Result<String, XmlError>
 
 fn read_count(element: &Element, name: &str, value: &str) -> Result<u32, XmlError> {
     let count = value.parse::<u32>().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| element.error(format!("{name}: '{}' is no number above 0", shorten(value))))
+    count.ok_or_else(|| element.error(format!("{name}: '{}' is not a number above 0", shorten(value))))
 }
 
 fn unknown(name: &str, element: &Element) -> XmlError {
-    element.error(format!("'{}' is no attribute of <{}>", shorten(name), shorten(&element.name)))
+    element.error(format!("'{}' is not an attribute of <{}>", shorten(name), shorten(&element.name)))
 }
 
 fn unexpected(child: &Element, parent: &Element) -> XmlError {

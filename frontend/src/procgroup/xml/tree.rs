@@ -240,7 +240,7 @@ fn check_characters(text: &str) -> Result<(), String> {
 fn describe(error: &Error) -> String {
     let text = match error {
         Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
-            format!("</{}> where </{}> is to come", shorten(found), shorten(expected))
+            format!("found </{}> where </{}> is due", shorten(found), shorten(expected))
         }
         other => other.to_string(),
     };
@@ -295,7 +295,7 @@ mod tests {
         check(b"<a>\n\xff</a>", 2, "not UTF-8");
         check(b"<a x='\xc3'/>", 1, "not UTF-8");
         check("<a>\n<b>\n", 3, "ends within <b>, which begins in line 2");
-        check("<a>\n</b>", 2, "</b> where </a> is to come");
+        check("<a>\nfound </b>", 2, "</b> where </a> is due");
         check("<a", 1, "");
         check("<a x='1/>", 1, "");
         check("<a x=1/>", 1, "");

@@ -117,7 +117,7 @@ fn read_names(from: &mut Reader<'_>) -> Result<Vec<Arc<str>>, Failure> {
     let mut names = Vec::new();
     for _ in 0..count {
         let bytes = from.bytes(MAX_NAME_BYTES, "bytes of a name")?;
-        let name = std::str::from_utf8(bytes).map_err(|_| garbled("a name is no text"))?;
+        let name = std::str::from_utf8(bytes).map_err(|_| garbled("a name is not text"))?;
         if !seen.insert(name) {
             return Err(garbled("a name is there twice"));
         }

@@ -86,7 +86,7 @@ fn what_is_not_written_so_is_not_read() {
     refused(&plain[..9], "ends too early");
     refused(&[plain.as_slice(), &[0]].concat(), "more than its frames need");
     refused(&[0, 0, 0], "no ranks");
-    refused(&[1, 1, 0xff, 1, 1, 0, 0, 0, 0, 0], "no text");
+    refused(&[1, 1, 0xff, 1, 1, 0, 0, 0, 0, 0], "not text");
     refused(&[1, 1, b'f', 1, 1, 0, 0, 0, 0, 1, 0, 0], "repeats the ranks");
     refused(&[1, 1, b'f', 1, 1, 0, 0, 1, 0, 0], "more than 0 names by then");
     refused(&[2, 1, b'f', 1, b'g', 1, 1, 0, 0, 0, 0, 0], "more than its frames need");

@@ -172,7 +172,7 @@ fn what_is_no_data_of_the_level_below_breaks_a_level_above() {
     let refused = put(&mut above, 1, b"2 2 ab3 xy").unwrap_err();
     assert!(matches!(refused, Refused::Malformed { member: 1, .. }), "{refused}");
     assert_eq!(above.broken().map(|broken| broken.member), Some(1));
-    assert!(above.broken().unwrap().to_string().contains("subjob 1 registered what is no data"));
+    assert!(above.broken().unwrap().to_string().contains("subjob 1 registered data that is not"));
     assert_eq!(above.bytes(), 0);
 }
 
@@ -191,7 +191,7 @@ fn refusals_name_the_member() {
         "register 0: 1001 bytes are more than the 1000 that there is room for",
     );
     put(&mut gathering, 0, b"").unwrap();
-    check(put(&mut gathering, 2, b""), "register 2: 2 were expected and have come");
+    check(put(&mut gathering, 2, b""), "register 2: all 2 members have registered already");
     assert_eq!(text_of(&gathering).unwrap(), b"2 0 0 ");
 }
 

@@ -76,11 +76,11 @@ impl Reason {
 
     fn show(self) -> &'static str {
         match self {
-            Self::Silent => "said nothing",
+            Self::Silent => "sent nothing",
             Self::Unfinished => "stopped halfway",
-            Self::Garbage => "spoke another protocol",
-            Self::OtherVersion => "spoke another version of gantry's protocol",
-            Self::WrongSecret => "had another secret",
+            Self::Garbage => "used another protocol",
+            Self::OtherVersion => "used another version of gantry's protocol",
+            Self::WrongSecret => "used another secret",
             Self::Refused => "were refused",
             Self::Left => "closed again",
         }
@@ -215,12 +215,12 @@ mod tests {
     #[test]
     fn the_text_names_the_largest_sources_and_what_they_did() {
         let (a, b) = (at("10.1.2.3"), Source::User(1001));
-        check(&[(a, Reason::Silent, 187)], 0, "187 connections from 10.1.2.3: said nothing");
+        check(&[(a, Reason::Silent, 187)], 0, "187 connections from 10.1.2.3: sent nothing");
         check(
             &[(a, Reason::Silent, 1), (b, Reason::Garbage, 2), (b, Reason::WrongSecret, 1)],
             2,
-            "3 connections from user 1001 of this machine: 2 spoke another protocol, 1 had another secret; \
-             1 connection from 10.1.2.3: said nothing; 2 of all these were closed to make room",
+            "3 connections from user 1001 of this machine: 2 used another protocol, 1 used another secret; \
+             1 connection from 10.1.2.3: sent nothing; 2 of all these were closed to make room",
         );
         let many: Vec<_> =
             (1..=40).map(|last| (at(&format!("10.0.0.{last}")), Reason::Left, 100 - last)).collect();

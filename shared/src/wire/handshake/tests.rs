@@ -140,7 +140,7 @@ async fn a_stranger_is_given_a_reason_and_nothing_else() {
     };
     let (accepted, heard) = tokio::join!(accept_on(far), hear);
     assert!(matches!(accepted, Err(LinkError::Malformed { phase: Phase::Preamble, .. })));
-    let reason = b"not understood: it is not gantry";
+    let reason = b"protocol error: it is not gantry";
     let expected = [&build_preamble(PROTOCOL_VERSION, 0)[..], &[3, 0, 0, 32], reason].concat();
     assert_eq!(heard, expected);
 }

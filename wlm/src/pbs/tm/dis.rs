@@ -40,7 +40,7 @@ pub enum DisError {
     #[error("a zero byte in a string")]
     Nul,
     /// Something stands behind the last value.
-    #[error("{0} bytes stand behind the last value")]
+    #[error("{0} bytes follow the last value")]
     Trailing(
         /// How many.
         usize,

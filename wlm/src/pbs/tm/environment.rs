@@ -53,7 +53,7 @@ impl Environment {
         }
         let port = number(PORT, &get(PORT)?, 10)?;
         let port = u16::try_from(port).ok().filter(|port| *port != 0);
-        let port = port.ok_or(TmError::Environment { variable: PORT, problem: "is no port" })?;
+        let port = port.ok_or(TmError::Environment { variable: PORT, problem: "is not a port" })?;
         Ok(Self { caller: Caller { job, cookie, task }, host_index, port, hosts: None, own_host: None })
     }
 
@@ -88,7 +88,7 @@ pub fn is_of_one_task(name: &[u8]) -> bool {
 fn number(variable: &'static str, text: &[u8], radix: u32) -> Result<u32> {
     let text = std::str::from_utf8(text).ok().map(str::trim).filter(|text| !text.starts_with('+'));
     let value = text.and_then(|text| u32::from_str_radix(text, radix).ok());
-    value.ok_or(TmError::Environment { variable, problem: "is no number" })
+    value.ok_or(TmError::Environment { variable, problem: "is not a number" })
 }
 
 #[cfg(test)]
@@ -123,12 +123,12 @@ mod tests {
         for (change, expected) in [
             ((JOB, ""), "PBS_JOBID is not set"),
             ((COOKIE, ""), "PBS_JOBCOOKIE is not set"),
-            ((HOST_INDEX, "-1"), "PBS_NODENUM is no number"),
-            ((HOST_INDEX, "+1"), "PBS_NODENUM is no number"),
+            ((HOST_INDEX, "-1"), "PBS_NODENUM is not a number"),
+            ((HOST_INDEX, "+1"), "PBS_NODENUM is not a number"),
             ((TASK, "0"), "PBS_TASKNUM is zero"),
-            ((TASK, "xyz"), "PBS_TASKNUM is no number"),
-            ((PORT, "0"), "PBS_MOMPORT is no port"),
-            ((PORT, "65536"), "PBS_MOMPORT is no port"),
+            ((TASK, "xyz"), "PBS_TASKNUM is not a number"),
+            ((PORT, "0"), "PBS_MOMPORT is not a port"),
+            ((PORT, "65536"), "PBS_MOMPORT is not a port"),
         ] {
             let text = read(change).unwrap_err().to_string();
             assert!(text.ends_with(expected), "{change:?}: {text}");

@@ -79,7 +79,7 @@ pub enum TmError {
         deadline: Duration,
     },
     /// It does not fit into what a mom reads in one go.
-    #[error("{asked}: the request has {bytes} bytes where a mom takes {most} for sure")]
+    #[error("{asked}: the request has {bytes} bytes, and moms accept at most {most}")]
     TooLarge {
         /// What was asked.
         asked: Asked,
@@ -126,14 +126,14 @@ pub enum Loss {
     #[error("the connection to the mom broke: {0}")]
     Broken(Arc<io::Error>),
     /// What came is nothing that a mom says.
-    #[error("the mom does not speak as it should: {0}")]
+    #[error("the mom violates the protocol: {0}")]
     Nonsense(
         #[from]
         #[source]
         Nonsense,
     ),
     /// The mom takes no more requests.
-    #[error("the mom has taken nothing for {0:?}")]
+    #[error("the mom has accepted nothing for {0:?}")]
     Stuck(Duration),
 }
 
@@ -156,7 +156,7 @@ pub enum Nonsense {
         version: i32,
     },
     /// An answer to nothing that was asked, whose end cannot be known.
-    #[error("an answer to event {0}, which was not asked")]
+    #[error("an answer to event {0}, which was not requested")]
     Event(
         /// Its name.
         i32,
@@ -204,7 +204,7 @@ impl TmError {
                 Some("OpenPBS since version 20 sends packets; older servers need the bare framing")
             }
             Self::TimedOut { .. } => {
-                Some("a mom that has died is never heard of: see whether the node's pbs_mom runs")
+                Some("PBS does not report a mom that has died: check whether the node's pbs_mom runs")
             }
             Self::TooLarge { .. } => Some("send fewer variables, or put them into a file"),
             Self::AttachedCaller { .. } => Some("call from the job's script or from a task that was spawned"),

@@ -71,7 +71,7 @@ fn somebody_elses_step_and_layouts_that_do_not_fit() {
     check(&theirs, "7.0", Err("job 7 belongs to user 1, and this is user 1000"));
     let one = || running("7.0", &format!("StepId=7.0 {STEP}\n"));
     let layout = LAYOUT.replace("1 task(s): 1", "1 task(s): 2");
-    let strange = "sattach printed a layout that does not fit step 7.0";
+    let strange = "sattach printed a layout that does not match step 7.0";
     check(&with_layout(one(), "7.0", &layout), "7.0", Err(strange));
     let words = "sattach: error: Unable to contact slurm controller (connect failure)";
     check(&one().with_answer("/bin/sattach --layout 7.0", "", words), "7.0", Err(words));

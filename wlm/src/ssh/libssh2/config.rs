@@ -127,7 +127,7 @@ impl Config {
         let said = Said(text);
         let text_of = |name: &'static str| said.one(name).ok_or(format!("ssh -G says no {name}"));
         let hostname = text_of("hostname")?.to_owned();
-        let port = text_of("port")?.parse().map_err(|_| "the port is no number".to_owned())?;
+        let port = text_of("port")?.parse().map_err(|_| "the port is not a number".to_owned())?;
         let user = text_of("user")?.to_owned();
         let alias = said.one("hostkeyalias");
         let known_as = match (alias, port) {

@@ -50,15 +50,15 @@ pub(crate) fn check(session: &Session, config: &Config, known: &Known) -> Way<()
             Err(End::Openssh("the host's key may be certified (@cert-authority)".to_owned()))
         }
         Verdict::Changed(_) if config.strict == Strict::No => {
-            Err(End::Openssh("StrictHostKeyChecking is off, and the host's key is another one".to_owned()))
+            Err(End::Openssh("StrictHostKeyChecking is off, and the host's key has changed".to_owned()))
         }
         Verdict::Changed(entry) => Err(End::Failed(words::changed(config, key_type, &fingerprint, entry))),
         Verdict::Unknown if config.accepts_new() => {
-            Err(End::Openssh("the host's key is new, and is to be remembered".to_owned()))
+            Err(End::Openssh("the host's key is new, and has to be recorded".to_owned()))
         }
         // The OpenSSH client may have keys of a type that libssh2 has not.
         Verdict::Unknown if known.has_plain() => {
-            Err(End::Openssh("keys of other types are known of the host".to_owned()))
+            Err(End::Openssh("the host is known by keys of other types".to_owned()))
         }
         Verdict::Unknown => Err(End::Failed(words::unknown(config, key_type))),
     }

@@ -34,7 +34,7 @@ pub(crate) fn log_in(session: &Session, config: &Config, peer: &Peer) -> Way<&'s
     // What might still help when nothing here does.
     let mut others = Vec::new();
     if offers("gssapi-with-mic") && config.gssapi {
-        others.push("the host takes GSSAPI".to_owned());
+        others.push("the host accepts GSSAPI".to_owned());
     }
     if offers("hostbased") && config.host_based {
         others.push("the host may trust this one (HostbasedAuthentication)".to_owned());

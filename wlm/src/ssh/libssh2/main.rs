@@ -133,7 +133,7 @@ fn ask_config(call: &Call, watch: &Watch) -> Way<Config> {
 
 /// Whether a program in PATH ends well, and what it prints.
 pub(crate) fn run_found<A: AsRef<OsStr>>(name: &str, args: &[A], deadline: Duration) -> Way<(bool, Vec<u8>)> {
-    let no = |why: String| End::Openssh(format!("{name} cannot be asked: {why}"));
+    let no = |why: String| End::Openssh(format!("{name} cannot be used: {why}"));
     let program = Machine.find_in_path(name).ok_or_else(|| no("it is not in PATH".to_owned()))?;
     let (status, said) = run(&program, args, deadline).map_err(|error| no(error.to_string()))?;
     Ok((status.success(), said))
@@ -161,7 +161,7 @@ fn prefer(session: &Session, config: &Config, known: &known_hosts::Known) -> Way
             wanted.iter().map(String::as_str).filter(|name| supported.contains(name)).collect();
         if both.is_empty() {
             return Err(End::Openssh(
-                "libssh2 has none of the algorithms that the configuration allows".to_owned(),
+                "libssh2 supports none of the algorithms that the configuration allows".to_owned(),
             ));
         }
         session.method_pref(kind, &both.join(",")).map_err(failed)?;

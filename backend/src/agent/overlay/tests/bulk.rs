@@ -197,7 +197,7 @@ async fn a_consumer_that_hangs_is_answered_for_and_the_node_goes_on_to_feed() {
         }
     };
     let (mut root, received, why) = tokio::join!(sending, receive(&mut fed), hanging);
-    assert_eq!((why.kind(), why.message()), (Kind::TimedOut, "take bulk data: it took none for 1 s"));
+    assert_eq!((why.kind(), why.message()), (Kind::TimedOut, "take bulk data: it accepted none for 1 s"));
     assert!(matches!(received, Ok(Answer::Received { bytes, .. }) if bytes == 30 * CHUNK as u64));
     let (mut answered, mut answers) = (BTreeSet::new(), Vec::new());
     while answered.len() < 2 {

@@ -253,7 +253,7 @@ impl<'a> Carrier<'a> {
                     // It was a frame before, and is no larger.
                     drop(encode_onto(&heard, &mut self.out));
                 }
-                _ => tracing::debug!(lane, "something on a lane is no message"),
+                _ => tracing::debug!(lane, "a lane carried something that is not a message"),
             }
         }
         let back = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

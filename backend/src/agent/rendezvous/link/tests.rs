@@ -83,7 +83,7 @@ impl Played {
     }
 
     async fn texts(&mut self) -> Vec<String> {
-        let LinkWord::Bytes(Blob(bytes)) = self.word().await else { panic!("no message") };
+        let LinkWord::Bytes(Blob(bytes)) = self.word().await else { panic!("not a message") };
         let mut buffer = FrameBuffer::new();
         buffer.push(&bytes).unwrap();
         std::iter::from_fn(|| buffer.next_message().unwrap())

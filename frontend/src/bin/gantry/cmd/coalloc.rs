@@ -23,7 +23,10 @@ const MOST_BYTES: u64 = 2 << 20;
 pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
     let spec = find_spec(&args)?;
     if json && args.interactive {
-        return Err(Fault::invalid("--json cannot be asked what to do", "leave out --interactive"));
+        return Err(Fault::invalid(
+            "--json and interactive questions exclude each other",
+            "leave out --interactive",
+        ));
     }
     let output = match args.synchronous {
         true => pass_through().map_err(|e| Fault::io("cannot pass output on", &e))?,

@@ -212,7 +212,7 @@ fn judge_version(name: &'static str, path: &Path, said: &str) -> Check {
         Some(version) => {
             unfit(name, path, &format!("version {version}, this is {}", env!("CARGO_PKG_VERSION")))
         }
-        None => unfit(name, path, &format!("says '{said}' for its version")),
+        None => unfit(name, path, &format!("reports '{said}' as its version")),
     }
 }
 

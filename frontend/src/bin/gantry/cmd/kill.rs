@@ -54,7 +54,8 @@ async fn run_query(words: &[String], signal: Signal, hit: &Hit, json: bool) -> O
         return groups::tell(told, &query, form);
     }
     if told.found.is_empty() {
-        let fault = Fault::not_found("no process group fits", "'gantry ps' with the query shows what does");
+        let fault =
+            Fault::not_found("no process group matches", "'gantry ps' with the query shows what does");
         return Err(fault);
     }
     if !hit.yes && form == Form::Table && told.found.len() > 1 && !confirm(&told, &query, signal)? {

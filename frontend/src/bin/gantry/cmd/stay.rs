@@ -418,10 +418,9 @@ impl Teller {
                 self.screen.note(&format!("ended by the workload manager: {message}"));
             }
             Event::EventsMissed { count, .. } => {
-                self.screen
-                    .note(&format!("{count} events were left out: gantry ps shows how the app stands"));
+                self.screen.note(&format!("{count} events were left out: gantry ps shows the app's state"));
             }
-            Event::Detached { .. } => self.screen.note("the app goes on by itself"),
+            Event::Detached { .. } => self.screen.note("the app continues on its own"),
             Event::Error { kind, message, hint, .. } => {
                 let failure = Failure::new(*kind, message);
                 self.screen.failure(&match hint {
@@ -485,6 +484,6 @@ fn describe(status: &Ending) -> String {
     match (status.code, status.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by {signal}"),
-        (None, None) => "ended, nobody knows how".to_owned(),
+        (None, None) => "ended, exit status unknown".to_owned(),
     }
 }

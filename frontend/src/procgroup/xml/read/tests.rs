@@ -103,18 +103,18 @@ fn what_is_no_message_is_refused_with_line_and_reason() {
         let error = parse_request(xml.as_bytes()).unwrap_err();
         assert!(error.line == line && error.reason.contains(part), "{xml}: {error}");
     };
-    check("<make-coffee/>", 1, "<make-coffee> is no message");
-    check("<get-process-group/>", 1, "no process group is meant");
+    check("<make-coffee/>", 1, "<make-coffee> is not a message");
+    check("<get-process-group/>", 1, "no process group is given");
     check(
         "<get-process-group>\n<process-group color='red'/></get-process-group>",
         2,
-        "'color' is no attribute of <process-group>",
+        "'color' is not an attribute of <process-group>",
     );
-    check("<get-process-group><process-group pgid='1-'/></get-process-group>", 1, "pgid: '1-' is no list");
+    check("<get-process-group><process-group pgid='1-'/></get-process-group>", 1, "pgid: '1-' is not a list");
     check(
         "<get-process-group><process-group pgid='1, 2'/></get-process-group>",
         1,
-        "pgid: '1, 2' is no list",
+        "pgid: '1, 2' is not a list",
     );
     check(
         "<get-process-group>\n<process-group>\n<process/></process-group></get-process-group>",
@@ -124,7 +124,7 @@ fn what_is_no_message_is_refused_with_line_and_reason() {
     check(
         "<get-process-group><process-group><process-group-restriction pgid='1'/></process-group></get-process-group>",
         1,
-        "'pgid' is no attribute of <process-group-restriction>",
+        "'pgid' is not an attribute of <process-group-restriction>",
     );
     check("<get-process-group>all<process-group/></get-process-group>", 1, "the text 'all'");
     check(
@@ -134,21 +134,17 @@ fn what_is_no_message_is_refused_with_line_and_reason() {
     );
     check("<signal-process-group pgid='1'/>", 1, "no signal is named");
     check("<signal-process-group signal='NONE' pgid='1'/>", 1, "signal: ");
-    check("<wait-process-group timeout='0' pgid='1'/>", 1, "timeout: '0' is no number of seconds");
+    check("<wait-process-group timeout='0' pgid='1'/>", 1, "timeout: '0' is not a number of seconds");
     let create = |inside: &str| format!("<create-process-group>\n{inside}</create-process-group>");
     check(&create(""), 1, "there is no <process-spec>");
     check(&create("<process-spec/>"), 2, "needs 'exec'");
     check(&create("<process-spec exec='a' range='0-3'/>"), 2, "counted from 1");
     check(&create("<process-spec exec='a' range='1 2'/>"), 2, "range: ");
-    check(
-        &create("<process-spec exec='a'><arg idx='2' val='x'/></process-spec>"),
-        2,
-        "argument 1 is missing",
-    );
+    check(&create("<process-spec exec='a'><arg idx='2' val='x'/></process-spec>"), 2, "argument 1 is due");
     check(
         &create("<process-spec exec='a'><arg idx='1' val='x'/><arg idx='1' val='y'/></process-spec>"),
         2,
-        "argument 2 is missing, or twice",
+        "argument 2 is due",
     );
     check(&create("<process-spec exec='a'><arg idx='1'/></process-spec>"), 2, "<arg> needs 'val'");
     check(
@@ -159,7 +155,7 @@ fn what_is_no_message_is_refused_with_line_and_reason() {
     check(&create("<process-spec exec='a'/><host-spec/>"), 2, "without a host");
     for name in ["-oProxyCommand=x", "-x", "$(id)", "me@other", "a;b"] {
         let hosts = create(&format!("<process-spec exec='a'/><host-spec>n1 {name}</host-spec>"));
-        check(&hosts, 2, &format!("'{name}' is no"));
+        check(&hosts, 2, &format!("'{name}' is not"));
     }
     check(&create("<process-spec exec='a'/><host-spec>n%d</host-spec>"), 2, "without ':'");
     check(
