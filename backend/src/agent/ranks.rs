@@ -18,7 +18,7 @@ use gantry_shared::storage;
 use gantry_shared::wire::backend::LocalRank;
 use gantry_shared::wire::message::{AdoptRanks, HeldProof, Program, RankReport, StartRanks};
 
-use crate::daemons::site::find_in_path;
+use crate::daemons::program::find_in_path;
 use crate::failure;
 use crate::process::adopted::{AdoptError, Adopted, adopt};
 use crate::process::error::StartError;

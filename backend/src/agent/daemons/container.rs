@@ -10,7 +10,7 @@ use gantry_shared::search::folders;
 use gantry_shared::storage::SessionDirs;
 
 use super::command::Command;
-use super::site::look_up;
+use super::program::look_up;
 
 /// Programs that enter an instance, the preferred one first, which the other has for a second name.
 const STARTERS: [&str; 2] = ["singularity", "apptainer"];

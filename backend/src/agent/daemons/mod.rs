@@ -1,5 +1,6 @@
 //! The tool daemons of this node, each in its session.
 
+pub(crate) mod program;
 pub(crate) mod site;
 mod command;
 mod container;

@@ -8,8 +8,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::batch::Batch;
 use super::error::StartError;
-use super::hold::{Batch, StartFailure};
+use super::hold::StartFailure;
 use super::procfs::Width;
 use super::refusal::{PtraceFacts, why_ptrace_refused};
 use super::trace::{self, HeldProof, HoldFailure};

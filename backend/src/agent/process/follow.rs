@@ -15,9 +15,10 @@ use gantry_shared::wire::message::AdoptRanks;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::batch::Batch;
 use super::enter::{explain, prove_held, prove_stopped, refused, waiting};
 use super::error::StartError;
-use super::hold::{Batch, StartFailure};
+use super::hold::StartFailure;
 use super::thread::{COLLECT_AT_MOST, GiveUpOnDrop, given_up};
 use super::trace::{self, HeldProof, HoldFailure, Stop};
 use super::{procfs, sys};

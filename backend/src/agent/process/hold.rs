@@ -4,16 +4,14 @@
 //! that the ranks load their programs at the same time. A tool's daemon is alone and needs none of that
 //! ([`start_alone`]).
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::batch::Batch;
 use super::error::StartError;
 use super::refusal::{PtraceFacts, why_ptrace_refused};
 use super::spawn::{self, Forked, Gate, ProcessSpec};
-use super::trace::{self, EndWatch, HeldProof, HoldFailure};
-use super::{ExitStatus, Pinned, parse_end, procfs, sys};
+use super::trace::{self, HeldProof, HoldFailure};
+use super::{Pinned, procfs, sys};
 
 /// Whether ranks are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,101 +42,6 @@ pub(crate) struct StartFailure {
     /// Why.
     #[source]
     pub(crate) error: StartError,
-}
-
-/// The pids of a batch that is being started, so that another thread can give it up: the batch is then
-/// killed, and its start fails. A pid stands here only while nobody can have collected it.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    state: Mutex<BatchState>,
-    /// A process whose start its starter has yet to hear of; 0: none. Written by the kernel.
-    starting: AtomicI32,
-}
-
-#[derive(Debug, Default)]
-struct BatchState {
-    given_up: bool,
-    pids: Vec<i32>,
-}
-
-impl Batch {
-    /// Kills what there is of the batch and lets no more be started. Does not wait.
-    pub(crate) fn give_up(&self) {
-        let mut state = self.lock();
-        state.given_up = true;
-        for &pid in &state.pids {
-            kill(pid);
-        }
-        match self.starting.load(Ordering::SeqCst) {
-            0 => {}
-            pid => kill(pid),
-        }
-    }
-
-    /// Starts a process with `start`, which has its pid written to where it can be killed meanwhile.
-    pub(super) fn starting<T>(
-        &self,
-        start: impl FnOnce(&AtomicI32) -> io::Result<(i32, T)>,
-    ) -> io::Result<(i32, T)> {
-        let started = start(&self.starting);
-        let mut state = self.lock();
-        self.starting.store(0, Ordering::SeqCst);
-        let (pid, more) = started?;
-        state.pids.push(pid);
-        if state.given_up {
-            kill(pid);
-        }
-        Ok((pid, more))
-    }
-
-    fn is_given_up(&self) -> bool {
-        self.lock().given_up
-    }
-
-    /// False if the batch was given up, and then the new child is as dead as the others.
-    pub(super) fn add(&self, pid: i32) -> bool {
-        let mut state = self.lock();
-        state.pids.push(pid);
-        if state.given_up {
-            kill(pid);
-        }
-        !state.given_up
-    }
-
-    /// Ends the time in which the batch can be given up; false if it was.
-    pub(super) fn hand_over(&self) -> bool {
-        let mut state = self.lock();
-        if !state.given_up {
-            state.pids.clear();
-        }
-        !state.given_up
-    }
-
-    /// Kills and collects all that is left.
-    pub(super) fn end(&self) {
-        self.give_up();
-        loop {
-            let Some(pid) = self.lock().pids.last().copied() else { break };
-            if end_process(pid, self).is_none() {
-                self.lock().pids.retain(|&other| other != pid);
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BatchState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EndWatch for Batch {
-    fn collect(&self, pid: i32) -> io::Result<Option<i32>> {
-        let mut state = self.lock();
-        let status = sys::wait(pid, libc::__WALL | libc::WUNTRACED | libc::WNOHANG)?;
-        if status.is_some_and(|status| parse_end(status).is_some()) {
-            state.pids.retain(|&other| other != pid);
-        }
-        Ok(status)
-    }
 }
 
 /// Starts all of `specs`, in their order. Blocks until every rank is held, or has become its program. `batch`
@@ -178,9 +81,7 @@ pub(crate) fn start_alone(spec: ProcessSpec, batch: &Batch) -> Result<i32, Start
 
 /// Kills and collects processes that were started here and nobody wants.
 pub(crate) fn end_started(pids: Vec<i32>) {
-    let batch = Batch::default();
-    batch.lock().pids = pids;
-    batch.end();
+    Batch::of(pids).end();
 }
 
 fn start_all(specs: Vec<ProcessSpec>, hold: Hold, batch: &Batch) -> Result<Vec<StartedRank>, StartFailure> {
@@ -246,7 +147,7 @@ fn seize(rank: &mut Forked, batch: &Batch) -> Result<(), StartError> {
     let Err(source) = sys::trace_seize(rank.pid) else { return Ok(()) };
     let facts = PtraceFacts::read(rank.pid);
     // It may have failed on its own: a dead child cannot be seized either. Only its end closes the pipe.
-    end_process(rank.pid, batch);
+    batch.end_process(rank.pid);
     rank.wait_for_exec().map_err(|error| or_given_up(error, rank, batch))?;
     let program = rank.program.clone();
     Err(match source.raw_os_error() {
@@ -277,21 +178,4 @@ fn or_given_up(error: StartError, rank: &Forked, batch: &Batch) -> StartError {
 
 fn pin(rank: &Forked) -> Result<Pinned, StartError> {
     Pinned::now(rank.pid).map_err(|source| StartError::Look { program: rank.program.clone(), source })
-}
-
-/// Kills `pid` and collects it, through whatever stops it still reports. `None` if it is not ours to wait for.
-fn end_process(pid: i32, batch: &Batch) -> Option<ExitStatus> {
-    kill(pid);
-    loop {
-        sys::wait_for_news(pid).ok()?;
-        let status = batch.collect(pid).ok()?;
-        if let Some(ended) = status.and_then(parse_end) {
-            return Some(ended);
-        }
-    }
-}
-
-fn kill(pid: i32) {
-    // Fails only for a process that has ended.
-    drop(sys::kill(pid, libc::SIGKILL));
 }

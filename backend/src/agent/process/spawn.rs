@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use super::batch::Batch;
 use super::diagnose::explain_exec;
 use super::error::StartError;
-use super::hold::Batch;
 use super::sys::{self, Stage};
 
 /// A process to be started.

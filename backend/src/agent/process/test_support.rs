@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::hold::{Batch, Hold, StartFailure, StartedRank, start_alone, start_ranks};
+use super::batch::Batch;
+use super::hold::{Hold, StartFailure, StartedRank, start_alone, start_ranks};
 use super::spawn::ProcessSpec;
 use super::{ExitStatus, Pinned, parse_end, procfs, signal, sys};
 

@@ -17,9 +17,10 @@ use nix::sys::signal::SigSet;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::batch::Batch;
 use super::enter;
 use super::error::StartError;
-use super::hold::{Batch, Hold, StartFailure, StartedRank, end_started, start_alone, start_ranks};
+use super::hold::{Hold, StartFailure, StartedRank, end_started, start_alone, start_ranks};
 use super::spawn::ProcessSpec;
 use super::trace::HeldProof;
 
