@@ -90,7 +90,7 @@ pub enum Error {
         reason: String,
     },
     /// The owner of this handle has ended or was closed.
-    #[error("{what} does not exist any more")]
+    #[error("{what} is gone")]
     Gone {
         /// What the handle stood for.
         what: String,

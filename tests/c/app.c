@@ -106,9 +106,9 @@ static void sends_signals(void) {
         CHECK(!cti_appIsValid(app));
     }
     cti_app_id_t app = launch((args_t){"sleep", "100", NULL});
-    FAILS(!cti_killApp(app, 0), "0 is no signal");
-    FAILS(!cti_killApp(app, 1000), "1000 is no signal");
-    FAILS(!cti_killApp(app, -9), "-9 is no signal");
+    FAILS(!cti_killApp(app, 0), "0 is not a signal");
+    FAILS(!cti_killApp(app, 1000), "1000 is not a signal");
+    FAILS(!cti_killApp(app, -9), "-9 is not a signal");
     /* A stopped process keeps a signal for later. */
     int events = gantry_openEvents(app);
     char *pid = strstr(read_line(events), "\"pid\":");
@@ -144,14 +144,14 @@ static void tells_of_ranks(void) {
     free(hosts);
     cti_destroyHostsList(placement);
     cti_destroyHostsList(placement);
-    CHECK(strstr(cti_error_str(), "cti_destroyHostsList: this was freed before"));
+    CHECK(strstr(cti_error_str(), "cti_destroyHostsList: nothing was freed"));
     cti_binaryList_t *programs = cti_getAppBinaryList(app);
     CHECK(programs && strstr(programs->binaries[0], "sleep") && programs->binaries[1] == NULL);
     for (int rank = 0; rank < 7; rank++) CHECK(programs->rankMap[rank] == 0);
     CHECK(programs->rankMap[7] == -1);
     cti_destroyBinaryList(programs);
     cti_destroyBinaryList(programs);
-    CHECK(strstr(cti_error_str(), "cti_destroyBinaryList: this was freed before"));
+    CHECK(strstr(cti_error_str(), "cti_destroyBinaryList: nothing was freed"));
     cti_destroyHostsList(NULL);
     cti_destroyBinaryList(NULL);
     FAILS(cti_getLauncherHostName(app), "does not tell");

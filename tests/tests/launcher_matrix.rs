@@ -332,7 +332,7 @@ fn what_a_pmix_server_tells_of_its_ranks_agrees_while_they_are_held() {
             ["launch", "--hold", "-vv", "--json", "--wlm", "localhost", "--launcher", &by.path, "--"];
         let mut run = world.gantry(launch.into_iter().chain(args.iter().map(String::as_str)));
         let held = run.next_event("held", 2 * SOON);
-        run.stderr_line("the launcher's own table of ranks agrees", 2 * SOON);
+        run.stderr_line("the launcher's own proctable agrees", 2 * SOON);
         assert_eq!(world.gantry(["release", held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
         assert_eq!(run.wait(2 * SOON).code(), 0);
         world.finish();

@@ -177,7 +177,7 @@ fn an_app_that_ends_too_early_breaks_what_is_above_it() {
         multijob.join(&above, 0).expect("a place");
         let bad = LaunchRequest::new(["-n", "1", "x", "--of"]).subjob(&multijob, 2);
         let error = site.frontend().launch(bad, SOON).await.expect_err("no such place").to_string();
-        assert!(error.contains("none of number 2"), "{error}");
+        assert!(error.contains("subjob 2 is not one of them"), "{error}");
         let first = site.launch(request(1, 3, &["dies", "2"]).subjob(&multijob, 0)).await;
         let error = multijob.wait(SOON).await.expect_err("broken").to_string();
         assert!(error.contains("subjob 0") && error.contains("rank 2 ended before"), "{error}");

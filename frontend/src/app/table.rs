@@ -103,7 +103,7 @@ fn judge(core: &Core, table: &Placement, look: Look) {
     let found = core.state().placement().clone();
     match compare(core.app, &found, table, look.pids) {
         None => {
-            tracing::debug!(app = %core.app, ranks = table.rank_count(), "the launcher's own table of ranks agrees");
+            tracing::debug!(app = %core.app, ranks = table.rank_count(), "the launcher's own proctable agrees");
         }
         Some(differs) => core.happened(Happening::Found(Event::TableDiffers(differs))),
     }
