@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fault::{Tool, is_keeper};
+use crate::testbed::config::HOME;
 use crate::testbed::{Config, Process, Shared, Testbed, shared, turn_of, usable};
 use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
 
@@ -106,6 +107,19 @@ impl Cluster {
             .envs(self.variables.iter().copied())
             .envs(variables.iter().copied());
         self.world.spawn(command)
+    }
+
+    /// A command of the ordinary user in a folder of the home, to which a program and its arguments are added.
+    ///
+    /// # Panics
+    /// When the login node is off.
+    #[must_use]
+    #[track_caller]
+    pub fn user_command(&self, folder: &str, variables: &[&str]) -> Command {
+        let mut command = self.bed.login().command_of(&self.world, "env").expect("the login node");
+        command.env_remove("GANTRY_STAGE_DIR").env_remove("TMPDIR");
+        command.args(["-C", &format!("{HOME}/{folder}")]).args(variables);
+        command
     }
 
     /// Starts the scriptable tool on the login node, where every host has a folder.

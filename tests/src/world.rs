@@ -164,7 +164,9 @@ impl World {
         command
     }
 
-    fn command_in_our_group(&self, program: impl AsRef<OsStr>) -> Command {
+    /// As [`command`](World::command), in the process group of this process: for a terminal, whose program leads a session.
+    #[must_use]
+    pub fn command_in_our_group(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if FOREIGN.iter().any(|foreign| name.as_encoded_bytes().starts_with(foreign.as_bytes())) {
