@@ -20,11 +20,11 @@ use crate::view::Talk;
 #[command(name = "gantry", version, after_help = exit::HELP, disable_help_subcommand = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Log on standard error what gantry does. Twice: everything. GANTRY_LOG selects by level and target.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 900)]
     pub(crate) verbose: u8,
 
     /// Print JSON: one event a line, or one object or array for a listing. Errors are events too.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
 
     /// This is the frontend process that `--background` starts; standard input is a socket to who started it.
@@ -149,7 +149,7 @@ pub(crate) struct Launch {
     pub(crate) queue_timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) stay: Stay,
-    /// Exactly what one would give the launcher: its options, the program, the program's arguments. '--' may be left out: the first word that is
+    /// What you would give the launcher itself: its options, the program, the program's arguments. '--' may be left out: the first word that is
     /// not gantry's own begins them.
     #[arg(last = true, required = true, value_name = "LAUNCHER ARGUMENTS")]
     pub(crate) launcher_args: Vec<OsString>,
@@ -223,7 +223,7 @@ pub(crate) struct Submit {
     pub(crate) daemons: Daemons,
     #[command(flatten)]
     pub(crate) stay: Stay,
-    /// Exactly what one would give the workload manager's own command for batch jobs: its options, the script, the script's arguments.
+    /// What you would give the workload manager's own command for batch jobs: its options, the script, the script's arguments.
     #[arg(last = true, required = true, value_name = "BATCH ARGUMENTS")]
     pub(crate) batch_args: Vec<OsString>,
 }
@@ -276,7 +276,7 @@ impl Files {
 /// How the frontend lives.
 #[derive(Debug, Args)]
 pub(crate) struct Stay {
-    /// Directory on the nodes for what daemons need, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that will do
+    /// Directory on the nodes for what daemons need, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that works
     /// on every node.
     #[arg(long, value_name = "DIR")]
     pub(crate) stage_dir: Option<PathBuf>,
@@ -335,7 +335,7 @@ pub(crate) struct Wait {
 /// Start a tool daemon beside the ranks of a live app, and stay until it has ended on all nodes.
 ///
 /// Each line of its output begins with '[daemon NUMBER HOST] '. Ctrl-C ends the daemon. The exit code is the highest of its processes'.
-/// While files are sent to nodes that lack them, a bar on a terminal shows how far that is; --json prints events ('staging', 'staged') instead.
+/// While files are sent to nodes that lack them, a bar on a terminal shows the progress; --json prints events ('staging', 'staged') instead.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

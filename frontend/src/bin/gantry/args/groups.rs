@@ -10,8 +10,8 @@ use super::Patience;
 
 /// List your live apps, of all tools. With a query: the process groups that match.
 ///
-/// A query has terms NAME=VALUE, which all must fit; 'or' begins another pattern. Of a group: submitter, pgid, totalprocs, state, wlm, app, session, exit-code.
-/// Of one process of it: pid, exec (a path, or its last part), host, rank, pstate; 'and' begins what another process must be. Numbers are 1-10,15, hosts
+/// A query has terms NAME=VALUE, which must all match; 'or' begins another pattern. Of a group: submitter, pgid, totalprocs, state, wlm, app, session, exit-code.
+/// Of one process of it: pid, exec (a path, or its last part), host, rank, pstate; 'and' begins the terms of another process. Numbers are 1-10,15, hosts
 /// ccn-%d:64-73 or names with commas. NAME=* asks for a column; a column of processes lists all of them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
