@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host_set::{HostProblem, MAX_HOST_CHARS};
+use crate::host_set::{HostProblem, MAX_HOST_CHARS, is_name_char};
 
 /// The name or address of a host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -72,11 +72,6 @@ pub fn check_host_name(name: &str) -> Result<(), HostNameError> {
         Some(sign) => wrong(HostProblem::Character(sign)),
         None => Ok(()),
     }
-}
-
-/// Whether names of hosts have this character.
-pub(crate) fn is_name_char(sign: char) -> bool {
-    sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.')
 }
 
 impl fmt::Display for HostName {

@@ -5,8 +5,6 @@
 
 use std::{collections::BTreeMap, fmt::Write, net::Ipv6Addr};
 
-use crate::host_name::is_name_char;
-
 /// How many hosts a list may stand for.
 pub const MAX_HOSTS: usize = 1_000_000;
 
@@ -70,6 +68,11 @@ impl HostProblem {
     fn at(self, index: usize) -> ParseHostsError {
         ParseHostsError { problem: self, position: index + 1 }
     }
+}
+
+/// Whether names of hosts have this character.
+pub(crate) fn is_name_char(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.')
 }
 
 /// Reads `n[001-004,7],r[1-2]n[1-4]`: names separated by commas, with spaces around them if one likes.

@@ -205,7 +205,7 @@ fn what_cannot_be_attached_to_has_its_own_words() {
         command.args(["in", "pbs", &script.id, &session.number.to_string(), "look"]).stdin(Stdio::null());
         let output = command.output().expect("setpriv");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("is another user's"), "{output:?}");
+        assert!(said.contains("belongs to another user"), "{output:?}");
         // Nobody can be asked on a host that lets nobody in.
         node.kill_daemon("sshd").expect("it runs");
         let error = error_of(&attach(cluster, &[], &script.id).wait(SOON));

@@ -46,7 +46,7 @@ fn the_hold_method_is_told_with_its_reason() {
         let wrapper = script("site-run", "#!/bin/sh\nexec srun \"$@\"\n");
         let hold = hold_of(cluster, &[("GANTRY_LAUNCHER", &wrapper)]);
         assert_eq!(hold["method"], "mpir", "{hold}");
-        assert!(text(&hold["why"]).contains("site-run is no launcher whose options"), "{hold}");
+        assert!(text(&hold["why"]).contains("site-run are not known"), "{hold}");
         let done = cluster.gantry(["doctor"]).wait(2 * SOON);
         let lines = done.stdout.join("\n");
         let told =

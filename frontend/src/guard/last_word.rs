@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
-use gantry_shared::wire::hold::Brought;
-use gantry_shared::wire::link::{Link, connect};
+use gantry_shared::wire::handshake::connect;
+use gantry_shared::wire::link::Link;
+use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, Ticket};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

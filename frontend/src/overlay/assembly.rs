@@ -12,7 +12,7 @@ use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{Door, Halves};
-use gantry_shared::wire::hold::Brought;
+use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, RankReport, Seat};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;

@@ -4,7 +4,7 @@
 
 use gantry_shared::error::Failure;
 use gantry_shared::rank_set::RankSet;
-use gantry_shared::wire::hold::Brought;
+use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, RankReport};
 
 use crate::error::Error;

@@ -11,7 +11,8 @@ use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter, connect};
+use gantry_shared::wire::handshake::connect;
+use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     AgentHello, Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Feeder, Notice, Order, Seat, To, Up,
 };

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Merge;
 use super::bytes::{Reader, garbled, invalid, write_bytes, write_number};
+use super::merge::{Merge, bounded};
 use crate::error::Failure;
 use crate::id::{DaemonId, NodeId};
 
@@ -61,7 +61,7 @@ pub fn encode(parts: &[Part]) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// [`Kind::Protocol`](crate::error::Kind::Protocol) when it is no such part.
 pub fn decode(part: &[u8]) -> Result<Vec<Part>, Failure> {
-    let part = super::bounded(part)?;
+    let part = bounded(part)?;
     let mut reader = Reader::new(part);
     let mut parts: Vec<Part> = Vec::new();
     while !reader.is_empty() {

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Merge;
 use super::bytes::{Reader, garbled, invalid, write_bytes, write_length, write_ranges};
+use super::merge::{Merge, bounded};
 use super::ranks::unite;
 use crate::error::Failure;
 use crate::rank_set::{MAX_RANGES, RankSet};
@@ -43,7 +43,7 @@ pub fn encode(map: &BTreeMap<Vec<u8>, RankSet>) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// [`Kind::Protocol`](crate::error::Kind::Protocol) when it is no such part.
 pub fn decode(part: &[u8]) -> Result<BTreeMap<Vec<u8>, RankSet>, Failure> {
-    let mut reader = Reader::new(super::bounded(part)?);
+    let mut reader = Reader::new(bounded(part)?);
     let mut map: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
     while !reader.is_empty() {
         if map.len() == MAX_KEYS {

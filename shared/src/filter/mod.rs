@@ -15,19 +15,17 @@ mod bytes;
 pub mod concatenate;
 mod exact;
 pub mod key_ranks;
+mod merge;
 pub mod numbers;
 pub mod prefix_tree;
 pub mod ranks;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::merge::MAX_PART_BYTES;
+use self::merge::{Merge, bounded};
 pub use self::prefix_tree::PrefixTree;
 use crate::error::{Failure, Kind};
-
-/// The most bytes that a part may have, contribution or result: 16 MiB.
-///
-/// A stack of fifty thousand nodes, or a set of a million ranges, is a quarter of that. An agent holds what it has merged and one part more.
-pub const MAX_PART_BYTES: usize = 16 * 1024 * 1024;
 
 /// What is done to contributions on their way up the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,16 +87,6 @@ pub trait Reduce: Send {
     fn give(self: Box<Self>) -> Result<Vec<u8>, Failure>;
 }
 
-/// What a built-in filter does with decoded parts.
-trait Merge: Sized + Send {
-    /// Reads a part, which has bytes, no more than the limit.
-    fn read(part: &[u8]) -> Result<Self, Failure>;
-    /// Takes another one in; on an error it is as it was.
-    fn merge(&mut self, other: Self) -> Result<(), Failure>;
-    /// Writes it as a part.
-    fn write(&self) -> Result<Vec<u8>, Failure>;
-}
-
 /// A reduction by a built-in filter.
 struct Merging<M> {
     merged: Option<M>,
@@ -145,18 +133,6 @@ impl<M: Merge> Reduce for Merging<M> {
         bounded(&part)?;
         Ok(part)
     }
-}
-
-/// The part, when it is no longer than parts may be.
-fn bounded(part: &[u8]) -> Result<&[u8], Failure> {
-    if part.len() <= MAX_PART_BYTES {
-        return Ok(part);
-    }
-    let bytes = part.len();
-    Err(Failure::new(
-        Kind::Invalid,
-        format!("reduce a part of {bytes} bytes: at most {MAX_PART_BYTES} are allowed"),
-    ))
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@
 //! Sums are exact to the end, whatever is in between: `i64::MAX`, 1 and -1 make `i64::MAX` in any order, and 1e300, 1 and -1e300 make 1. So a sum that does
 //! not fit is noticed by who decodes it, and by nobody before.
 
-use super::Merge;
 use super::bytes::{Reader, garbled, invalid, write_number};
 use super::exact::Exact;
+use super::merge::{Merge, bounded};
 use crate::error::Failure;
 
 /// The most values in a vector.
@@ -68,7 +68,7 @@ impl Numbers {
             return Ok(None);
         }
         let overflow = |at: usize| invalid(format!("the sum at place {at} (counted from 0) is too large"));
-        Ok(Some(match Values::read(super::bounded(part)?)? {
+        Ok(Some(match Values::read(bounded(part)?)? {
             Values::Integers(values) => Self::Integers(values),
             Values::Floats(values) => Self::Floats(values),
             Values::IntegerSums(sums) => {

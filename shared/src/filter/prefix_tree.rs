@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::Merge;
 use super::bytes::invalid;
+use super::merge::Merge;
 use super::ranks::unite;
 use crate::error::Failure;
 use crate::rank_set::RankSet;

@@ -3,8 +3,8 @@
 //! A part is the set's ranges: for each how many ranks are missing before it (one is, between two ranges, and is not counted), and how many follow its first
 //! one. A million ranks in a row are five bytes.
 
-use super::Merge;
 use super::bytes::{Reader, invalid, write_ranges};
+use super::merge::{Merge, bounded};
 use crate::error::Failure;
 use crate::rank_set::{MAX_RANGES, RankSet};
 
@@ -24,7 +24,7 @@ pub fn encode(set: &RankSet) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// [`Kind::Protocol`](crate::error::Kind::Protocol) when it is no such part.
 pub fn decode(part: &[u8]) -> Result<RankSet, Failure> {
-    Reader::new(super::bounded(part)?).all_ranges()
+    Reader::new(bounded(part)?).all_ranges()
 }
 
 /// The union of both sets.

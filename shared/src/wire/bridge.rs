@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Blob;
+use super::blob::Blob;
 use super::runtime::{Address, LAST_WORDS_WINDOW_BYTES, Scope};
 use crate::secret::Secret;
 

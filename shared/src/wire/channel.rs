@@ -18,7 +18,7 @@ use crate::rank_set::NodeSet;
 pub use super::window::{OVERHEAD_BYTES, cost_of};
 pub use crate::filter::concatenate::Member;
 
-use super::message::Blob;
+use super::blob::Blob;
 
 /// How many bytes of messages may be on their way to one daemon, or unasked from it, before the other side has taken them.
 pub const CHANNEL_WINDOW_BYTES: u32 = 256 * 1024;

@@ -18,11 +18,11 @@ use std::fmt;
 use std::time::Duration;
 
 use snow::{HandshakeState, StatelessTransportState};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{LinkError, Phase};
-use super::link::Link;
+use super::link::{Link, Stream};
 use super::record::{HEADER_BYTES, Kind, Meaning, TAG_BYTES};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
 use crate::secret::Secret;
@@ -40,11 +40,6 @@ const HANDSHAKE_BYTES: usize = 32 + TAG_BYTES;
 /// How long a refused peer is listened to, so that it can read why.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 const DRAIN_BYTES: u64 = 16 * 1024;
-
-/// Any byte stream that a link can be made of: a TCP stream, a remote shell's channel, `tokio::io::join(stdin, stdout)`.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 /// Makes a link as the side that dialled. `app` is the app's id.
 ///

@@ -6,7 +6,6 @@
 //! belongs to the node and leaves nothing behind. Both sides check the other's user id.
 
 use std::ffi::OsString;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -155,22 +154,6 @@ pub enum FromDesk {
     Go,
     /// It will not be; end.
     Refused(Failure),
-}
-
-/// What a launcher has brought to a node.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Brought {
-    /// How many ranks the app has, by what the launcher told them.
-    pub size: u32,
-    /// The ranks of this node, or why they could not be held; then none of them is left.
-    pub ranks: Result<Vec<super::message::RankReport>, Failure>,
-}
-
-impl fmt::Debug for Brought {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ranks = self.ranks.as_ref().map(Vec::len);
-        f.debug_struct("Brought").field("size", &self.size).field("ranks", &ranks).finish()
-    }
 }
 
 #[cfg(test)]

@@ -42,12 +42,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use snow::StatelessTransportState;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::bulk::SealedChunk;
 use super::error::{LinkError, Phase};
 use super::frame::{self, FrameBuffer, PREFIX_BYTES};
-pub use super::handshake::{Stream, accept, accept_any, connect, connect_bridge};
 use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning, TAG_BYTES};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
 
@@ -57,6 +56,11 @@ pub const BATCH_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 /// A writer keeps this much memory between batches.
 const KEPT_BYTES: usize = 2 * BATCH_BYTES;
+
+/// Any byte stream that a link can be made of: a TCP stream, a remote shell's channel, `tokio::io::join(stdin, stdout)`.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 /// A link whose handshake is done.
 #[derive(Debug)]

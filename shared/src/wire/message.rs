@@ -5,6 +5,7 @@
 //! [`PROTOCOL_VERSION`](super::handshake::PROTOCOL_VERSION), which is exchanged before anything else is understood.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use crate::secret::Secret;
 use crate::signal::Signal;
 use crate::status::ExitStatus;
 
+pub use super::blob::Blob;
 use super::bridge::BridgeNumber;
 use super::channel::{ChannelNotice, ChannelOrder};
-use super::hold::Brought;
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
@@ -428,6 +429,22 @@ pub struct RankReport {
     pub held: Option<HeldProof>,
 }
 
+/// What a launcher has brought to a node.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brought {
+    /// How many ranks the app has, by what the launcher told them.
+    pub size: u32,
+    /// The ranks of this node, or why they could not be held; then none of them is left.
+    pub ranks: Result<Vec<RankReport>, Failure>,
+}
+
+impl fmt::Debug for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = self.ranks.as_ref().map(Vec::len);
+        f.debug_struct("Brought").field("size", &self.size).field("ranks", &ranks).finish()
+    }
+}
+
 /// Why we say that a rank is held: what the kernel said of it after the hold was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldProof {
@@ -514,33 +531,4 @@ pub enum Stream {
     Stdout,
     /// Standard error.
     Stderr,
-}
-
-/// Bytes, serialised as bytes and not as a list of numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Blob(pub Vec<u8>);
-
-impl Serialize for Blob {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Blob {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Blob;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("bytes")
-            }
-            fn visit_bytes<E>(self, v: &[u8]) -> Result<Blob, E> {
-                Ok(Blob(v.to_vec()))
-            }
-            fn visit_byte_buf<E>(self, v: Vec<u8>) -> Result<Blob, E> {
-                Ok(Blob(v))
-            }
-        }
-        deserializer.deserialize_byte_buf(Visitor)
-    }
 }

@@ -24,6 +24,7 @@ pub mod door;
 pub mod greeting;
 pub mod stream;
 pub mod staging;
+mod blob;
 pub mod message;
 pub mod hold;
 pub mod backend;

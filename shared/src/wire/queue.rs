@@ -268,7 +268,8 @@ mod tests {
 
     use super::super::bulk::BulkSealer;
     use super::super::credit::{Held, WINDOW_CHUNKS};
-    use super::super::link::{Incoming, Link, LinkReader, accept, connect};
+    use super::super::handshake::{accept, connect};
+    use super::super::link::{Incoming, Link, LinkReader};
     use super::*;
     use crate::secret::Secret;
 

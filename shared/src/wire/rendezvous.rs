@@ -9,8 +9,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::blob::Blob;
 use super::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber};
-use super::message::Blob;
 use super::runtime::{Address, Scope};
 use crate::error::Failure;
 use crate::id::Rank;

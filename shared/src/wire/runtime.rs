@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Blob;
+use super::blob::Blob;
 use crate::id::Rank;
 
 /// How many bytes may be on their way on a link, in each direction, before the other end has taken them.

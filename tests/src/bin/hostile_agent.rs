@@ -34,7 +34,8 @@ use gantry_shared::rank_set::NodeSet;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::channel::{ChannelNotice, Member, MemberSet};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, accept, connect};
+use gantry_shared::wire::handshake::{accept, connect};
+use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     AgentHello, Answer, Blob, Dial, Down, HeldProof, Notice, Order, RankReport, Seat, Source, Stream, Ticket,
     To, Up,

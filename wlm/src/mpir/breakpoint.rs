@@ -12,6 +12,17 @@ use super::memory::{Memory, ProcessMemory, Width};
 use super::sys::{self, RegisterSet};
 use super::tracee::{Halt, Tracee, call};
 
+/// How a launcher is stopped at a place in its code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Breakpoints {
+    /// By the processor, where that works; else by changing code. Which it is, is tried out.
+    #[default]
+    Detect,
+    /// By changing the launcher's code in memory. Its children are stopped at birth to have theirs put right. A child of another thread
+    /// than the first is not; it dies when it comes to that place.
+    ChangeCode,
+}
+
 /// How breakpoints are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

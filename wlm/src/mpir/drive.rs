@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
-use serde::{Deserialize, Serialize};
 
 use super::Table;
+use super::breakpoint::Breakpoints;
 use super::error::MpirError;
-use super::launcher::{Launcher, Trouble, explain};
+use super::launcher::{AtBreakpoint, Launcher, Trouble, explain};
 use super::tracee::{Halt, Message, Order, Tracee, call};
 use super::words::Words;
 use crate::host::Machine;
@@ -29,34 +29,6 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the last words of a launcher are waited for when others have its standard error, too.
 const WORDS_PATIENCE: Duration = Duration::from_millis(200);
-
-/// What is done with a launcher at its breakpoint, once its table is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AtBreakpoint {
-    /// The function is left before it has done anything, and the launcher goes on, traced by nobody. Right where that function is what
-    /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile. Where there is no way back to be found out of the function,
-    /// it is as [`AtBreakpoint::Stay`].
-    LeaveAtOnce,
-    /// The launcher's first thread stands there until [`Order::Release`].
-    Stay,
-    /// [`AtBreakpoint::LeaveAtOnce`] where the launcher says that it stops its ranks before their first instruction, else [`AtBreakpoint::Stay`]: ranks that
-    /// only wait for the launcher somewhere go on with it.
-    AsItHolds,
-    /// As [`AtBreakpoint::AsItHolds`], for a launcher whose threads all may call the function, of which the first alone is traced: in its place they find one
-    /// that says so to the first thread and returns. Where ranks are not stopped before their first instruction, only the first thread counts.
-    AsItHoldsInAllThreads,
-}
-
-/// How a launcher is stopped at a place in its code.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Breakpoints {
-    /// By the processor, where that works; else by changing code. Which it is, is tried out.
-    #[default]
-    Detect,
-    /// By changing the launcher's code in memory. Its children are stopped at birth to have theirs put right. A child of another thread
-    /// than the first is not; it dies when it comes to that place.
-    ChangeCode,
-}
 
 /// A launcher to be started.
 #[derive(Debug)]

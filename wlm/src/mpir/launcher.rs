@@ -13,10 +13,11 @@ use std::time::Instant;
 
 use gantry_shared::status::ExitStatus;
 
+use serde::{Deserialize, Serialize};
+
 use super::attach::{Image, table_of, text_of};
-use super::breakpoint::{self, Breakpoint, Kind};
+use super::breakpoint::{self, Breakpoint, Breakpoints, Kind};
 use super::detour;
-use super::drive::{AtBreakpoint, Breakpoints};
 use super::error::MpirError;
 use super::memory::{Memory, ProcessMemory, Width};
 use super::symbols::{Symbol, Symbols};
@@ -28,6 +29,23 @@ use crate::host::Host;
 /// Values of `MPIR_debug_state`.
 const SPAWNED: i32 = 1;
 const ABORTING: i32 = 2;
+
+/// What is done with a launcher at its breakpoint, once its table is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AtBreakpoint {
+    /// The function is left before it has done anything, and the launcher goes on, traced by nobody. Right where that function is what
+    /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile. Where there is no way back to be found out of the function,
+    /// it is as [`AtBreakpoint::Stay`].
+    LeaveAtOnce,
+    /// The launcher's first thread stands there until [`Order::Release`].
+    Stay,
+    /// [`AtBreakpoint::LeaveAtOnce`] where the launcher says that it stops its ranks before their first instruction, else [`AtBreakpoint::Stay`]: ranks that
+    /// only wait for the launcher somewhere go on with it.
+    AsItHolds,
+    /// As [`AtBreakpoint::AsItHolds`], for a launcher whose threads all may call the function, of which the first alone is traced: in its place they find one
+    /// that says so to the first thread and returns. Where ranks are not stopped before their first instruction, only the first thread counts.
+    AsItHoldsInAllThreads,
+}
 
 /// Why a launcher's ranks are not held: with what it was doing, or for a reason of its own.
 #[derive(Debug)]

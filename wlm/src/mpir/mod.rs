@@ -34,8 +34,10 @@ mod words;
 use gantry_shared::placement::Placement;
 
 pub use attach::{RunningTable, read_job, read_running};
-pub use drive::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand};
+pub use breakpoint::Breakpoints;
+pub use drive::{Driver, Event, LauncherCommand};
 pub use error::MpirError;
+pub use launcher::AtBreakpoint;
 pub use proctable::TableError;
 pub(crate) use told::{Heard, Telling, find_ranks};
 pub use told::{tell_below, tell_ranks};

@@ -19,10 +19,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::agent_file::AgentFile;
 use super::client::find_client;
 use super::command::{Reaching, parse_login};
 use super::fan_out::{FanOut, reach_one};
-use super::wlm::look_at;
 use crate::beneath::{Beneath, check_complete};
 use crate::host::Host;
 use crate::launcher::proxies::{Proxies, find_below};
@@ -178,7 +178,7 @@ fn prepare(errand: [String; 2], reaching: Reaching, agent: &Path, host: &dyn Hos
         mark: build_mark(app),
         client: Arc::new(client),
         reaching,
-        agent: look_at(agent.to_owned())?,
+        agent: AgentFile::look(agent.to_owned())?,
         errand: errand.into(),
         until: None,
         policy: HostsPolicy::All,

@@ -1,16 +1,14 @@
 //! One host: a connection is made, the agent is there, and has its ticket.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::host_name::HostName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::agent_file::AgentFile;
 use super::call::Call;
 use super::client::Client;
 use super::command::Reaching;
@@ -29,39 +27,6 @@ const SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes that are written at a time: each has [`STEP`] to be taken.
 const CHUNK_BYTES: usize = 256 * 1024;
-
-/// The agent as it is on this machine.
-#[derive(Debug)]
-pub(super) struct AgentFile {
-    /// Where it is.
-    pub(super) path: PathBuf,
-    /// What it says of itself.
-    pub(super) identity: String,
-    /// Its length.
-    pub(super) bytes: u64,
-    content: OnceCell<Vec<u8>>,
-}
-
-impl AgentFile {
-    /// The agent at `path`, which says `identity` of itself.
-    pub(super) fn new(path: PathBuf, identity: String, bytes: u64) -> Self {
-        Self { path, identity, bytes, content: OnceCell::new() }
-    }
-
-    /// Its bytes, read when the first host needs them.
-    async fn content(&self) -> io::Result<&[u8]> {
-        let read = || async {
-            let path = self.path.clone();
-            let read = tokio::task::spawn_blocking(move || std::fs::read(path));
-            let content = read.await.map_err(io::Error::other)??;
-            match content.len() as u64 == self.bytes {
-                true => Ok(content),
-                false => Err(io::Error::other("it has just been replaced")),
-            }
-        };
-        self.content.get_or_try_init(read).await.map(Vec::as_slice)
-    }
-}
 
 /// What one host is to get.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::bring::{AgentFile, Delivery, bring};
+use super::agent_file::AgentFile;
+use super::bring::{Delivery, bring};
 use super::client::Client;
 use super::command::Reaching;
 use super::connection::Connection;

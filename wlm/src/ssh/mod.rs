@@ -25,6 +25,7 @@ mod client;
 mod connection;
 mod bring;
 mod fan_out;
+mod agent_file;
 mod attach;
 pub(crate) mod remote;
 mod wlm;

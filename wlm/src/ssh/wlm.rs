@@ -1,30 +1,26 @@
 //! Hosts reached by ssh, at the seam: what acts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::greeting::build_mark;
 
+use super::agent_file::AgentFile;
 use super::attach::{self, Named};
-use super::bring::AgentFile;
 use super::client::find_client;
 use super::command::{Placed, Reaching, parse_args};
 use super::detect::detect_wish;
 use super::fan_out::{FanOut, start_all};
 use super::hosts::host_for_ssh;
 use super::wanted;
-use crate::host::{Host, Machine};
+use crate::host::Host;
 use crate::launcher::plan_launcher;
 use crate::{
     Adoption, AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Mixed, Plan, ProcessOwner,
     Result, Wanted, Wlm,
 };
-
-/// How long an agent may take to say who it is: it reads itself.
-const IDENTITY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Hosts that are named by the user and reached by ssh.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +118,7 @@ impl Wlm for Ssh {
         let client = find_client(host, &agent.program)?;
         tracing::info!("hosts are reached by {client}");
         let program = agent.program.clone();
-        let looked_at = tokio::task::spawn_blocking(move || look_at(program)).await;
+        let looked_at = tokio::task::spawn_blocking(move || AgentFile::look(program)).await;
         let reaching = match &named {
             Some(named) => named.reaching(&app.told)?,
             None => Reaching::from_words(&app.told),
@@ -143,21 +139,6 @@ impl Wlm for Ssh {
             agent.leave_out(host, why);
         }
         Ok(())
-    }
-}
-
-/// What the agent on this machine is, in its own words.
-pub(super) fn look_at(program: PathBuf) -> Result<AgentFile> {
-    let bytes =
-        std::fs::metadata(&program).map_err(|source| Error::Read { path: program.clone(), source })?.len();
-    let asked = Machine.ask(&[program.clone().into(), "id".into()], IDENTITY_DEADLINE);
-    let unfit = |why: String| {
-        Error::NotStarted(Failure::new(Kind::Unsupported, format!("{}: {why}", Path::display(&program))))
-    };
-    let asked = asked.map_err(|e| unfit(e.to_string()))?;
-    match asked.stdout.trim() {
-        "" => Err(unfit(format!("does not say what it is: {}", asked.stderr.trim()))),
-        identity => Ok(AgentFile::new(program, identity.to_owned(), bytes)),
     }
 }
 

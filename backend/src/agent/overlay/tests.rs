@@ -13,7 +13,8 @@ use gantry_shared::wire::LinkError;
 use gantry_shared::wire::bulk::SealedChunk;
 use gantry_shared::wire::credit::{STALL_TIME, WINDOW_CHUNKS};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter, accept, connect};
+use gantry_shared::wire::handshake::{accept, connect};
+use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     Answer, BulkOrder, BulkSeat, Dial, Down, Notice, Order, Seat, Ticket, To, Up,
 };

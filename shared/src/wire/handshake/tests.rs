@@ -3,6 +3,8 @@ use tokio::io::{duplex, split};
 
 use super::super::limits::HANDSHAKE_DEADLINE;
 use super::super::link::Incoming;
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use super::*;
 
 const APP: &[u8] = b"app-0001";

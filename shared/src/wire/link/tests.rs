@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, timeout};
 
 use super::super::bulk::{BulkKey, BulkOpener, BulkSealer};
+use super::super::handshake::{accept, connect};
 use super::super::limits::{HANDSHAKE_DEADLINE, MAX_BULK_CHUNK_BYTES, MAX_FRAME_BYTES};
 use super::*;
 use crate::secret::Secret;

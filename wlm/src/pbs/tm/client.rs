@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connection::{self, Order, Waiting};
+use super::connection::{self, Ended, Order, Ticket, Waiting};
 use super::engine::Engine;
 use super::environment::{Environment, is_of_one_task};
 use super::error::{Asked, Result, TmError};
@@ -78,21 +78,6 @@ impl Spawn {
     pub fn on(self, node: NodeId) -> Command {
         Command::Spawn { node, argv: self.argv, variables: self.variables }
     }
-}
-
-/// A request that was begun, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(u64);
-
-/// A request that was begun and has ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// Which.
-    pub ticket: Ticket,
-    /// What was asked.
-    pub asked: Asked,
-    /// How it ended.
-    pub outcome: Result<Answer>,
 }
 
 /// A connection to the mom of this host.

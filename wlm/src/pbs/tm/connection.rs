@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::client::{Ended, Ticket};
 use super::engine::{Engine, Finished, Waiter};
 use super::error::{Asked, Loss, Result, TmError};
 use super::id::{NodeId, TaskId};
@@ -27,6 +26,21 @@ const READ_BYTES: usize = 64 * 1024;
 pub(super) struct Order {
     pub(super) command: Command,
     pub(super) waiter: Waiting,
+}
+
+/// A request that was begun, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub(super) u64);
+
+/// A request that was begun and has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Which.
+    pub ticket: Ticket,
+    /// What was asked.
+    pub asked: Asked,
+    /// How it ended.
+    pub outcome: Result<Answer>,
 }
 
 /// Who waits.
