@@ -73,7 +73,7 @@ static void signals(void) {
     CHECK(cti_open_ops((void **)&ops) == CTI_WLM_SLURM);
     cti_app_id_t app = cti_launchApp((args_t){"-N2", "--ntasks-per-node=2", "sleep", "2003", NULL}, -1, -1, NULL, "/", NULL);
     CHECK(app > 0);
-    FAILS(!cti_killApp(app, 0), "0 is no signal");
+    FAILS(!cti_killApp(app, 0), "0 is not a signal");
     CHECK(cti_killApp(app, SIGCONT) == 0 && cti_appIsValid(app));
     cti_srunProc_t *step = ops->getSrunInfo(app);
     CHECK(step);
