@@ -25,7 +25,7 @@ pub enum Event {
     Waiting {
         /// The WLM's name for it.
         job: String,
-        /// What it waits for, in the WLM's words.
+        /// The workload manager's reason.
         message: String,
     },
     /// All ranks are stopped before their first instruction.
@@ -37,7 +37,7 @@ pub enum Event {
         /// Every rank.
         ranks: Vec<RankInfo>,
     },
-    /// All ranks run; they were not held.
+    /// All ranks run, and were not held.
     Started {
         /// The app.
         app: AppId,
@@ -46,7 +46,7 @@ pub enum Event {
         /// Every rank.
         ranks: Vec<RankInfo>,
     },
-    /// Ranks that ran already are looked after now.
+    /// gantry has attached to ranks that ran already.
     Attached {
         /// The app.
         app: AppId,
@@ -55,7 +55,7 @@ pub enum Event {
         /// Every rank.
         ranks: Vec<RankInfo>,
     },
-    /// Held ranks were let go.
+    /// Held ranks were released.
     Released {
         /// The app.
         app: AppId,
@@ -83,9 +83,9 @@ pub enum Event {
         #[serde(flatten)]
         status: Ending,
     },
-    /// Files are on their way to nodes that lack them: told at the beginning, at the end, and no more than ten times a second between.
+    /// Files are on their way to nodes that lack them. Comes at the beginning, at the end, and at most ten times a second in between.
     Staging(Staging),
-    /// Files were sent, and every node has them. Where no node lacks anything, nothing is told.
+    /// Files were sent, and every node has them. Does not come if no node lacked anything.
     Staged(StagingEnd),
     /// A rank or a tool daemon wrote something.
     Output(Output),
@@ -99,17 +99,16 @@ pub enum Event {
         #[serde(flatten)]
         status: Ending,
     },
-    /// Hosts could not be reached, and it went on without them, as its policy allows. Told once, after the event that tells how the app stands.
+    /// Hosts could not be reached, and the policy allows the app to go on without them. Comes once, after `held`, `started` or `attached`.
     HostsLeftOut {
         /// The app.
         app: AppId,
-        /// Which, each with the reason.
+        /// The hosts, each with the reason.
         hosts: Vec<MissingHost>,
     },
-    /// The table of ranks that the launcher keeps for debuggers contradicts what its ranks' agents see. The app goes on: what agents tell is proven.
-    /// Told once, after the event that tells how the app stands.
+    /// The launcher's proctable contradicts what the agents see. The app goes on, as the agents' view is proven. Comes once, after `held` or `started`.
     TableDiffers(TableDiffers),
-    /// The ranks are MPI programs that no MPI launcher has started. Each of them is rank 0 of a world of its own. Told once.
+    /// The ranks are MPI programs that no MPI launcher has started. Each of them is rank 0 of its own MPI world. Comes once.
     MpiSingletons(MpiSingletons),
     /// Nodes can no longer be reached.
     NodesLost {
@@ -117,29 +116,29 @@ pub enum Event {
         app: AppId,
         /// Their names.
         hosts: Vec<String>,
-        /// What was seen.
+        /// How gantry noticed.
         reason: String,
     },
     /// All ranks have ended.
     Exited(Exit),
-    /// The WLM has ended the app, or a part of it. Told before the end of an app that we launched, and after the end of one that was attached to.
+    /// The workload manager has ended the app, or a part of it. Comes before `exited` of a launched app, and after `exited` of an attached one.
     EndedBy {
         /// The app.
         app: AppId,
-        /// Why, in one word.
+        /// The cause in one word.
         cause: CauseKind,
-        /// The WLM's own words.
+        /// The workload manager's message.
         message: String,
     },
-    /// The reader of these events has fallen behind, and so many were left out here. Each told of one rank, daemon or file; `gantry ps`, or
-    /// the app's info, has what they told.
+    /// The reader of these events is too slow, and some were dropped here. Each dropped event concerned one rank, daemon or file. `gantry ps` shows
+    /// the current state.
     EventsMissed {
         /// The app.
         app: AppId,
         /// How many.
         count: u64,
     },
-    /// The tool let go of the app, which goes on without it.
+    /// The tool has detached from the app, and the app goes on.
     Detached {
         /// The app.
         app: AppId,
@@ -149,11 +148,11 @@ pub enum Event {
         /// The app, if there is one yet.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         app: Option<AppId>,
-        /// What kind of failure.
+        /// The kind of failure.
         kind: Kind,
-        /// What failed and why.
+        /// The failure and its cause.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         hint: Option<String>,
     },
@@ -178,13 +177,13 @@ pub struct Staging {
     pub app: AppId,
     /// The session.
     pub session: SessionId,
-    /// How many bytes are on their way or there.
+    /// Bytes that are sent or on their way.
     pub bytes: u64,
-    /// How many there are.
+    /// Bytes in total.
     pub total_bytes: u64,
-    /// How many files they are.
+    /// Number of files.
     pub files: u64,
-    /// How many nodes lack some of them.
+    /// Number of nodes that lack some of them.
     pub nodes: u64,
 }
 
@@ -197,11 +196,11 @@ pub struct StagingEnd {
     pub session: SessionId,
     /// Bytes that left this machine on each of its links, compressed if they were.
     pub bytes_sent: u64,
-    /// How many files were sent.
+    /// Number of files sent.
     pub files_sent: u64,
-    /// How many more were asked for, which every node had already.
+    /// Number of further files that every node had already.
     pub files_linked: u64,
-    /// How many nodes lacked some.
+    /// Number of nodes that lacked some.
     pub nodes: u64,
 }
 
@@ -210,7 +209,7 @@ pub struct StagingEnd {
 pub struct MissingHost {
     /// Its name.
     pub host: String,
-    /// Why there is none.
+    /// The reason.
     pub reason: String,
 }
 
@@ -229,7 +228,7 @@ pub struct MpiSingletons {
     pub program: String,
     /// The MPI library that it needs.
     pub library: String,
-    /// The same for people, with what to do.
+    /// The same as text, with the remedy.
     pub message: String,
 }
 
@@ -238,13 +237,13 @@ pub struct MpiSingletons {
 pub struct TableDiffers {
     /// The app.
     pub app: AppId,
-    /// How many ranks the launcher's table has.
+    /// Number of ranks in the launcher's table.
     pub table_ranks: u32,
-    /// How many of the app's ranks are somewhere else by it.
+    /// Number of ranks that stand elsewhere in that table.
     pub count: u32,
-    /// Which, in rank order: the first [`TableDiffers::MOST`] of them.
+    /// The first 16 of them, in rank order.
     pub ranks: Vec<RankDiffers>,
-    /// The same for people.
+    /// The same as text.
     pub message: String,
 }
 
@@ -258,9 +257,9 @@ impl TableDiffers {
 pub struct RankDiffers {
     /// The rank.
     pub rank: Rank,
-    /// Its node, as its agent knows it.
+    /// Its node by its agent.
     pub host: String,
-    /// Its process, as its agent knows it.
+    /// Its process by its agent.
     pub pid: Option<Pid>,
     /// Its node by the table.
     pub table_host: String,
@@ -277,7 +276,7 @@ pub struct RankInfo {
     pub host: String,
     /// Its process.
     pub pid: Option<Pid>,
-    /// What it runs.
+    /// Its program.
     pub exe: String,
     /// Held, running, ended.
     pub state: StateName,
@@ -290,15 +289,15 @@ pub struct RankInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateName {
-    /// Ordered, not yet seen.
+    /// Requested, not yet there.
     Starting,
     /// Stopped before its first instruction.
     Held,
-    /// Let go, or never held.
+    /// Released, or never held.
     Running,
     /// Ended.
     Exited,
-    /// Out of reach.
+    /// Its node cannot be reached.
     Lost,
 }
 
@@ -364,9 +363,9 @@ pub struct Exit {
     pub app: AppId,
     /// How each rank ended, in rank order.
     pub ranks: Vec<RankExit>,
-    /// The app's exit code: the highest of its ranks', a signal counting as 128 and its number.
+    /// The app's exit code: the highest of its ranks. A signal N counts as 128 + N.
     pub code: i32,
-    /// Why the WLM has ended it, if it has and that was known by then.
+    /// Why the workload manager has ended the app, if it has and that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<EndCause>,
 }
@@ -386,17 +385,17 @@ pub struct RankExit {
 pub struct Output {
     /// The app.
     pub app: AppId,
-    /// The rank, if a rank wrote it.
+    /// The rank that wrote it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rank: Option<Rank>,
-    /// The daemon, if a daemon wrote it.
+    /// The daemon that wrote it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub daemon: Option<DaemonId>,
     /// The node's name.
     pub host: String,
-    /// Where it was written to.
+    /// `stdout` or `stderr`.
     pub stream: Stream,
-    /// What was written. In JSON: `text`, or `bytes` (a list of numbers) where it is not UTF-8.
+    /// The output. In JSON: `text`, or `bytes` (a list of numbers) where it is not UTF-8.
     #[serde(flatten)]
     pub data: Data,
 }

@@ -12,25 +12,25 @@ pub struct AppInfo {
     pub app: AppId,
     /// The WLM's name.
     pub wlm: String,
-    /// Where the app stands.
+    /// The state of the app.
     pub state: AppState,
     /// Whether it was attached to; otherwise it was launched.
     pub attached: bool,
     /// The process that owns it.
     pub owner: Pid,
-    /// The launch's arguments, or what was attached to; for people, not to be parsed.
+    /// The launch's arguments, or the target of the attachment. Do not parse it.
     pub command: Vec<String>,
     /// The WLM's name for what runs, where it has one, such as `JOB.STEP`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub job: Option<String>,
     /// Every rank.
     pub ranks: Vec<RankInfo>,
-    /// Hosts that could not be reached, and without which it went on: its policy allowed that.
+    /// Hosts that could not be reached and that the policy allows to be missing.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub left_out: Vec<MissingHost>,
     /// Every tool daemon that was started.
     pub daemons: Vec<DaemonInfo>,
-    /// What is being sent to its nodes now.
+    /// Files that are on their way to its nodes.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub staging: Vec<Staging>,
     /// Its end, when it has ended.

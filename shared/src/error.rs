@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// A file, host, job or process is not there: name another.
+    /// A file, host, job or process is not there. Name another one.
     NotFound,
-    /// It is there and may not be used: ask for permission.
+    /// Permission is missing.
     NoAccess,
-    /// It was not done by the deadline: wait longer, or see who is missing.
+    /// A timeout. Wait longer, or look at the nodes that the message names.
     TimedOut,
-    /// The launcher or the WLM refused or ended early: see what it said.
+    /// The launcher or the workload manager refused, or ended early. Read its message.
     LauncherFailed,
-    /// This system, WLM or launcher cannot do it.
+    /// This system, workload manager or launcher cannot do it.
     Unsupported,
-    /// What was asked makes no sense: ask for something else.
+    /// The request makes no sense.
     Invalid,
-    /// The other side does not speak as it should: see whether the versions fit.
+    /// The other side broke the protocol. Compare the versions.
     Protocol,
-    /// A node or the link to it is gone.
+    /// A node, or the link to it, is lost.
     Lost,
-    /// What was asked about has ended or was closed.
+    /// The process, app or session has ended.
     Gone,
 }
 

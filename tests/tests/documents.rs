@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gantry_tests::{SOON, World, binaries};
+
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above its tests").to_owned()
 }
@@ -148,6 +150,106 @@ fn the_summary_lists_every_page_of_the_book() {
     let there: BTreeSet<PathBuf> =
         pages().into_iter().filter(|page| page.starts_with(&book) && !page.ends_with("SUMMARY.md")).collect();
     assert_eq!(listed, there);
+}
+
+/// The reference of commands, events, exit codes and the control socket is written by `cargo xtask docs`.
+#[test]
+fn the_written_reference_is_as_the_code_has_it() {
+    let world = World::new();
+    let gantry = binaries().gantry.display().to_string();
+    let check = ["docs", "--check", "--gantry", &gantry];
+    let done = world.start(&binaries().dir.join("gantry-xtask"), check).wait(SOON);
+    assert_eq!(done.code(), 0, "{}", done.stderr.join("\n"));
+    world.finish();
+}
+
+/// The code of a crate's folder without unit tests.
+fn product_code(folder: &str) -> String {
+    let mut text = String::new();
+    let mut folders = vec![workspace().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
+            let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            if entry.is_dir() && name != "tests" {
+                folders.push(entry);
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "skip.rs" {
+                let file = fs::read_to_string(&entry).expect("a source");
+                text.push_str(file.split("#[cfg(test)]\nmod ").next().unwrap_or_default());
+            }
+        }
+    }
+    text
+}
+
+/// String literals that have nothing but such letters.
+fn literals(code: &str, is_letter: impl Fn(char) -> bool) -> BTreeSet<String> {
+    let strings =
+        code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| line.split('"'));
+    strings.filter(|text| text.len() > 1 && text.chars().all(&is_letter)).map(str::to_owned).collect()
+}
+
+/// What the first columns of a page's tables name.
+fn first_column(page: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(workspace().join("docs/src/reference").join(page)).expect("a page");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    rows.flat_map(code_words).map(str::to_owned).collect()
+}
+
+/// Variables with which gantry's own processes speak to each other: no interface.
+const OWN_VARIABLES: [&str; 9] = [
+    "GANTRY_GIVEN",
+    "GANTRY_KEPT",
+    "GANTRY_MARK",
+    "GANTRY_PREFIX",
+    "GANTRY_SENT_AGENT",
+    "GANTRY_TASK_EPILOG",
+    "GANTRY_TICKET",
+    "GANTRY_END",
+    "GANTRY_SKIP_LOG",
+];
+
+#[test]
+fn the_page_of_variables_has_those_of_the_code() {
+    let folders =
+        ["shared/src", "wlm/src", "frontend/src", "frontend/capi/src", "backend/src", "backend/capi/src"];
+    let code: String = folders.into_iter().map(product_code).collect();
+    let is_ours = |name: &String| {
+        ["GANTRY_", "CTI_", "GLOBUS_GRAM_"]
+            .iter()
+            .any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()))
+    };
+    let named = literals(&code, |c| c.is_ascii_uppercase() || c == '_').into_iter().filter(is_ours);
+    let named: BTreeSet<String> = named.filter(|name| !OWN_VARIABLES.contains(&name.as_str())).collect();
+    let documented = first_column("environment.md").into_iter().filter(is_ours).collect();
+    assert_eq!(named, documented);
+}
+
+#[test]
+fn the_page_of_rsl_has_the_attributes_of_the_code() {
+    let code = product_code("frontend/src/coallocation");
+    let reads = ["text(", "texts(", "number(", "choice(", "pairs(", "is("];
+    let named = code.lines().flat_map(|line| reads.map(|read| line.split(read).nth(1)));
+    let named =
+        named.flatten().filter_map(|rest| rest.strip_prefix('"')?.split('"').next().map(str::to_owned));
+    assert_eq!(named.collect::<BTreeSet<_>>(), first_column("rsl.md"));
+}
+
+#[test]
+fn the_page_of_xml_messages_has_the_names_of_the_code() {
+    let root = workspace().join("frontend/src/procgroup");
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect("a source");
+    let named = literals(&read("xml/read.rs"), |c| c.is_ascii_lowercase() || c == '-');
+    let named: BTreeSet<String> = named
+        .into_iter()
+        .chain(literals(&read("attribute.rs"), |c| c.is_ascii_lowercase() || c == '-'))
+        .collect();
+    let page = fs::read_to_string(workspace().join("docs/src/reference/process-manager.md")).expect("a page");
+    let on_page: BTreeSet<String> = code_words(&page).map(str::to_owned).collect();
+    let missing: Vec<_> = named.difference(&on_page).collect();
+    assert!(missing.is_empty(), "not on the page: {missing:?}");
+    let unknown: Vec<_> =
+        first_column("process-manager.md").into_iter().filter(|name| !named.contains(name)).collect();
+    assert!(unknown.is_empty(), "not in the code: {unknown:?}");
 }
 
 /// The paragraphs and items of lists of a page, without tables and headings.

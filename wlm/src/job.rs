@@ -83,15 +83,15 @@ pub struct EndCause {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CauseKind {
-    /// Somebody asked the WLM to end it.
+    /// It was cancelled.
     Cancelled,
-    /// Its time was over.
+    /// Its time limit was reached.
     TimeLimit,
-    /// A node of it is gone.
+    /// A node failed.
     NodeFailed,
-    /// It took more memory than it may have.
+    /// It exceeded its memory limit.
     OutOfMemory,
-    /// Something else was given its nodes.
+    /// Another job took its nodes.
     Preempted,
 }
 

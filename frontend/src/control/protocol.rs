@@ -1,26 +1,30 @@
-//! What is said on a control socket.
+//! Every app of a live tool has a socket, `APP.sock` in the runtime directory of its user. `gantry ps`, `gantry release` and the other
+//! commands are its clients. Your tool can be one too.
 //!
-//! One JSON object per line, in UTF-8. The client asks, for instance
+//! Client and frontend exchange lines. Each is a JSON object in UTF-8. The client asks:
 //!
 //! ```json
 //! {"version":1,"do":"signal","signal":"SIGUSR1","ranks":"0-3,7"}
 //! ```
 //!
-//! and gets a line `{"ok":...}` or `{"error":{"kind":...,"message":...,"hint":...}}`. Requests may follow each other on one connection.
-//! `wait`, `events` and `daemon` are the last request of a connection: after `{"ok":...}` come lines that are events
-//! ([`Event`](crate::event::Event)), until the app, or the daemon, has ended. A client that closes its sending side has left.
+//! The answer is a line `{"ok":...}` or `{"error":{"kind":...,"message":...,"hint":...}}`. A connection may carry several requests.
 //!
-//! | `do` | besides | `ok` |
+//! `wait`, `events` and `daemon` are the last request of a connection. After `{"ok":...}`, the frontend sends events until the app, or the daemon, has ended.
+//! A client leaves by closing its sending side.
+//!
+//! A request may have `timeout_ms`, the time that the frontend may take. The default is a minute. `version` may be missing; now it is 1.
+//!
+//! | `do` | more keys | `ok` |
 //! | --- | --- | --- |
-//! | `info` | | the app, as [`AppInfo`](crate::info::AppInfo) |
-//! | `group` | | the app as a process group, as [`GroupFacts`](crate::procgroup::GroupFacts) |
+//! | `info` | | the app |
+//! | `group` | | the app as a [process group](../guide/process-groups.md) |
 //! | `forget` | | `null`; only of a group that has ended and is kept |
 //! | `release` | | `null` |
 //! | `signal` | `signal`, `ranks` | `null` |
-//! | `kill` | | the app's end, as [`Exit`](crate::event::Exit) |
+//! | `kill` | | the end of the app, as the event `exited` has it |
 //! | `wait` | | `null`; then the event `exited` or `detached` |
-//! | `events` | | `null`; then how the app stands, then everything that happens |
-//! | `daemon` | see [`DaemonOrder`] | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
+//! | `events` | | `null`; then the current state, then every event |
+//! | `daemon` | see below | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -99,10 +103,10 @@ pub struct DaemonOrder {
     /// Arguments after the program's name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<Text>,
-    /// Variables that are set, besides the frontend's own environment: pairs of name and value.
+    /// Variables that are set in addition to the frontend's environment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(Text, Text)>,
-    /// Names of the nodes it runs on. None: all.
+    /// Names of its nodes. Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// Files put in the session's directory.
@@ -120,14 +124,13 @@ pub struct DaemonOrder {
     /// Programs and libraries come without the libraries that they need.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub without_dependencies: bool,
-    /// A library that something needs and that is not there is no error.
+    /// A missing library is no error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing: bool,
-    /// How far its files are on their way to nodes that lack them is told before the answer, in events.
+    /// Send the events `staging` and `staged` before the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub progress: bool,
-    /// `true`: what it writes comes as `output` events, and it ends when the client leaves.
-    /// `false`: what it writes is dropped, and it goes on without the client.
+    /// `true`: its output comes as `output` events, and it ends when the client leaves. `false`: its output is dropped, and it goes on without the client.
     pub forward: bool,
 }
 

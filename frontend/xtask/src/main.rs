@@ -1,3 +1,4 @@
+//! `cargo xtask docs`: writes the pages of the reference that follow from the code.
 //! `cargo xtask install --prefix DIR`: builds gantry and lays it out below a prefix.
 //!
 //! ```text
@@ -13,6 +14,7 @@
 //! What is installed finds its parts from where it lies, so a prefix may be moved; only the pkg-config files name it.
 
 mod build;
+mod docs;
 mod layout;
 mod library;
 mod pkg_config;
@@ -36,6 +38,19 @@ struct Args {
 enum Task {
     /// Builds gantry and installs it below a prefix: programs, helpers, C libraries and headers, pkg-config files, manual.
     Install(Install),
+    /// Writes the pages of docs/src/reference that follow from the code.
+    Docs(Docs),
+}
+
+/// How to write the reference.
+#[derive(Debug, clap::Args)]
+struct Docs {
+    /// Writes nothing, and fails where a page is not as the code has it.
+    #[arg(long)]
+    check: bool,
+    /// The command line, already built. Default: builds it.
+    #[arg(long, value_name = "FILE")]
+    gantry: Option<PathBuf>,
 }
 
 /// How to install.
@@ -65,14 +80,19 @@ struct Install {
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
-    let Args { task: Task::Install(install) } = Args::parse();
-    match layout::install(&install) {
-        Ok(root) => {
-            let said = writeln!(std::io::stdout(), "installed below {}", root.display());
+    let done = match Args::parse().task {
+        Task::Install(install) => {
+            layout::install(&install).map(|root| format!("installed below {}", root.display()))
+        }
+        Task::Docs(docs) => docs::write(&docs),
+    };
+    match done {
+        Ok(text) => {
+            let said = writeln!(std::io::stdout(), "{text}");
             if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            drop(writeln!(std::io::stderr(), "cargo xtask install: {error}"));
+            drop(writeln!(std::io::stderr(), "cargo xtask: {error}"));
             ExitCode::FAILURE
         }
     }

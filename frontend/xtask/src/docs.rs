@@ -1,0 +1,52 @@
+//! `cargo xtask docs`: the pages of the reference that follow from the code.
+
+mod items;
+mod pages;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::build::{build, root};
+use crate::{Docs, Result};
+
+/// Writes the pages, or says which of them are not as the code has it.
+///
+/// # Errors
+/// A page is not up to date, or cannot be read or written.
+pub(crate) fn write(asked: &Docs) -> Result<String> {
+    let gantry = match &asked.gantry {
+        Some(path) => path.clone(),
+        None => build("dev", false)?.join("gantry"),
+    };
+    let mut old = Vec::new();
+    for (name, text) in pages::all(&gantry)? {
+        let path = reference().join(name);
+        if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            continue;
+        }
+        if !asked.check {
+            fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        old.push(name);
+    }
+    match (asked.check, old.is_empty()) {
+        (true, false) => {
+            Err(format!("not as the code has it: {}; run: cargo xtask docs", old.join(", ")).into())
+        }
+        (_, true) => Ok("the reference is up to date".to_owned()),
+        (false, false) => Ok(format!("written: {}", old.join(", "))),
+    }
+}
+
+fn reference() -> PathBuf {
+    root().join("docs/src/reference")
+}
+
+/// A source file of this repository.
+///
+/// # Errors
+/// It cannot be read.
+fn source(path: impl AsRef<Path>) -> Result<String> {
+    let path = root().join(path);
+    fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()).into())
+}
