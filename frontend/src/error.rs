@@ -7,7 +7,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::AppId;
 use gantry_shared::trust::Distrust;
 
-use crate::channel::Missing;
+use crate::channel::policy::Missing;
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

@@ -20,10 +20,10 @@ use crate::request::{DaemonRequest, merge_env};
 use crate::session;
 use crate::staging::find::{absolute, file_name, find_program, readable_file};
 use crate::staging::gather::{Wanted, cannot_read, gather};
-use crate::staging::ledger::Target;
 use crate::staging::needs::SystemResolver;
 use crate::staging::plan::{self, Plan, build_plan, clash};
 use crate::staging::send::{in_time, send};
+use crate::staging::want::Target;
 
 /// What is to be made available in a session. It is filled, and then consumed by [`Manifest::send`] or [`Manifest::exec_daemon`]: what
 /// was sent cannot be changed any more.

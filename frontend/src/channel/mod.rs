@@ -15,7 +15,7 @@
 mod collecting;
 pub(crate) mod hub;
 mod inbox;
-mod policy;
+pub(crate) mod policy;
 mod sending;
 mod taking;
 

@@ -7,10 +7,7 @@ use std::sync::Arc;
 use gantry_shared::wire::staging::{Content, LibcNeeds, Place};
 
 use super::content::Source;
-use super::plan::Want;
-
-/// Something's place in a session's storage: which part of it, and the path below that.
-pub(crate) type Target = (Place, Arc<OsStr>);
+use super::want::{Target, Want};
 
 /// What stands at a target.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -56,6 +56,7 @@ mod symbol_versions;
 pub mod symbols;
 mod tokens;
 mod walk;
+pub(crate) mod want;
 
 pub use arch::Arch;
 pub use closure::{Closure, Dependency, How, LibcNeeds, Missing, Need, Optional, Why};

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
-use gantry_shared::wire::staging::{Entry, Known, LibcNeeds, Place};
+use gantry_shared::wire::staging::{LibcNeeds, Place};
 
 use super::content::Source;
-use super::ledger::{Ledger, Taken, Target};
+use super::ledger::{Ledger, Taken};
+use super::want::{Target, Want};
 use crate::error::{Error, Result};
 
 /// What the name of a folder for libraries of taken names begins with. Hidden, so that no directory of a tool's has it.
@@ -80,37 +81,6 @@ pub(crate) struct Plan {
     pub(crate) lib_dirs: BTreeMap<Arc<OsStr>, Vec<OsString>>,
     /// The session's ledger when all this is there.
     pub(crate) ledger: Ledger,
-}
-
-/// A file that nodes are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Want {
-    pub(crate) place: Place,
-    /// Path below the place.
-    pub(crate) name: Arc<OsStr>,
-    pub(crate) source: Arc<Source>,
-    /// Where every node of the session has its content already.
-    pub(crate) known: Option<Target>,
-}
-
-impl Want {
-    /// As nodes are asked for it.
-    pub(crate) fn build_entry(&self) -> Entry {
-        let facts = &self.source.facts;
-        let known = self.known.as_ref().map(|(place, name)| Known {
-            place: *place,
-            name: name.to_os_string(),
-            executable: facts.executable,
-            modified: facts.modified(),
-        });
-        Entry {
-            known,
-            place: self.place,
-            name: self.name.to_os_string(),
-            source: self.source.path.as_os_str().to_owned(),
-            content: facts.content.clone(),
-        }
-    }
 }
 
 /// Plans for a session that has what `session` says.

@@ -9,10 +9,11 @@ use gantry_shared::wire::message::{Answer, Order, Place};
 use gantry_wlm::Reach;
 use tokio::time::{Instant, timeout_at};
 
-use super::plan::{Plan, Want};
+use super::plan::Plan;
 use super::progress::Throttle;
 use super::squeeze::is_worth_packing;
 use super::stream::{Archive, ArchiveReader};
+use super::want::Want;
 use crate::app::core::Core;
 use crate::app::state::Happening;
 use crate::error::{Error, Result};

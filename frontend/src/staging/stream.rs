@@ -19,8 +19,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
 use super::content::open_regular;
-use super::plan::Want;
 use super::squeeze;
+use super::want::Want;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 

@@ -8,9 +8,9 @@
 //! All nodes of an app share one secret. A node can claim to be a node below it, and be believed; it cannot speak for any other. Pure.
 
 mod streams;
+mod violation;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use gantry_shared::id::{DaemonId, NodeId, Rank, SessionId};
 use gantry_shared::rank_set::{NodeSet, RankSet};
@@ -18,43 +18,11 @@ use gantry_shared::wire::message::{
     Answer, DaemonOutput, Notice, OUTPUT_WINDOW_BYTES, Order, Source, Stream,
 };
 use gantry_shared::wire::tree::Tree;
-use gantry_shared::wire::window::{Outstanding, Overrun, Receiver, cost_of};
+use gantry_shared::wire::window::{Outstanding, Receiver, cost_of};
 
 use self::streams::Streams;
-
-/// The most bytes of a text in which a node says why something happened.
-const MAX_TEXT_BYTES: usize = 16 * 1024;
-
-/// What a node said that cannot be true, or must not be said. Fits after the node's name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Violation(String);
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Violation {
-    pub(super) fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
-    }
-
-    fn overran(what: impl fmt::Display, overrun: Overrun) -> Self {
-        Self(format!("overran its window for {what}: {overrun}"))
-    }
-}
-
-/// What becomes of something that a node may say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// It is news.
-    News,
-    /// It no longer matters.
-    Old,
-}
-
-type Admitted = Result<Word, Violation>;
+use self::violation::{Admitted, check_text};
+pub(crate) use self::violation::{Violation, Word};
 
 /// A tool daemon, on all its nodes.
 #[derive(Debug)]
@@ -159,12 +127,12 @@ impl Admission {
         for report in reports {
             self.check_rank(node, report.rank, "reported")?;
             if !ranks.insert(report.rank) {
-                return Err(Violation(format!("reported rank {} twice", report.rank)));
+                return Err(Violation::new(format!("reported rank {} twice", report.rank)));
             }
         }
         let missing = self.layout.get(node.index()).map(|all| all.difference(&ranks)).unwrap_or_default();
         if !missing.is_empty() {
-            return Err(Violation(format!("did not report ranks {missing}, which are to run there")));
+            return Err(Violation::new(format!("did not report ranks {missing}, which are to run there")));
         }
         self.there = self.there.union(&ranks);
         Ok(())
@@ -176,7 +144,7 @@ impl Admission {
             Notice::Alive | Notice::BulkStalled { .. } => Ok(Word::News),
             Notice::ChildJoined { child } => {
                 if self.tree.parent(child.0) != Some(node.0) || !self.tree.contains(child.0) {
-                    return Err(Violation(format!(
+                    return Err(Violation::new(format!(
                         "said that node {child} joined it, which is not its child"
                     )));
                 }
@@ -187,7 +155,7 @@ impl Admission {
                 let strange = nodes.difference(&find_subtree(self.tree, node));
                 if let Some(first) = strange.first() {
                     let host = self.host(first);
-                    return Err(Violation(format!("said that {host} is lost, which is not below it")));
+                    return Err(Violation::new(format!("said that {host} is lost, which is not below it")));
                 }
                 Ok(Word::News)
             }
@@ -195,7 +163,7 @@ impl Admission {
             Notice::DaemonExited { daemon, .. } => {
                 let known = self.check_daemon(node, *daemon, "sent an exit of")?;
                 if !known.ended.insert(node) {
-                    return Err(Violation(format!("sent a second exit of daemon {daemon}")));
+                    return Err(Violation::new(format!("sent a second exit of daemon {daemon}")));
                 }
                 Ok(Word::News)
             }
@@ -212,7 +180,7 @@ impl Admission {
                 if let Some((session, daemon)) = streams::daemon_of(notice) {
                     let known = self.check_daemon(node, daemon, "sent a message of")?;
                     if known.session != session {
-                        return Err(Violation(format!(
+                        return Err(Violation::new(format!(
                             "sent a message of daemon {daemon} to another session"
                         )));
                     }
@@ -225,10 +193,10 @@ impl Admission {
     fn rank_exited(&mut self, node: NodeId, rank: Rank) -> Admitted {
         self.check_rank(node, rank, "sent an exit of")?;
         if !self.there.contains(rank) {
-            return Err(Violation(format!("sent an exit of rank {rank} before it was there")));
+            return Err(Violation::new(format!("sent an exit of rank {rank} before it was there")));
         }
         if !self.ended.insert(rank) {
-            return Err(Violation(format!("sent a second exit of rank {rank}")));
+            return Err(Violation::new(format!("sent a second exit of rank {rank}")));
         }
         Ok(Word::News)
     }
@@ -254,10 +222,10 @@ impl Admission {
             Source::Daemon(daemon) => format!("output of daemon {daemon}"),
         };
         if !wanted {
-            return Err(Violation(format!("sent {name}, for which it was not asked")));
+            return Err(Violation::new(format!("sent {name}, for which it was not asked")));
         }
         if !was_open {
-            return Err(Violation(format!("sent {name} after its end")));
+            return Err(Violation::new(format!("sent {name} after its end")));
         }
         if bytes > 0 {
             let window = self.output_window(node, group);
@@ -272,14 +240,19 @@ impl Admission {
 
     fn stdin_taken(&mut self, node: NodeId, rank: Rank, bytes: u32) -> Admitted {
         self.check_rank(node, rank, "acknowledged standard input of")?;
-        let never = || Violation(format!("acknowledged standard input of rank {rank}, which was sent none"));
+        let never =
+            || Violation::new(format!("acknowledged standard input of rank {rank}, which was sent none"));
         let stdin = self.stdin.get_mut(&rank).ok_or_else(never)?;
         if stdin.closed {
-            return Err(Violation(format!("acknowledged standard input of rank {rank}, which is closed")));
+            return Err(Violation::new(format!(
+                "acknowledged standard input of rank {rank}, which is closed"
+            )));
         }
         stdin.closed = bytes == 0;
         let back = stdin.sent.give_back(bytes);
-        back.map_err(|overrun| Violation(format!("acknowledged standard input of rank {rank}: {overrun}")))?;
+        back.map_err(|overrun| {
+            Violation::new(format!("acknowledged standard input of rank {rank}: {overrun}"))
+        })?;
         Ok(Word::News)
     }
 
@@ -292,12 +265,12 @@ impl Admission {
             Some(host) => format!("which runs on {host}"),
             None => "which does not exist".to_owned(),
         };
-        Err(Violation(format!("{did} rank {rank}, {why}")))
+        Err(Violation::new(format!("{did} rank {rank}, {why}")))
     }
 
     fn check_daemon(&mut self, node: NodeId, id: DaemonId, did: &str) -> Result<&mut Daemon, Violation> {
         let here = self.daemons.get_mut(&id).filter(|daemon| daemon.on.contains(node));
-        here.ok_or_else(|| Violation(format!("{did} daemon {id}, which was not started there")))
+        here.ok_or_else(|| Violation::new(format!("{did} daemon {id}, which was not started there")))
     }
 
     fn host(&self, node: NodeId) -> String {
@@ -312,13 +285,6 @@ pub(super) fn find_subtree(tree: Tree, node: NodeId) -> NodeSet {
         nodes.insert_range(NodeId(level.start)..=NodeId(level.end - 1));
     }
     nodes
-}
-
-fn check_text(text: &str, what: &str) -> Result<(), Violation> {
-    if text.len() > MAX_TEXT_BYTES {
-        return Err(Violation(format!("sent {what} of {} bytes", text.len())));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use gantry_shared::wire::rendezvous::{ITEM_WINDOW_BYTES, LinkWord, RendezvousNot
 use gantry_shared::wire::runtime::LAST_WORDS_WINDOW_BYTES;
 use gantry_shared::wire::window::{Outstanding, Receiver, cost_of};
 
-use super::{Admitted, Violation, Word, check_text};
+use super::violation::{Admitted, Violation, Word, check_text};
 
 /// Links that one node may have open beside one for each of its ranks: processes that a rank has started may have their own.
 const MORE_LINKS: u64 = 4096;

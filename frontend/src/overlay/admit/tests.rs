@@ -15,6 +15,7 @@ use gantry_shared::wire::rendezvous::{
     Gate, ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder, Resource,
 };
 
+use super::violation::MAX_TEXT_BYTES;
 use super::*;
 
 const SESSION: SessionId = SessionId(1);

@@ -10,9 +10,11 @@ use goblin::elf::dynamic::{
 use goblin::elf::program_header::ProgramHeader;
 use scroll::Pread;
 
+use super::names::{Names, Text};
 use super::pages::{Pages, ReadAt};
-use super::versions::{self, Text, Version, VersionNeeds};
-use super::{Segments, Unfit};
+use super::segments::Segments;
+use super::unfit::Unfit;
+use super::versions::{self, Version, VersionNeeds};
 
 const DT_AUXILIARY: u64 = 0x7fff_fffd;
 const DT_FILTER: u64 = 0x7fff_ffff;
@@ -217,23 +219,5 @@ impl Entries {
         }
         self.needed.push((name, kind));
         Ok(())
-    }
-}
-
-/// Names by their place in the string table.
-#[derive(Debug)]
-pub(super) struct Names<'p, 'a, R: ?Sized> {
-    pub(super) pages: &'p mut Pages<'a, R>,
-    strings: u64,
-    texts: Vec<u8>,
-}
-
-impl<R: ReadAt + ?Sized> Names<'_, '_, R> {
-    /// Reads one, and keeps it with all others.
-    pub(super) fn keep(&mut self, offset: u64) -> Result<Text, Unfit> {
-        let at = self.strings.checked_add(offset).ok_or(Unfit::Broken("string"))?;
-        let begin = self.texts.len();
-        self.pages.append_string(at, None, &mut self.texts)?;
-        Text::new(begin..self.texts.len()).ok_or(Unfit::TooLarge)
     }
 }

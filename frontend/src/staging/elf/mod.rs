@@ -4,59 +4,31 @@
 //! headers are never looked at; a loader does not need them and a stripped file may have none.
 
 mod dynamic;
+mod names;
 mod notes;
 mod pages;
+mod segments;
 #[cfg(test)]
 pub(super) mod testing;
+mod unfit;
 mod versions;
 
 use std::ffi::OsString;
 
-use goblin::container::{Container, Ctx};
 use goblin::elf::Elf as Goblin;
 use goblin::elf::header::{EI_CLASS, EI_DATA, ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB, ELFMAG};
 use goblin::elf::header::{ET_DYN, ET_EXEC, Header};
-use goblin::elf::program_header::{PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader};
+use goblin::elf::program_header::{PT_DYNAMIC, PT_INTERP, PT_NOTE, ProgramHeader};
 
 pub use self::dynamic::{Dynamic, NeedKind, Needed};
+pub use self::names::Text;
 use self::pages::Pages;
 pub use self::pages::{ReadAt, Scratch};
-pub use self::versions::{Text, Version, VersionNeeds};
+use self::segments::Segments;
+pub use self::unfit::Unfit;
+pub use self::versions::{Version, VersionNeeds};
 use super::arch::Arch;
 use super::dlopen::DlopenNote;
-
-/// Why a file cannot be used; the words of the loader where it has some.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unfit {
-    /// It is shorter than it says.
-    #[error("file too short")]
-    TooShort,
-    /// It is something else.
-    #[error("invalid ELF header")]
-    NoElf,
-    /// Neither program nor library.
-    #[error("only ET_DYN and ET_EXEC can be loaded")]
-    Type,
-    /// A table is not where it should be, or says what cannot be.
-    #[error("broken {0}")]
-    Broken(&'static str),
-    /// It would take more memory than any real file.
-    #[error("its tables are too large")]
-    TooLarge,
-    /// A library has to have a dynamic section.
-    #[error("object file has no dynamic section")]
-    NoDynamic,
-    /// Nothing of it goes into memory.
-    #[error("object file has no loadable segments")]
-    NoSegments,
-    /// A program in place of a library.
-    #[error("a program, not a library")]
-    Program,
-    /// The system refuses to read it.
-    #[error("cannot read file data: {0}")]
-    Read(String),
-}
 
 /// Program or library, as the header has it. Position-independent programs are [`Kind::Shared`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +60,6 @@ pub struct Elf {
 const MAX_INTERPRETER: u64 = 4096;
 /// Most bytes of notes that are looked through.
 const MAX_NOTES: u64 = 1 << 20;
-/// More program headers than any file has.
-const MAX_SEGMENTS: usize = 4096;
 
 /// The machine of an ELF file, which may be broken in any other way.
 ///
@@ -176,49 +146,6 @@ fn arch_of(header: &Header) -> Result<Arch, Unfit> {
         is_little: header.endianness().map_err(|_| Unfit::NoElf)?.is_little(),
         machine: header.e_machine,
     })
-}
-
-/// The program headers.
-#[derive(Debug)]
-struct Segments {
-    all: Vec<ProgramHeader>,
-    ctx: Ctx,
-}
-
-impl Segments {
-    fn read(pages: &mut Pages<'_, impl ReadAt + ?Sized>, header: &Header, arch: Arch) -> Result<Self, Unfit> {
-        let container = if arch.is_64 { Container::Big } else { Container::Little };
-        let endian = header.endianness().map_err(|_| Unfit::NoElf)?;
-        let ctx = Ctx::new(container, endian);
-        let count = usize::from(header.e_phnum);
-        if count == 0 {
-            return Err(Unfit::NoSegments);
-        }
-        if usize::from(header.e_phentsize) != ProgramHeader::size(ctx) || count > MAX_SEGMENTS {
-            return Err(Unfit::Broken("program headers"));
-        }
-        let bytes = pages.bytes(header.e_phoff, (count * ProgramHeader::size(ctx)) as u64)?;
-        let all =
-            ProgramHeader::parse(&bytes, 0, count, ctx).map_err(|_| Unfit::Broken("program headers"))?;
-        if !all.iter().any(|segment| segment.p_type == PT_LOAD) {
-            return Err(Unfit::NoSegments);
-        }
-        Ok(Self { all, ctx })
-    }
-
-    fn first(&self, kind: u32) -> Option<&ProgramHeader> {
-        self.all.iter().find(|segment| segment.p_type == kind)
-    }
-
-    /// Where in the file an address comes from.
-    fn offset_of(&self, address: u64) -> Option<u64> {
-        let holds = |segment: &&ProgramHeader| {
-            segment.p_type == PT_LOAD
-                && address.checked_sub(segment.p_vaddr).is_some_and(|inside| inside < segment.p_filesz)
-        };
-        let segment = self.all.iter().find(holds)?;
-        (address - segment.p_vaddr).checked_add(segment.p_offset)
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 
-use super::Unfit;
+use super::unfit::Unfit;
 
 /// Something that can be read at any place.
 pub trait ReadAt {

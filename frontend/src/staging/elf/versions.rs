@@ -4,27 +4,9 @@ use std::ops::Range;
 
 use scroll::{Endian, Pread};
 
-use super::Unfit;
-use super::dynamic::Names;
+use super::names::{Names, Text};
 use super::pages::ReadAt;
-
-/// A name, by its place among those that a file keeps; [`Dynamic::text`](super::Dynamic::text) has it. A program and its libraries have thousands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Text {
-    begin: u32,
-    end: u32,
-}
-
-impl Text {
-    pub(super) fn new(range: Range<usize>) -> Option<Self> {
-        Some(Self { begin: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
-    }
-
-    pub(super) fn range(self) -> Range<usize> {
-        // It came from numbers of that size.
-        usize::try_from(self.begin).unwrap_or(usize::MAX)..usize::try_from(self.end).unwrap_or(usize::MAX)
-    }
-}
+use super::unfit::Unfit;
 
 /// The versions that a file needs of one other file; [`Dynamic::versions_of`](super::Dynamic::versions_of) has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
