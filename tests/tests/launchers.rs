@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use gantry_tests::fault::guards;
 use gantry_tests::fds::may_open;
 use gantry_tests::programs::Link;
 use gantry_tests::{Run, SOON, World, binaries, eventually, proc, programs, require, tool, within};
+use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -188,6 +190,31 @@ fn a_launcher_that_loses_the_signal_to_go_ends_soon_after_its_tool() {
         let run = world.gantry(["launch", "--launcher", &launcher, "--", "-n", "2", "/bin/true"]);
         eventually(SOON, "the launcher waits", || waits.exists());
         run.kill();
+    });
+}
+
+/// As [`LOSES_A_SIGNAL`], and tells that it was asked a second time.
+const HEARS_THE_SECOND_SIGNAL: &[u8] = br#"#!/bin/sh
+trap 'trap "echo >\"$0.ended\"; exit" TERM' TERM
+: >"$0.waits"
+while :; do sleep 0.1; done
+"#;
+
+/// A launcher that is killed while it submits its job leaves the job in the queue.
+#[test]
+fn a_launcher_whose_guard_is_killed_ends_in_order() {
+    in_a_world(|world| {
+        let launcher = world.executable("mpiexec.hydra", HEARS_THE_SECOND_SIGNAL);
+        let (waits, ended) =
+            ["waits", "ended"].map(|it| launcher.with_extension(format!("hydra.{it}"))).into();
+        let launcher = launcher.display().to_string();
+        let mut run = world.gantry(["launch", "--launcher", &launcher, "--", "-n", "2", "/bin/true"]);
+        eventually(SOON, "the launcher waits", || waits.exists());
+        for guard in guards(world) {
+            proc::send(guard, Signal::SIGKILL);
+        }
+        eventually(SOON, "the launcher ends in order", || ended.exists());
+        assert_ne!(run.wait(SOON).code(), 0);
     });
 }
 

@@ -60,7 +60,7 @@ pub(super) fn start(
     command.current_dir(&order.cwd).process_group(0);
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
     sys::restore_open_files(&mut command);
-    sys::die_with_us(&mut command);
+    sys::end_with_us(&mut command);
     let child = command.spawn().map_err(|error| explain(order, &error))?;
     Ok((child, rest))
 }

@@ -27,8 +27,9 @@ pub(super) fn restore_open_files(command: &mut Command) {
     unsafe { command.pre_exec(restore) };
 }
 
-/// Makes `command` die when this process does, with no signal blocked.
-pub(super) fn die_with_us(command: &mut Command) {
+/// Asks `command` to end, by SIGTERM, when this process does; no signal is blocked in it. A launcher that is killed at once could not tell its WLM that its job is over.
+/// The keeper above this process kills a launcher that does not end.
+pub(super) fn end_with_us(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: the closure makes async-signal-safe system calls only, as it must between fork and exec.
     unsafe { command.pre_exec(move || follow(parent)) };
@@ -44,7 +45,7 @@ fn follow(parent: u32) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: PR_SET_PDEATHSIG takes a signal's number and touches no memory of ours.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == -1 {
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } == -1 {
         return Err(io::Error::last_os_error());
     }
     // It may have ended before that was said.

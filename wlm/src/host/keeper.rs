@@ -4,6 +4,7 @@
 //! children go to the next subreaper above. That is the keeper, and it has nothing to do before. It is a copy of a process that has only
 //! just begun, so it is small and quick to make.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsFd;
@@ -32,13 +33,19 @@ const LAST_LOOKS: u32 = 50;
 /// How long a killed process is waited for before the next look.
 const KILLED: Duration = Duration::from_millis(100);
 
+/// After so long a launcher that its guard's death has asked to end is asked once more: it may lose a signal that comes while it submits its job.
+const ASK_AGAIN: Duration = Duration::from_millis(1500);
+
+/// How long a process that a killed one leaves may take to end by itself.
+const MOMENT: Duration = Duration::from_millis(500);
+
 /// How often it is seen what processes that end by themselves have left.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Becomes two processes. In the lower one, which goes on with the work, this returns at once, with nothing. The upper one is the keeper: here it
 /// returns when the lower one has ended and nothing is left of it, with how that ended; it should then end alike.
 ///
-/// What is left may end by itself for as long as `grace`: launchers have a process that tells their WLM when they were killed. Then it is killed.
+/// What is left may end by itself for as long as `grace`: launchers tell their WLM in that time that their job is over. Then it is killed.
 ///
 /// To be called first thing in `main`, while there is one thread.
 ///
@@ -83,12 +90,19 @@ fn watch(below: libc::pid_t, signals: &SigSet, grace: Duration) -> ExitStatus {
             break ExitStatus::from_wait_status(status);
         }
     };
-    end_orphans(&news, Instant::now() + grace);
+    end_orphans(&news, grace);
     status
 }
 
-/// Ends what is left after `until`, and waits for what ends by itself.
-fn end_orphans(news: &SignalFd, until: Instant) {
+/// Ends what is left, and waits for what ends by itself.
+///
+/// With a `grace`, what the process below had started is asked to end once more, and is killed after that time. What a killed process leaves then has a
+/// moment of its own: it may be what tells a WLM that a job is over.
+fn end_orphans(news: &SignalFd, grace: Duration) {
+    let until = Instant::now() + grace;
+    let first = read_children();
+    let mut ask_at = (!grace.is_zero()).then(|| Instant::now() + ASK_AGAIN);
+    let mut kill_at: HashMap<libc::pid_t, Instant> = HashMap::new();
     let mut looks = 0;
     loop {
         let children = read_children();
@@ -96,22 +110,36 @@ fn end_orphans(news: &SignalFd, until: Instant) {
         if children.is_empty() || (kept.is_empty() && looks == LAST_LOOKS) {
             return;
         }
-        let grace = until.saturating_duration_since(Instant::now());
-        if grace.is_zero() {
-            for pid in &left {
-                // A child of ours that has not been waited for.
-                kill(Pid::from_raw(*pid), Signal::SIGKILL).ok();
-            }
-            looks = if left.is_empty() { 0 } else { (looks + 1).min(LAST_LOOKS) };
+        let now = Instant::now();
+        if ask_at.is_some_and(|at| now >= at) {
+            ask_at = None;
+            let still_there = left.iter().filter(|pid| first.contains(pid));
+            still_there.for_each(|pid| send(*pid, Signal::SIGTERM));
         }
-        let pause = if left.is_empty() { KEPT } else { grace.max(KILLED) };
-        wait_for(news, Some(pause));
+        let newcomers_at = until.max(if grace.is_zero() { now } else { now + MOMENT });
+        kill_at.retain(|pid, _| left.contains(pid));
+        let mut is_killing = false;
+        for pid in &left {
+            if *kill_at.entry(*pid).or_insert(newcomers_at) <= now {
+                send(*pid, Signal::SIGKILL);
+                is_killing = true;
+            }
+        }
+        looks = if is_killing { (looks + 1).min(LAST_LOOKS) } else { 0 };
+        let next = kill_at.values().copied().chain(ask_at).min();
+        wait_for(news, Some(next.map_or(KEPT, |next| next.saturating_duration_since(now).max(KILLED))));
         while let Ok(Some(_)) = news.read_signal() {}
         for pid in children {
             // Not yet: it is seen again.
             sys::reap(pid);
         }
     }
+}
+
+/// To a child that has not been waited for.
+fn send(pid: libc::pid_t, signal: Signal) {
+    // An error means that it has ended.
+    kill(Pid::from_raw(pid), signal).ok();
 }
 
 fn wait_for(news: &SignalFd, at_most: Option<Duration>) {
