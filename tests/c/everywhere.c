@@ -4,17 +4,19 @@
 static int nodes;
 static char **options;
 
-/* The launcher's arguments with those of a program behind them. */
-static cti_app_id_t launch_on_all(args_t program, int out) {
+/* The launcher's arguments with those of a program behind them, and variables for it. */
+static cti_app_id_t launch_with(args_t program, int out, args_t variables) {
     const char *argv[64] = {NULL};
     int count = 0;
     for (char **at = options; *at && count < 40; at++) argv[count++] = *at;
     for (const char *const *at = program; *at && count < 63; at++) argv[count++] = *at;
-    cti_app_id_t app = cti_launchAppBarrier(argv, out, -1, NULL, "/", NULL);
+    cti_app_id_t app = cti_launchAppBarrier(argv, out, -1, NULL, "/", variables);
     if (app <= 0) FAIL("no launch");
     CHECK(cti_getNumAppNodes(app) == nodes && cti_getNumAppPEs(app) == 2 * nodes);
     return app;
 }
+
+static cti_app_id_t launch_on_all(args_t program, int out) { return launch_with(program, out, NULL); }
 
 /* Every node's daemon ends with 0. */
 static void all_end_well(int events) {
@@ -75,6 +77,26 @@ static void children(void) {
     CHECK(gantry_finalize() == 0);
 }
 
+/* A library that the tool has ranks preload is in every rank, also behind a script, and in no rank of another app. */
+static void preload(void) {
+    args_t look = {"sh", "-c", "grep -q libz.so /proc/self/maps && echo loaded || echo plain", NULL};
+    for (int loaded = 0; loaded < 2; loaded++) {
+        int out[2];
+        CHECK(pipe2(out, O_CLOEXEC) == 0);
+        cti_app_id_t app = launch_with(look, out[1], loaded ? (args_t){"LD_PRELOAD=libz.so.1", NULL} : NULL);
+        close(out[1]);
+        CHECK(cti_releaseAppBarrier(app) == 0);
+        for (int rank = 0; rank < 2 * nodes; rank++) {
+            char *line = read_line(out[0]);
+            if (!strstr(line, loaded ? "loaded" : "plain")) FAIL("%s", line);
+        }
+        CHECK(exit_code(app) == 0);
+        cti_deregisterApp(app);
+        close(out[0]);
+    }
+    CHECK(gantry_finalize() == 0);
+}
+
 /* A stop comes before a signal that is sent next, which waits until the ranks go on. */
 static void stops(void) {
     int out[2];
@@ -91,7 +113,7 @@ static void stops(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-static const struct test tests[] = {{"paths", paths}, {"children", children}, {"stops", stops}, {NULL, NULL}};
+static const struct test tests[] = {{"paths", paths}, {"children", children}, {"preload", preload}, {"stops", stops}, {NULL, NULL}};
 
 int main(int argc, char **argv) {
     if (argc > 2) nodes = atoi(argv[2]), options = argv + 3;

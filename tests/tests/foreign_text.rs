@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -100,6 +101,7 @@ fn errors_and_logs_that_repeat_a_name_are_escaped() {
         assert_eq!(refused.code(), 65, "{refused:#?}");
         let logged = gantry(world, &["-vv", "launch", "--", &format!("/no/{EVIL}")]);
         assert!(logged.stderr.len() > 2, "{logged:#?}");
+        assert_logged_escaped(world);
         let wrong = gantry(world, &["kill", "--ranks", EVIL, "x"]);
         assert_eq!(wrong.code(), 2, "{wrong:#?}");
         let app = gantry(world, &["wait", EVIL]);
@@ -107,6 +109,19 @@ fn errors_and_logs_that_repeat_a_name_are_escaped() {
         let wlm = gantry(world, &["wlm", "--wlm", EVIL]);
         assert_ne!(wlm.code(), 0, "{wlm:#?}");
     });
+}
+
+/// A helper in a directory of that name, which others can change, is passed over. The log says so.
+fn assert_logged_escaped(world: &World) {
+    let folder = world.work_dir().join(EVIL.replace('a', "open"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("gantry-guard"), "").unwrap();
+    std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
+    let mut command = world.command(&gantry_tests::binaries().gantry);
+    command.args(["-vv", "launch", "--", "/bin/true"]).env("GANTRY_INSTALL_DIR", &folder);
+    let done = world.spawn(command).wait(SOON);
+    assert!(done.stderr.iter().any(|line| line.contains("passed over a gantry-guard")), "{done:#?}");
+    assert!(!done.stderr.iter().any(|line| line.contains(is_obeyed)), "{done:#?}");
 }
 
 /// A library that says that it needs another one of that name.

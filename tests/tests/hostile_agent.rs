@@ -3,18 +3,21 @@
 //!
 //! Of four nodes with a rank each one is hostile. In a chain, which is the deepest tree, it hangs below an honest one or has honest ones below it.
 
+#![expect(clippy::print_stdout, reason = "whoever runs it is told how much memory a flood took")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_tests::fault::{Tool, running};
+use gantry_tests::fault::{Tool, is_keeper, numbers, running};
 use gantry_tests::{SOON, World, becomes_true, binaries, proc, programs, within};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// How much more memory a flooded tool may use than one that is not.
-const MORE_KIB: u64 = 64 * 1024;
+const MORE_KIB: u64 = 8 * 1024;
 
 /// How the nodes hang together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +69,12 @@ impl Scene {
     }
 
     fn launched(mode: &str, shape: Shape, hostile_node: u32) -> Self {
+        Self::launched_by("launch", mode, shape, hostile_node)
+    }
+
+    fn launched_by(how: &str, mode: &str, shape: Shape, hostile_node: u32) -> Self {
         let mut scene = Self::new(mode, shape, hostile_node);
-        scene.tool.ask(&scene.order("launch"));
+        scene.tool.ask(&scene.order(how));
         scene.assert_ranks(3);
         scene
     }
@@ -93,6 +100,24 @@ impl Scene {
         let event = self.tool.event("nodes_lost");
         let hosts = event["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str);
         (hosts.map(str::to_owned).collect(), event["reason"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn hostile_runs(&self) -> bool {
+        let program = self.world.work_dir().join("bin/gantry-agent");
+        let is_it = |pid: &i32| !is_keeper(*pid) && proc::exe(*pid).is_some_and(|exe| exe == program);
+        self.world.processes().iter().any(is_it)
+    }
+
+    /// Its link is closed, by the frontend or by its parent: it has nothing to do any more.
+    fn hostile_is_cut_off(&self) {
+        assert!(becomes_true(SOON, || !self.hostile_runs()), "the hostile agent still runs");
+    }
+
+    /// What becomes of a rank of another node is told.
+    fn others_are_heard(&mut self) {
+        let ranks = running(&self.world, "touch_and_wait");
+        proc::send(ranks[0], Signal::SIGKILL);
+        self.tool.event("rank_exited");
     }
 
     /// The tool returns from main, and nothing stays.
@@ -121,6 +146,7 @@ fn lies(mode: &'static str, said: &'static str) {
         let first = scene.host.replace(".1", ".0");
         let said = said.replace("NODE0", &first);
         assert_eq!(reason, format!("{} {said}: its link was closed", scene.host));
+        scene.hostile_is_cut_off();
         scene.others_go_on(3);
     });
 }
@@ -201,6 +227,36 @@ fn a_node_that_sends_output_unasked_is_lost() {
     lies("flood-output", "sent output of rank 1, for which it was not asked");
 }
 
+/// As [`lies`], of output for which the tool has asked and which it does not read.
+fn lies_in_output(mode: &'static str, said: &'static str) {
+    within(LIMIT, move || {
+        let mut scene = Scene::launched_by("unread", mode, Shape::Flat, 1);
+        let before = proc::peak_memory_kib(scene.tool.run.pid());
+        scene.go();
+        let (hosts, reason) = scene.lost();
+        assert_eq!(hosts, [scene.host.as_str()]);
+        assert!(reason.starts_with(&format!("{} {said}", scene.host)), "{reason}");
+        let used = proc::peak_memory_kib(scene.tool.run.pid()) - before;
+        assert!(used < MORE_KIB, "{used} KiB more than {before} KiB");
+        scene.others_go_on(3);
+    });
+}
+
+#[test]
+fn a_node_that_sends_output_beyond_its_window_is_lost() {
+    lies_in_output("flood-output", "overran its window for output of rank 1: ");
+}
+
+#[test]
+fn a_node_that_sends_output_in_more_pieces_than_its_window_has_room_for_is_lost() {
+    lies_in_output("flood-small-output", "overran its window for output of rank 1: ");
+}
+
+#[test]
+fn a_node_that_ends_an_output_twice_is_lost() {
+    lies_in_output("replay-output-end", "sent output of rank 1 after its end");
+}
+
 #[test]
 fn a_node_that_sends_items_beyond_its_window_is_lost() {
     lies("flood-items", "overran its window for rendezvous items: 131072 bytes where 0 were left");
@@ -246,6 +302,7 @@ fn spoils_the_launch(mode: &'static str, said: &'static str) {
         let order = scene.order("launch");
         let failed = scene.tool.refused(&order);
         let message = failed["message"].as_str().unwrap_or_default();
+        assert_ne!(failed["kind"], "timed-out", "{message}");
         assert!(message.contains(&scene.host), "{message}");
         assert!(message.contains(said), "{message}");
         scene.tool.assert_alone(&scene.world);
@@ -279,20 +336,57 @@ fn an_agent_that_goes_when_it_has_its_place_ends_the_launch_and_is_named() {
 }
 
 #[test]
+fn an_agent_that_goes_as_soon_as_it_has_its_place_ends_the_launch_and_is_named() {
+    spoils_the_launch("end-after-its-place", "");
+}
+
+/// The guard tells of it. On one machine all nodes have one agent program.
+fn goes_early(mode: &'static str) {
+    within(LIMIT, move || {
+        let mut scene = Scene::new(mode, Shape::Flat, 1);
+        let order = scene.order("launch");
+        let failed = scene.tool.refused(&order);
+        let message = failed["message"].as_str().unwrap_or_default();
+        assert!(message.contains("gantry-agent: ended before it reported"), "{message}");
+        scene.tool.assert_alone(&scene.world);
+        scene.tool_ends();
+    });
+}
+
+#[test]
+fn an_agent_that_goes_before_it_has_said_anything_ends_the_launch() {
+    goes_early("end-before-hello");
+}
+
+#[test]
+fn an_agent_that_goes_when_it_has_said_its_name_ends_the_launch() {
+    goes_early("end-after-hello");
+}
+
+#[test]
 fn second_answers_change_nothing() {
-    within(LIMIT, || Scene::launched("replay-answers", Shape::Flat, 1).others_go_on(3));
+    within(LIMIT, || {
+        let mut scene = Scene::new("replay-answers", Shape::Flat, 1);
+        let launched = scene.tool.ask(&scene.order("launch"));
+        assert_eq!(numbers(&launched["pids"]).len(), 4, "{launched}");
+        scene.others_are_heard();
+        assert!(scene.hostile_runs(), "it was cut off");
+        scene.others_go_on(2);
+    });
 }
 
 /// While one node floods the tool, the others answer, and the tool's memory is bounded.
 fn floods(mode: &'static str) {
     within(LIMIT, move || {
-        let scene = Scene::launched(mode, Shape::Flat, 1);
+        let mut scene = Scene::launched(mode, Shape::Flat, 1);
         let before = proc::peak_memory_kib(scene.tool.run.pid());
         scene.go();
         proc::wait_file(&scene.done(), LIMIT);
         let used = proc::peak_memory_kib(scene.tool.run.pid()) - before;
+        println!("{mode}: {used} KiB more than {before} KiB");
         assert!(used < MORE_KIB, "{used} KiB more than {before} KiB");
         scene.assert_ranks(3);
+        scene.others_are_heard();
         scene.tool_ends();
     });
 }
@@ -320,10 +414,11 @@ fn endless_items_that_are_refused_do_not_pile_up() {
 #[test]
 fn half_a_frame_stops_its_own_node_only() {
     within(LIMIT, || {
-        let scene = Scene::launched("stall-half-a-frame", Shape::Flat, 1);
+        let mut scene = Scene::launched("stall-half-a-frame", Shape::Flat, 1);
         scene.go();
         proc::wait_file(&scene.done(), LIMIT);
         scene.assert_ranks(3);
+        scene.others_are_heard();
         scene.tool_ends();
     });
 }
@@ -352,6 +447,7 @@ fn a_child_of_an_honest_parent_that_lies_of_another_is_cut_off_and_named() {
         let said =
             format!("{} sent an exit of rank 0, which runs on {first}: its link was closed", scene.host);
         assert_eq!(reason, said);
+        scene.hostile_is_cut_off();
         scene.others_go_on(3);
     });
 }
@@ -392,6 +488,26 @@ fn an_agent_that_stops_in_the_handshake_is_named_when_time_is_up() {
 }
 
 #[test]
+fn an_agent_that_listens_at_ten_thousand_addresses_is_refused_and_named_when_time_is_up() {
+    stalls("flood-addresses");
+}
+
+/// It may end before the launch's time is up.
+#[test]
+fn an_agent_that_speaks_before_it_has_its_place_is_refused_and_named() {
+    within(LIMIT, || {
+        let mut scene = Scene::new("lie-early", Shape::Flat, 1);
+        let order = scene.order("launch");
+        let failed = scene.tool.refused(&order);
+        let message = failed["message"].as_str().unwrap_or_default();
+        let told = [scene.host.as_str(), "it spoke before it had its place"];
+        assert!(told.iter().any(|it| message.contains(it)), "{failed}");
+        scene.tool.assert_alone(&scene.world);
+        scene.tool_ends();
+    });
+}
+
+#[test]
 fn an_agent_that_sends_garbage_is_named_when_time_is_up() {
     stalls("flood-garbage");
 }
@@ -399,6 +515,11 @@ fn an_agent_that_sends_garbage_is_named_when_time_is_up() {
 #[test]
 fn an_agent_that_claims_another_name_is_missed_when_time_is_up() {
     stalls("lie-name");
+}
+
+#[test]
+fn an_agent_that_stops_when_it_has_its_place_is_named_when_time_is_up() {
+    stalls("stall-after-hello");
 }
 
 #[test]

@@ -65,6 +65,16 @@ fn a_killed_app_takes_along_what_its_ranks_have_started_over_ssh() {
 }
 
 #[test]
+fn what_ranks_are_to_preload_is_in_every_rank_under_slurm() {
+    run_by_slurm("preload", 2, Proctrack::LinuxProc);
+}
+
+#[test]
+fn what_ranks_are_to_preload_is_in_every_rank_over_ssh() {
+    run_by_ssh("preload", 2);
+}
+
+#[test]
 fn a_stop_comes_before_the_signal_that_is_sent_next_under_slurm() {
     run_by_slurm("stops", 2, Proctrack::LinuxProc);
 }
@@ -77,7 +87,7 @@ fn a_stop_comes_before_the_signal_that_is_sent_next_over_ssh() {
 #[test]
 fn on_one_machine_it_is_the_same() {
     within(4 * SOON, || {
-        for test in ["paths", "children", "stops"] {
+        for test in ["paths", "children", "preload", "stops"] {
             let world = World::new();
             let mut command = world.command(program("everywhere", "fe", &[]));
             command.args([test, "1", "-n", "2"]).env("CTI_INSTALL_DIR", prefix());

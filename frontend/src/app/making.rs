@@ -8,7 +8,7 @@ use gantry_shared::id::AppId;
 use gantry_shared::placement::Placement;
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::message::{Answer, Order};
+use gantry_shared::wire::message::{Answer, Order, To};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Wlm};
 use tokio::sync::mpsc;
@@ -232,7 +232,10 @@ async fn start_ranks(
     let until = if waits { deadline } else { deadline.min(soon) };
     let seeks = matches!(order, Order::SeekRanks(_));
     loop {
-        let answers = core.ask_each(&nodes, order.clone(), phase, deadline).await?;
+        core.check_alive()?;
+        // By their names: all that can be reached would be without one that was lost before the app knows of it.
+        let to = To::Nodes(nodes.clone());
+        let answers = core.overlay.request(to, order.clone(), phase, deadline).await?;
         let pause = if Instant::now() < soon { LOOK_AGAIN } else { LOOK_LATER };
         let has_time = seeks && Instant::now() + pause < until;
         let not_yet =

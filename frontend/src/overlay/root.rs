@@ -87,9 +87,9 @@ impl Overlay {
 
     /// Sends an order whose answers are collected from now on.
     pub(crate) fn ask(&self, to: To, order: Order) -> Result<Asked> {
-        let (request, wanted) = {
+        let (request, wanted, to) = {
             let mut root = lock(&self.inner.root);
-            (root.requests.new_id(), root.find_wanted(&to)?)
+            (root.requests.new_id(), root.find_wanted(&to)?, root.shorten(to))
         };
         // Outside the lock: orders may be large.
         let down = Down { request: Some(request), to, order };
@@ -508,6 +508,14 @@ impl Root {
             return Ok(());
         }
         Err(Error::Lost { what: self.find_hosts(lost.iter()), reason: "the link to it is lost".to_owned() })
+    }
+
+    /// All nodes are named by one word.
+    fn shorten(&self, to: To) -> To {
+        match to {
+            To::Nodes(nodes) if nodes == self.find_reachable(&To::All) => To::All,
+            to => to,
+        }
     }
 
     fn find_reachable(&self, to: &To) -> NodeSet {

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `launch ARGS` | launches |
 //! | `hold ARGS` | launches held |
+//! | `unread ARGS` | launches; what ranks write comes to the tool, which does not read it |
 //! | `attach TARGET` | attaches |
 //! | `env NAME=VALUE` | sets a variable for the launches that follow; refused when it has no `=` |
 //! | `session` | makes a session of the last app |
@@ -27,7 +28,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput};
-use gantry_frontend::{App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, Session};
+use gantry_frontend::{
+    App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, OutputTo, Session,
+};
 use gantry_shared::wire::message::DaemonOutput;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -92,8 +95,10 @@ fn say(line: &Value) -> std::io::Result<()> {
 impl Tool {
     async fn obey(&mut self, command: &str, args: &[&str]) -> Result<Value, Error> {
         match command {
-            "launch" => self.launch(args, false).await,
-            "hold" => self.launch(args, true).await,
+            "launch" => self.launch(LaunchRequest::new(args.iter().copied())).await,
+            "hold" => self.launch(LaunchRequest::new(args.iter().copied()).hold(true)).await,
+            // What ranks write comes to the tool, which never reads it.
+            "unread" => self.launch(LaunchRequest::new(args.iter().copied()).output(OutputTo::Stream)).await,
             "attach" => {
                 let app = self.frontend.attach(args.first().copied().unwrap_or_default(), *DEADLINE).await?;
                 Ok(self.keep(app))
@@ -162,8 +167,7 @@ impl Tool {
         }
     }
 
-    async fn launch(&mut self, args: &[&str], hold: bool) -> Result<Value, Error> {
-        let mut request = LaunchRequest::new(args.iter().copied()).hold(hold);
+    async fn launch(&mut self, mut request: LaunchRequest) -> Result<Value, Error> {
         for text in &self.env {
             request = request.env_string(text)?;
         }
