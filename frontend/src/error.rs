@@ -6,6 +6,7 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::AppId;
 use gantry_shared::trust::Distrust;
+use gantry_wlm::host::explain_open_files;
 
 use crate::channel::policy::Missing;
 
@@ -52,6 +53,15 @@ pub enum Error {
         error: Box<Error>,
         /// How many came from where, and what they did.
         strangers: String,
+    },
+    /// Something failed after connections of agents could not be accepted.
+    #[error("{error}; connections could not be accepted: {source}")]
+    NoMoreFiles {
+        /// What failed.
+        error: Box<Error>,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
     },
     /// Daemons did not do their part in an operation on a channel, more of them than its policy allows.
     #[error("{phase}: {} of {members} daemons are missing: {}", .missing.len(), first_missing(.missing))]
@@ -131,7 +141,7 @@ impl Error {
             Self::Wlm(error) => error.kind(),
             Self::Node { failure, .. } => failure.kind(),
             Self::TimedOut { .. } => Kind::TimedOut,
-            Self::Crowded { error, .. } => error.kind(),
+            Self::Crowded { error, .. } | Self::NoMoreFiles { error, .. } => error.kind(),
             Self::Incomplete { missing, .. } => {
                 missing.first().map_or(Kind::TimedOut, |first| first.why.kind())
             }
@@ -167,7 +177,10 @@ impl Error {
             Self::HelperUnfit { .. } => Some("build or install all of gantry from one version".to_owned()),
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
             Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
-            Self::Io { source, .. } => hint_of(source).map(str::to_owned),
+            Self::Io { source, .. } => {
+                explain_open_files(source).or_else(|| hint_of(source).map(str::to_owned))
+            }
+            Self::NoMoreFiles { source, .. } => explain_open_files(source),
             Self::Crowded { error, .. } => Some(error.hint().unwrap_or_else(|| {
                 "see which programs connect to all ports of this host, with 'ss -tnp' as root".to_owned()
             })),

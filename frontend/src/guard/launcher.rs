@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_wlm::host::restore_open_files;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::protocol::{MAX_DESCRIPTORS, StartLauncher};
@@ -59,7 +60,7 @@ pub(super) fn start(
     command.args(args).env_clear().envs(order.env.iter().map(|(name, value)| (name, value)));
     command.current_dir(&order.cwd).process_group(0);
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
-    sys::restore_open_files(&mut command);
+    restore_open_files(&mut command);
     sys::end_with_us(&mut command);
     let child = command.spawn().map_err(|error| explain(order, &error))?;
     Ok((child, rest))

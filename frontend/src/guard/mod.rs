@@ -18,7 +18,6 @@ pub mod policy;
 pub mod protocol;
 mod driven;
 mod launcher;
-mod limits;
 pub mod serve;
 pub mod starter;
 mod last_word;

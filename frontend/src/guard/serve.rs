@@ -15,7 +15,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
-use gantry_wlm::host::GANTRY_KEPT;
+use gantry_wlm::host::{GANTRY_KEPT, explain_open_files, raise_open_files, restore_open_files};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -24,10 +24,10 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::driven::{self, Driven};
+use super::launcher;
 use super::policy::{Event, Policy, Response};
 use super::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
 use super::table::TableReader;
-use super::{launcher, limits, sys};
 
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
@@ -382,8 +382,9 @@ fn agent_failure(order: &StartAgent, error: &io::Error) -> Failure {
         _ => Kind::LauncherFailed,
     };
     let program = order.program.to_string_lossy();
-    Failure::new(kind, format!("cannot start the agent {program}: {error}"))
-        .with_hint("see that all of gantry is installed and may be executed")
+    let hint = explain_open_files(error)
+        .unwrap_or_else(|| "see that all of gantry is installed and may be executed".to_owned());
+    Failure::new(kind, format!("cannot start the agent {program}: {error}")).with_hint(hint)
 }
 
 fn start_agent(order: &StartAgent) -> io::Result<Child> {
@@ -416,8 +417,8 @@ fn start_step(order: &StartStep) -> io::Result<Child> {
 fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     command.env(GANTRY_KEPT, "1");
-    limits::raise();
-    sys::restore_open_files(&mut command);
+    raise_open_files();
+    restore_open_files(&mut command);
     let mut child = command.spawn()?;
     let written = match child.stdin.take() {
         Some(mut stdin) => stdin.write_all(ticket),

@@ -12,21 +12,6 @@ pub(super) fn own(raw: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
-/// Gives `command` the limit of open files that this process was given.
-pub(super) fn restore_open_files(command: &mut Command) {
-    let Some((soft, hard)) = super::limits::given() else { return };
-    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    let restore = move || {
-        // SAFETY: `limit` is a valid rlimit.
-        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: the closure makes one async-signal-safe system call only, as it must between fork and exec.
-    unsafe { command.pre_exec(restore) };
-}
-
 /// Asks `command` to end, by SIGTERM, when this process does; no signal is blocked in it. A launcher that is killed at once could not tell its WLM that its job is over.
 /// The keeper above this process kills a launcher that does not end.
 pub(super) fn end_with_us(command: &mut Command) {

@@ -44,6 +44,9 @@ pub(crate) struct DoorWatch(Tally);
 impl DoorWatch {
     /// The error of a launch with what has come to its door meanwhile, if that may explain it.
     pub(crate) fn explain(&self, error: Error) -> Error {
+        if let Some(source) = self.0.no_descriptor() {
+            return Error::NoMoreFiles { error: Box::new(error), source };
+        }
         let strangers = self.0.strangers();
         if strangers.matter() {
             Error::Crowded { error: Box::new(error), strangers: strangers.to_string() }

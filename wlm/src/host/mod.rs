@@ -4,6 +4,7 @@
 pub(crate) mod fake;
 mod keeper;
 mod machine;
+mod open_files;
 mod orphan;
 mod own;
 mod run;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use keeper::{GANTRY_KEPT, keep};
 pub use machine::Machine;
+pub use open_files::{explain_open_files, raise_open_files, restore_open_files};
 pub use orphan::{Asked, Orphan, spawn_orphan, spawn_orphan_with};
 pub(crate) use own::{check_process, is_own_process};
 pub use run::run;

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use super::open_files::restore_open_files;
 use super::sys;
 
 /// Most that is read of an answer.
@@ -26,6 +27,7 @@ pub fn spawn_orphan<A: AsRef<OsStr>>(program: &Path, args: &[A], stdin: OwnedFd)
     #[expect(clippy::disallowed_methods, reason = "this is the one place where the library starts a process")]
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+    restore_open_files(&mut command);
     sys::fork_once_more(&mut command, None);
     reap(command.spawn()?)
 }
@@ -73,6 +75,7 @@ pub fn spawn_orphan_with<A: AsRef<OsStr>>(
 /// Starts it as a grandchild, which tells its pid.
 fn spawn_told(command: &mut Command) -> io::Result<Orphan> {
     let (mut told, tell) = io::pipe()?;
+    restore_open_files(command);
     sys::fork_once_more(command, Some(tell.into()));
     reap(command.spawn()?)?;
     let mut pid = [0; size_of::<libc::c_long>()];

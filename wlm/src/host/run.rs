@@ -21,6 +21,7 @@ pub fn run<A: AsRef<OsStr>>(
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    super::restore_open_files(&mut command);
     tracing::debug!(?command, "running");
     let mut child = command.spawn()?;
     let (sender, printed) = mpsc::channel();

@@ -20,6 +20,20 @@ pub(super) fn fork_once_more(command: &mut Command, tell: Option<OwnedFd>) {
     unsafe { command.pre_exec(leave) };
 }
 
+/// Gives `command` these limits of open files.
+pub(super) fn limit_open_files(command: &mut Command, soft: libc::rlim_t, hard: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    let set = move || {
+        // SAFETY: `limit` is a valid rlimit.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes one async-signal-safe system call only, as it must between fork and exec.
+    unsafe { command.pre_exec(set) };
+}
+
 /// Runs in the child between fork and exec: forks again, by the bare system call because the C library's fork runs handlers that are not
 /// async-signal-safe. The middle process ends at once; its child goes on to exec.
 fn leave_parent(tell: libc::c_int) -> io::Result<()> {

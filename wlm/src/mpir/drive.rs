@@ -22,7 +22,7 @@ use super::error::MpirError;
 use super::launcher::{AtBreakpoint, Launcher, Trouble, explain};
 use super::tracee::{Halt, Message, Order, Tracee, call};
 use super::words::Words;
-use crate::host::Machine;
+use crate::host::{Machine, restore_open_files};
 
 /// How long a killed launcher may take to be gone.
 const END_PATIENCE: Duration = Duration::from_secs(10);
@@ -216,5 +216,6 @@ fn prepare(command: LauncherCommand) -> io::Result<(Command, Words)> {
     let mut command = Command::new(program);
     command.args(argv).env_clear().envs(env).current_dir(cwd).process_group(0);
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+    restore_open_files(&mut command);
     Ok((command, words))
 }

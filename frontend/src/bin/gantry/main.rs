@@ -16,6 +16,8 @@ fn main() -> ExitCode {
             return ExitCode::from(if said.use_stderr() { exit::USAGE } else { exit::SUCCESS });
         }
     };
+    // A launch on many nodes needs more than the soft limit that most users have.
+    gantry_wlm::host::raise_open_files();
     view::start_tracing(cli.verbose, cmd::open_log(&cli));
     ExitCode::from(cmd::run(cli))
 }

@@ -115,6 +115,8 @@ struct Shared {
 struct State {
     admission: Admission,
     evictions: HashMap<PeerId, oneshot::Sender<()>>,
+    /// The system's number of the limit of open files that an accept has met.
+    no_descriptor: Option<i32>,
 }
 
 /// A connection that has a place.
@@ -151,7 +153,7 @@ impl<E: Ear> Gate<E> {
     #[must_use]
     pub fn new(ear: E, limits: Limits) -> Self {
         let admission = Admission::new(limits, find_own_user());
-        let state = Mutex::new(State { admission, evictions: HashMap::new() });
+        let state = Mutex::new(State { admission, evictions: HashMap::new(), no_descriptor: None });
         let shared = Arc::new(Shared { state, changed: Notify::new() });
         Self { ear, shared, paused: None, in_a_row: 0 }
     }
@@ -192,8 +194,7 @@ impl<E: Ear> Gate<E> {
                     }
                 }
                 Err(error) => {
-                    // Too many open files, usually.
-                    let evicted = self.shared.shed();
+                    let evicted = self.shared.shed(&error);
                     tracing::warn!(%error, evicted, "cannot accept a connection");
                     self.paused = Some(Instant::now() + ACCEPT_PAUSE);
                 }
@@ -262,9 +263,12 @@ impl Shared {
         (Seat { shared: Arc::clone(self), id, source, arrived, limits }, Eviction(receiver))
     }
 
-    /// Whether a peer has given way.
-    fn shed(&self) -> bool {
+    /// An accept has failed, usually for too many open files. Whether a peer has given way.
+    fn shed(&self, error: &io::Error) -> bool {
         let mut state = self.lock();
+        let number = error.raw_os_error();
+        state.no_descriptor =
+            number.filter(|it| [libc::EMFILE, libc::ENFILE].contains(it)).or(state.no_descriptor);
         let Some(evicted) = state.admission.shed(Instant::now()) else { return false };
         state.tell(evicted);
         true
@@ -352,6 +356,12 @@ impl Tally {
     #[must_use]
     pub fn strangers(&self) -> Strangers {
         self.0.lock().admission.strangers().clone()
+    }
+
+    /// The limit of open files for which a connection was not accepted, if there was one.
+    #[must_use]
+    pub fn no_descriptor(&self) -> Option<io::Error> {
+        self.0.lock().no_descriptor.map(io::Error::from_raw_os_error)
     }
 }
 

@@ -1,0 +1,42 @@
+//! Launches where a process may have few open files, as most users' limits have it.
+
+use std::time::Duration;
+
+use gantry_tests::slurm::error_of;
+use gantry_tests::{Finished, World, binaries, within};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs the command line under test after `ulimit` with these options.
+fn gantry(world: &World, limits: &str, args: &[&str]) -> Finished {
+    let mut command = world.command("/bin/sh");
+    let script = format!("ulimit {limits} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script]).arg(&binaries().gantry).args(args);
+    world.spawn(command).wait(LIMIT / 2)
+}
+
+#[test]
+fn a_launch_on_more_nodes_than_the_soft_limit_allows_works_and_ranks_get_the_users_limit() {
+    within(LIMIT, || {
+        let world = World::new();
+        let launch = ["launch", "--quiet", "--", "-N", "40", "-n", "40", "/bin/sh", "-c", "ulimit -Sn"];
+        let done = gantry(&world, "-Sn 32", &launch);
+        assert_eq!((done.code(), done.stdout.len()), (0, 40), "{done:?}");
+        assert!(done.stdout.iter().all(|line| line == "32"), "{done:?}");
+        world.finish();
+    });
+}
+
+#[test]
+fn a_launch_without_descriptors_names_the_limit_and_the_remedy() {
+    within(LIMIT, || {
+        let world = World::new();
+        let launch = ["launch", "--json", "--timeout", "5", "--", "-N", "40", "-n", "40", "/bin/true"];
+        let done = gantry(&world, "-n 32", &launch);
+        assert_ne!(done.code(), 0, "{done:?}");
+        let error = error_of(&done);
+        let hint = error["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains("32 open files at most"), "{error}");
+        world.finish();
+    });
+}

@@ -1,0 +1,70 @@
+//! Open files: a launch on many nodes needs more descriptors than the soft limit that most users have.
+//!
+//! Only programs of ours raise it, for themselves. The libraries live in programs of others and leave their limit alone.
+
+use std::io;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+
+use super::sys;
+
+/// Soft and hard limit that this process began with, once it has raised the soft one.
+static GIVEN: OnceLock<Option<(rlim_t, rlim_t)>> = OnceLock::new();
+
+/// Raises the soft limit of this process to the hard one. Where that is refused, it stays.
+///
+/// What this process then starts through this module gets back the limit that this process was given.
+/// Programs that use `select` must not inherit a limit above 1024.
+pub fn raise_open_files() {
+    GIVEN.get_or_init(|| {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok().map(|()| (soft, hard))
+    });
+}
+
+/// Gives `command` the limit that this process was given, if this process has raised its own.
+pub fn restore_open_files(command: &mut Command) {
+    if let Some((soft, hard)) = GIVEN.get().copied().flatten() {
+        sys::limit_open_files(command, soft, hard);
+    }
+}
+
+/// The limit of open files that `error` has met, and the remedy. None: it is another error.
+#[must_use]
+pub fn explain_open_files(error: &io::Error) -> Option<String> {
+    match error.raw_os_error() {
+        // By a system call: there is no descriptor left to read a file of /proc.
+        Some(libc::EMFILE) => getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| explain(soft, hard)),
+        Some(libc::ENFILE) => {
+            Some("this machine has too many open files: see 'sysctl fs.file-max'".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn explain(soft: rlim_t, hard: rlim_t) -> String {
+    let limit = format!("this process may have {soft} open files at most");
+    if soft < hard {
+        format!("{limit}: start it after 'ulimit -n {hard}'")
+    } else {
+        format!("{limit}: ask the administrator for a higher hard limit ('ulimit -Hn'), or use fewer nodes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_and_the_remedy_are_named() {
+        assert_eq!(
+            explain(1024, 4096),
+            "this process may have 1024 open files at most: start it after 'ulimit -n 4096'"
+        );
+        assert!(explain(64, 64).contains("higher hard limit"));
+        assert!(explain_open_files(&io::Error::from_raw_os_error(libc::EMFILE)).is_some());
+        assert!(explain_open_files(&io::Error::from_raw_os_error(libc::ENOENT)).is_none());
+    }
+}
