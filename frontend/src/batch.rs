@@ -7,9 +7,10 @@ use std::time::Duration;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::app::{App, adopt};
+use crate::clock::{Clock, QueueTime};
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
@@ -23,6 +24,7 @@ pub struct Batch {
     wlm: &'static dyn Wlm,
     job: JobRef,
     cancel: Vec<OsString>,
+    queue_timeout: Option<Duration>,
     guard: Guard,
     /// Kept open as long as the guard is to live.
     _news: mpsc::UnboundedReceiver<GuardEvent>,
@@ -74,7 +76,7 @@ impl Frontend {
             let job = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
             let cancel = wlm.plan_cancel(&job, &Machine)?;
             guard.at_loss(Some(cancel.clone())).await?;
-            Ok(Batch { frontend, wlm, job, cancel, guard, _news: news })
+            Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, _news: news })
         });
         let late = |_| Error::TimedOut { phase: "submitting a job", after: deadline, missing: Vec::new() };
         timeout(deadline, submitting).await.map_err(late)?.map_err(|e| Error::Protocol(e.to_string()))?
@@ -96,14 +98,25 @@ impl Batch {
         self.wlm.name()
     }
 
+    /// How long the job may wait for its nodes. Default: as long as it takes.
+    #[must_use]
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue_timeout = Some(timeout);
+        self
+    }
+
+    fn clock(&self, deadline: Duration) -> Clock {
+        Clock::new(deadline, QueueTime::Apart(self.queue_timeout))
+    }
+
     /// Waits until the job has ranks, and attaches to them. They are not held: what they do before that they have done. `news` hears what is waited for,
-    /// in the words of the workload manager, each time it is asked.
+    /// in the words of the workload manager, each time it is asked. Time in the queue does not count towards `deadline`: see [`Batch::queue_timeout`].
     ///
     /// # Errors
     /// At the deadline why there still are no ranks; the job has ended without any. It is cancelled in both cases.
     pub async fn attach(self, deadline: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
-        let until = Instant::now() + deadline;
-        let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), until).await?;
+        let clock = self.clock(deadline);
+        let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), &clock).await?;
         self.detach().await?;
         Ok(app)
     }
@@ -113,7 +126,8 @@ impl Batch {
     /// # Errors
     /// As [`Batch::attach`].
     pub async fn wait_for_ranks(self, deadline: Duration) -> Result<String> {
-        let found = adopt(self.wlm, &self.job, &[], Some(&mut |_| {}), Instant::now() + deadline).await?;
+        let clock = self.clock(deadline);
+        let found = adopt(self.wlm, &self.job, &[], Some(&mut |_| {}), &clock).await?;
         self.detach().await?;
         Ok(found.job.0)
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, SendAgent, detect};
-use tokio::time::Instant;
 
 use crate::app::{App, News, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
@@ -203,6 +202,7 @@ impl Frontend {
             },
             (None, _) => (self.choice()?.wlm, target),
         };
-        self.attach_until(wlm, &JobRef(job.to_owned()), wait, Instant::now() + deadline).await
+        let clock = Clock::new(deadline, QueueTime::Counts);
+        self.attach_until(wlm, &JobRef(job.to_owned()), wait, &clock).await
     }
 }

@@ -67,6 +67,24 @@ static void surrounds(void) {
     CHECK(gantry_finalize() == 0);
 }
 
+/* A launch that has to wait in the queue: too long for its limit; then as long as it takes, which is longer than its deadline. */
+static void queues(void) {
+    args_t argv = {"-N2", text("--dependency=afterany:%u", job), "sleep", "2006", NULL};
+    CHECK(gantry_getQueueDeadline() == -1);
+    FAILS(!gantry_setQueueDeadline(-2), "-2");
+    CHECK(gantry_setQueueDeadline(1500) == 0 && gantry_getQueueDeadline() == 1500);
+    FAILS(cti_launchAppBarrier(argv, -1, -1, NULL, "/", NULL), "waiting in the queue");
+    CHECK(gantry_error_kind() == GANTRY_TIMED_OUT);
+    CHECK(gantry_setQueueDeadline(-1) == 0 && gantry_setDeadline(8000) == 0);
+    puts("again");
+    fflush(stdout);
+    cti_app_id_t app = cti_launchAppBarrier(argv, -1, -1, NULL, "/", NULL);
+    if (app <= 0) FAIL("no launch");
+    CHECK(cti_getNumAppPEs(app) == 2 && cti_releaseAppBarrier(app) == 0);
+    CHECK(cti_killApp(app, SIGKILL) == 0);
+    CHECK(gantry_finalize() == 0);
+}
+
 /* Signals, and the step registered once more while its first id is there. */
 static void signals(void) {
     cti_slurm_ops_t *ops = NULL;
@@ -252,7 +270,7 @@ static void wraps(void) {
     CHECK(gantry_finalize() == 0);
 }
 
-static const struct test tests[] = {{"launches", launches}, {"attaches", attaches}, {"surrounds", surrounds}, {"signals", signals}, {"stages", stages}, {"submits", submits}, {"wraps", wraps}, {NULL, NULL}};
+static const struct test tests[] = {{"launches", launches}, {"attaches", attaches}, {"surrounds", surrounds}, {"signals", signals}, {"queues", queues}, {"stages", stages}, {"submits", submits}, {"wraps", wraps}, {NULL, NULL}};
 
 int main(int argc, char **argv) {
     if (argc > 2) daemon_path = argv[2];

@@ -157,6 +157,7 @@ static void wrong_arguments(void) {
     REFUSES(cti_containsSymbols, ("/proc/self/exe", NULL, CTI_SYMBOLS_ANY), CTI_SYMBOLS_ERROR);
     REFUSES(cti_open_ops, (NULL), CTI_WLM_NONE);
     REFUSES(gantry_setDeadline, (-2), 1);
+    REFUSES(gantry_setQueueDeadline, (-2), 1);
     REFUSES(gantry_attach, (NULL), 0);
     REFUSES(gantry_attach, (bad_text), 0);
     REFUSES(gantry_attach, (""), 0);
@@ -260,7 +261,7 @@ static void freed_by_the_function_of_another(cti_app_id_t app) {
     cti_destroyBinaryList(binaries);
 }
 
-/* What cannot fail, so that it is looked at somewhere that it does not: cti_version cti_error_str cti_getHostname gantry_error_kind gantry_getDeadline. */
+/* What cannot fail, so that it is looked at somewhere that it does not: cti_version cti_error_str cti_getHostname gantry_error_kind gantry_getDeadline gantry_getQueueDeadline. */
 static void everything(void) {
     cti_app_id_t app = launch_held((args_t){"sleep", "100", NULL});
     cti_session_id_t gone = cti_createSession(app), session = cti_createSession(app);
@@ -291,7 +292,7 @@ static void everything(void) {
     freed_by_the_function_of_another(app);
     CHECK(cti_getNumAppPEs(app) == 1 && cti_killApp(app, SIGKILL) == 0);
     cti_deregisterApp(app);
-    CHECK(cti_version() && cti_error_str() && gantry_getDeadline() == -1 && gantry_error_kind() != GANTRY_NO_ERROR);
+    CHECK(cti_version() && cti_error_str() && gantry_getDeadline() == -1 && gantry_getQueueDeadline() == -1 && gantry_error_kind() != GANTRY_NO_ERROR);
     char *host = cti_getHostname();
     CHECK(host);
     free(host);

@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use crate::slurm::{Cluster, error_of};
 use crate::testbed::program;
-use crate::{Run, SOON, eventually, proc};
+use crate::{Run, SOON, becomes_true, eventually, proc};
 
 /// Makes a batch script that may be executed.
 ///
@@ -34,7 +35,7 @@ pub fn submit(cluster: &Cluster, wlm: &str, args: &[&str]) -> Run {
 /// # Panics
 /// When something of that does not come.
 #[track_caller]
-pub fn attached_and_left(mut run: Run, starts: std::time::Duration) -> String {
+pub fn attached_and_left(mut run: Run, starts: Duration) -> String {
     let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
     let attached = run.next_event("attached", starts);
     let ranks = attached["ranks"].as_array().expect("ranks");
@@ -69,7 +70,29 @@ pub fn check_cancelled(begin: impl Fn(&[&str]) -> Run, queued: impl Fn() -> Stri
         run.exited(SOON);
         cancelled();
     }
-    let done = waiting(&["--timeout", "4"]).wait(SOON);
-    assert!(error_of(&done).to_string().contains(words), "{done:?}");
+    let done = waiting(&["--queue-timeout", "4"]).wait(SOON);
+    let error = error_of(&done);
+    assert_eq!(error["kind"], "timed-out", "{error}");
+    assert!(error.to_string().contains(words), "{error}");
     cancelled();
+}
+
+/// Sees that a job in the queue is waited for longer than `--timeout` says. `begin` submits one, and `let_go` lets the job of that name start.
+/// Gives the job, which has been let go.
+///
+/// # Panics
+/// When it is not.
+#[track_caller]
+pub fn check_waits(begin: impl Fn(&[&str]) -> Run, let_go: impl Fn(&str), starts: Duration) -> String {
+    let timeout = Duration::from_secs(8);
+    let mut run = begin(&["--timeout", "8"]);
+    let job = run.next_event("submitted", SOON)["job"].as_str().expect("a job").to_owned();
+    run.next_event("waiting", SOON);
+    let ended = becomes_true(timeout + Duration::from_secs(1), || program(run.pid()).is_none());
+    assert!(!ended, "{:?}", run.wait(SOON));
+    let_go(&job);
+    run.next_event("attached", starts);
+    proc::send(program(run.pid()).expect("the tool"), Signal::SIGINT);
+    run.exited(SOON);
+    job
 }

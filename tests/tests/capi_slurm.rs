@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use gantry_tests::capi::{prefix, program};
 use gantry_tests::slurm::on_cluster;
@@ -80,6 +81,33 @@ fn what_wraps_srun_and_what_wraps_ranks_is_told_apart_from_them() {
 #[test]
 fn input_output_variables_and_directory_are_what_was_asked_for() {
     run("surrounds", &[]);
+}
+
+#[test]
+fn a_launch_waits_in_the_queue_longer_than_its_deadline_and_has_a_limit_of_its_own_there() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let mut blocker = cluster.run("srun", ["-N2", "sleep", "1003"], &[]);
+        assert!(becomes_true(SOON, || cluster.find("sleep 1003").len() == 2));
+        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%A"]);
+        let queued = |count| {
+            let listed = || cluster.said("squeue", ["--me", "--noheader", "--states=PENDING", "--format=%A"]);
+            becomes_true(SOON, || listed().lines().count() == count)
+        };
+        let install = prefix().to_str().expect("a path");
+        let variables = [("CTI_INSTALL_DIR", install)];
+        let mut tool = cluster.run(program("slurm", "fe", &[]), ["queues", "-", job.trim()], &variables);
+        assert_eq!(tool.next_line(SOON), "again");
+        let begun = Instant::now();
+        assert!(queued(1), "{}", cluster.said("squeue", ["--me"]));
+        // Longer than the deadline that the tool has set.
+        let ended = becomes_true(Duration::from_secs(10), || begun.elapsed() > Duration::from_secs(9));
+        assert!(ended && testbed::program(tool.pid()).is_some(), "{:?}", tool.wait(SOON));
+        cluster.said("scancel", [job.trim()]);
+        let done = tool.wait(2 * SOON);
+        assert_eq!(done.code(), 0, "{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
+        blocker.exited(SOON);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
 }
 
 #[test]

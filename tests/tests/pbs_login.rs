@@ -138,7 +138,9 @@ fn a_launch_that_is_interrupted_killed_or_late_before_it_has_nodes_cancels_its_j
         }
         let mut run = waiting(cluster, &["--queue-timeout", "4"]);
         let done = run.wait(SOON);
-        assert!(error_of(&done).to_string().contains("is held by a user"), "{done:?}");
+        let error = error_of(&done);
+        assert_eq!(error["kind"], "timed-out", "{error}");
+        assert!(error.to_string().contains("is held by a user"), "{error}");
         eventually(SOON, "the job is cancelled", || jobs(&cluster.bed).is_empty());
     });
 }

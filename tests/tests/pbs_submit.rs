@@ -4,9 +4,10 @@ use std::path::Path;
 
 use gantry_tests::pbs::{STARTS, jobs, on_pbs, said_by};
 use gantry_tests::slurm::{Cluster, error_of};
-use gantry_tests::submit::{attached_and_left, check_cancelled, submit, write_script};
+use gantry_tests::submit::{attached_and_left, check_cancelled, check_waits, submit, write_script};
 use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::pbs::installation;
+use gantry_tests::{SOON, eventually};
 
 /// A batch script in the user's home, which every host sees.
 fn script(cluster: &Cluster, name: &str, lines: &str) -> String {
@@ -43,6 +44,19 @@ fn a_job_that_is_interrupted_killed_or_late_before_it_runs_is_cancelled() {
         let begin =
             |options: &[&str]| submit(cluster, "pbs", &[options, &["--", "-h"], &QUIET, &[&script]].concat());
         check_cancelled(begin, || jobs(&cluster.bed), "is held by a user");
+    });
+}
+
+#[test]
+fn time_in_the_queue_does_not_count_towards_the_timeout() {
+    on_pbs(|cluster| {
+        let script = script(cluster, "later.sh", "/bin/sleep 1102");
+        let begin =
+            |options: &[&str]| submit(cluster, "pbs", &[options, &["--", "-h"], &QUIET, &[&script]].concat());
+        let let_go = |job: &str| assert_eq!(said_by(&cluster.bed, &["qrls", job]), "");
+        let job = check_waits(begin, let_go, STARTS);
+        assert_eq!(said_by(&cluster.bed, &["qdel", &job]), "");
+        eventually(SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
     });
 }
 

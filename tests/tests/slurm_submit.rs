@@ -3,7 +3,7 @@
 use std::fs;
 
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
-use gantry_tests::submit::{attached_and_left, check_cancelled, submit, write_script};
+use gantry_tests::submit::{attached_and_left, check_cancelled, check_waits, submit, write_script};
 use gantry_tests::testbed::Config;
 use gantry_tests::{SOON, becomes_true};
 
@@ -43,6 +43,18 @@ fn a_job_that_is_interrupted_killed_or_late_before_it_runs_is_cancelled() {
         let waits = ["--", "--begin=now+1hour", "--output=/dev/null", "--wrap=srun true"];
         let begin = |options: &[&str]| submit(cluster, "slurm", &[options, &waits].concat());
         check_cancelled(begin, || jobs(cluster), "PENDING (BeginTime)");
+    });
+}
+
+#[test]
+fn time_in_the_queue_does_not_count_towards_the_timeout() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let waits = ["--", "--hold", "--output=/dev/null", "--wrap=srun sleep 703"];
+        let begin = |options: &[&str]| submit(cluster, "slurm", &[options, &waits].concat());
+        let let_go = |job: &str| drop(cluster.said("scontrol", ["release", job]));
+        let job = check_waits(begin, let_go, SOON);
+        cluster.said("scancel", [job.as_str()]);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
     });
 }
 

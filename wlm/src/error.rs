@@ -44,6 +44,8 @@ pub enum Error {
         message: String,
         /// What to try.
         hint: Option<String>,
+        /// Whether it waits in a queue for its nodes.
+        queued: bool,
     },
     /// It is there and may not be touched.
     #[error("{message}")]

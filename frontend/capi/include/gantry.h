@@ -25,6 +25,13 @@ int gantry_setDeadline(int64_t milliseconds);
 /* What this thread has set, or -1. */
 int64_t gantry_getDeadline(void);
 
+/* How long launches and batch jobs of this thread may wait in a queue for their nodes from now on, in milliseconds; -1: as long as it takes. That time does
+ * not count towards gantry_setDeadline. When it is over, the job is cancelled, and the call fails with GANTRY_TIMED_OUT. 0; 1 on error. */
+int gantry_setQueueDeadline(int64_t milliseconds);
+
+/* What this thread has set for queues, or -1. */
+int64_t gantry_getQueueDeadline(void);
+
 /* ---- applications ---- */
 
 /* Attaches to what runs already, in the words of its workload manager: see `gantry attach --help`. 0 on error. */

@@ -77,7 +77,10 @@ impl<'a> Asked<'a> {
             Reads::Fd(fd) => Input::Fd(duplicate(fd)?),
         };
         let output = OutputTo::Fds { stdout: output_to(self.stdout, 1)?, stderr: output_to(self.stderr, 2)? };
-        let request = request.stdin(stdin).output(output);
+        let mut request = request.stdin(stdin).output(output);
+        if let Some(timeout) = deadline::of_queues() {
+            request = request.queue_timeout(timeout);
+        }
         let process = process();
         let (frontend, deadline) = (process.frontend(), deadline::of_launches());
         let app = process.try_wait(async move { frontend.launch(request, deadline).await })?;

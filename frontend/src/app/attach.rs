@@ -1,17 +1,20 @@
 //! The way of an app that runs already: where it is, guard, agents, ranks.
 
+use std::path::Path;
+
 use gantry_shared::id::NodeId;
 use gantry_shared::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, JobRef, Wlm};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::App;
 use super::called::Called;
 use super::launch::build_adoption;
 use super::making::Making;
-use super::waiting::{ASK_EVERY, ASK_SOON, SHORT_WAIT};
+use super::waiting::{ASK_EVERY, ASK_SOON, SHORT_WAIT, explain_late};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
 use crate::frontend::Frontend;
@@ -26,12 +29,13 @@ impl Frontend {
         wlm: &'static dyn Wlm,
         job: &JobRef,
         wait: News<'_>,
-        deadline: Instant,
+        clock: &Clock,
     ) -> Result<App> {
         self.check_policy(wlm, true)?;
         let making = Making::attach(self, wlm, job, wait.is_some())?;
         let told = wlm.read_reach_args(&self.config.reach_args)?;
-        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &told, wait, deadline).await?;
+        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &told, wait, clock).await?;
+        let deadline = clock.deadline();
         let hosts = placement.hosts().map(str::to_owned).collect();
         let called = Called { hosts, job: Some(adopted.clone()), told, instead: None };
         let joined = self.start_agents(&making, called, deadline).await?;
@@ -60,35 +64,44 @@ pub(crate) async fn adopt(
     job: &JobRef,
     told: &[String],
     mut wait: News<'_>,
-    deadline: Instant,
+    clock: &Clock,
 ) -> Result<Adoption> {
-    let started = Instant::now();
     let agent = helpers::find_helper(helpers::AGENT, &Machine)?;
+    let started = Instant::now();
     // What the WLM has said last: at the deadline that says more than that it was asked once more.
     let mut said = None;
-    loop {
-        let (asked, told, agent) = (job.clone(), told.to_vec(), agent.clone());
-        let runtime = tokio::runtime::Handle::current();
-        let asking =
-            tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &told, &agent, &Machine)));
-        let Ok(found) = timeout_at(deadline, asking).await else {
-            let after = deadline.saturating_duration_since(started);
-            let late = Error::TimedOut { phase: "looking for what to attach to", after, missing: Vec::new() };
-            return Err(said.map_or(late, Error::Wlm));
-        };
-        match found.map_err(|error| Error::Protocol(error.to_string()))? {
-            Err(gantry_wlm::Error::NotYet { message, hint }) => {
-                let every = if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY };
-                match &mut wait {
-                    Some(tell) if Instant::now() + every < deadline => tell(&message),
-                    _ => return Err(gantry_wlm::Error::NotYet { message, hint }.into()),
-                }
-                said = Some(gantry_wlm::Error::NotYet { message, hint });
-                tokio::time::sleep(every).await;
+    let asking = async {
+        loop {
+            let not_yet = match ask(wlm, job, told, &agent).await {
+                Err(Error::Wlm(not_yet @ gantry_wlm::Error::NotYet { .. })) => not_yet,
+                found => return found,
+            };
+            let Some(tell) = &mut wait else { return Err(not_yet.into()) };
+            match not_yet {
+                gantry_wlm::Error::NotYet { queued: true, .. } => clock.stop(),
+                _ => clock.go_on(),
             }
-            found => return Ok(found?),
+            tell(&not_yet.to_string());
+            said = Some(not_yet);
+            tokio::time::sleep(if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY }).await;
         }
-    }
+    };
+    let found = tokio::select! {
+        found = asking => Ok(found),
+        late = clock.run_out() => Err(late),
+    };
+    clock.go_on();
+    found
+        .unwrap_or_else(|late| Err(explain_late(clock, late, "looking for what to attach to", said.as_ref())))
+}
+
+/// Asks once.
+async fn ask(wlm: &'static dyn Wlm, job: &JobRef, told: &[String], agent: &Path) -> Result<Adoption> {
+    let (asked, told, agent) = (job.clone(), told.to_vec(), agent.to_owned());
+    let runtime = tokio::runtime::Handle::current();
+    let asking =
+        tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &told, &agent, &Machine)));
+    Ok(asking.await.map_err(|error| Error::Protocol(error.to_string()))??)
 }
 
 /// The same ranks, with the nodes last that are left out: those that have agents are numbered through.

@@ -15,7 +15,7 @@ use super::App;
 use super::launch::{begin_direct, prepare_direct};
 use super::making::{Joined, Making};
 use super::prepare::{build_ticket, patience_until};
-use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT};
+use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT, explain_late};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::frontend::Frontend;
@@ -106,14 +106,14 @@ async fn wait_for_nodes(
     let mut said = None;
     let asking = async {
         loop {
-            let (message, hint) = match find_nodes(queue, plan, job).await {
-                Err(Error::Wlm(gantry_wlm::Error::NotYet { message, hint })) => (message, hint),
+            let not_yet = match find_nodes(queue, plan, job).await {
+                Err(Error::Wlm(not_yet @ gantry_wlm::Error::NotYet { .. })) => not_yet,
                 found => return found,
             };
             if let Some(tell) = &mut news {
-                tell(&QueueNews { job: job.0.clone(), submitted: true, message: message.clone() });
+                tell(&QueueNews { job: job.0.clone(), submitted: true, message: not_yet.to_string() });
             }
-            said = Some(gantry_wlm::Error::NotYet { message, hint });
+            said = Some(not_yet);
             tokio::time::sleep(if started.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_EVERY }).await;
         }
     };
@@ -121,9 +121,8 @@ async fn wait_for_nodes(
         found = asking => Ok(found),
         late = clock.run_out() => Err(late),
     };
-    let found = found.unwrap_or_else(|late| {
-        Err(said.map_or_else(|| clock.explain(late, "waiting for a job's nodes", Vec::new()), Error::Wlm))
-    });
+    let found = found
+        .unwrap_or_else(|late| Err(explain_late(clock, late, "waiting for a job's nodes", said.as_ref())));
     clock.go_on();
     found
 }

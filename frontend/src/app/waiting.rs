@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
+use gantry_shared::error::{Failure, Kind};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, LauncherWaits, Wlm};
 use tokio::time::{Instant, timeout};
 
 use super::stdio::launcher::Words;
-use crate::clock::Clock;
+use crate::clock::{Clock, Late};
 use crate::error::Error;
 
 /// How often the WLM is asked whether a job has started. Every question costs the WLM some work.
@@ -86,6 +87,26 @@ pub(super) async fn watch_launcher(
             }
         }
     }
+}
+
+/// The error of a wait whose time is up; `said` is the WLM's last answer, which tells more than that it was asked once more.
+pub(super) fn explain_late(
+    clock: &Clock,
+    late: Late,
+    phase: &'static str,
+    said: Option<&gantry_wlm::Error>,
+) -> Error {
+    let Some(said) = said else { return clock.explain(late, phase, Vec::new()) };
+    let (message, hint) = match late {
+        Late::Queue => (
+            format!("{said}, after {} s in the queue", clock.queued_for().as_secs()),
+            "--queue-timeout gives it more time; without that option it waits as long as it takes",
+        ),
+        Late::Launch => {
+            (format!("{said}, after {} s", clock.elapsed().as_secs()), "--timeout gives it more time")
+        }
+    };
+    gantry_wlm::Error::Refused(Failure::new(Kind::TimedOut, message).with_hint(hint)).into()
 }
 
 fn tell(news: &mut JobNews<'_>, told: &QueueNews) {

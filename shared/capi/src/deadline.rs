@@ -1,6 +1,7 @@
 //! How long calls of a thread may wait, as that thread has set it.
 
 use std::cell::Cell;
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use crate::Fault;
@@ -13,6 +14,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 thread_local! {
     static SET: Cell<Option<Duration>> = const { Cell::new(None) };
+    static SET_FOR_QUEUES: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
 /// What this thread has set.
@@ -33,23 +35,51 @@ pub fn of_launches() -> Duration {
     of_thread().unwrap_or(LONGEST)
 }
 
-/// Sets it for this thread; -1: nothing is set.
+/// How long launches of this thread may stand in a queue. None: as long as it takes.
+#[must_use]
+pub fn of_queues() -> Option<Duration> {
+    SET_FOR_QUEUES.try_with(Cell::get).ok().flatten()
+}
+
+/// Sets the deadline of calls for this thread; -1: nothing is set.
 ///
 /// # Errors
 /// [`Fault`] for another negative number, and where the thread is about to end.
 pub fn set(milliseconds: i64) -> Result<(), Fault> {
+    set_in(&SET, milliseconds)
+}
+
+/// Sets for this thread how long launches may stand in a queue; -1: nothing is set.
+///
+/// # Errors
+/// As [`set`].
+pub fn set_for_queues(milliseconds: i64) -> Result<(), Fault> {
+    set_in(&SET_FOR_QUEUES, milliseconds)
+}
+
+fn set_in(place: &'static LocalKey<Cell<Option<Duration>>>, milliseconds: i64) -> Result<(), Fault> {
     let deadline = match u64::try_from(milliseconds) {
         Ok(milliseconds) => Some(Duration::from_millis(milliseconds).min(LONGEST)),
         Err(_) if milliseconds == -1 => None,
         Err(_) => return Err(Fault::invalid(format!("{milliseconds} is not a number of milliseconds"))),
     };
-    SET.try_with(|set| set.set(deadline)).map_err(|_| Fault::invalid("this thread has ended"))
+    place.try_with(|set| set.set(deadline)).map_err(|_| Fault::invalid("this thread has ended"))
 }
 
 /// What this thread has set, in milliseconds; -1: nothing.
 #[must_use]
 pub fn in_milliseconds() -> i64 {
-    of_thread().map_or(-1, |deadline| i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX))
+    to_milliseconds(of_thread())
+}
+
+/// What this thread has set for queues, in milliseconds; -1: nothing.
+#[must_use]
+pub fn of_queues_in_milliseconds() -> i64 {
+    to_milliseconds(of_queues())
+}
+
+fn to_milliseconds(set: Option<Duration>) -> i64 {
+    set.map_or(-1, |deadline| i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -68,5 +98,10 @@ mod tests {
         assert_eq!(of_calls(), LONGEST);
         set(-1).unwrap();
         assert_eq!(of_thread(), None);
+        set_for_queues(7).unwrap();
+        assert_eq!((of_queues_in_milliseconds(), in_milliseconds()), (7, -1));
+        assert!(set_for_queues(-2).is_err());
+        set_for_queues(-1).unwrap();
+        assert_eq!((of_queues(), of_queues_in_milliseconds()), (None, -1));
     }
 }

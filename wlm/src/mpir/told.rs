@@ -78,7 +78,7 @@ fn to_error(error: MpirError) -> Error {
     }
     if matches!(error, MpirError::Table(TableError::Empty | TableError::Missing { .. })) {
         let hint = "wait for them with --wait; some launchers only publish the ranks of MPI programs";
-        return Error::NotYet { message, hint: Some(hint.to_owned()) };
+        return Error::NotYet { message, hint: Some(hint.to_owned()), queued: false };
     }
     let hint = error.hint().map(str::to_owned);
     match error.kind() {
@@ -190,7 +190,7 @@ impl Telling {
 fn from_failure(not_yet: bool, failure: Failure) -> Error {
     let (message, hint) = (failure.message().to_owned(), failure.hint().map(str::to_owned));
     match failure.kind() {
-        _ if not_yet => Error::NotYet { message, hint },
+        _ if not_yet => Error::NotYet { message, hint, queued: false },
         Kind::NotFound => Error::NotFound { message, hint },
         Kind::NoAccess => Error::NoAccess { message, hint },
         _ => Error::Refused(failure),

@@ -91,7 +91,7 @@ pub(super) fn read_variables(
 ) -> Result<Vec<(OsString, OsString)>> {
     let of_script = || find(job.0.as_bytes(), host).into_iter().find(|it| it.task == SCRIPT).map(|it| it.pid);
     let Some(pid) = pid.or_else(of_script) else {
-        return Err(not_yet(format!("{NOT_BEGUN} on {}", host.hostname())));
+        return Err(not_yet(format!("{NOT_BEGUN} on {}", host.hostname()), false));
     };
     let path = PathBuf::from(format!("/proc/{pid}/environ"));
     let read = host.read(&path).map_err(|source| match source.kind() {
@@ -127,20 +127,20 @@ fn find_script(job: &JobRef, host: &dyn Host) -> Result<Script> {
     let found = ask_job(job, host)?;
     let described = found.describe();
     match found.phase() {
-        Phase::Waiting => return Err(not_yet(described)),
+        Phase::Waiting => return Err(not_yet(described, true)),
         Phase::Ending | Phase::Ended => return Err(Error::Refused(Failure::new(Kind::Gone, described))),
         Phase::Running => {}
     }
     let Some(first) = found.first_host() else {
-        return Err(not_yet(format!("{described}, and {NOT_BEGUN}")));
+        return Err(not_yet(format!("{described}, and {NOT_BEGUN}"), false));
     };
     let host = short_name(first).to_owned();
     let session = found.session_id.unwrap_or_default();
     Ok(Script { job: JobRef(found.id.clone()), owner: found.owner.clone(), host, session })
 }
 
-fn not_yet(message: String) -> Error {
-    Error::NotYet { message, hint: Some("wait for it with --wait".to_owned()) }
+fn not_yet(message: String, queued: bool) -> Error {
+    Error::NotYet { message, hint: Some("wait for it with --wait".to_owned()), queued }
 }
 
 /// What is to run on the first host: our program, in the name of the job's script.
@@ -167,7 +167,7 @@ fn build_input(ticket: &str, hosts: &[String]) -> Zeroizing<Vec<u8>> {
 fn explain(script: &Script, words: &str) -> Error {
     let words = if words.is_empty() { "it printed nothing" } else { words };
     if words.contains(NOT_BEGUN) {
-        return not_yet(format!("job {} is running, and {NOT_BEGUN}", script.job.0));
+        return not_yet(format!("job {} is running, and {NOT_BEGUN}", script.job.0), false);
     }
     let failure = match words {
         it if it.contains("belongs to another user") => {

@@ -62,7 +62,7 @@ pub(super) fn find_cause(ended: &EndedApp, host: &dyn Host) -> Result<Option<End
         Phase::Running if ended.torn => {}
         Phase::Running | Phase::Waiting | Phase::Ended => return Ok(None),
     }
-    Err(Error::NotYet { message: found.describe(), hint: None })
+    Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
 }
 
 /// Why a job was ended, if PBS has done it.

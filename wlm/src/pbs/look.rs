@@ -361,7 +361,7 @@ fn place(ranks: Vec<(&str, Pid)>) -> Result<Placement> {
 }
 
 fn not_yet(message: String) -> Error {
-    Error::NotYet { message, hint: Some("wait for its ranks with --wait".to_owned()) }
+    Error::NotYet { message, hint: Some("wait for its ranks with --wait".to_owned()), queued: false }
 }
 
 #[cfg(test)]

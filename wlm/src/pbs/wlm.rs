@@ -145,12 +145,12 @@ impl Queue for Pbs {
                 plan_ranks(parse_args(&queued.args)?, found.slots(), Some(job.clone()))
             }
             Phase::Running | Phase::Waiting => {
-                let hint = "'qstat -s' shows the reason";
-                Err(Error::NotYet { message: found.describe(), hint: Some(hint.to_owned()) })
+                let hint = Some("'qstat -s' shows the reason".to_owned());
+                Err(Error::NotYet { message: found.describe(), hint, queued: true })
             }
             // Its exit status, which tells the cause, comes a little later than its state.
             Phase::Ending if found.exit_status.is_none() => {
-                Err(Error::NotYet { message: found.describe(), hint: None })
+                Err(Error::NotYet { message: found.describe(), hint: None, queued: false })
             }
             Phase::Ending | Phase::Ended => Err(submit::ended_early(&found)),
         }

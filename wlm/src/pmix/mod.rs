@@ -120,6 +120,7 @@ fn build_placement(launcher: Pid, mut ranks: Vec<Told>) -> Result<Placement> {
         return Err(Error::NotYet {
             message: format!("the launcher {launcher} has not started all of its ranks"),
             hint: Some("wait for them with --wait".to_owned()),
+            queued: false,
         });
     }
     let mut placement = PlacementBuilder::with_capacity(ranks.len());

@@ -139,10 +139,12 @@ fn explain_state(job: &Job) -> Error {
         JobPhase::Waiting => Error::NotYet {
             message: format!("job {} is {state} ({reason})", job.id),
             hint: Some("wait for it with --wait".to_owned()),
+            queued: true,
         },
         // How it ended is known in a moment.
         JobPhase::Ending => {
-            Error::NotYet { message: format!("job {} is ending: Slurm reports {state}", job.id), hint: None }
+            let message = format!("job {} is ending: Slurm reports {state}", job.id);
+            Error::NotYet { message, hint: None, queued: false }
         }
         JobPhase::Running | JobPhase::Ended => {
             let message = format!("job {} has ended: Slurm reports {state} ({reason})", job.id);
@@ -156,6 +158,7 @@ fn find_shares<'a>(target: &Target, jobs: &'a [Job], host: &dyn Host) -> Result<
     let not_yet = || Error::NotYet {
         message: format!("{target}: no such step runs in the job"),
         hint: Some("wait for it with --wait".to_owned()),
+        queued: false,
     };
     let (mut all, mut waiting) = (Vec::new(), Vec::new());
     let mut last = Asked::default();

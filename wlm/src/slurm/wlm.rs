@@ -130,7 +130,8 @@ impl Wlm for Slurm {
         let job = &ended.job;
         let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;
         if jobs.iter().any(|job| job.phase() == JobPhase::Ending) {
-            return Err(Error::NotYet { message: format!("job {} is being ended", job.0), hint: None });
+            let message = format!("job {} is being ended", job.0);
+            return Err(Error::NotYet { message, hint: None, queued: false });
         }
         Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
     }

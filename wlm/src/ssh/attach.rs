@@ -157,6 +157,7 @@ fn put_together(mut found: Vec<(String, Beneath)>) -> Result<Placement> {
     check_complete(&told).map_err(|why| Error::NotYet {
         message: format!("the processes below the launcher's proxies {why}"),
         hint: Some("wait for them with --wait; ranks that have ended do not come back".to_owned()),
+        queued: false,
     })?;
     let mut placement = PlacementBuilder::with_capacity(found.len());
     for (host, it) in &found {
@@ -222,7 +223,7 @@ fn on_host(host: &str, error: Error) -> Error {
     let with = |message: &str| format!("{host}: {message}");
     match error {
         Error::NotFound { message, hint } => Error::NotFound { message: with(&message), hint },
-        Error::NotYet { message, hint } => Error::NotYet { message: with(&message), hint },
+        Error::NotYet { message, hint, queued } => Error::NotYet { message: with(&message), hint, queued },
         Error::NoAccess { message, hint } => Error::NoAccess { message: with(&message), hint },
         Error::Refused(failure) => {
             let named = Failure::new(failure.kind(), with(failure.message()));

@@ -89,9 +89,13 @@ unsafe extern "C" fn submit_batch_script(
         let env = unsafe { text::list(env) }?;
         let env: Result<Vec<_>, _> = env.into_iter().map(parse_env_string).collect();
         let env = env.map_err(|error| fault(&error))?;
-        let (frontend, deadline) = (process().frontend(), deadline::of_launches());
+        let (frontend, deadline, queue) =
+            (process().frontend(), deadline::of_launches(), deadline::of_queues());
         let job = process().try_wait(async move {
-            let batch = frontend.submit_held(script, args, env, deadline).await?;
+            let mut batch = frontend.submit_held(script, args, env, deadline).await?;
+            if let Some(timeout) = queue {
+                batch = batch.queue_timeout(timeout);
+            }
             batch.wait_for_ranks(deadline).await
         })?;
         give(move || SlurmExtras.step_of_job(&job, &Machine))

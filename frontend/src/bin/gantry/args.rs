@@ -207,20 +207,23 @@ pub(crate) struct Hosts {
 /// Submit a batch job, wait until its first ranks run, attach to them, and stay until they end.
 ///
 /// The command shows what the job waits for. Nothing is changed in the job: its ranks run for a moment before they are attached to. Before that moment, Ctrl-C,
-/// --timeout and the command's own end cancel the job. Afterwards Ctrl-C detaches, and the job goes on.
+/// --queue-timeout, --timeout and the command's own end cancel the job. Afterwards Ctrl-C detaches, and the job goes on.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gantry submit -- -N 2 job.sh input.dat
       Submit job.sh, look after the ranks of what it launches.
-  gantry submit --timeout 3600 --daemon './my-tool' -- job.sh
-      Wait an hour at most; start a tool daemon beside the ranks.")]
+  gantry submit --queue-timeout 3600 --daemon './my-tool' -- job.sh
+      Wait in the queue for an hour at most; start a tool daemon beside the ranks.")]
 pub(crate) struct Submit {
     /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,
     #[command(flatten)]
     pub(crate) daemons: Daemons,
+    /// How long the job may wait for nodes. That time does not count towards --timeout. Default: as long as it takes.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) queue_timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) stay: Stay,
     /// What you would give the workload manager's own command for batch jobs: its options, the script, the script's arguments.

@@ -26,7 +26,10 @@ pub(super) async fn submit(args: Submit, screen: Arc<Screen>) -> Outcome {
     plan.attached = true;
     let frontend = frontend(args.wlm, &args.stay);
     // A signal that comes meanwhile is heard afterwards, when it is known what there is to cancel.
-    let batch = frontend.submit(args.batch_args, args.stay.timeout).await?;
+    let mut batch = frontend.submit(args.batch_args, args.stay.timeout).await?;
+    if let Some(timeout) = args.queue_timeout {
+        batch = batch.queue_timeout(timeout);
+    }
     let job = batch.job().to_owned();
     screen.event(&Event::Submitted { job: job.clone(), wlm: batch.wlm().to_owned() });
     screen.note(&format!("submitted job {job}"));
