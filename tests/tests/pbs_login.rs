@@ -1,6 +1,7 @@
 //! Apps that are launched on the login node of a real PBS: a job is submitted that brings the agents.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use gantry_tests::pbs::{STARTS, Script, jobs, on_pbs, on_pbs_with, said_by};
@@ -245,11 +246,60 @@ fn what_is_refused_is_told_in_the_words_of_who_refuses() {
 }
 
 #[test]
-fn a_job_whose_nodes_have_no_gantry_says_how_it_ended() {
+fn a_job_whose_nodes_have_no_gantry_fetches_it_and_leaves_nothing_of_it() {
     on_pbs_with(
         |config| config.without_gantry(),
         |cluster| {
-            let done = launch(cluster, &[], &["--", "/bin/true"]).wait(STARTS);
+            let mut run = launch(cluster, &["--hold"], &four(&["/bin/sh", "-c", "exit 5"]));
+            let held = run.next_event("held", STARTS);
+            assert_eq!(held["ranks"].as_array().map(Vec::len), Some(4), "{held}");
+            cluster.ask(&["release", held["app"].as_str().expect("an id")]);
+            assert_eq!(run.wait(SOON).code(), 5);
+            eventually(SOON, "the job has ended", || jobs(&cluster.bed).is_empty());
+            for host in cluster.bed.hosts() {
+                for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
+                    let folder = host.path(Path::new(folder)).expect("a folder");
+                    let left = fs::read_dir(folder).expect("a folder").flatten();
+                    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+                    let is_ours =
+                        |name: &std::ffi::OsString| name.to_string_lossy().starts_with("gantry-agent-");
+                    assert!(!left.iter().any(is_ours), "{left:?}");
+                }
+            }
+        },
+    );
+}
+
+/// What the script fetches is proven by words that stand in the script alone, which PBS keeps for the job's owner.
+#[test]
+fn a_job_that_fetches_gantry_shows_no_word_of_it_to_others() {
+    on_pbs_with(
+        |config| config.without_gantry(),
+        |cluster| {
+            let mut run = launch(cluster, &["--hold"], &four(&["/bin/true"]));
+            let held = run.next_event("held", STARTS);
+            let mut shown = said_by(&cluster.bed, &["qstat", "-f", "-x"]);
+            for host in cluster.bed.hosts() {
+                shown.extend(host.processes().into_iter().map(|process| process.line));
+            }
+            assert!(shown.contains("gantry-agent") && shown.contains("Variable_List"), "{shown}");
+            let digits =
+                |piece: &str| piece.len() == 64 && piece.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let words: Vec<&str> =
+                shown.split(|c: char| !c.is_ascii_hexdigit()).filter(|it| digits(it)).collect();
+            assert!(words.is_empty() && !shown.contains("GANTRY_GIVEN"), "{words:?}");
+            cluster.ask(&["release", held["app"].as_str().expect("an id")]);
+            assert_eq!(run.wait(SOON).code(), 0);
+        },
+    );
+}
+
+#[test]
+fn a_job_whose_nodes_have_no_gantry_and_may_not_fetch_it_says_how_it_ended() {
+    on_pbs_with(
+        |config| config.without_gantry(),
+        |cluster| {
+            let done = launch(cluster, &["--send-agent=never"], &["--", "/bin/true"]).wait(STARTS);
             let error = error_of(&done).to_string();
             assert!(
                 error.contains("ended with 127") && error.contains("its agents were not there"),

@@ -13,7 +13,7 @@
 //! which are no secret, and nothing that it can use again. It cannot put another program in the agent's place either: the node believes no hash without the word.
 //! The agent is read and hashed only when a node asks for it: a launch whose nodes have it pays for a socket.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ use zeroize::Zeroizing;
 
 use crate::host::Host;
 use crate::safe::SAFE;
-use crate::{Error, Result};
+use crate::{Error, Result, SendAgent};
 
 /// The shell that fetches.
 pub(crate) const SHELL: &str = "/bin/bash";
@@ -62,32 +62,128 @@ const NO_PLACE: i32 = 21;
 const UNREACHABLE: i32 = 22;
 const SPOILED: i32 = 23;
 
-/// Becomes the agent at `$1` where that has `$2` bytes and others cannot change it, else the script `$3`. The rest are the agent's arguments.
-const LOOK: [&str; 4] = [
-    r#"agent=$1 bytes=$2 fetch=$3; shift 3; PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}"#,
+/// Defines `good PROGRAM BYTES`. True when the program has that length and others cannot change it. `$real` is then its path.
+const GOOD: &str = r#"good() { real=$(cd "${1%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${1##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && [ "$(wc -c <"$real")" -eq "$2" ]; }"#;
+
+/// A login shell or a job's script may have no PATH.
+const PATH: &str = "PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}";
+
+/// Becomes the agent at `$1` where that is good and has `$2` bytes, else the script `$3`. The rest are the agent's arguments.
+const LOOK: [&str; 5] = [
+    PATH,
     SAFE,
-    r#"if real=$(cd "${agent%/*}/" 2>/dev/null && pwd -P) && real=${real%/}/${agent##*/} && [ -f "$real" ] && [ -x "$real" ] && safe "$real" 0 && [ "$(wc -c <"$real")" -eq "$bytes" ]; then unset GANTRY_GIVEN; exec "$real" "$@"; fi"#,
+    GOOD,
+    r#"agent=$1 bytes=$2 fetch=$3; shift 3; if good "$agent" "$bytes"; then unset GANTRY_GIVEN; exec "$real" "$@"; fi"#,
     r#"exec /bin/bash -c "$fetch" gantry "$@""#,
 ];
 
-/// Finds a place where programs may be executed, fetches the agent there, and becomes it. The agent removes both as soon as it runs.
-///
-/// A connection that was cut before it had its turn is made again. A write to one that is closed must not end the script.
-const FETCH: [&str; 13] = [
-    r#"PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}"#,
+/// Makes a directory `$into` where programs may be executed, and removes it should the script fail.
+const PLACE: [&str; 6] = [
+    PATH,
     SAFE,
     r#"fail() { echo "gantry: $2" >&2; exit "$1"; }; set -f; old=$(umask); umask 077; into=; for place in "$TMPDIR" /tmp /var/tmp "$XDG_RUNTIME_DIR" /dev/shm "$HOME"; do case $place in /*) ;; *) continue;; esac; real=$(cd "$place" 2>/dev/null && pwd -P) && safe "$real" 2 || continue; place=${real%/}"#,
     r#"into=$(mktemp -d "$place/gantry-agent-XXXXXXXXXX") || continue; trap 'rm -rf "$into"' 0; trap 'exit 1' 1 2 13 15"#,
     r#"printf '#!/bin/sh\nexit 0\n' >"$into/try" && chmod 700 "$into/try" && "$into/try" && break; rm -rf "$into"; into=; done 2>/dev/null"#,
-    r#"[ "$into" ] || fail 21 'no directory for the agent is writable, allows execution and is safe from other users'; rm -f "$into/try"; file=$into/gantry-agent; read -r port number word bytes addresses <<<"$GANTRY_GIVEN"; unset GANTRY_GIVEN"#,
-    r#"trap '' 13; for pause in 0.1 0.3 1 3 none; do way=; for at in $addresses; do timeout 5 /bin/bash -c ": <>/dev/tcp/$at/$port" </dev/null 2>/dev/null && { exec 3<>"/dev/tcp/$at/$port"; } 2>/dev/null && way=$at && break; done"#,
+    r#"[ "$into" ] || fail 21 'no directory for the agent is writable, allows execution and is safe from other users'; rm -f "$into/try""#,
+];
+
+/// Defines `fetch FILE GIVEN`.
+///
+/// A connection that was cut before it had its turn is made again. A write to one that is closed must not end the script.
+const FETCH: [&str; 6] = [
+    r#"fetch() { file=$1; read -r port number word bytes addresses <<<"$2"; trap '' 13; for pause in 0.1 0.3 1 3 none; do way=; for at in $addresses; do timeout 5 /bin/bash -c ": <>/dev/tcp/$at/$port" </dev/null 2>/dev/null && { exec 3<>"/dev/tcp/$at/$port"; } 2>/dev/null && way=$at && break; done"#,
     r#"[ "$way" ] || fail 22 'the agent cannot be fetched: no connection to the host that gantry runs on'; addresses=$way; challenge=; hash=; mac="#,
     r#"{ printf '%s\n' "$number" >&3; IFS= read -r -t 60 challenge <&3; printf '%s%s' "$challenge" "$word" | b2sum >&3; read -r -t 60 hash mac <&3; } 2>/dev/null"#,
     r#"if [ "$hash" ] && [ "$(printf '%s%s%s' "$word" "$challenge" "$hash" | b2sum)" = "$mac  -" ]; then head -c "$bytes" <&3 >"$file"; exec 3>&-; [ "$(b2sum <"$file")" = "$hash  -" ] && break; fi; exec 3>&-"#,
     r#"[ "$pause" = none ] && fail 23 'the fetched file is not the agent, or b2sum or disk space is missing'; sleep "$pause"; done"#,
-    r#"chmod 700 "$file"; trap - 0 1 2 13 15; umask "$old""#,
+    r#"chmod 700 "$file"; }"#,
+];
+
+/// Becomes the agent that was fetched. The agent removes itself and the directory as soon as it runs.
+const BECOME: [&str; 3] = [
+    r#"given=$GANTRY_GIVEN; unset GANTRY_GIVEN; fetch "$into/gantry-agent" "$given""#,
+    r#"trap - 0 1 2 13 15; umask "$old""#,
     r#"GANTRY_SENT_AGENT=$file exec "$file" "$@""#,
 ];
+
+/// Fetches a starter and, beside it, the agent. Says in which directory they are.
+const FETCH_BOTH: [&str; 2] = [
+    r#"fetch "$into/$1" "$GANTRY_GIVEN_STARTER"; fetch "$into/gantry-agent" "$GANTRY_GIVEN""#,
+    r#"trap - 0 1 2 13 15; printf '%s\n' "$into""#,
+];
+
+/// Begins the name of a directory for what was fetched.
+pub const FETCHED: &str = "gantry-agent-";
+
+fn build_fetch(then: &[&str]) -> String {
+    [&PLACE[..], &FETCH, then].concat().join("; ")
+}
+
+/// Whoever takes what the job of a launch fetches: dropping it ends that.
+#[derive(Debug, Default)]
+pub struct Gifts {
+    _givers: Vec<Giver>,
+}
+
+/// The beginning of a script that runs on one node: it sets `$starter` to the program at that path, or to the one that it has fetched. `$sent` is then `sent`,
+/// else what `send` says. The agent is beside the starter. It holds secrets.
+///
+/// # Errors
+/// As [`Giver::start`]; a path is no text.
+pub(crate) async fn build_starter_script(
+    starter: &Path,
+    agent: &Path,
+    send: SendAgent,
+    addresses: &[String],
+    host: &dyn Host,
+) -> Result<(Zeroizing<String>, Gifts)> {
+    let (path, name) = (quote(starter.as_os_str())?, quote(starter.file_name().unwrap_or_default())?);
+    let mut script = Zeroizing::new(format!("starter={path} sent={send}\n"));
+    if send == SendAgent::Never {
+        return Ok((script, Gifts::default()));
+    }
+    let gifts =
+        [Giver::start(starter, addresses, 1, host).await?, Giver::start(agent, addresses, 1, host).await?];
+    let [starters, agents] = &gifts;
+    let test = match send {
+        SendAgent::Always => "false".to_owned(),
+        _ => {
+            script.push_str(&[PATH, SAFE, GOOD].join("; "));
+            script.push('\n');
+            format!(
+                "good \"$starter\" {} && good {} {}",
+                starters.bytes,
+                quote(agent.as_os_str())?,
+                agents.bytes
+            )
+        }
+    };
+    let fetch = quote(build_fetch(&FETCH_BOTH).as_ref())?;
+    let (first, second) = (starters.give_word(1)?, agents.give_word(1)?);
+    // Only the shell that fetches has the words in its environment.
+    let given = Zeroizing::new(format!("GANTRY_GIVEN_STARTER='{}' {GANTRY_GIVEN}='{}'", *first, *second));
+    script.push_str("if ");
+    script.push_str(&test);
+    script.push_str("; then :; else sent=sent; into=$(");
+    script.push_str(&given);
+    script.push_str(&format!(
+        " {SHELL} -c {fetch} gantry {name} </dev/null) || exit; starter=$into/{name}; fi\n"
+    ));
+    Ok((script, Gifts { _givers: gifts.into() }))
+}
+
+/// A word of a shell's.
+///
+/// # Errors
+/// It is no text, or has a line's end.
+pub(crate) fn quote(word: &OsStr) -> Result<String> {
+    let text = word.to_str().filter(|text| !text.contains('\n'));
+    let text = text.ok_or_else(|| {
+        let message = format!("{} cannot be written into a job's script", word.to_string_lossy());
+        Error::invalid_with(message, "install gantry in a folder with a plain name")
+    })?;
+    Ok(format!("'{}'", text.replace('\'', "'\\''")))
+}
 
 /// Gives the agent to nodes that have a word, until all have it.
 #[derive(Debug)]
@@ -163,7 +259,7 @@ impl Giver {
 
     /// The command that fetches the agent and becomes it, with these arguments.
     pub(crate) fn build_command(args: &[&str]) -> Vec<OsString> {
-        let fetch = [SHELL, "-c", &FETCH.join("; "), "gantry"].map(OsString::from);
+        let fetch = [SHELL, "-c", &build_fetch(&BECOME), "gantry"].map(OsString::from);
         fetch.into_iter().chain(args.iter().map(OsString::from)).collect()
     }
 
@@ -171,7 +267,7 @@ impl Giver {
     pub(crate) fn build_careful_command(&self, args: &[&str]) -> Vec<OsString> {
         let look = ["/bin/sh", "-c", &LOOK.join("; "), "gantry"].map(OsString::from);
         let given =
-            [self.agent.clone().into_os_string(), self.bytes.to_string().into(), FETCH.join("; ").into()];
+            [self.agent.clone().into_os_string(), self.bytes.to_string().into(), build_fetch(&BECOME).into()];
         look.into_iter().chain(given).chain(args.iter().map(OsString::from)).collect()
     }
 

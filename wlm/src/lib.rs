@@ -53,6 +53,7 @@ use gantry_shared::error::{Failure, Kind};
 
 pub use detect::{Choice, Evidence, choose};
 pub use error::{Error, Result};
+pub use give::{FETCHED, Gifts};
 pub use hold::{HoldChoice, choose_hold};
 pub use host::Host;
 pub use job::{Adoption, AppRef, CauseKind, EndCause, EndedApp, HeldScript, JobRef, Submission};

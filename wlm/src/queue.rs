@@ -10,18 +10,28 @@ use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
 use zeroize::Zeroizing;
 
+use crate::give::Gifts;
 use crate::host::Host;
-use crate::launch::{AgentCommand, Direct, Queued};
+use crate::launch::{AgentCommand, Direct, Queued, SendAgent};
 use crate::{JobRef, Result};
 
 /// File name of the program that acts in jobs. It is where the agent is.
 pub const STARTER: &str = "gantry-guard";
 
+/// The starter's last argument where it was sent to its node, in a directory of its own that it removes.
+pub const SENT: &str = "sent";
+
 /// What is to run in a job for its agents to start: a command that stays as long as they do, and what it reads on its standard input.
 #[derive(Clone)]
 pub struct JobStarter {
-    /// The executable's path and its arguments, which everybody may see.
-    pub argv: Vec<OsString>,
+    /// The path of [`STARTER`], whose arguments are `start`, the WLM's name and [`SendAgent`] or [`SENT`].
+    pub program: PathBuf,
+    /// The path of the agent, beside it.
+    pub agent: PathBuf,
+    /// Whether both are sent to nodes.
+    pub send: SendAgent,
+    /// Addresses by which nodes reach this host.
+    pub addresses: Vec<String>,
     /// A line that it reads. It holds the app's secret.
     pub input: Zeroizing<String>,
     /// The directory in which the job is to be submitted.
@@ -30,7 +40,10 @@ pub struct JobStarter {
 
 impl fmt::Debug for JobStarter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobStarter").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
+        f.debug_struct("JobStarter")
+            .field("program", &self.program)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
     }
 }
 
@@ -43,11 +56,16 @@ pub type Stop<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// A WLM that gives nodes to jobs. What asks may take as long as a program of the WLM does, and hold up its thread meanwhile.
 #[async_trait]
 pub trait Queue: Send + Sync + fmt::Debug {
-    /// Submits the job of a launch, in which `starter` is run on the first node.
+    /// Submits the job of a launch, in which `starter` is run on the first node. What that node may have to fetch is given as long as [`Gifts`] are there.
     ///
     /// # Errors
     /// The WLM's own words.
-    async fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef>;
+    async fn submit_starter(
+        &self,
+        queued: &Queued,
+        starter: &JobStarter,
+        host: &dyn Host,
+    ) -> Result<(JobRef, Gifts)>;
 
     /// Where the ranks of a launch go, when its job has nodes.
     ///

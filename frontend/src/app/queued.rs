@@ -7,7 +7,7 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Direct, JobRef, JobStarter, Queue, Queued, Wlm};
+use gantry_wlm::{Direct, Gifts, JobRef, JobStarter, Queue, Queued, Wlm};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -28,6 +28,8 @@ struct Owned {
     job: JobRef,
     guard: Guard,
     guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+    /// What its first node may fetch.
+    _gifts: Gifts,
 }
 
 impl Frontend {
@@ -50,14 +52,22 @@ impl Frontend {
         let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
         let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let argv = vec![program.clone().into_os_string(), "start".into(), wlm.name().into()];
-        let starter = JobStarter { argv, input: to_hex(&input), cwd: prepared.cwd.clone() };
+        let addresses = listener.addresses().iter().map(|it| it.ip().to_string()).collect();
+        let starter = JobStarter {
+            program: program.clone(),
+            agent: helpers::find_helper(helpers::AGENT, &Machine)?,
+            send: self.choose_sending()?,
+            addresses,
+            input: to_hex(&input),
+            cwd: prepared.cwd.clone(),
+        };
         let guarded = Guard::start(&program, self.config.stage_base.clone()).await?;
         let submitting = tokio::spawn(submit(wlm, queue, plan.clone(), starter, guarded));
         let started = Instant::now();
         let owned =
             timeout_at(clock.deadline(), submitting).await.map_err(|_| late("submitting a job", started))?;
-        let Owned { job, guard, mut guard_events } = owned.map_err(|e| Error::Protocol(e.to_string()))??;
+        let Owned { job, guard, mut guard_events, _gifts } =
+            owned.map_err(|e| Error::Protocol(e.to_string()))??;
         let direct = wait_for_nodes(queue, &plan, &job, news, clock).await?;
         let deadline = clock.deadline();
         let strangers = listener.strangers();
@@ -87,9 +97,9 @@ async fn submit(
     let asking = tokio::task::spawn_blocking(move || {
         runtime.block_on(queue.submit_starter(&plan, &starter, &Machine))
     });
-    let job = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
+    let (job, gifts) = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
     guard.at_loss(Some(wlm.plan_cancel(&job, &Machine)?)).await?;
-    Ok(Owned { job, guard, guard_events })
+    Ok(Owned { job, guard, guard_events, _gifts: gifts })
 }
 
 /// Asks until the job has nodes, and passes on what it waits for. The clock stands still meanwhile.

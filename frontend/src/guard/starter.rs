@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gantry_shared::error::{Failure, Kind};
@@ -12,8 +12,8 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::from_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
-use gantry_wlm::queue::Stop;
-use gantry_wlm::{AgentCommand, AgentWatch, JobRef, Queue, SendAgent, detect};
+use gantry_wlm::queue::{SENT, Stop};
+use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, SendAgent, detect};
 use zeroize::Zeroizing;
 
 use super::last_word;
@@ -34,12 +34,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// There is no such WLM, the ticket is none, agents could not be started or have failed: then the frontend is told why, if it can be reached.
-pub async fn run(wlm: &str, input: impl BufRead, stop: Stop<'_>) -> std::result::Result<(), Failed> {
+pub async fn run(
+    wlm: &str,
+    send: &str,
+    input: impl BufRead,
+    stop: Stop<'_>,
+) -> std::result::Result<(), Failed> {
     let mut input = input;
     let ticket = read_ticket(&mut input)?;
     let known = decode(&ticket)?;
     let on = read_hosts(&mut input)?;
-    let Err(error) = start(wlm, ticket, on, stop).await else { return Ok(()) };
+    let started = start(wlm, send, ticket, on, stop).await;
+    if send == SENT {
+        remove_own_directory();
+    }
+    let Err(error) = started else { return Ok(()) };
     let heard = last_word::tell(&known, &error).await;
     Err(Failed { error, unheard: !heard })
 }
@@ -59,10 +68,28 @@ impl From<Error> for Failed {
     }
 }
 
-async fn start(wlm: &str, ticket: Zeroizing<Vec<u8>>, on: Option<Vec<String>>, stop: Stop<'_>) -> Result<()> {
+/// Removes the directory to which this program was sent. All agents that were to come from there have ended.
+fn remove_own_directory() {
+    let program = Machine.read_link(Path::new("/proc/self/exe"));
+    let Some(folder) = program.ok().and_then(|program| program.parent().map(Path::to_owned)) else { return };
+    let is_own = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(FETCHED.as_bytes());
+    if folder.file_name().is_some_and(is_own) {
+        // The WLM removes it with the job's own directory, if it is there.
+        std::fs::remove_dir_all(folder).ok();
+    }
+}
+
+async fn start(
+    wlm: &str,
+    send: &str,
+    ticket: Zeroizing<Vec<u8>>,
+    on: Option<Vec<String>>,
+    stop: Stop<'_>,
+) -> Result<()> {
+    let send = if send == SENT { SendAgent::Always } else { send.parse()? };
     let queue = find_queue(wlm)?;
     let program = helpers::find_helper(helpers::AGENT, &Machine)?;
-    let agent = AgentCommand::new(program, SendAgent::Never, move |host| {
+    let agent = AgentCommand::new(program, send, move |host| {
         let ticket = decode(&ticket).map_err(|error| error.to_failure())?;
         let ticket = Ticket { host: host.to_owned(), ..ticket };
         frame::encode(&ticket).map_err(|e| Failure::new(Kind::Invalid, e.to_string()))
@@ -92,7 +119,7 @@ pub struct Entrance {
     /// This program.
     pub program: PathBuf,
     /// What it is to do there, for the WLM of that name.
-    pub args: [String; 2],
+    pub args: Vec<String>,
     /// The job's variables.
     pub variables: Vec<(OsString, OsString)>,
 }
@@ -106,7 +133,11 @@ pub fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
     let number = pid.parse().map_err(|_| Error::invalid(format!("'{pid}' is not a pid")))?;
     let variables = queue.read_variables(&JobRef(job.to_owned()), Pid::new(number), &Machine)?;
     let program = helpers::find_helper(helpers::GUARD, &Machine)?;
-    Ok(Entrance { program, args: [what.to_owned(), wlm.to_owned()], variables })
+    let mut args = vec![what.to_owned(), wlm.to_owned()];
+    if what == "start" {
+        args.push(SendAgent::Never.to_string());
+    }
+    Ok(Entrance { program, args, variables })
 }
 
 /// What is said of where a job's ranks are, in the job.

@@ -34,14 +34,25 @@ pub(super) async fn start_agents(app: &AppRef, agent: &AgentCommand, host: &dyn 
     let client = connect(agent, host).await?;
     let places = find_places(&client, &app.hosts)?;
     let own = host.hostname();
-    let takers = places.iter().filter(|(name, _)| short_name(name) != short_name(&own)).count();
-    let giver = match agent.send == SendAgent::Always && takers > 0 {
-        true => Some(Giver::start(&agent.program, &[name_of(&client, &own)], takers, host).await?),
-        false => None,
-    };
+    let giver = start_giver(&client, &places, agent, &own, host).await?;
     let there = spawn_all(&client, places, agent, giver.as_ref().map(|giver| (giver, own.as_str()))).await?;
     tokio::spawn(look_after(wait_all(&client, there), agent.watch(), giver));
     Ok(())
+}
+
+/// What gives the agent to all hosts but the own one, if they may need it.
+async fn start_giver(
+    client: &Client,
+    places: &[(String, NodeId)],
+    agent: &AgentCommand,
+    own: &str,
+    host: &dyn Host,
+) -> Result<Option<Giver>> {
+    let takers = places.iter().filter(|(name, _)| short_name(name) != short_name(own)).count();
+    if agent.send == SendAgent::Never || takers == 0 {
+        return Ok(None);
+    }
+    Giver::start(&agent.program, &[name_of(client, own)], takers, host).await.map(Some)
 }
 
 /// Starts an agent on every host of the job, or on those that are named, and stays until all have ended.
@@ -61,7 +72,9 @@ pub(super) async fn run_agents(
         Some(names) => find_places(&client, names)?,
         None => all.collect(),
     };
-    let there = spawn_all(&client, places, agent, None).await?;
+    let own = host.hostname();
+    let giver = start_giver(&client, &places, agent, &own, host).await?;
+    let there = spawn_all(&client, places, agent, giver.as_ref().map(|giver| (giver, own.as_str()))).await?;
     let tasks: Vec<Task> = there.iter().map(|it| it.task).collect();
     let mut open: Vec<String> = there.iter().map(|it| it.host.clone()).collect();
     let (of, mut waiting) = (there.len(), wait_all(&client, there));
@@ -132,8 +145,14 @@ async fn spawn_all(
             None => Program { path: agent.program.clone(), fetches: false },
         };
         let task = match giver {
-            Some(giver) => Spawn::new(Giver::build_command(&["serve", "told", "pbs"]))
-                .variable(GANTRY_GIVEN, giver.give_word(1)?.as_str()),
+            Some(giver) => {
+                let serve = ["serve", "told", "pbs"];
+                let command = match agent.send {
+                    SendAgent::Always => Giver::build_command(&serve),
+                    _ => giver.build_careful_command(&serve),
+                };
+                Spawn::new(command).variable(GANTRY_GIVEN, giver.give_word(1)?.as_str())
+            }
             None => {
                 Spawn::new([agent.program.as_os_str(), "serve".as_ref(), "told".as_ref(), "pbs".as_ref()])
             }

@@ -4,7 +4,6 @@
 //! arguments of qsub and the job's variables, has nothing of it. It is in no file that we make.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gantry_shared::error::{Failure, Kind};
@@ -13,6 +12,7 @@ use zeroize::Zeroizing;
 use super::ask::{PATIENCE, find_command, not_run, refused};
 use super::command::Options;
 use super::qstat::Job;
+use crate::give::{Gifts, build_starter_script, explain_status};
 use crate::host::Host;
 use crate::queue::UNREACHABLE;
 use crate::{Error, JobRef, JobStarter, Result, Submission};
@@ -95,14 +95,20 @@ fn name_variables(submission: &Submission) -> Result<Vec<OsString>> {
 ///
 /// # Errors
 /// An option that makes no sense here; there is no qsub, or it refuses.
-pub(super) fn submit_starter(options: &Options, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
+pub(super) async fn submit_starter(
+    options: &Options,
+    starter: &JobStarter,
+    host: &dyn Host,
+) -> Result<(JobRef, Gifts)> {
     let mut command = vec![find_command(OsStr::new("qsub"), host)?];
     command.extend(build_options(&options.qsub, &options.program)?);
-    let script = build_script(starter)?;
+    let JobStarter { program, agent, send, addresses, .. } = starter;
+    let (prepare, gifts) = build_starter_script(program, agent, *send, addresses, host).await?;
+    let script = build_script(&prepare, &starter.input);
     let said = host.ask_with(&starter.cwd, &command, script.as_bytes(), PATIENCE);
     let said = said.map_err(|error| not_run(&command, &error))?;
     match parse_submitted(&said.stdout) {
-        Some(job) => Ok(JobRef(job.to_owned())),
+        Some(job) => Ok((JobRef(job.to_owned()), gifts)),
         None => Err(refused(&command, &said)),
     }
 }
@@ -158,28 +164,19 @@ fn refuse_block(options: &[OsString]) -> Result<()> {
     Ok(())
 }
 
-/// A script for any `sh`.
-fn build_script(starter: &JobStarter) -> Result<Zeroizing<String>> {
-    let mut script = Zeroizing::new(String::with_capacity(starter.input.len() + 1024));
-    script.push_str("#!/bin/sh\nexec");
-    for word in &starter.argv {
-        let text = std::str::from_utf8(word.as_bytes()).ok().filter(|text| !text.contains('\n'));
-        let text = text.ok_or_else(|| {
-            let message = format!("{} cannot be written into a job's script", word.to_string_lossy());
-            Error::invalid_with(message, "install gantry in a folder with a plain name")
-        })?;
-        script.push_str(" '");
-        script.push_str(&text.replace('\'', "'\\''"));
-        script.push('\'');
-    }
-    script.push_str(" <<'");
+/// A script for any `sh`. `prepare` finds the starter, which then reads `input`.
+fn build_script(prepare: &str, input: &str) -> Zeroizing<String> {
+    let mut script = Zeroizing::new(String::with_capacity(prepare.len() + input.len() + 256));
+    script.push_str("#!/bin/sh\n");
+    script.push_str(prepare);
+    script.push_str("exec \"$starter\" start pbs \"$sent\" <<'");
     script.push_str(END);
     script.push_str("'\n");
-    script.push_str(&starter.input);
+    script.push_str(input);
     script.push('\n');
     script.push_str(END);
     script.push('\n');
-    Ok(script)
+    script
 }
 
 /// The job's name, which is all that qsub prints: `7.head`.
@@ -191,6 +188,13 @@ fn parse_submitted(stdout: &str) -> Option<&str> {
 
 /// A job that has ended before its agents were there.
 pub(super) fn ended_early(job: &Job) -> Error {
+    let status = job.exit_status.and_then(|status| i32::try_from(status).ok());
+    if let Some(failure) = status.and_then(explain_status) {
+        let message = format!("{}, and its agents were not there: {}", job.describe(), failure.message());
+        return Error::Refused(
+            Failure::new(failure.kind(), message).with_hint(failure.hint().unwrap_or(SHARED)),
+        );
+    }
     // What a shell says of a program that it cannot execute, and what ours says.
     let (why, hint) = match job.exit_status {
         Some(126) => ("gantry may not be executed on its first host", SHARED),
@@ -208,35 +212,41 @@ pub(super) fn ended_early(job: &Job) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SendAgent;
     use crate::host::fake::FakeHost;
 
-    fn starter(program: &str) -> JobStarter {
-        let argv = [program, "start", "pbs"].map(OsString::from).to_vec();
-        JobStarter { argv, input: Zeroizing::new("c0ffee".to_owned()), cwd: "/w".into() }
+    fn starter() -> JobStarter {
+        JobStarter {
+            program: "/opt/g".into(),
+            agent: "/opt/a".into(),
+            send: SendAgent::Never,
+            addresses: Vec::new(),
+            input: Zeroizing::new("c0ffee".to_owned()),
+            cwd: "/w".into(),
+        }
     }
 
-    #[track_caller]
-    fn check(options: &str, stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
+    async fn check(options: &str, stdout: &str, stderr: &str, expected: std::result::Result<&str, &str>) {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
         let line = format!("/bin/qsub -f -S /bin/sh -N app -j oe -o /dev/null {options}");
         let host = host.with_answer(&line, stdout, stderr);
         let qsub = options.split(' ').map(OsString::from).collect();
         let options = Options { qsub, program: "./app".into(), ..Options::default() };
-        match (submit_starter(&options, &starter("/opt/g"), &host), expected) {
-            (Ok(job), Ok(expected)) => assert_eq!(job.0, expected),
+        match (submit_starter(&options, &starter(), &host).await, expected) {
+            (Ok((job, _)), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             other => panic!("{other:?}"),
         }
     }
 
-    #[test]
-    fn a_job_or_qsubs_own_words() {
-        check("-l select=2", "7.head\n", "", Ok("7.head"));
+    #[tokio::test]
+    async fn a_job_or_qsubs_own_words() {
+        check("-l select=2", "7.head\n", "", Ok("7.head")).await;
         let words = "qsub: Unknown resource Resource_List.bogus";
-        check("-l bogus=1", "", words, Err(words));
-        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app"));
-        check("-I", "", "", Err("'-I' cannot be used here: an interactive job has no script"));
-        check("-W block=true", "", "", Err("'-W block' cannot be used here"));
+        check("-l bogus=1", "", words, Err(words)).await;
+        check("-l bogus=1", "", words, Err("(command: /bin/qsub -f -S /bin/sh -N app")).await;
+        check("-I", "", "", Err("'-I' cannot be used here: an interactive job has no script")).await;
+        check("-W block=true", "", "", Err("'-W block' cannot be used here")).await;
     }
 
     #[test]
@@ -291,10 +301,9 @@ mod tests {
 
     #[test]
     fn the_script_has_the_secret_and_the_arguments_do_not() {
-        let script = build_script(&starter("/it's/g")).unwrap();
-        let expected = "#!/bin/sh\nexec '/it'\\''s/g' 'start' 'pbs' <<'GANTRY_END'\nc0ffee\nGANTRY_END\n";
+        let script = build_script("starter=/g sent=never\n", "c0ffee");
+        let expected = "#!/bin/sh\nstarter=/g sent=never\nexec \"$starter\" start pbs \"$sent\" <<'GANTRY_END'\nc0ffee\nGANTRY_END\n";
         assert_eq!(*script, expected);
-        assert!(!format!("{:?}", starter("/g")).contains("c0ffee"));
-        assert!(build_script(&starter("/a\nb")).is_err());
+        assert!(!format!("{:?}", starter()).contains("c0ffee"));
     }
 }

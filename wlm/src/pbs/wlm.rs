@@ -15,6 +15,7 @@ use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::{Phase, ask_job};
 use super::{agents, attach, cause, look, submit, wanted, word};
+use crate::give::Gifts;
 use crate::host::Host;
 use crate::launcher::{plan_driven, plan_launcher};
 use crate::queue::{JobStarter, Queue, Stop};
@@ -134,8 +135,13 @@ impl Wlm for Pbs {
 
 #[async_trait]
 impl Queue for Pbs {
-    async fn submit_starter(&self, queued: &Queued, starter: &JobStarter, host: &dyn Host) -> Result<JobRef> {
-        submit::submit_starter(&parse_args(&queued.args)?, starter, host)
+    async fn submit_starter(
+        &self,
+        queued: &Queued,
+        starter: &JobStarter,
+        host: &dyn Host,
+    ) -> Result<(JobRef, Gifts)> {
+        submit::submit_starter(&parse_args(&queued.args)?, starter, host).await
     }
 
     async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let done = match words.as_slice() {
         ["--version"] => writeln!(io::stdout(), "gantry-guard {}", env!("CARGO_PKG_VERSION")),
-        ["start", wlm] => return start(wlm),
+        ["start", wlm, send] => return start(wlm, send),
         ["in", wlm, job, pid, what @ ("start" | "look")] => enter(wlm, job, pid, what),
         ["look", wlm] => look(wlm),
         ["leave", wlm] => run(starter::leave(wlm)),
@@ -137,7 +137,7 @@ fn run(what: impl Future<Output = gantry_frontend::Result<()>>) -> io::Result<()
 }
 
 /// Starts agents in a job, which is asked to end by a signal.
-fn start(wlm: &str) -> ExitCode {
+fn start(wlm: &str, send: &str) -> ExitCode {
     let run = || -> io::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let code = runtime.block_on(async {
@@ -148,7 +148,7 @@ fn start(wlm: &str) -> ExitCode {
                     _ = hangup.recv() => {}
                 }
             });
-            match starter::run(wlm, BufReader::new(io::stdin().lock()), stop).await {
+            match starter::run(wlm, send, BufReader::new(io::stdin().lock()), stop).await {
                 Ok(()) => Ok(ExitCode::SUCCESS),
                 Err(starter::Failed { error, unheard }) => {
                     complain(&error);
