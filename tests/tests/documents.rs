@@ -62,7 +62,8 @@ fn a_test_or_file_that_does_not_exist_is_found() {
 
 /// The pages for users: the README and the book.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = ["README.md", "CONTRIBUTING.md"].map(|name| workspace().join(name)).to_vec();
+    let outside = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+    let mut pages = outside.map(|name| workspace().join(name)).to_vec();
     let mut folders = vec![workspace().join("docs/src")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path()) {
@@ -117,10 +118,9 @@ fn wrong_link(from: &Path, link: &str) -> Option<String> {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let others = ["ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"].map(|name| workspace().join(name));
     let wrong: Vec<String> = pages()
         .into_iter()
-        .chain(others)
+        .chain([workspace().join("ARCHITECTURE.md")])
         .flat_map(|page| {
             let text = fs::read_to_string(&page).expect("a page");
             links(&text).into_iter().filter_map(move |link| wrong_link(&page, &link)).collect::<Vec<_>>()
@@ -222,6 +222,50 @@ fn the_page_of_variables_has_those_of_the_code() {
     let named: BTreeSet<String> = named.filter(|name| !OWN_VARIABLES.contains(&name.as_str())).collect();
     let documented = first_column("environment.md").into_iter().filter(is_ours).collect();
     assert_eq!(named, documented);
+}
+
+#[test]
+fn messages_on_the_page_for_troubles_are_those_of_the_code() {
+    let code: String =
+        ["shared/src", "wlm/src", "frontend/src", "backend/src"].into_iter().map(product_code).collect();
+    let page =
+        fs::read_to_string(workspace().join("docs/src/operations/troubleshooting.md")).expect("a page");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let messages: Vec<&str> = rows.flat_map(code_words).collect();
+    assert!(messages.len() > 10, "the tables are not where they were");
+    let unknown: Vec<_> = messages.into_iter().filter(|message| !code.contains(message)).collect();
+    assert!(unknown.is_empty(), "no message has {unknown:?}");
+}
+
+/// The functions of the Common Tools Interface, and those in its tables.
+fn cti_calls() -> BTreeSet<String> {
+    let headers = ["frontend/capi/include/common_tools_fe.h", "backend/capi/include/common_tools_be.h"];
+    let text: String =
+        headers.map(|name| fs::read_to_string(workspace().join(name)).expect("a header")).concat();
+    let name_before = |text: &str| {
+        let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        text.rsplit(|c| !letters(c)).next().unwrap_or_default().to_owned()
+    };
+    let plain = text
+        .lines()
+        .filter(|line| !line.starts_with([' ', '/', '#']))
+        .filter_map(|line| line.split_once('('));
+    let plain = plain.map(|(before, _)| name_before(before)).filter(|name| name.starts_with("cti_"));
+    let in_tables = text.lines().filter_map(|line| line.split_once("(*")?.1.split_once(')'));
+    plain.chain(in_tables.map(|(name, _)| name.to_owned())).collect()
+}
+
+#[test]
+fn the_page_for_users_of_cti_names_every_call() {
+    let calls = cti_calls();
+    assert!(calls.len() > 60, "{calls:?}");
+    let page = fs::read_to_string(workspace().join("docs/src/tools/from-cti.md")).expect("a page");
+    let on_page: BTreeSet<&str> = code_words(&page).collect();
+    let missing: Vec<_> = calls.iter().filter(|call| !on_page.contains(call.as_str())).collect();
+    assert!(missing.is_empty(), "not on the page: {missing:?}");
+    let unknown: Vec<_> =
+        on_page.iter().filter(|name| name.starts_with("cti_") && !calls.contains(**name)).collect();
+    assert!(unknown.is_empty(), "in no header: {unknown:?}");
 }
 
 #[test]
