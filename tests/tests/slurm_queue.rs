@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use gantry_tests::slurm::{Cluster, error_of, on_cluster};
-use gantry_tests::testbed::Config;
-use gantry_tests::{Run, SOON, becomes_true};
+use gantry_tests::testbed::{Config, program};
+use gantry_tests::{Run, SOON, becomes_true, binaries};
 
 /// The timeout of launches that wait longer than that.
 const TIMEOUT: Duration = Duration::from_secs(6);
@@ -58,5 +58,42 @@ fn a_launch_that_is_too_long_in_the_queue_is_cancelled() {
             assert!(error.to_string().contains("waiting in the queue"), "{error}");
             assert!(becomes_true(SOON, || jobs(cluster).is_empty()), "{}", jobs(cluster));
         }
+    });
+}
+
+/// srun says so after a minute, and with `--quiet` never.
+#[test]
+fn a_step_that_has_no_room_in_its_job_is_known_to_wait_without_a_word_of_srun() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let gantry = binaries().gantry.display().to_string();
+        let there = "until squeue --me --steps --noheader --format=%i | grep -q '\\.0$'; do sleep 0.2; done";
+        let script = format!("srun --quiet -n1 sleep 1004 & {there}; exec \"$@\"");
+        let launch = [
+            &gantry,
+            "launch",
+            "--json",
+            "--hold",
+            "--timeout",
+            "10",
+            "--cwd",
+            "/",
+            "--",
+            "--quiet",
+            "-n1",
+            "/bin/echo",
+        ];
+        let job = ["--quiet", "-N1", "-n1", "/bin/sh", "-c", &script, "sh"];
+        let mut run = cluster.run("salloc", job.iter().chain(&launch), &[]);
+        let waiting = run.next_event("waiting", SOON);
+        assert!(waiting["message"].to_string().contains("no room for the step"), "{waiting}");
+        let begun = Instant::now();
+        let ended = becomes_true(SOON, || begun.elapsed() > Duration::from_secs(11));
+        assert!(ended && program(run.pid()).is_some(), "{:?}", run.wait(SOON));
+        let job = waiting["job"].as_str().expect("a job");
+        cluster.said("scancel", [&format!("{job}.0")]);
+        let held = run.next_event("held", SOON);
+        cluster.ask(&["release", held["app"].as_str().expect("an id")]);
+        assert_eq!(run.wait(SOON).code(), 0);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
     });
 }

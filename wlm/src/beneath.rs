@@ -88,6 +88,21 @@ pub(crate) fn children(pid: Pid, host: &dyn Host) -> Vec<Pid> {
     String::from_utf8_lossy(&text).split_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)).collect()
 }
 
+/// Whether a process is a child of another one, or a child's child and so on.
+pub(crate) fn is_below(pid: Pid, above: Pid, host: &dyn Host) -> bool {
+    let parent = |of: &Pid| {
+        let text = host.read(&PathBuf::from(format!("/proc/{of}/status"))).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let parent = text.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        Pid::new(parent.trim().parse().ok()?)
+    };
+    // A number that is used again could make a circle.
+    std::iter::successors(parent(&pid), parent).take(MAX_ABOVE).any(|it| it == above)
+}
+
+/// Generations that are looked at.
+const MAX_ABOVE: usize = 64;
+
 /// The first number that one of these variables has in an environment as `/proc/PID/environ` gives it.
 fn parse_first(environment: &[u8], names: &[&str]) -> Option<u32> {
     names.iter().find_map(|name| {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gantry_shared::id::Pid;
+
 use crate::host::Host;
 use crate::{JobRef, Result};
 
@@ -35,4 +37,13 @@ pub trait LauncherWaits: Send + Sync + fmt::Debug {
     /// # Errors
     /// The WLM's own words.
     fn ask_reason(&self, job: &JobRef, host: &dyn Host) -> Result<Option<String>>;
+
+    /// The job that this process is in, where a launcher may wait for room without a word.
+    fn own_job(&self, host: &dyn Host) -> Option<JobRef>;
+
+    /// Whether a launcher waits in `job` that the process `above` has started, itself or by others. Blocks as long as a program of the WLM takes.
+    ///
+    /// # Errors
+    /// The WLM's own words.
+    fn look(&self, job: &JobRef, above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>>;
 }

@@ -93,7 +93,7 @@ impl Frontend {
                 }
             }
             () = lacks_agent(wlm, &words), if can_be_sent => Err(not_there(&words)),
-            never = watch_launcher(wlm, &words, clock, news) => match never {},
+            never = watch_launcher(wlm, guard.pid(), &words, clock, news) => match never {},
         };
         let lacks_agent = mustered.is_err() && wlm.lacks_agent(&words.so_far());
         let Mustered { overlay, events, nodes } =

@@ -5,8 +5,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{JobRef, LauncherWaits, Wlm};
+use gantry_wlm::{JobRef, LauncherWait, LauncherWaits, Wlm};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::stdio::launcher::Words;
@@ -40,52 +42,96 @@ pub struct QueueNews {
 /// Takes the news of a launch that waits, if the tool wants them.
 pub(crate) type JobNews<'a> = Option<&'a mut (dyn FnMut(&QueueNews) + Send)>;
 
-/// Stops `clock` while the launcher says that it waits, and tells what it waits for.
+/// How often it is looked whether a launcher waits that says nothing. Most launches are over before the first time.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Stops `clock` while the launcher waits, as it says or as the WLM does, and tells what it waits for. The launcher descends from the process `above`.
 pub(super) async fn watch_launcher(
     wlm: &dyn Wlm,
+    above: Pid,
     words: &Words,
     clock: &Clock,
     mut news: JobNews<'_>,
 ) -> Infallible {
     let Some(waits) = wlm.launcher_waits() else { return pending().await };
+    let own_job = waits.own_job(&Machine);
     let mut lines = words.waits();
     loop {
-        let wait = lines.borrow_and_update().clone();
-        let Some(wait) = wait else {
-            clock.go_on();
-            if lines.changed().await.is_err() {
-                return pending().await;
+        let said = lines.borrow_and_update().clone();
+        let changed = match (said, &own_job) {
+            (Some(wait), _) => {
+                clock.stop();
+                follow_said(waits, wait, clock, &mut lines, &mut news).await
             }
-            continue;
-        };
-        clock.stop();
-        let mut told =
-            QueueNews { job: wait.job.0.clone(), submitted: wait.submitted, message: wait.message };
-        tell(&mut news, &told);
-        let begun = Instant::now();
-        loop {
-            let every = if begun.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_SELDOM };
-            match timeout(every, lines.changed()).await {
-                Ok(Ok(())) => break,
-                Ok(Err(_)) => {
-                    clock.go_on();
-                    return pending().await;
+            (None, None) => {
+                clock.go_on();
+                lines.changed().await
+            }
+            (None, Some(job)) => match timeout(LOOK_EVERY, lines.changed()).await {
+                Ok(changed) => changed,
+                Err(_nothing_said) => {
+                    look(waits, job, above, clock, &mut news).await;
+                    Ok(())
                 }
-                Err(_) if !wait.submitted => {}
-                Err(_) => match ask_reason(waits, &wait.job).await {
-                    Ok(Some(message)) => {
-                        clock.stop();
-                        told.message = message;
-                        tell(&mut news, &told);
-                    }
-                    // The launcher is about to say so.
-                    Ok(None) => clock.go_on(),
-                    Err(error) => {
-                        tracing::debug!(%error, job = wait.job.0, "the WLM does not tell why a job waits")
-                    }
-                },
-            }
+            },
+        };
+        if changed.is_err() {
+            clock.go_on();
+            return pending().await;
         }
+    }
+}
+
+/// Tells of a wait until the launcher says something else. An error: it says nothing any more.
+async fn follow_said(
+    waits: &'static dyn LauncherWaits,
+    wait: LauncherWait,
+    clock: &Clock,
+    lines: &mut watch::Receiver<Option<LauncherWait>>,
+    news: &mut JobNews<'_>,
+) -> Result<(), watch::error::RecvError> {
+    let mut told = QueueNews { job: wait.job.0.clone(), submitted: wait.submitted, message: wait.message };
+    tell(news, &told);
+    let begun = Instant::now();
+    loop {
+        let every = if begun.elapsed() < SHORT_WAIT { ASK_SOON } else { ASK_SELDOM };
+        match timeout(every, lines.changed()).await {
+            Ok(changed) => return changed,
+            Err(_) if !wait.submitted => {}
+            Err(_) => match ask_reason(waits, &wait.job).await {
+                Ok(Some(message)) => {
+                    clock.stop();
+                    told.message = message;
+                    tell(news, &told);
+                }
+                // The launcher is about to say so.
+                Ok(None) => clock.go_on(),
+                Err(error) => {
+                    tracing::debug!(%error, job = wait.job.0, "the WLM does not tell why a job waits")
+                }
+            },
+        }
+    }
+}
+
+/// Stops the clock, or lets it go on, as the WLM says.
+async fn look(
+    waits: &'static dyn LauncherWaits,
+    job: &JobRef,
+    above: Pid,
+    clock: &Clock,
+    news: &mut JobNews<'_>,
+) {
+    let asked = job.clone();
+    let looking = tokio::task::spawn_blocking(move || waits.look(&asked, above, &Machine));
+    match looking.await.map_err(|e| Error::Protocol(e.to_string())) {
+        Ok(Ok(Some(LauncherWait { job, submitted, message }))) => {
+            clock.stop();
+            tell(news, &QueueNews { job: job.0, submitted, message });
+        }
+        Ok(Ok(None)) => clock.go_on(),
+        Ok(Err(error)) => tracing::debug!(%error, job = job.0, "the WLM does not tell whether a step waits"),
+        Err(error) => tracing::debug!(%error, "the WLM was not asked whether a step waits"),
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gantry_shared::error::{Failure, Kind};
+use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
@@ -98,6 +99,7 @@ pub(crate) struct LauncherStart {
 /// A live guard. Dropping it without [`Guard::detach`] makes the guard end what it started.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    pid: Pid,
     /// None once it was dismissed.
     to_guard: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     waiting: Waiting,
@@ -133,8 +135,8 @@ impl Guard {
         let (mut from_guard, to_guard) = stream.into_split();
         let mut incoming = FrameBuffer::new();
         let hello = tokio::time::timeout(DEADLINE, read_message(&mut from_guard, &mut incoming));
-        match hello.await {
-            Ok(Some(FromGuard::Hello { release, .. })) if release == env!("CARGO_PKG_VERSION") => {}
+        let pid = match hello.await {
+            Ok(Some(FromGuard::Hello { release, pid })) if release == env!("CARGO_PKG_VERSION") => pid,
             Ok(Some(FromGuard::Hello { release, .. })) => {
                 let reason = format!("is version {release}, this library is {}", env!("CARGO_PKG_VERSION"));
                 return Err(Error::HelperUnfit { program: program.to_owned(), reason });
@@ -147,7 +149,7 @@ impl Guard {
                 let phase = "starting the guard";
                 return Err(Error::TimedOut { phase, after: DEADLINE, missing: Vec::new() });
             }
-        }
+        };
         let waiting = Waiting::default();
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
@@ -157,8 +159,13 @@ impl Guard {
         tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), known, events));
         let next = std::sync::atomic::AtomicU32::new(1);
         let to_guard = tokio::sync::Mutex::new(Some(to_guard));
-        let guard = Self { to_guard, waiting, launcher, steps, job, table, next, stage_base };
+        let guard = Self { pid, to_guard, waiting, launcher, steps, job, table, next, stage_base };
         Ok((guard, receiver))
+    }
+
+    /// The guard's process, from which launchers descend.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// Has the guard remove a socket should this process be killed.

@@ -1,7 +1,10 @@
 //! srun's waits, for nodes and for its step, by what it says of them.
 
-use super::ask::ask_jobs;
-use super::{Job, JobPhase, Target};
+use gantry_shared::id::Pid;
+
+use super::ask::{ask_jobs, ask_steps};
+use super::{Job, JobPhase, StepInfo, Target};
+use crate::beneath::is_below;
 use crate::host::Host;
 use crate::{JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
 
@@ -39,11 +42,29 @@ impl LauncherWaits for SrunWaits {
         let waiting = |job: &&Job| job.phase() == JobPhase::Waiting;
         Ok(jobs.iter().find(waiting).map(|job| format!("job {} is {} ({})", job.id, job.state, job.reason)))
     }
+
+    fn own_job(&self, host: &dyn Host) -> Option<JobRef> {
+        host.env("SLURM_JOB_ID")?.into_string().ok().map(JobRef)
+    }
+
+    fn look(&self, job: &JobRef, above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>> {
+        let (steps, _) = ask_steps(&job.0.parse()?, host)?;
+        let here = host.hostname();
+        let is_here = |name: &str| name.split('.').next() == here.split('.').next();
+        // Such a step has no number yet. srun says that it waits after a minute.
+        let waits = |step: &StepInfo| {
+            let srun = step.srun.as_ref().filter(|(name, _)| step.step.step.is_none() && is_here(name));
+            srun.is_some_and(|(_, pid)| is_below(*pid, above, host))
+        };
+        let message = format!("job {} has no room for the step yet", job.0);
+        Ok(steps.iter().any(waits).then(|| LauncherWait { job: job.clone(), submitted: false, message }))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fake::FakeHost;
 
     #[track_caller]
     fn check(line: &str, expected: Option<(&str, bool, &str)>) {
@@ -66,6 +87,30 @@ mod tests {
         check("srun: job 7 has been allocated resources", ends);
         check("srun: Step created for job 7", ends);
         check("srun: Step created for StepId=7.1", ends);
+    }
+
+    #[test]
+    fn a_step_without_a_number_waits_if_its_srun_is_ours() {
+        let ours = Pid::new(40).unwrap();
+        let check = |step: &str, srun: &str, expected: bool| {
+            let line = format!(
+                "StepId={step} UserId=1 Tasks=2 Name=app Network=(null) State=PENDING SrunHost:Pid={srun}\n"
+            );
+            let host = FakeHost::default()
+                .with_env("PATH", "/bin")
+                .with_file("/bin/scontrol", "")
+                .with_file("/proc/42/status", "Name:\tsrun\nPPid:\t41\n")
+                .with_file("/proc/41/status", "Name:\twrap\nPPid:\t40\n")
+                .with_file("/proc/50/status", "Name:\tsrun\nPPid:\t1\n")
+                .with_answer("/bin/scontrol --oneliner show step 7", &line, "");
+            let found = SrunWaits.look(&JobRef("7".to_owned()), ours, &host).unwrap();
+            assert_eq!(found.is_some(), expected, "{line}");
+        };
+        let here = FakeHost::default().hostname();
+        check("7.TBD", &format!("{here}:42"), true);
+        check("7.TBD", "elsewhere:42", false);
+        check("7.TBD", &format!("{here}:50"), false);
+        check("7.1", &format!("{here}:42"), false);
     }
 
     #[test]
