@@ -212,6 +212,15 @@ impl World {
         Terminal::spawn(command, 80, 24, false)
     }
 
+    /// As [`terminal_of`](World::terminal_of), of another size.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn terminal_sized(&self, command: Command, columns: u16, rows: u16) -> Terminal {
+        Terminal::spawn(command, columns, rows, false)
+    }
+
     /// As [`terminal`](World::terminal), with variables in the environment.
     ///
     /// # Panics
