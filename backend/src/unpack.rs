@@ -11,6 +11,7 @@
 mod name;
 mod header;
 mod pax;
+mod refusal;
 mod archive;
 mod incoming;
 mod settle;
@@ -19,16 +20,15 @@ use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_shared::error::Failure;
 
 pub use name::{MAX_PARTS, parse_parts};
+pub use refusal::INCOMING_PREFIX;
+use refusal::{damaged, refused};
 
 use crate::{failure, tree};
 use archive::Archive;
 use incoming::Incoming;
-
-/// What the name of a directory starts with in which an archive waits for its end. Archives and manifests have no such name at their top.
-pub const INCOMING_PREFIX: &str = ".incoming-";
 
 /// What an archive was announced with. More is refused.
 #[derive(Debug, Clone, Copy)]
@@ -87,20 +87,6 @@ fn write_out(archive: impl Read, dir: &OwnedFd, limits: Limits) -> Result<(), Fa
         incoming.put(&entry, &mut archive)?;
     }
     Ok(())
-}
-
-/// An archive that is not as we write them, or not as it was announced.
-fn damaged(what: impl std::fmt::Display) -> Failure {
-    Failure::new(Kind::Protocol, format!("unpack an archive: {what}"))
-        .with_hint("send it again; if that fails too, see that all of gantry is of one version")
-}
-
-/// An entry that is not unpacked, whoever sent it. Its name is shown with whatever is odd in it escaped.
-fn refused(name: &[u8], why: impl std::fmt::Display) -> Failure {
-    use std::os::unix::ffi::OsStrExt;
-    let name = std::ffi::OsStr::from_bytes(name);
-    Failure::new(Kind::Invalid, format!("unpack {name:?}: {why}"))
-        .with_hint("leave it out of the manifest, or rename it")
 }
 
 #[cfg(test)]

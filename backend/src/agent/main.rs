@@ -33,6 +33,7 @@ mod storage;
 mod session;
 mod provide;
 mod receive;
+mod release;
 mod service;
 mod rendezvous;
 mod channel;
@@ -70,6 +71,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 
 use crate::process::strays::{self, Doomed};
+use crate::release::check_release;
 
 const USAGE: &str = "gantry-agent is started by gantry, not by hand
 
@@ -381,20 +383,6 @@ fn read_ticket_from(reader: &mut impl io::Read) -> Result<Ticket, Failure> {
     let ticket: Ticket = frame::decode(&body).map_err(|e| malformed(e.to_string()))?;
     check_release(&ticket)?;
     Ok(ticket)
-}
-
-fn check_release(ticket: &Ticket) -> Result<(), Failure> {
-    if ticket.release != env!("CARGO_PKG_VERSION") {
-        let versions = format!(
-            "the frontend is version {}, this agent is {}",
-            ticket.release,
-            env!("CARGO_PKG_VERSION")
-        );
-        return Err(
-            Failure::new(Kind::Unsupported, versions).with_hint("install all of gantry from one version")
-        );
-    }
-    Ok(())
 }
 
 fn sweep(directory: Option<&Path>) -> Result<(), Failure> {

@@ -6,6 +6,7 @@
 mod again;
 mod c_library;
 mod content;
+mod here;
 mod scan;
 mod target;
 
@@ -19,13 +20,13 @@ use gantry_shared::id::EntryIndex;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Entry, EntrySet, LibcNeeds, Place};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlinkat};
+use nix::fcntl::{OFlag, open, readlinkat};
 use nix::sys::stat::{Mode, SFlag};
-use nix::sys::statvfs::{FsFlags, fstatvfs};
-use nix::unistd::{AccessFlags, faccessat, symlinkat};
+use nix::unistd::symlinkat;
 
 use again::find_again;
 pub(crate) use content::ContentCache;
+use here::{is_here, open_parent};
 pub(crate) use scan::holds;
 use target::{Target, build_targets};
 
@@ -156,18 +157,6 @@ fn conflict(target: &Target, entry: &Entry, what: &str) -> Failure {
         .with_hint("rename one of the two")
 }
 
-fn open_parent(root: &OwnedFd, target: &Target) -> io::Result<Option<OwnedFd>> {
-    let mut dir = tree::open_dir(root, ".")?;
-    for part in target.parents() {
-        dir = match tree::open_dir(&dir, part.as_os_str()) {
-            Ok(next) => next,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-    }
-    Ok(Some(dir))
-}
-
 fn make_parent(root: &OwnedFd, target: &Target) -> io::Result<OwnedFd> {
     let mut dir = tree::open_dir(root, ".")?;
     for part in target.parents() {
@@ -202,27 +191,6 @@ fn find(
     let same = tree::open_regular(parent, Path::new(target.name()))
         .is_ok_and(|file| cache.is_same(&file, &entry.content));
     Ok(Some(if same { Found::Same } else { other() }))
-}
-
-/// Whether the node has the entry's content at its source path, in a form that the session can use. Whatever prevents us from knowing means no.
-fn is_here(entry: &Entry, cache: &mut ContentCache) -> bool {
-    let source = Path::new(&entry.source);
-    // A relative path says nothing here: relative to what?
-    if !source.is_absolute() {
-        return false;
-    }
-    // access(2) says no to executing anything on a noexec mount too.
-    let executable = || faccessat(AT_FDCWD, source, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
-    if entry.place == Place::Bin && !executable() {
-        return false;
-    }
-    let Ok(file) = tree::open_regular(AT_FDCWD, source) else { return false };
-    // Mapping a library as code needs the same of its mount as executing does.
-    let mappable = || fstatvfs(&file).is_ok_and(|place| !place.flags().contains(FsFlags::ST_NOEXEC));
-    if entry.place == Place::Lib && !mappable() {
-        return false;
-    }
-    cache.is_same(&file, &entry.content)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! taken, or when it is cut off: its stream was given up, its session closes, nobody is left to send. In either case what had come
 //! goes, and whoever removes the session's directory first waits for that.
 
+mod cut;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use gantry_shared::storage::SessionDirs;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
+use self::cut::Cut;
 use self::stream::Pieces;
 use crate::failure;
 use crate::jobs::Jobs;
@@ -158,20 +160,6 @@ impl Coming {
     fn cut_off(&mut self, why: Failure) {
         self.cut.set(why);
         self.pieces = None;
-    }
-}
-
-/// Why an archive will not come to its end; the first reason counts.
-#[derive(Debug, Clone, Default)]
-struct Cut(Arc<Mutex<Option<Failure>>>);
-
-impl Cut {
-    fn set(&self, why: Failure) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 }
 

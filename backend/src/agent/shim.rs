@@ -33,6 +33,7 @@ use nix::unistd::{AccessFlags, access, getppid};
 use crate::process::allow_tracer;
 use crate::process::diagnose::explain_exec;
 use crate::process::strays::Marker;
+use crate::release::check_release;
 use crate::{failure, ranks};
 
 /// How long the agent may be silent. It answers when all ranks of the node have checked in.
@@ -83,7 +84,7 @@ fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
     })?;
     let ticket = HoldTicket::from_text(&text.to_string_lossy());
     let ticket = ticket.map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
-    crate::check_release(&ticket.agent)?;
+    check_release(&ticket.agent)?;
     let facts = parse_rank_facts(&host.environment(), by)
         .map_err(|error| Failure::new(Kind::Unsupported, error.to_string()))?;
     let local = facts.local.ok_or_else(|| {

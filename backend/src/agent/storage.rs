@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gantry_shared::error::{Failure, Kind};
@@ -18,7 +18,7 @@ use gantry_shared::storage::{SessionDirs, agent_socket_name};
 use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
 use tokio::sync::{oneshot, watch};
 
-use self::home::Home;
+use self::home::{Home, lock};
 use crate::jobs::Jobs;
 use crate::overlay::{Piece, Uplink};
 use crate::provide::{ContentCache, Provided, provide};
@@ -94,10 +94,6 @@ fn follow_base(there: &Path, asked: Option<&Path>) -> Result<StageBase, Failure>
 )]
 fn env(name: &str) -> Option<OsString> {
     std::env::var_os(name)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Storage {

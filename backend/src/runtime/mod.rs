@@ -30,6 +30,7 @@
 //!
 //! A program that is not part of such a job, and was started by gantry all the same, is a job by itself.
 
+mod message;
 mod wire;
 mod bootstrap;
 
@@ -40,18 +41,10 @@ pub use gantry_shared::id::Rank;
 pub use gantry_shared::wire::runtime::{Address, MAX_TAG_BYTES, Structure};
 use gantry_shared::wire::runtime::{MESSAGE_PIECE_BYTES, Piece, Say, Scope, Then};
 
+pub use self::message::Message;
 use self::wire::{State, Wire};
 use crate::Error;
 use crate::rendezvous::Rendezvous;
-
-/// A message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// Who has sent it.
-    pub from: Address,
-    /// What.
-    pub bytes: Vec<u8>,
-}
 
 /// This process's way to its job. It may be used from many threads; a forked child has none.
 #[derive(Debug)]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
+use gantry_shared::error::Kind;
+
 use super::*;
 
 mod again;

@@ -1,7 +1,7 @@
 //! The app's directory while sessions are open, with the socket for daemons.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, SessionId};
@@ -10,7 +10,6 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::lock;
 use crate::failure;
 use crate::jobs::spawn;
 use crate::overlay::Uplink;
@@ -156,4 +155,9 @@ impl Home {
             tracing::warn!(%error, "the files of dead agents could not be removed");
         }
     }
+}
+
+/// Locks, also after a panic of another holder.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

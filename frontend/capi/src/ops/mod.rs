@@ -3,23 +3,19 @@
 mod absent;
 mod localhost;
 mod pbs;
+mod register;
 mod slurm;
 mod ssh;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::time::Duration;
 
 use gantry_shared::cti::{self};
 use gantry_shared::error::Kind;
-use gantry_shared_capi::{Fault, deadline, enter};
+use gantry_shared_capi::{Fault, enter};
 
+pub(crate) use self::register::not_built_in;
+use self::register::{register, register_when_there};
 use crate::library::current_wlm;
-use crate::process::process;
-
-/// What a call is told that has nothing behind it. Everything that is missing asks here, and nothing else does.
-pub(crate) fn not_built_in(what: &str) -> Fault {
-    Fault::new(Kind::Unsupported, format!("{what} is not built into gantry"))
-}
 
 /// Sets `*ops` to the table of the workload manager in use.
 ///
@@ -72,22 +68,6 @@ fn wlm_words(number: c_int) -> &'static CStr {
         8 => c"pbs",
         _ => c"Invalid WLM.",
     }
-}
-
-/// Attaches and gives an id, for a function of a table.
-fn register(name: &str, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
-    enter(name, 0, || process().attach(target()?, false, deadline::of_launches()))
-}
-
-/// As [`register`], and waits until it is there: for so many seconds, none meaning as long as it takes.
-fn register_when_there(name: &str, seconds: u32, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
-    enter(name, 0, || {
-        let deadline = match seconds {
-            0 => deadline::of_launches(),
-            seconds => Duration::from_secs(seconds.into()),
-        };
-        process().attach(target()?, true, deadline)
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod groups;
 mod marker;
 mod quick;
+mod typed;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,24 +42,6 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-impl Cli {
-    /// What was typed.
-    ///
-    /// # Errors
-    /// It cannot be understood, or help was asked for.
-    pub(crate) fn of_process() -> Result<Self, clap::Error> {
-        let line: Vec<OsString> = std::env::args_os().collect();
-        quick::parse_quickly(&line).map_or_else(|| Self::read(&line), Ok)
-    }
-
-    fn read(line: &[OsString]) -> Result<Self, clap::Error> {
-        Self::try_parse_from(line).or_else(|error| match marker::put_marker(line, &error) {
-            Some(marked) => Self::try_parse_from(marked),
-            None => Err(error),
-        })
-    }
 }
 
 #[derive(Debug, Subcommand)]

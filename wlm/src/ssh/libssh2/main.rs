@@ -8,12 +8,14 @@
 //! | --- | --- |
 //! | `config`, `tokens` | what `ssh -G` says; pure |
 //! | `known_hosts`, `keys` | what is known of a host's key, what a key's bytes say; pure |
+//! | `end` | how this program ends, and its lines on standard error |
 //! | `words` | the OpenSSH client's words for what happens; pure |
 //! | `watch` | the time in which the host must have let us in |
 //! | `reach`, `host_key`, `login` | the stream of bytes to the host; whether it is the host; who we are |
 //! | `relay` | the command's input and output |
 
 mod config;
+mod end;
 mod tokens;
 mod known_hosts;
 mod keys;
@@ -25,38 +27,22 @@ mod login;
 mod relay;
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use gantry_shared::foreign::ForeignText;
 use gantry_wlm::Host;
-use gantry_wlm::host::{Machine, close_inherited_descriptors, run};
+use gantry_wlm::host::{Machine, close_inherited_descriptors};
 use gantry_wlm::ssh::{Call, TAKEOVER, build_openssh_args};
 use ssh2::{Channel, MethodType, Session};
 
 use config::Config;
+use end::{End, FAILED, Way, run_found, say};
 use watch::{Phase, Watch};
-
-/// What the OpenSSH client ends with when it is not the command that has ended.
-const FAILED: u8 = 255;
 
 /// How long a host that has let us in may take to start the command.
 const START: Duration = Duration::from_secs(30);
-
-/// What ends the way to the command.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// The host cannot be had; these are the OpenSSH client's words for it.
-    Failed(Vec<String>),
-    /// The OpenSSH client may do better, and this is why.
-    Openssh(String),
-}
-
-/// What a step on the way gives.
-pub(crate) type Way<T> = Result<T, End>;
 
 fn main() -> ExitCode {
     // On a kernel that has no such call they stay open.
@@ -80,12 +66,6 @@ fn main() -> ExitCode {
             hand_over(&Call { connect, ..call }, &reason)
         }
     }
-}
-
-/// Writes a line on standard error. What the host has said is in it.
-pub(crate) fn say(line: &str) {
-    // That nobody reads it is no reason to end.
-    drop(std::io::stderr().write_all(format!("{}\n", ForeignText::from(line)).as_bytes()));
 }
 
 fn serve(call: &Call) -> Way<u8> {
@@ -129,14 +109,6 @@ fn ask_config(call: &Call, watch: &Watch) -> Way<Config> {
     config.accept_new |= call.accept_new;
     watch.enter(Phase::Resolve(config.hostname.clone()));
     Ok(config)
-}
-
-/// Whether a program in PATH ends well, and what it prints.
-pub(crate) fn run_found<A: AsRef<OsStr>>(name: &str, args: &[A], deadline: Duration) -> Way<(bool, Vec<u8>)> {
-    let no = |why: String| End::Openssh(format!("{name} cannot be used: {why}"));
-    let program = Machine.find_in_path(name).ok_or_else(|| no("it is not in PATH".to_owned()))?;
-    let (status, said) = run(&program, args, deadline).map_err(|error| no(error.to_string()))?;
-    Ok((status.success(), said))
 }
 
 /// Has libssh2 use what the configuration allows, and first what tells most of the host's key.

@@ -3,6 +3,7 @@
 mod attach;
 mod background;
 mod coalloc;
+mod common;
 mod completions;
 mod daemon;
 mod deps;
@@ -22,15 +23,11 @@ mod wait;
 mod wlm;
 
 use std::fs::{File, OpenOptions};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use gantry_frontend::control::{Client, Registry, resolve};
-use gantry_wlm::host::Machine;
-
+use self::common::{END, absolute, block_on, reach, say};
 use crate::args::{Cli, Command};
 use crate::exit::{self, Fault, Outcome};
-use crate::view::{self, Page};
+use crate::view;
 
 /// Carries out a command and tells why when it fails. Returns the exit code.
 pub(crate) fn run(cli: Cli) -> u8 {
@@ -82,34 +79,6 @@ fn carry_out(cli: Cli) -> Outcome {
     }
 }
 
-/// How many threads carry the tasks: writing to a terminal that was stopped blocks one of them.
-const THREADS: usize = 4;
-
-fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
-    let runtime = runtime.map_err(|e| Fault::io("cannot start", &e))?;
-    let outcome = runtime.block_on(command);
-    // A thread that still writes to a stopped terminal must not keep us.
-    runtime.shutdown_background();
-    outcome
-}
-
-/// A connection to the frontend of the app that is meant by `name`.
-async fn reach(name: Option<&str>) -> Result<Client, Fault> {
-    let registry = Registry::open(None, &Machine)?;
-    let app = resolve(&registry, name).await?;
-    Ok(Client::connect(&registry, app).await?)
-}
-
-/// Prints what a command has to say.
-fn say(page: &Page) -> Result<(), Fault> {
-    view::print(page).map_err(|e| Fault::io("cannot write to standard output", &e))
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, Fault> {
-    std::path::absolute(path).map_err(|e| Fault::io(&format!("bad path '{}'", path.display()), &e))
-}
-
 /// Where the logs of a frontend process in the background go: to the ranks' output, if that goes to a file.
 pub(crate) fn open_log(cli: &Cli) -> Option<File> {
     let stay = match &cli.command {
@@ -122,6 +91,3 @@ pub(crate) fn open_log(cli: &Cli) -> Option<File> {
     // Who started us has opened it before.
     OpenOptions::new().create(true).append(true).open(path).ok()
 }
-
-/// How long ending everything may take: the daemons' grace, and some.
-const END: Duration = Duration::from_secs(30);

@@ -1,0 +1,12 @@
+//! A message between ranks.
+
+use gantry_shared::wire::runtime::Address;
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who has sent it.
+    pub from: Address,
+    /// What.
+    pub bytes: Vec<u8>,
+}

@@ -1,0 +1,22 @@
+//! Why an archive or an entry is not unpacked.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use gantry_shared::error::{Failure, Kind};
+
+/// What the name of a directory starts with in which an archive waits for its end. Archives and manifests have no such name at their top.
+pub const INCOMING_PREFIX: &str = ".incoming-";
+
+/// An archive that is not as we write them, or not as it was announced.
+pub(super) fn damaged(what: impl std::fmt::Display) -> Failure {
+    Failure::new(Kind::Protocol, format!("unpack an archive: {what}"))
+        .with_hint("send it again; if that fails too, see that all of gantry is of one version")
+}
+
+/// An entry that is not unpacked, whoever sent it. Its name is shown with whatever is odd in it escaped.
+pub(super) fn refused(name: &[u8], why: impl std::fmt::Display) -> Failure {
+    let name = OsStr::from_bytes(name);
+    Failure::new(Kind::Invalid, format!("unpack {name:?}: {why}"))
+        .with_hint("leave it out of the manifest, or rename it")
+}

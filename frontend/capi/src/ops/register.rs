@@ -1,0 +1,33 @@
+//! What the functions of all tables share.
+
+use std::time::Duration;
+
+use gantry_shared::error::Kind;
+use gantry_shared_capi::{Fault, deadline, enter};
+
+use crate::process::process;
+
+/// What a call is told that has nothing behind it. Everything that is missing asks here, and nothing else does.
+pub(crate) fn not_built_in(what: &str) -> Fault {
+    Fault::new(Kind::Unsupported, format!("{what} is not built into gantry"))
+}
+
+/// Attaches and gives an id, for a function of a table.
+pub(super) fn register(name: &str, target: impl FnOnce() -> Result<String, Fault>) -> i64 {
+    enter(name, 0, || process().attach(target()?, false, deadline::of_launches()))
+}
+
+/// As [`register`], and waits until it is there: for so many seconds, none meaning as long as it takes.
+pub(super) fn register_when_there(
+    name: &str,
+    seconds: u32,
+    target: impl FnOnce() -> Result<String, Fault>,
+) -> i64 {
+    enter(name, 0, || {
+        let deadline = match seconds {
+            0 => deadline::of_launches(),
+            seconds => Duration::from_secs(seconds.into()),
+        };
+        process().attach(target()?, true, deadline)
+    })
+}

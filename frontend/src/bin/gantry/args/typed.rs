@@ -1,0 +1,26 @@
+//! Reading what was typed.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use super::{Cli, marker, quick};
+
+impl Cli {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// It cannot be understood, or help was asked for.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        quick::parse_quickly(&line).map_or_else(|| Self::read(&line), Ok)
+    }
+
+    /// As [`Cli::of_process`], of a line that is given.
+    pub(super) fn read(line: &[OsString]) -> Result<Self, clap::Error> {
+        Self::try_parse_from(line).or_else(|error| match marker::put_marker(line, &error) {
+            Some(marked) => Self::try_parse_from(marked),
+            None => Err(error),
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! What commands share.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_frontend::control::{Client, Registry, resolve};
+use gantry_wlm::host::Machine;
+
+use crate::exit::{Fault, Outcome};
+use crate::view::{self, Page};
+
+/// How long ending everything may take: the daemons' grace, and some.
+pub(super) const END: Duration = Duration::from_secs(30);
+
+/// How many threads carry the tasks: writing to a terminal that was stopped blocks one of them.
+const THREADS: usize = 4;
+
+pub(super) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = runtime.map_err(|e| Fault::io("cannot start", &e))?;
+    let outcome = runtime.block_on(command);
+    // A thread that still writes to a stopped terminal must not keep us.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A connection to the frontend of the app that is meant by `name`.
+pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
+    let registry = Registry::open(None, &Machine)?;
+    let app = resolve(&registry, name).await?;
+    Ok(Client::connect(&registry, app).await?)
+}
+
+/// Prints what a command has to say.
+pub(super) fn say(page: &Page) -> Result<(), Fault> {
+    view::print(page).map_err(|e| Fault::io("cannot write to standard output", &e))
+}
+
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, Fault> {
+    std::path::absolute(path).map_err(|e| Fault::io(&format!("bad path '{}'", path.display()), &e))
+}

@@ -1,0 +1,59 @@
+//! What tasks are given, and what they fail with.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Builds gantry and installs it below a prefix: programs, helpers, C libraries and headers, pkg-config files, manual.
+    Install(Install),
+    /// Writes the pages of docs/src/reference that follow from the code.
+    Docs(Docs),
+}
+
+/// How to write the reference.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Docs {
+    /// Writes nothing, and fails where a page is not as the code has it.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// The command line, already built. Default: builds it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gantry: Option<PathBuf>,
+}
+
+/// How to install.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Install {
+    /// Where it will be used.
+    #[arg(long, default_value = "/usr/local", value_name = "DIR")]
+    pub(crate) prefix: PathBuf,
+    /// Where it is put instead, as if this were the root: for packages.
+    #[arg(long, env = "DESTDIR", value_name = "DIR")]
+    pub(crate) destdir: Option<PathBuf>,
+    /// Folder of the libraries below the prefix.
+    #[arg(long, default_value = "lib", value_name = "DIR")]
+    pub(crate) libdir: PathBuf,
+    /// Cargo's profile.
+    #[arg(long, default_value = "dist")]
+    pub(crate) profile: String,
+    /// Takes what was built before. All of it must be there.
+    #[arg(long)]
+    pub(crate) no_build: bool,
+    /// The C compiler, which links the libraries.
+    #[arg(long, env = "CC", default_value = "cc", value_name = "PROGRAM")]
+    pub(crate) cc: OsString,
+}
+
+/// What a chore fails with.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
