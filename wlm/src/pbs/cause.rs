@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use gantry_shared::error::{Failure, Kind};
 use serde::Deserialize;
 
 use super::ask::ask;
@@ -91,9 +92,33 @@ fn cause_of_nodes(lost: &[String], job: &Job, host: &dyn Host) -> Option<EndCaus
     Some(EndCause { kind: CauseKind::NodeFailed, message })
 }
 
+/// What a launcher meant that has found no command of PBS to start its own processes with. None: it meant something else.
+///
+/// Intel MPI's mpiexec starts its proxies in a job by pbsdsh, from PATH or else from /usr/bin.
+pub(super) fn explain_launcher(command: &[String], status: &str, words: &str) -> Option<Failure> {
+    let line = words.lines().find(|line| line.contains("pbsdsh") && line.contains("No such file"))?;
+    let command = command.join(" ");
+    let message =
+        format!("the launcher ended ({status}) because it did not find pbsdsh: {line} (command: {command})");
+    let hint =
+        "add the folder of PBS's commands to PATH, or have the launcher use ssh, as by '-bootstrap ssh'";
+    Some(Failure::new(Kind::LauncherFailed, message).with_hint(hint))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launcher_without_the_commands_of_pbs_is_explained() {
+        let words = "[mpiexec@n1] Error setting up the bootstrap proxies\n\
+            [mpiexec@n1] HYD_spawn (hydra_spawn.c:177): execvp error on file /usr/bin/pbsdsh (No such file or directory)";
+        let explain = |words| explain_launcher(&["mpiexec".to_owned()], "exit code 255", words);
+        let failure = explain(words).unwrap();
+        assert!(failure.hint().is_some_and(|hint| hint.contains("PATH")), "{failure}");
+        assert!(failure.message().contains("did not find pbsdsh"), "{failure}");
+        assert!(explain("error: No such file or directory").is_none());
+    }
     use crate::JobRef;
     use crate::host::fake::FakeHost;
 

@@ -106,6 +106,7 @@ impl Wlm for Pbs {
 
     fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
         attach::explain_end(command, status, words)
+            .or_else(|| cause::explain_launcher(command, status, words))
     }
 
     async fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
