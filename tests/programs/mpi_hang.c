@@ -1,18 +1,27 @@
 /*
  * mpi_hang: a program that hangs. Rank 0 waits for a message that nobody sends, the last rank turns in a loop,
  * the others wait for both in a barrier. Prints "hanging" before. For stack tools. Ends with 0 after 300 s.
+ * mpi_hang till-told [exit]: all ranks turn until SIGUSR1 comes, and end by MPI_Finalize, or without it.
  */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static volatile int turns;
+static volatile sig_atomic_t told;
 
 static void time_is_up(int signal)
 {
     (void)signal;
     _exit(0);
+}
+
+static void be_told(int signal)
+{
+    (void)signal;
+    told = 1;
 }
 
 __attribute__((noinline)) void wait_for_nobody(void)
@@ -40,7 +49,9 @@ __attribute__((noinline)) void meet_the_others(void)
 int main(int argc, char **argv)
 {
     int rank, size;
+    int till_told = argc > 1 && strcmp(argv[1], "till-told") == 0;
 
+    signal(SIGUSR1, be_told);
     signal(SIGALRM, time_is_up);
     alarm(300);
     MPI_Init(&argc, &argv);
@@ -48,7 +59,13 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     printf("hanging\n");
     fflush(stdout);
-    if (rank == 0)
+    while (till_told && !told)
+        usleep(1000);
+    if (till_told && argc > 2)
+        _exit(0);
+    if (till_told)
+        ;
+    else if (rank == 0)
         wait_for_nobody();
     else if (rank == size - 1)
         turn_for_ever();

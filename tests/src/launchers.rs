@@ -143,6 +143,25 @@ impl Installed {
         self.compiler != "mpicc.mpich"
     }
 
+    /// Whether it is Slurm's own.
+    #[must_use]
+    pub fn is_srun(&self) -> bool {
+        matches!(self.words, Words::Srun(_))
+    }
+
+    /// Whether gantry attaches to a job of PBS that runs this launcher. Open MPI 5 is not supported there yet.
+    #[must_use]
+    pub fn is_found_in_a_pbs_job(&self) -> bool {
+        self.words == Words::Hydra || self.compiler == "mpicc.openmpi"
+    }
+
+    /// Whether gantry attaches to this launcher's MPI program in a job of Slurm. MPICH's proxies are not found below srun; without MPI each rank is a world of its own.
+    #[must_use]
+    pub fn is_found_in_a_slurm_job(&self) -> bool {
+        let is_intel = self.variables.iter().any(|(name, _)| *name == "LD_LIBRARY_PATH");
+        self.joins_ranks() && (self.words != Words::Hydra || is_intel)
+    }
+
     /// Whether nothing of an MPI program is left when it is killed. MPICH 5.0 leaves files in `/dev/shm`.
     #[must_use]
     pub fn cleans_up(&self) -> bool {
@@ -195,8 +214,6 @@ impl Installed {
         let hosts = HOSTS.join(",");
         match self.words {
             Words::Hydra if spread == Spread::Hosts => strings(&["-hosts", &hosts, "-ppn", "1"]),
-            // Intel's own way there wants more than PBS's commands.
-            Words::Hydra if spread == Spread::PbsJob => strings(&["-launcher", "ssh"]),
             Words::Hydra => Vec::new(),
             // Tests may be run as root, and with more ranks than processors.
             Words::OpenMpi if spread == Spread::OneMachine => {
