@@ -2,6 +2,7 @@
 
 mod items;
 mod pages;
+mod plot;
 
 use std::fs;
 use std::path::{Path, PathBuf};
