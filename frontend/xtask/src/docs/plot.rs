@@ -92,8 +92,10 @@ fn rows(page: &str) -> Vec<Row> {
         }
         let label = what.replacen("the same", subject.split([',', ':']).next().unwrap_or_default(), 1);
         if let (Some(gantry), Some(plain)) = (milliseconds(gantry), milliseconds(plain)) {
-            let label =
-                format!("{label} / {way}").replace('&', "&amp;").replace('<', "&lt;").replace('`', "");
+            let label = format!("{label} / {}", way.split(';').next().unwrap_or_default())
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('`', "");
             found.push(Row { label, ratio: gantry / plain });
         }
     }
