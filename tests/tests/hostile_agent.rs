@@ -38,6 +38,12 @@ struct Scene {
 
 impl Scene {
     fn new(mode: &str, shape: Shape, hostile_node: u32) -> Self {
+        // Only what never comes takes so long.
+        Self::with_timeout(mode, shape, hostile_node, 15)
+    }
+
+    /// Each of the tool's commands may take so many seconds.
+    fn with_timeout(mode: &str, shape: Shape, hostile_node: u32, seconds: u32) -> Self {
         let world = World::new();
         let (dir, real) = (world.work_dir().join("bin"), &binaries().dir);
         fs::create_dir(&dir).expect("a folder");
@@ -54,8 +60,7 @@ impl Scene {
         command.env("GANTRY_INSTALL_DIR", &dir).env("GANTRY_WLM", "localhost");
         command.env("HOSTILE_MODE", mode).env("HOSTILE_NODE", &host);
         command.env("HOSTILE_REAL", real.join("gantry-agent")).env("HOSTILE_GO", world.work_dir().join("go"));
-        // Only what never comes takes so long.
-        command.env("FAULT_TOOL_SECONDS", "15");
+        command.env("FAULT_TOOL_SECONDS", seconds.to_string());
         if shape == Shape::Chain {
             command.env("FAULT_TOOL_RADIX", "1");
         }
@@ -467,7 +472,7 @@ fn a_hostile_parent_is_lost_with_those_below_it_and_those_above_go_on() {
 /// A launch waits for a node that says nothing as long as it was told, and names it.
 fn stalls(mode: &'static str) {
     within(LIMIT, move || {
-        let mut scene = Scene::new(mode, Shape::Flat, 1);
+        let mut scene = Scene::with_timeout(mode, Shape::Flat, 1, 6);
         let order = scene.order("launch");
         let failed = scene.tool.refused(&order);
         assert_eq!(failed["kind"], "timed-out", "{failed}");
