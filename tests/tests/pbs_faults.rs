@@ -122,7 +122,8 @@ fn agents_that_cannot_be_executed_on_a_host_say_why() {
         let undo = format!("umount {there}");
         let check = |make: &str, kind: &str, words: &str| {
             let _changed = Changed::on_second(cluster, make, &undo);
-            let mut run = cluster.launch(&[&["--wlm", "pbs"], &FOUR[..], &["/bin/true"]].concat());
+            let mut run = cluster
+                .launch(&[&["--wlm", "pbs", "--send-agent=never"], &FOUR[..], &["/bin/true"]].concat());
             let error = error_of(&run.wait(STARTS));
             let text = error.to_string();
             assert!(error["kind"] == kind && text.contains("n002: ") && text.contains(words), "{text}");

@@ -3,9 +3,10 @@
 mod items;
 mod pages;
 mod plot;
+mod source;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::build::{build, root};
 use crate::{Docs, Result};
@@ -41,13 +42,4 @@ pub(crate) fn write(asked: &Docs) -> Result<String> {
 
 fn reference() -> PathBuf {
     root().join("docs/src/reference")
-}
-
-/// A source file of this repository.
-///
-/// # Errors
-/// It cannot be read.
-fn source(path: impl AsRef<Path>) -> Result<String> {
-    let path = root().join(path);
-    fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()).into())
 }

@@ -37,7 +37,7 @@ pub enum AtBreakpoint {
     /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile. Where there is no way back to be found out of the function,
     /// it is as [`AtBreakpoint::Stay`].
     LeaveAtOnce,
-    /// The launcher's first thread stands there until [`Order::Release`].
+    /// The launcher's first thread stands there until [`Order::Release`](super::Order::Release).
     Stay,
     /// [`AtBreakpoint::LeaveAtOnce`] where the launcher says that it stops its ranks before their first instruction, else [`AtBreakpoint::Stay`]: ranks that
     /// only wait for the launcher somewhere go on with it.

@@ -95,7 +95,7 @@ pub(crate) struct Launch {
     /// Keep daemons and sessions after the end of the ranks, until the last daemon has ended.
     #[arg(long)]
     pub(crate) linger: bool,
-    /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
+    /// The workload manager to use. 'gantry wlm' lists them. Default: the one that is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,
     #[command(flatten)]
@@ -107,12 +107,12 @@ pub(crate) struct Launch {
     /// behind a script, env or a container.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) hold_at: Option<String>,
-    /// The launcher to use, such as mpiexec: a name or a path. Default: the workload manager's own way, or what GANTRY_LAUNCHER or
-    /// CTI_LAUNCHER_NAME say.
+    /// The launcher to use, such as mpiexec: a name or a path. Default: GANTRY_LAUNCHER, then
+    /// CTI_LAUNCHER_NAME, then the workload manager's own.
     #[arg(long, value_name = "LAUNCHER")]
     pub(crate) launcher: Option<OsString>,
-    /// How a launcher's ranks are held. 'exec': gantry's agent stands in the program's place. 'mpir': the launcher holds them as for a debugger.
-    /// 'mpir-stop': the same, and the launcher stands still until the release. Default: exec where gantry understands the launcher's options;
+    /// How a launcher's ranks are held. 'exec': the launcher starts gantry's agent, which starts the program. 'mpir': the launcher holds them as for a debugger.
+    /// 'mpir-stop': the same, and the launcher is stopped, too, until the release. Default: exec where gantry understands the launcher's options;
     /// see 'gantry wlm'.
     #[arg(long, value_name = "METHOD", value_parser = ["exec", "mpir", "mpir-stop"])]
     pub(crate) hold_method: Option<String>,
@@ -121,7 +121,7 @@ pub(crate) struct Launch {
     /// Directory in which ranks start. Default: the current one.
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// What rank 0 reads. Default: standard input; in the background nothing.
+    /// Standard input of rank 0. Default: gantry's own; in the background, nothing.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// Begin each line of a rank's output with 'RANK: '.
@@ -160,7 +160,7 @@ pub(crate) struct Attach {
     /// Wait for a job that has not started yet, as long as --timeout says.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
+    /// The workload manager to use. 'gantry wlm' lists them. Default: the one that is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,
     #[command(flatten)]
@@ -199,7 +199,7 @@ Examples:
   gantry submit --queue-timeout 3600 --daemon './my-tool' -- job.sh
       Wait in the queue for an hour at most; start a tool daemon beside the ranks.")]
 pub(crate) struct Submit {
-    /// The workload manager to use. 'gantry wlm' lists them. Default: what is detected.
+    /// The workload manager to use. 'gantry wlm' lists them. Default: the one that is detected.
     #[arg(long, value_name = "WLM")]
     pub(crate) wlm: Option<String>,
     #[command(flatten)]
@@ -262,7 +262,7 @@ impl Files {
 /// How the frontend lives.
 #[derive(Debug, Args)]
 pub(crate) struct Stay {
-    /// Directory on the nodes for what daemons need, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that works
+    /// Directory on the nodes for the files of daemons, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, /tmp, /var/tmp, the first that works
     /// on every node.
     #[arg(long, value_name = "DIR")]
     pub(crate) stage_dir: Option<PathBuf>,
@@ -371,13 +371,13 @@ Examples:
   for id in $(gantry coalloc --background -f job.rsl); do gantry wait $id; done
       Leave it in the background once it was let go; each part is an app of its own to the other commands.")]
 pub(crate) struct Coalloc {
-    /// Show where the parts stand and ask what to do.
+    /// Show the state of the parts and ask what to do.
     #[arg(short, long)]
     pub(crate) interactive: bool,
     /// Say nothing but errors.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Pass on here what the parts write and send nowhere else. Implies --quiet.
+    /// Print here the output that parts send nowhere else. Implies --quiet.
     #[arg(short, long)]
     pub(crate) synchronous: bool,
     /// Read the specification from a file; '-' is standard input.
@@ -386,7 +386,7 @@ pub(crate) struct Coalloc {
     /// Print the ids of the parts' apps when all were let go, and return; a process stays with the job until it ends.
     #[arg(long, conflicts_with_all = ["interactive", "synchronous"])]
     pub(crate) background: bool,
-    /// Where output goes in the background that no part sends elsewhere; added to what is there. Default: nowhere.
+    /// File to which output is appended that parts send nowhere else, in the background. Default: none.
     #[arg(long, value_name = "FILE", requires = "background")]
     pub(crate) output: Option<PathBuf>,
     /// How long the parts may take to be there.
@@ -396,7 +396,7 @@ pub(crate) struct Coalloc {
     pub(crate) spec: Option<String>,
 }
 
-/// Show which libraries a program, library or script needs, where each is found and who needs it. Nothing is run.
+/// Show the libraries that a program, library or script needs, where each is found and which file needs it. Nothing is run.
 ///
 /// They are found as the loader would find them. HOW is one of rpath, runpath, ld_library_path, cache, default, absolute, and path for
 /// the program that 'env' starts in a script. What is missing is named on standard error, and the exit code is then 65.
@@ -412,10 +412,10 @@ Examples:
 pub(crate) struct Deps {
     /// The file, or the name of a program in PATH.
     pub(crate) binary: PathBuf,
-    /// Show under each library what it needs itself.
+    /// Show under each library the libraries that it needs.
     #[arg(long)]
     pub(crate) tree: bool,
-    /// List too what may be loaded later and can be done without, as far as files tell (.note.dlopen).
+    /// List also optional libraries that may be loaded later, as far as files tell (.note.dlopen).
     #[arg(long)]
     pub(crate) optional: bool,
     /// Resolve every path, links and all, inside this directory, as if it were the root.
@@ -452,7 +452,7 @@ Examples:
   gantry doctor --json
       An array of checks; the exit code is 1 when one of them fails.")]
 pub(crate) struct Doctor {
-    /// Directory to check for what daemons need. Default: as 'gantry launch' chooses.
+    /// Directory for the files of daemons, to be checked. Default: the one that 'gantry launch' chooses.
     #[arg(long, value_name = "DIR")]
     pub(crate) stage_dir: Option<PathBuf>,
 }

@@ -102,7 +102,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn events() -> Result<String> {
-    let text = source(EVENT)?;
+    let text = source::read(EVENT)?;
     let mut page = head("Events", "`frontend/src/event.rs`");
     page += "`gantry launch --json`, `gantry attach --json` and the [control socket](control-socket.md) print one event on each line. Each is a JSON object; \
              the key `event` has its name. Skip names and keys that you do not know.\n\n";
@@ -124,18 +124,18 @@ fn events() -> Result<String> {
         page += &format!("\n## {title}\n\n{}", table(&text, &fields(&text, name)?)?);
     }
     page += &words("State of a rank", &variants(&text, "StateName")?, "_");
-    page += &words("Cause of an end", &variants(&source("wlm/src/job.rs")?, "CauseKind")?, "_");
-    page += &words("Kind of an error", &variants(&source("shared/src/error.rs")?, "Kind")?, "-");
+    page += &words("Cause of an end", &variants(&source::read("wlm/src/job.rs")?, "CauseKind")?, "_");
+    page += &words("Kind of an error", &variants(&source::read("shared/src/error.rs")?, "Kind")?, "-");
     Ok(page)
 }
 
 fn control_socket() -> Result<String> {
-    let text = source(PROTOCOL)?;
+    let text = source::read(PROTOCOL)?;
     let mut page = head("Control socket", "`frontend/src/control/protocol.rs`");
     page += &without_links(&module_doc(&text));
     page += "\n## Keys of `daemon`\n\n";
     page += &table(&text, &fields(&text, "DaemonOrder")?)?;
-    let info = source(INFO)? + &source(EVENT)?;
+    let info = source::read(INFO)? + &source::read(EVENT)?;
     page += &format!("\n## An app\n\n{}", table(&info, &fields(&info, "AppInfo")?)?);
     page += &format!("\n## A daemon of an app\n\n{}", table(&info, &fields(&info, "DaemonInfo")?)?);
     // What has a table of its own has it on the other page.

@@ -24,7 +24,7 @@ struct Row {
 /// # Errors
 /// The page cannot be read, or has no such table.
 pub(super) fn draw() -> Result<String> {
-    let rows = rows(&super::source(PAGE)?);
+    let rows = rows(&super::source::read(PAGE)?);
     if rows.is_empty() {
         return Err(format!("{PAGE} has no table of times").into());
     }

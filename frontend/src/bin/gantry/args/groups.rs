@@ -122,7 +122,7 @@ Examples:
   mkdir -m 700 ~/pm; gantry pm --listen ~/pm/socket
       The same for programs that stay, until SIGTERM.")]
 pub(crate) struct Pm {
-    /// Serve a socket; its directory must be yours and nobody else's.
+    /// Serve a socket. Its directory must be yours, with mode 0700.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) listen: Option<PathBuf>,
     #[command(flatten)]
