@@ -292,7 +292,7 @@ impl Desk {
         }
     }
 
-    /// Runs the commands of a page that run on `bed`, by a shell in this folder that `start` starts, and says what is not as the page has it.
+    /// Runs the commands of a page that are marked for `bed`. `start` starts the shell for them in this folder. Reports every difference from the page.
     ///
     /// # Panics
     /// When a command hangs.

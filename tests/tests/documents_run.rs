@@ -43,7 +43,7 @@ fn every_block_of_commands_runs_or_says_why_not() {
     }
 }
 
-/// The way of a reader who has nothing but the README.
+/// The route of a reader with nothing but the README.
 #[test]
 fn the_readme_leads_to_held_ranks_on_every_bed_and_shows_them() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

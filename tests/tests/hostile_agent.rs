@@ -3,7 +3,7 @@
 //!
 //! Of four nodes with a rank each one is hostile. In a chain, which is the deepest tree, it hangs below an honest one or has honest ones below it.
 
-#![expect(clippy::print_stdout, reason = "whoever runs it is told how much memory a flood took")]
+#![expect(clippy::print_stdout, reason = "the test prints how much memory a flood took")]
 
 use std::fs;
 use std::path::PathBuf;

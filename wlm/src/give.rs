@@ -119,7 +119,7 @@ fn build_fetch(then: &[&str]) -> String {
     [&PLACE[..], &FETCH, then].concat().join("; ")
 }
 
-/// Whoever takes what the job of a launch fetches: dropping it ends that.
+/// Serves the files that the job of a launch fetches, until it is dropped.
 #[derive(Debug, Default)]
 pub struct Gifts {
     _givers: Vec<Giver>,

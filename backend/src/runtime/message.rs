@@ -5,7 +5,7 @@ use gantry_shared::wire::runtime::Address;
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who has sent it.
+    /// The sender.
     pub from: Address,
     /// What.
     pub bytes: Vec<u8>,

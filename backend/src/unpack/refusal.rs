@@ -14,7 +14,7 @@ pub(super) fn damaged(what: impl std::fmt::Display) -> Failure {
         .with_hint("send it again; if that fails too, see that all of gantry is of one version")
 }
 
-/// An entry that is not unpacked, whoever sent it. Its name is shown with whatever is odd in it escaped.
+/// The error for an entry that is refused. Odd characters in its name are escaped.
 pub(super) fn refused(name: &[u8], why: impl std::fmt::Display) -> Failure {
     let name = OsStr::from_bytes(name);
     Failure::new(Kind::Invalid, format!("unpack {name:?}: {why}"))

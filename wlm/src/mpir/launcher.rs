@@ -33,7 +33,7 @@ const ABORTING: i32 = 2;
 /// What is done with a launcher at its breakpoint, once its table is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AtBreakpoint {
-    /// The function is left before it has done anything, and the launcher goes on, traced by nobody. Right where that function is what
+    /// The function returns before it has done anything, and the launcher goes on untraced. Right where that function is what
     /// lets the ranks go: they stay stopped, and the launcher serves its daemons meanwhile. Where there is no way back to be found out of the function,
     /// it is as [`AtBreakpoint::Stay`].
     LeaveAtOnce,

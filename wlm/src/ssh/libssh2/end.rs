@@ -25,7 +25,7 @@ pub(crate) type Way<T> = Result<T, End>;
 
 /// Writes a line on standard error. What the host has said is in it.
 pub(crate) fn say(line: &str) {
-    // That nobody reads it is no reason to end.
+    // A reader that is gone is no reason to end.
     drop(std::io::stderr().write_all(format!("{}\n", ForeignText::from(line)).as_bytes()));
 }
 
