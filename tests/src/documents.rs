@@ -203,7 +203,8 @@ pub fn missing_output<'a>(expected: &'a str, written: &str) -> Option<&'a str> {
 }
 
 /// Whether a line is as another one but for numbers and names with numbers.
-fn is_like(expected: &str, written: &str) -> bool {
+#[must_use]
+pub fn is_like(expected: &str, written: &str) -> bool {
     let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
     let mut written = written.split_whitespace();
     let mut expected = expected.split_whitespace();

@@ -1,5 +1,5 @@
 //! `record FILE` records a session at two terminals and writes it as an animated picture: hold, look, gdb, release. Real programs print all that is seen.
-//! Only the pauses between are changed, so that a reader can follow.
+//! Two things are changed: the pauses between, so that a reader can follow, and the name of the temporary folder.
 //!
 //! `cargo run -p gantry-tests --bin record -- docs/src/session.svg`
 #![expect(
@@ -18,6 +18,8 @@ use gantry_tests::{SOON, Terminal, World, binaries, eventually};
 use self::svg::{Frame, draw};
 
 const COLUMNS: u16 = 78;
+/// Stands for the temporary folder in the picture.
+const SHOWN_FOLDER: &str = "/home/me/run";
 const ROWS: [u16; 2] = [10, 18];
 
 /// Times that a reader needs.
@@ -41,11 +43,17 @@ int main(void)
 struct Session {
     panes: [Terminal; 2],
     frames: Vec<Frame>,
+    /// The temporary folder as programs print it.
+    folder: String,
 }
 
 impl Session {
     fn begin(world: &World) -> Self {
         let programs = binaries().dir.display();
+        let folder = world.work_dir();
+        let folder = folder.to_str().expect("a temporary folder with a plain name");
+        // Lines break where they would with the name that is shown.
+        let longer = u16::try_from(folder.len().saturating_sub(SHOWN_FOLDER.len())).unwrap_or(u16::MAX);
         let panes = ROWS.map(|rows| {
             let mut shell = world.command_in_our_group("/bin/bash");
             let path = std::env::var("PATH").unwrap_or_default();
@@ -57,18 +65,19 @@ impl Session {
                 .env("TERM", "xterm")
                 .env("NO_COLOR", "1")
                 .env("INPUTRC", world.work_dir().join("inputrc"))
+                .env("HOME", world.work_dir())
                 .env_remove("DEBUGINFOD_URLS");
-            let pane = world.terminal_sized(shell, COLUMNS, rows);
+            let pane = world.terminal_sized(shell, COLUMNS.saturating_add(longer), rows);
             pane.wait_text("$", SOON);
             pane
         });
-        Self { panes, frames: Vec::new() }
+        Self { panes, frames: Vec::new(), folder: folder.to_owned() }
     }
 
     /// Keeps what is on the screens for so long.
     fn keep(&mut self, time: Duration) {
         let screens = [0, 1].map(|pane| {
-            let text = self.panes[pane].text();
+            let text = self.panes[pane].text().replace(&self.folder, SHOWN_FOLDER);
             let lines: Vec<&str> = text.lines().collect();
             let first = lines.len().saturating_sub(ROWS[pane].into());
             lines[first..].iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
@@ -108,6 +117,8 @@ fn main() {
     assert!(compiled.is_ok_and(|status| status.success()), "cc fails");
     // Without the marks around what is pasted, which no reader wants to see.
     fs::write(world.work_dir().join("inputrc"), "set enable-bracketed-paste off\n").expect("a file");
+    // Without the debug information of the system's libraries, which one machine has and another has not.
+    fs::write(world.work_dir().join(".gdbinit"), "set debug-file-directory /nonexistent\n").expect("a file");
     let mut session = Session::begin(&world);
     session.keep(READ);
 
