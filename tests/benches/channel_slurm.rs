@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use gantry_frontend::{Channel, Config as Choices, DaemonRequest, Frontend, LaunchRequest, Policy};
 use gantry_tests::binaries;
+use gantry_tests::measured::Measurement;
 use gantry_tests::testbed::{Config, Testbed, usable};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -92,6 +93,16 @@ async fn compare(echoing: &Channel, hashing: &Channel, nodes: u16, (noise, file)
     }
     let row = |what: &str, ours: Vec<Duration>, plain: &str, theirs: Vec<Duration>| {
         let (ours, theirs) = (median(ours), median(theirs));
+        let kept = Measurement {
+            bench: "channel_slurm",
+            row: &format!("{plain} {nodes}"),
+            what: &format!("channel on Slurm, {nodes} nodes: {what}"),
+            gantry: ours.as_secs_f64() * 1e3,
+            plain: theirs.as_secs_f64() * 1e3,
+            unit: "ms",
+            way: plain,
+        };
+        println!("{kept}");
         let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
         println!(
             "| {nodes} | {what} (median of {ROUNDS}) | {ours:.1?} | {plain} | {theirs:.1?} | {ratio:.3} |"

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gantry_tests::binaries;
+use gantry_tests::measured::Measurement;
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
 
@@ -86,6 +87,16 @@ fn held(cluster: &Cluster) {
         }
         let alone = alone.map(median);
         let (whole, slowest) = (median(whole), alone.iter().max().copied().unwrap_or_default());
+        let kept = Measurement {
+            bench: "coalloc",
+            row: point,
+            what: &format!("parts on Slurm, ssh and this machine: held at one barrier ({point})"),
+            gantry: whole.as_secs_f64() * 1e3,
+            plain: slowest.as_secs_f64() * 1e3,
+            unit: "ms",
+            way: "the slowest part alone",
+        };
+        line(&kept.to_string());
         let most = slowest.mul_f64(1.1) + Duration::from_millis(20);
         line(&format!(
             "{point}: request to all held {whole:.0?}; slurm, ssh, here alone {alone:.0?}: {:.2} of the slowest; goal at most 1.1 and 20 ms, {most:.0?}: {}",
@@ -162,6 +173,16 @@ fn messages(cluster: &Cluster) {
             theirs.push(plain());
         }
         let (direct, relayed, theirs) = (median(direct), median(relayed), median(theirs));
+        let kept = Measurement {
+            bench: "coalloc",
+            row: name,
+            what: &format!("messages between two parts, {name}, from agent to agent"),
+            gantry: direct,
+            plain: theirs,
+            unit: "/s",
+            way: "TCP through one relay",
+        };
+        line(&kept.to_string());
         line(&format!(
             "{name}: from agent to agent {direct:.0} messages/s, by the frontend {relayed:.0}; plain TCP through one relay {theirs:.0}: {:.2} and {:.2} of it; no goal is set",
             direct / theirs,

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use gantry_frontend::staging::elf::parse_elf;
 use gantry_frontend::staging::{Resolver, ResolverConfig};
+use gantry_tests::measured::Measurement;
 use gantry_tests::{binaries, tool};
 
 const ROUNDS: usize = 100;
@@ -58,6 +59,16 @@ fn measure(gantry: &Path, program: &Path) {
         }
     }
     let [first, again, process, ldd, list] = times.map(median);
+    let name = program.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    for (way, time) in [("library call", first), ("`gantry deps`", process)] {
+        let row = format!("{name} {way}");
+        let what = format!("what {name} needs ({libraries} libraries): {way}");
+        let (gantry, plain) = (time.as_secs_f64() * 1e3, ldd.as_secs_f64() * 1e3);
+        println!(
+            "{}",
+            Measurement { bench: "deps", row: &row, what: &what, gantry, plain, unit: "ms", way: "`ldd`" }
+        );
+    }
     let ratio = |slow: Duration, fast: Duration| format!("{:.1} x", slow.as_secs_f64() / fast.as_secs_f64());
     let row = [
         program.display().to_string(),

@@ -12,7 +12,6 @@
     reason = "the plain way starts programs itself and looks until something is so"
 )]
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +20,7 @@ use std::time::{Duration, Instant};
 use gantry_frontend::{App, Config, DaemonRequest, Frontend, LaunchRequest, Session};
 use gantry_shared::id::Pid;
 use gantry_shared::wire::message::DaemonOutput;
+use gantry_tests::measured::{Measurement, machine};
 use gantry_tests::{binaries, proc};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -124,6 +124,11 @@ impl Bench {
             held.plain.push(start.elapsed());
             children.iter_mut().for_each(wait);
         }
+        whole.keep(
+            &ranks.to_string(),
+            &format!("launch held, release, wait for the end: {ranks} x `{TRUE}`"),
+            "fork, exec, wait in a loop",
+        );
         whole.print(&format!("launch held, release, wait: {ranks} x {TRUE}"), "fork, exec, wait in a loop");
         held.print(&format!("- of it: until {ranks} are held"), "fork, exec in a loop");
         released.print("- of it: from the release to the end of all", "");
@@ -190,6 +195,12 @@ impl Bench {
             wait(&mut child);
             fresh.destroy(DEADLINE).await?;
         }
+        started.keep("daemon-start", "daemon in a session, to its first instruction", "fork, exec");
+        heard.keep(
+            "daemon-output",
+            "daemon in a session, to its first output in the tool",
+            "fork, exec, pipe",
+        );
         started.print("daemon start in a session, to its first byte on a FIFO (sh)", "fork, exec");
         first.print("the first daemon in a new session, to its first byte on a FIFO (sh)", "fork, exec");
         heard.print(
@@ -220,6 +231,8 @@ impl Bench {
             app.close(DEADLINE).await?;
         }
         let way = "SIGCONT in a loop";
+        ended.keep("release-end", &format!("release of {ranks} ranks, until all have run to their end"), way);
+        seen.keep("release-seen", &format!("release of {ranks} sleepers, until none is stopped"), way);
         ended.print(&format!("release of {ranks} held ranks, until all have run to their end ({TRUE})"), way);
         seen.print(&format!("release of {ranks} held ranks, until none is stopped (/bin/sleep)"), way);
         answered.print("- of it: until the call returns", way);
@@ -301,6 +314,14 @@ impl Row {
         if plain { self.plain.push(time) } else { self.gantry.push(time) }
     }
 
+    /// Prints the row for the page of measurements.
+    fn keep(&self, row: &str, what: &str, way: &str) {
+        let ms = |times: &[Duration]| median(times.to_vec()).map(|time| time.as_secs_f64() * 1e3);
+        if let (Some(gantry), Some(plain)) = (ms(&self.gantry), ms(&self.plain)) {
+            println!("{}", Measurement { bench: "launch", row, what, gantry, plain, unit: "ms", way });
+        }
+    }
+
     fn print(self, what: &str, plain_way: &str) {
         let rounds = self.gantry.len();
         let (gantry, plain) = (median(self.gantry), median(self.plain));
@@ -323,20 +344,4 @@ fn median(mut times: Vec<Duration>) -> Option<Duration> {
 
 fn show(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
-}
-
-fn machine() -> String {
-    let read = |path: &str| {
-        let mut text = String::new();
-        drop(File::open(path).and_then(|mut file| file.read_to_string(&mut text)));
-        text
-    };
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let info = read("/proc/cpuinfo");
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
-    format!(
-        "{cpus} x {}, Linux {}",
-        model.trim_start_matches(['\t', ' ', ':']),
-        read("/proc/sys/kernel/osrelease").trim()
-    )
 }

@@ -2,16 +2,19 @@
 //!
 //! All nodes share this machine's cores, so the tree's numbers are sums over all links: `broadcast` seals once, and every one of the
 //! 14 nodes opens, hashes and passes on all of it. One node has one link only and is the fair counterpart of `bulk_plain_tcp`.
+//! `-- rows` measures the two rows of the page of measurements alone, and prints them as it takes them.
 //! `bulk_200_mb` compares radices of bulk data's own tree, with all nodes as the frontend's own children; 0 is the frontend sending to each.
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use divan::counter::BytesCount;
 use gantry_frontend::{App, Config, Frontend, LaunchRequest, measure};
+use gantry_tests::measured::Measurement;
 use tokio::runtime::Runtime;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -24,7 +27,49 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a ru
 fn main() {
     // Helpers of the same profile lie beside this bench.
     let _built = gantry_tests::binaries();
-    divan::main();
+    if std::env::args().any(|arg| arg == "rows") { rows() } else { divan::main() }
+}
+
+/// Order and answer, and bulk data, in the deep tree and over plain TCP in turns.
+fn rows() {
+    let nodes = Nodes::launch(Nodes::THREE_DEEP);
+    let (mut echo, mut count) = (peer(64, true), peer(BULK_BYTES, false));
+    let ping = |near: &mut TcpStream| {
+        near.write_all(&[7; 64]).expect("sent");
+        near.read_exact(&mut [0; 64]).expect("received");
+    };
+    let trips = in_turns(200, || nodes.ping(), || ping(&mut echo)).map(|time| time.as_secs_f64() * 1e3);
+    let bulk = in_turns(7, || nodes.broadcast(BULK_BYTES), || send_all(&mut count, BULK_BYTES));
+    let bulk = bulk.map(|time| BULK_BYTES as f64 / time.as_secs_f64() / 1e6);
+    let tree = format!("tree of {} nodes, depth 3", Nodes::THREE_DEEP);
+    for (row, what, [gantry, plain], unit, way) in [
+        ("round trip", format!("order and answer, {tree}"), trips, "ms", "one TCP round trip on loopback"),
+        (
+            "bulk",
+            format!("64 MiB to each node, {tree}, encrypted"),
+            bulk,
+            "MB/s",
+            "one plain TCP copy on loopback",
+        ),
+    ] {
+        println!("{}", Measurement { bench: "overlay", row, what: &what, gantry, plain, unit, way });
+    }
+}
+
+/// The medians of two ways.
+fn in_turns(rounds: usize, mut ours: impl FnMut(), mut plain: impl FnMut()) -> [Duration; 2] {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (times, way) in times.iter_mut().zip([&mut ours as &mut dyn FnMut(), &mut plain]) {
+            let start = Instant::now();
+            way();
+            times.push(start.elapsed());
+        }
+    }
+    times.map(|mut times| {
+        times.sort_unstable();
+        times[rounds / 2]
+    })
 }
 
 /// An app of one sleeping rank on each of so many nodes.
@@ -120,16 +165,19 @@ fn bulk_200_mb_plain_tcp(bencher: Bencher) {
 
 fn plain_tcp(bencher: Bencher, bytes: u64) {
     let mut near = peer(bytes, false);
+    bencher.counter(BytesCount::new(bytes)).bench_local(|| send_all(&mut near, bytes));
+}
+
+/// Sends so many bytes to a peer that counts them, and waits for its byte.
+fn send_all(near: &mut TcpStream, bytes: u64) {
     let piece = vec![7; PIECE_BYTES];
-    bencher.counter(BytesCount::new(bytes)).bench_local(|| {
-        let mut left = bytes;
-        while left > 0 {
-            let now = left.min(PIECE_BYTES as u64);
-            near.write_all(&piece[..usize::try_from(now).expect("a piece")]).expect("sent");
-            left -= now;
-        }
-        near.read_exact(&mut [0; 1]).expect("received");
-    });
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(PIECE_BYTES as u64);
+        near.write_all(&piece[..usize::try_from(now).expect("a piece")]).expect("sent");
+        left -= now;
+    }
+    near.read_exact(&mut [0; 1]).expect("received");
 }
 
 #[divan::bench(sample_count = 10, sample_size = 1, args = [1, 2, 6, Nodes::THREE_DEEP])]

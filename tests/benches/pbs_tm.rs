@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gantry_tests::measured::Measurement;
 use gantry_tests::pbs::{Script, said, submit};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, shared};
@@ -115,6 +116,23 @@ fn report(said: &str) {
             (Some(ours), Some(theirs)) => {
                 let ratio = *ours as f64 / *theirs as f64;
                 println!("{what}: {ratio:.2} times as long, the goal is {goal} at most");
+                if index == LAUNCH {
+                    let (gantry, plain) = (*ours as f64 / 1e3, *theirs as f64 / 1e3);
+                    let what = "PBS, 3 hosts: a program on each, to its end";
+                    let row = "launch";
+                    println!(
+                        "{}",
+                        Measurement {
+                            bench: "pbs_tm",
+                            row,
+                            what,
+                            gantry,
+                            plain,
+                            unit: "ms",
+                            way: "`pbsdsh`"
+                        }
+                    );
+                }
             }
             _ => println!("{what}: not measured"),
         }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use gantry_frontend::{App, Config as Choices, DaemonRequest, Frontend, HoldMethod, LaunchRequest, Session};
 use gantry_tests::bare::{self, BareNodes, Order};
 use gantry_tests::binaries;
+use gantry_tests::measured::Measurement;
 use gantry_tests::testbed::config::address;
 use gantry_tests::testbed::{Config, Testbed, usable};
 
@@ -229,6 +230,18 @@ fn is_listed(step: &str) -> bool {
 
 fn print(nodes: u16, times: Times) {
     let (bare, two) = (median(times.bare), median(times.two_bare));
+    let keep = |row: &str, what: &str, times: &[Duration], way: &str, plain: Duration| {
+        let what = format!("Slurm, {nodes} nodes: {what}, and a daemon on every node");
+        let (gantry, plain) = (median(times.to_vec()).as_secs_f64() * 1e3, plain.as_secs_f64() * 1e3);
+        let row = format!("{row} {nodes}");
+        println!(
+            "{}",
+            Measurement { bench: "slurm", row: &row, what: &what, gantry, plain, unit: "ms", way }
+        );
+    };
+    keep("held", "held", &times.with_daemon, "one step of srun, to its end", bare);
+    let by_mpir = "held by MPIR";
+    keep("mpir", by_mpir, &times.driven_with_daemon, "two steps of srun, to their ends", two);
     let row = |what: &str, times: Vec<Duration>, plain: Option<(&str, Duration)>, goal: &str| {
         let (rounds, time) = (times.len(), median(times));
         let compared = plain.map_or("| |".to_owned(), |(way, plain)| {

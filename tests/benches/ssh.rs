@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use gantry_frontend::{Config as Choices, DaemonRequest, Frontend, LaunchRequest};
 use gantry_tests::bare::{self, BareNodes, Order};
 use gantry_tests::binaries;
+use gantry_tests::measured::Measurement;
 use gantry_tests::testbed::config::address;
 use gantry_tests::testbed::{Config, Testbed, usable};
 
@@ -117,6 +118,18 @@ fn measure(hosts: u16) {
     };
     for (client, times) in CLIENTS.iter().zip(ways) {
         let ready = median(times.ready);
+        println!(
+            "{}",
+            Measurement {
+                bench: "ssh",
+                row: &format!("{client} {hosts}"),
+                what: &format!("ssh, {hosts} hosts, a rank on each: held, by {client}"),
+                gantry: ready.as_secs_f64() * 1e3,
+                plain: plain.as_secs_f64() * 1e3,
+                unit: "ms",
+                way: "`pdsh -R ssh` of `true`",
+            }
+        );
         row(&format!("{client}: all agents ready, a rank on each held"), ready, Some(plain), "1.5");
         let held = median(times.held);
         row(&format!("{client}: two ranks on each held, to all agents ready"), held, Some(ready), "1.3");

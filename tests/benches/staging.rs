@@ -18,6 +18,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gantry_tests::measured::Measurement;
 use gantry_tests::testbed::{Config, Testbed, usable};
 use gantry_tests::{OtherRoot, World, binaries, proc};
 
@@ -48,6 +49,18 @@ fn main() {
         let staged = stage(&world, &other, &payload, count);
         let cp = copy(&payload, world.path(), count);
         let scp = copy_by_ssh(other.hidden(), &payload, count);
+        for (way, plain) in [("scp", scp.as_ref().ok()), ("cp", Some(&cp))] {
+            let Some(plain) = plain.map(Duration::as_secs_f64) else { continue };
+            let row = format!("{way} {count}");
+            let what = format!("200 MB of noise staged to nodes, encrypted: {count}");
+            let at_a_time = if way == "scp" { ", 8 at a time" } else { "" };
+            let (gantry, way) = (staged.time.as_secs_f64(), format!("{count} x `{way}`{at_a_time}"));
+            println!(
+                "{}",
+                Measurement { bench: "staging", row: &row, what: &what, gantry, plain, unit: "s", way: &way }
+            );
+        }
+        let scp = scp.map_or_else(|why| why, |time| format!("{:.2} s", time.as_secs_f64()));
         println!(
             "| {count} | {:.2} s | {:.2} s | {scp} | {} | {} | {} MiB | {} MiB |",
             staged.time.as_secs_f64(),
@@ -112,12 +125,10 @@ fn copy(payload: &Path, to: &Path, count: usize) -> Duration {
     time
 }
 
-/// The time in words, or why there is none.
-fn copy_by_ssh(hidden: &Path, payload: &Path, count: usize) -> String {
+/// The time, or why there is none.
+fn copy_by_ssh(hidden: &Path, payload: &Path, count: usize) -> Result<Duration, String> {
     let config = Config::with_nodes(SSH_NODES);
-    if let Err(why) = usable(&config) {
-        return why;
-    }
+    usable(&config)?;
     // The testbed's user is another one.
     fs::set_permissions(hidden, PermissionsExt::from_mode(0o755)).expect("permissions");
     let bed = Testbed::up(&config, &binaries().dir.join("testbed")).expect("a testbed");
@@ -133,7 +144,7 @@ fn copy_by_ssh(hidden: &Path, payload: &Path, count: usize) -> String {
             finish(copy);
         }
     }
-    format!("{:.2} s", start.elapsed().as_secs_f64())
+    Ok(start.elapsed())
 }
 
 fn run(command: &mut Command) {

@@ -33,6 +33,7 @@ pub mod launchers;
 mod leak;
 pub mod loader;
 pub mod managers;
+pub mod measured;
 mod other_root;
 pub mod pbs;
 pub mod proc;

@@ -27,6 +27,9 @@ pub(crate) struct Docs {
     /// Writes nothing, and fails where a page is not as the code has it.
     #[arg(long)]
     pub(crate) check: bool,
+    /// What a bench has printed. Its rows are taken into docs/measurements.jsonl first; /dev/stdin for a pipe.
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    pub(crate) measured: Option<PathBuf>,
     /// The command line, already built. Default: builds it.
     #[arg(long, value_name = "FILE")]
     pub(crate) gantry: Option<PathBuf>,

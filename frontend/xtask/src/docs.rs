@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the pages of the reference that follow from the code.
 
 mod items;
+mod measurements;
 mod pages;
 mod plot;
 mod source;
@@ -16,6 +17,9 @@ use crate::{Docs, Result};
 /// # Errors
 /// A page is not up to date, or cannot be read or written.
 pub(crate) fn write(asked: &Docs) -> Result<String> {
+    if let Some(file) = &asked.measured {
+        measurements::take(file)?;
+    }
     let gantry = match &asked.gantry {
         Some(path) => path.clone(),
         None => build("dev", false)?.join("gantry"),

@@ -15,14 +15,16 @@ const PROTOCOL: &str = "frontend/src/control/protocol.rs";
 ///
 /// # Errors
 /// A source is not there, or is not as it was.
-pub(super) fn all(gantry: &Path) -> Result<[(&'static str, String); 5]> {
+pub(super) fn all(gantry: &Path) -> Result<[(&'static str, String); 6]> {
     let help = help_of(gantry, &[])?;
+    let measured = super::measurements::read()?;
     Ok([
         ("command-line.md", command_line(gantry, &help)?),
         ("events.md", events()?),
         ("control-socket.md", control_socket()?),
         ("exit-codes.md", exit_codes(&help)?),
-        ("../performance.svg", super::plot::draw()?),
+        ("../performance.md", super::measurements::page(&measured)?),
+        ("../performance.svg", super::plot::draw(&measured)),
     ])
 }
 
