@@ -13,13 +13,13 @@ use gantry_shared::wire::frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// This process was not started as a tool daemon. The tool may have a mode of its own for that.
+    /// This process was not started as a tool daemon.
     #[error("find this node's agent: not started by gantry ({variable} is not set)")]
     NotStartedByGantry {
         /// The variable that every tool daemon has.
         variable: &'static str,
     },
-    /// Somebody between the agent and this process has changed a variable that gantry set.
+    /// A program between the agent and this process has changed a variable that gantry set.
     #[error("find this node's agent: {variable} is {value:?}, which gantry does not set")]
     BadEnvironment {
         /// The variable.
@@ -35,7 +35,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// The socket belongs to another user. Nothing it says is to be believed; see who runs this process.
+    /// The socket belongs to another user, so it is not used. See which user runs this process.
     #[error("trust the agent at {}: it belongs to user {found}, this process to user {expected}", .socket.display())]
     ForeignAgent {
         /// The socket.
@@ -56,13 +56,13 @@ pub enum Error {
     /// The agent refused, and says why; its hint says what to do.
     #[error("get an answer from this node's agent")]
     Refused(#[source] Failure),
-    /// A rendezvous will never be complete: one of those that were waited for ended before it had registered.
+    /// The rendezvous cannot be completed: a member ended before it had registered.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// The agent does not speak as it should. See whether the library and the agent are of the same release.
+    /// The agent broke the protocol. Library and agent may be of different releases.
     #[error("read the answer of this node's agent")]
     Protocol(#[source] FrameError),
-    /// The agent answered something else than what was asked, or the connection had failed before.
+    /// The answer does not match the question, or the connection had failed before.
     #[error("ask this node's agent: {reason}")]
     Unusable {
         /// What is wrong with the connection.

@@ -25,10 +25,10 @@ pub enum Error {
         /// What to write instead.
         hint: Option<String>,
     },
-    /// The seam to the workload manager refused or failed.
+    /// The workload manager, or a launcher, refused or failed.
     #[error(transparent)]
     Wlm(#[from] gantry_wlm::Error),
-    /// A node could not do what it was asked. Of several nodes the first one's reason is given.
+    /// A node failed. If several did, this is the reason of the first.
     #[error("{}{failure}", on_hosts(.hosts))]
     Node {
         /// The nodes' names; empty: this machine.
@@ -36,7 +36,7 @@ pub enum Error {
         /// The first node's reason.
         failure: Failure,
     },
-    /// The deadline passed.
+    /// The timeout expired.
     #[error("no answer within {} s while {phase}{}", .after.as_secs_f32(), missing_hosts(.missing))]
     TimedOut {
         /// What was being waited for.
@@ -46,7 +46,7 @@ pub enum Error {
         /// Names of the nodes that had not answered.
         missing: Vec<String>,
     },
-    /// Something failed while connections that are no agent's came to the door of the launch, which may be why.
+    /// Something failed while other programs connected to the launch's port. They may be the reason.
     #[error("{error}; meanwhile other programs connected to gantry's port: {strangers}")]
     Crowded {
         /// What failed.
@@ -54,7 +54,7 @@ pub enum Error {
         /// How many came from where, and what they did.
         strangers: String,
     },
-    /// Something failed after connections of agents could not be accepted.
+    /// Something failed after connections of agents could not be accepted. Often too few files may be open.
     #[error("{error}; connections could not be accepted: {source}")]
     NoMoreFiles {
         /// What failed.
@@ -63,7 +63,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// Daemons did not do their part in an operation on a channel, more of them than its policy allows.
+    /// Daemons are missing in an operation on a channel, more than its policy allows.
     #[error("{phase}: {} of {members} daemons are missing: {}", .missing.len(), first_missing(.missing))]
     Incomplete {
         /// What was being done.
@@ -99,19 +99,19 @@ pub enum Error {
         /// What was seen.
         reason: String,
     },
-    /// The owner of this handle has ended or was closed.
+    /// The app, session or daemon has ended or was closed.
     #[error("{what} is gone")]
     Gone {
         /// What the handle stood for.
         what: String,
     },
-    /// No live frontend of this user has such an app.
+    /// No running tool of this user has such an app.
     #[error("no app {app} of yours runs here")]
     UnknownApp {
         /// The app.
         app: AppId,
     },
-    /// Something of this machine failed.
+    /// A system call on this machine failed.
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
@@ -120,7 +120,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// The other side does not speak our language.
+    /// The other side broke the protocol.
     #[error("{0}")]
     Protocol(String),
 }

@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 pub enum Kind {
     /// A file, host, job or process is not there. Name another one.
     NotFound,
-    /// Permission is missing.
+    /// Permission is missing. Ask for it, or act as the owner.
     NoAccess,
     /// A timeout. Wait longer, or look at the nodes that the message names.
     TimedOut,
     /// The launcher or the workload manager refused, or ended early. Read its message.
     LauncherFailed,
-    /// This system, workload manager or launcher cannot do it.
+    /// This system, workload manager or launcher cannot do it. Use another one, or another option.
     Unsupported,
-    /// The request makes no sense.
+    /// The request makes no sense. Correct it.
     Invalid,
     /// The other side broke the protocol. Compare the versions.
     Protocol,
-    /// A node, or the link to it, is lost.
+    /// A node, or the link to it, is lost. Look at that node.
     Lost,
-    /// The process, app or session has ended.
+    /// The process, app or session has ended. Start it again.
     Gone,
 }
 

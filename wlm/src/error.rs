@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for makes no sense to this WLM.
+    /// The request makes no sense to this WLM.
     #[error("{message}")]
     Invalid {
         /// What is wrong.
@@ -37,7 +37,7 @@ pub enum Error {
         /// What to try.
         hint: Option<String>,
     },
-    /// It is known and has no ranks yet.
+    /// The job or process is known, but has no ranks yet.
     #[error("{message}")]
     NotYet {
         /// What it waits for.
@@ -47,7 +47,7 @@ pub enum Error {
         /// Whether it waits in a queue for its nodes.
         queued: bool,
     },
-    /// It is there and may not be touched.
+    /// The job or process is there, but this user may not use it.
     #[error("{message}")]
     NoAccess {
         /// What was refused.

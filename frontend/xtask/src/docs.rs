@@ -1,5 +1,6 @@
 //! `cargo xtask docs`: the pages of the reference that follow from the code.
 
+mod errors;
 mod items;
 mod measurements;
 mod pages;

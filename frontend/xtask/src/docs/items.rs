@@ -17,6 +17,8 @@ pub(super) struct Item {
     pub(super) is_optional: bool,
     /// The fields of a variant.
     pub(super) fields: Vec<Item>,
+    /// The text of an error.
+    pub(super) message: String,
 }
 
 /// The variants of an enum.
@@ -33,8 +35,10 @@ pub(super) fn variants(text: &str, name: &str) -> Result<Vec<Item>> {
             continue;
         }
         if inner {
-            if let (Some(field), Some(variant)) = (next.field(line), found.last_mut()) {
-                variant.fields.push(field);
+            match (next.field(line), found.last_mut()) {
+                (Some(field), Some(variant)) => variant.fields.push(field),
+                // The type in a variant of several lines: what was said of it is not the next variant's.
+                _ => next = Next::default(),
             }
         } else if let Some(variant) = next.variant(line) {
             found.push(variant);
@@ -78,6 +82,7 @@ struct Next {
     doc: String,
     is_flat: bool,
     is_optional: bool,
+    message: String,
 }
 
 impl Next {
@@ -88,6 +93,9 @@ impl Next {
         } else if line.starts_with("#[") {
             self.is_flat |= line.contains("flatten");
             self.is_optional |= line.contains("skip_serializing_if") || line.contains("default");
+            if let Some(text) = line.strip_prefix("#[error(") {
+                self.message = text.split('"').nth(1).unwrap_or_default().to_owned();
+            }
         } else {
             return false;
         }
@@ -95,9 +103,9 @@ impl Next {
     }
 
     fn take(&mut self, name: String, of: String) -> Item {
-        let Self { doc, is_flat, is_optional } = std::mem::take(self);
+        let Self { doc, is_flat, is_optional, message } = std::mem::take(self);
         let doc = doc.trim().to_owned();
-        Item { name, doc, of, is_flat, is_optional, fields: Vec::new() }
+        Item { name, doc, of, is_flat, is_optional, fields: Vec::new(), message }
     }
 
     /// `name: Type,`
@@ -131,8 +139,8 @@ fn snake_case(name: &str) -> String {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "//! A module.\n//!\n//! More.\n\n/// An enum.\npub enum Event {\n    /// All run,\n    /// here.\n    NodesLost {\n        \
-        /// Their names.\n        #[serde(default)]\n        hosts: Vec<String>,\n    },\n    /// Ends.\n    Exited(Exit),\n    /// Alone.\n    \
+    const TEXT: &str = "//! A module.\n//!\n//! More.\n\n/// An enum.\npub enum Event {\n    /// All run,\n    /// here.\n    #[error(\"lost {}\", .0)]\n    NodesLost {\n        \
+        /// Their names.\n        #[serde(default)]\n        hosts: Vec<String>,\n    },\n    /// Ends.\n    Exited(\n        /// How.\n        Exit,\n    ),\n    /// Alone.\n    \
         Kill,\n}\n\npub struct Exit {\n    /// The code.\n    #[serde(flatten)]\n    pub code: i32,\n}\n";
 
     #[test]
@@ -142,8 +150,9 @@ mod tests {
             found.iter().map(|it| (it.name.as_str(), it.doc.as_str(), it.of.as_str())).collect();
         assert_eq!(
             names,
-            [("nodes_lost", "All run, here.", ""), ("exited", "Ends.", "Exit"), ("kill", "Alone.", "")]
+            [("nodes_lost", "All run, here.", ""), ("exited", "Ends.", ""), ("kill", "Alone.", "")]
         );
+        assert_eq!((found[0].message.as_str(), found[1].message.as_str()), ("lost {}", ""));
         assert_eq!(found[0].fields.len(), 1);
         assert_eq!((found[0].fields[0].name.as_str(), found[0].fields[0].is_optional), ("hosts", true));
         let exit = fields(TEXT, "Exit").unwrap();

@@ -15,7 +15,7 @@ const PROTOCOL: &str = "frontend/src/control/protocol.rs";
 ///
 /// # Errors
 /// A source is not there, or is not as it was.
-pub(super) fn all(gantry: &Path) -> Result<[(&'static str, String); 6]> {
+pub(super) fn all(gantry: &Path) -> Result<[(&'static str, String); 7]> {
     let help = help_of(gantry, &[])?;
     let measured = super::measurements::read()?;
     Ok([
@@ -23,13 +23,14 @@ pub(super) fn all(gantry: &Path) -> Result<[(&'static str, String); 6]> {
         ("events.md", events()?),
         ("control-socket.md", control_socket()?),
         ("exit-codes.md", exit_codes(&help)?),
+        ("errors.md", super::errors::page()?),
         ("../performance.md", super::measurements::page(&measured)?),
         ("../performance.svg", super::plot::draw(&measured)),
     ])
 }
 
 /// Says where a page comes from.
-fn head(title: &str, from: &str) -> String {
+pub(super) fn head(title: &str, from: &str) -> String {
     format!("# {title}\n\n<!-- Written by `cargo xtask docs` from {from}: change it there. -->\n\n")
 }
 
@@ -204,7 +205,7 @@ fn json_type(of: &str) -> String {
 }
 
 /// Documentation without links to items, for a cell of a table.
-fn prose(doc: &str) -> String {
+pub(super) fn prose(doc: &str) -> String {
     without_links(doc)
         .replace('|', "\\|")
         .replace("the WLM's", "the workload manager's")
