@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm};
+use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm, find_batch};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -65,16 +65,15 @@ impl Frontend {
 
     async fn submit_as(&self, submission: Submission, deadline: Duration) -> Result<Batch> {
         let wlm = self.choice()?.wlm;
+        let batch = find_batch(wlm)?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let (guard, news) = Guard::start(&program, None).await?;
         let frontend = self.clone();
         // A task of its own: a job that was accepted has to have its owner, even if our caller does not wait for it.
         let submitting = tokio::spawn(async move {
-            let runtime = tokio::runtime::Handle::current();
-            let asking =
-                tokio::task::spawn_blocking(move || runtime.block_on(wlm.submit(&submission, &Machine)));
+            let asking = tokio::task::spawn_blocking(move || batch.submit(&submission, &Machine));
             let job = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
-            let cancel = wlm.plan_cancel(&job, &Machine)?;
+            let cancel = batch.plan_cancel(&job, &Machine)?;
             guard.at_loss(Some(cancel.clone())).await?;
             Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, _news: news })
         });

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, SendAgent, detect};
+use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, SendAgent, reach, registry};
 
 use crate::app::{App, News, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
@@ -143,7 +143,7 @@ impl Frontend {
     pub fn choice_for(&self, request: &LaunchRequest) -> Result<Choice> {
         match request.launcher.is_some() || find_launcher().is_some() {
             true => self.choice(),
-            false => Ok(detect::choose_for(self.config.wlm.as_deref(), &request.args, &Machine)?),
+            false => Ok(registry::choose_for(self.config.wlm.as_deref(), &request.args, &Machine)?),
         }
     }
 
@@ -193,9 +193,9 @@ impl Frontend {
     async fn attach_to(&self, target: &str, wait: News<'_>, deadline: Duration) -> Result<App> {
         // Where hosts have names a WLM's own words may have colons in them: who has chosen it need not name it again.
         let chosen = self.config.wlm.as_ref().map(|_| self.choice()).transpose()?;
-        let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| wlm.reach() != Reach::ThisMachine);
+        let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| reach(*wlm) != Reach::ThisMachine);
         let (wlm, job) = match (target.split_once(':'), chosen) {
-            (Some((name, rest)), chosen) => match (detect::find(name), chosen) {
+            (Some((name, rest)), chosen) => match (registry::find(name), chosen) {
                 (Ok(wlm), _) => (wlm, rest),
                 (Err(_), Some(wlm)) => (wlm, target),
                 (Err(error), None) => return Err(error.into()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gantry_frontend::{App, Config, Frontend, LaunchRequest};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Reach, WLMS, Wlm};
+use gantry_wlm::{Reach, WLMS, Wlm, reach};
 
 use crate::{Finished, World, binaries, proc, record_skip};
 
@@ -40,7 +40,7 @@ pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     if let Some(name) = std::env::var_os(INNER) {
         return run_inside(name, body);
     }
-    for wlm in WLMS.iter().filter(|wlm| wlm.reach() == Reach::ThisMachine) {
+    for wlm in WLMS.iter().filter(|wlm| reach(**wlm) == Reach::ThisMachine) {
         if wlm.detect(&Machine).is_none() {
             record_skip(&format!("{} is not here", wlm.name()));
             continue;

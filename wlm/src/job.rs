@@ -43,8 +43,8 @@ pub struct AppRef {
     pub hosts: Vec<String>,
     /// While agents are started: what it was adopted as, if it was.
     pub job: Option<JobRef>,
-    /// While agents are started: what the plan had to tell, [`Direct::told`](crate::Direct), or [`Wlm::read_reach_args`](crate::Wlm::read_reach_args).
-    pub told: Vec<String>,
+    /// While agents are started: opaque data of the WLM, from [`Direct::wlm_data`](crate::Direct), or [`read_reach_args`](crate::read_reach_args).
+    pub wlm_data: Vec<String>,
 }
 
 /// Something that runs already and was found.

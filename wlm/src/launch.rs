@@ -15,8 +15,11 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;
 
+use crate::error::{Error, Result};
+use crate::job::JobRef;
 use crate::mpir::AtBreakpoint;
-use crate::{Error, HostsPolicy, JobRef, LeftOut, MixedPart, Result};
+use crate::policy::{HostsPolicy, LeftOut};
+use crate::wanted::{Mixed, MixedPart};
 
 /// What a tool asks to be launched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -155,8 +158,8 @@ pub struct Direct {
     pub layout: Vec<RankSet>,
     /// Hosts that are named besides, and get no ranks unless others cannot be had: [`Launch::without`].
     pub spare: Vec<String>,
-    /// What the WLM wants to be told again when it starts the agents, in words of its own.
-    pub told: Vec<String>,
+    /// Opaque data of the WLM, returned to [`Wlm::start_agents`](crate::Wlm::start_agents).
+    pub wlm_data: Vec<String>,
     /// The job that the nodes belong to, where the WLM has jobs.
     pub job: Option<JobRef>,
     /// The program: a path, or a name to look up in PATH.
@@ -168,6 +171,19 @@ pub struct Direct {
 }
 
 impl Direct {
+    /// A launch of these ranks on these nodes.
+    pub(crate) fn of_mixed(
+        mixed: &Mixed,
+        hosts: Vec<String>,
+        layout: Vec<RankSet>,
+        wlm_data: Vec<String>,
+    ) -> Self {
+        let first = mixed.parts.first().cloned().unwrap_or_default();
+        let MixedPart { program, args, .. } = first;
+        let (spare, mixed) = (Vec::new(), mixed.parts.clone());
+        Self { hosts, layout, spare, wlm_data, job: None, program, args, mixed }
+    }
+
     /// Number of ranks of all nodes.
     pub fn size(&self) -> u64 {
         self.layout.iter().map(RankSet::len).sum()

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use gantry_shared::id::Rank;
 use gantry_shared::rank_set::RankSet;
 
-use crate::{Direct, Error, Result};
+use crate::error::{Error, Result};
 
-/// A job in the words of the Globus Toolkit's job managers. [`Wlm::build_args`](crate::Wlm::build_args) makes a launcher's arguments of it.
+/// A job in the words of the Globus Toolkit's job managers. [`DescribedJobs::build_args`](crate::caps::described::DescribedJobs::build_args) makes a launcher's arguments of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The part of the WLM's machines that is meant, in the WLM's own words: a partition, a queue, hosts.
@@ -81,14 +81,6 @@ impl Mixed {
             layout[place].insert(Rank(rank));
         }
         (!hosts.is_empty()).then_some((hosts, layout))
-    }
-
-    /// A plan without a launcher, on these nodes.
-    pub(crate) fn plan_direct(&self, hosts: Vec<String>, layout: Vec<RankSet>, told: Vec<String>) -> Direct {
-        let first = self.parts.first().cloned().unwrap_or_default();
-        let MixedPart { program, args, .. } = first;
-        let (spare, mixed) = (Vec::new(), self.parts.clone());
-        Direct { hosts, layout, spare, told, job: None, program, args, mixed }
     }
 }
 

@@ -64,9 +64,9 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
 use gantry_shared::wire::message::Ticket;
+use gantry_wlm::caps::queue::STARTER;
 use gantry_wlm::host::{Host, Machine, keep, open_pidfd};
 use gantry_wlm::launcher::find_node_name;
-use gantry_wlm::queue::STARTER;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 

@@ -6,7 +6,7 @@ use gantry_shared::id::NodeId;
 use gantry_shared::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Adoption, JobRef, Wlm};
+use gantry_wlm::{Adoption, JobRef, Wlm, read_reach_args};
 use tokio::time::Instant;
 
 use super::App;
@@ -33,11 +33,11 @@ impl Frontend {
     ) -> Result<App> {
         self.check_policy(wlm, true)?;
         let making = Making::attach(self, wlm, job, wait.is_some())?;
-        let told = wlm.read_reach_args(&self.config.reach_args)?;
-        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &told, wait, clock).await?;
+        let wlm_data = read_reach_args(wlm, &self.config.reach_args)?;
+        let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &wlm_data, wait, clock).await?;
         let deadline = clock.deadline();
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: Some(adopted.clone()), told, instead: None };
+        let called = Called { hosts, job: Some(adopted.clone()), wlm_data, instead: None };
         let joined = self.start_agents(&making, called, deadline).await?;
         let placement = put_last(&placement, &joined.left_out)?;
         let order = match marks {
@@ -62,7 +62,7 @@ impl Frontend {
 pub(crate) async fn adopt(
     wlm: &'static dyn Wlm,
     job: &JobRef,
-    told: &[String],
+    wlm_data: &[String],
     mut wait: News<'_>,
     clock: &Clock,
 ) -> Result<Adoption> {
@@ -72,7 +72,7 @@ pub(crate) async fn adopt(
     let mut said = None;
     let asking = async {
         loop {
-            let not_yet = match ask(wlm, job, told, &agent).await {
+            let not_yet = match ask(wlm, job, wlm_data, &agent).await {
                 Err(Error::Wlm(not_yet @ gantry_wlm::Error::NotYet { .. })) => not_yet,
                 found => return found,
             };
@@ -96,11 +96,11 @@ pub(crate) async fn adopt(
 }
 
 /// Asks once.
-async fn ask(wlm: &'static dyn Wlm, job: &JobRef, told: &[String], agent: &Path) -> Result<Adoption> {
-    let (asked, told, agent) = (job.clone(), told.to_vec(), agent.to_owned());
+async fn ask(wlm: &'static dyn Wlm, job: &JobRef, wlm_data: &[String], agent: &Path) -> Result<Adoption> {
+    let (asked, wlm_data, agent) = (job.clone(), wlm_data.to_vec(), agent.to_owned());
     let runtime = tokio::runtime::Handle::current();
     let asking =
-        tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &told, &agent, &Machine)));
+        tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &wlm_data, &agent, &Machine)));
     Ok(asking.await.map_err(|error| Error::Protocol(error.to_string()))??)
 }
 

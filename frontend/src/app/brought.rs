@@ -12,7 +12,7 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::RankReport;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Brought, Host, SendAgent, Wlm};
+use gantry_wlm::{Brought, Host, Reach, SendAgent, Wlm, explain_launcher_end, reach};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -92,15 +92,15 @@ impl Frontend {
                     _ => Err(ended(wlm, status, &command, &mut words).await),
                 }
             }
-            () = lacks_agent(wlm, &words), if can_be_sent => Err(not_there(&words)),
+            () = wait_until_agent_is_missing(wlm, &words), if can_be_sent => Err(not_there(&words)),
             never = watch_launcher(wlm, guard.pid(), &words, clock, news) => match never {},
         };
-        let lacks_agent = mustered.is_err() && wlm.lacks_agent(&words.so_far());
+        let lacks_agent = mustered.is_err() && says_agent_is_missing(wlm, &words);
         let Mustered { overlay, events, nodes } =
             mustered.map_err(|error| NotBrought { error: strangers.explain(error), lacks_agent })?;
         drop(files);
         guard.ranks_there().await?;
-        let job = if wlm.names_jobs() { guard.launcher_job().await } else { None };
+        let job = if reach(wlm) == Reach::Network { guard.launcher_job().await } else { None };
         let placement = build_placement(&nodes)?;
         let (hosts, left_out) = (nodes.iter().map(|(host, _)| host.clone()).collect(), Vec::new());
         let joined = Joined { overlay, overlay_events: events, guard, guard_events, hosts, left_out };
@@ -132,9 +132,15 @@ impl From<Error> for NotBrought {
 /// How often it is looked whether a launcher has said that nodes lack the agent. It goes on when others have it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Whether the launcher has said that nodes do not have the agent.
+fn says_agent_is_missing(wlm: &dyn Wlm, words: &Words) -> bool {
+    let output = wlm.capabilities().launcher_output;
+    output.is_some_and(|output| output.lacks_agent(&words.so_far()))
+}
+
 /// Waits until the launcher says that nodes do not have the agent.
-async fn lacks_agent(wlm: &dyn Wlm, words: &Words) {
-    while !wlm.lacks_agent(&words.so_far()) {
+async fn wait_until_agent_is_missing(wlm: &dyn Wlm, words: &Words) {
+    while !says_agent_is_missing(wlm, words) {
         sleep(LOOK_EVERY).await;
     }
 }
@@ -251,7 +257,7 @@ pub(super) async fn ended(
     };
     words.through().await;
     let said = words.so_far();
-    let failure = wlm.explain(command, &status.to_string(), &said).unwrap_or_else(|| {
+    let failure = explain_launcher_end(wlm, command, &status.to_string(), &said).unwrap_or_else(|| {
         let command = command.join(" ");
         let said = if said.is_empty() { "it printed nothing".to_owned() } else { said };
         let message =

@@ -19,7 +19,7 @@ pub(super) struct Called {
     /// What the app was adopted as, if it was.
     pub(super) job: Option<JobRef>,
     /// What the plan had to tell.
-    pub(super) told: Vec<String>,
+    pub(super) wlm_data: Vec<String>,
     /// Where more hosts are named than are needed.
     pub(super) instead: Option<Instead>,
 }
@@ -53,10 +53,10 @@ impl Called {
         (agent, mut left_out): (&AgentCommand, UnboundedReceiver<(String, Failure)>),
         owner: &dyn ProcessOwner,
     ) -> Result<Reached> {
-        let Self { mut hosts, job, told, instead } = self;
+        let Self { mut hosts, job, wlm_data, instead } = self;
         let instead = instead.filter(|_| policy != HostsPolicy::All);
         let wanted = hosts.len();
-        let mut round = AppRef { app: making.app, hosts: hosts.clone(), job, told };
+        let mut round = AppRef { app: making.app, hosts: hosts.clone(), job, wlm_data };
         let (mut missing, mut without) = (Vec::new(), Vec::new());
         loop {
             let started = making.wlm.start_agents(&round, agent, &Machine, owner).await;

@@ -17,10 +17,11 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// Asks the WLM why something has ended that has no launcher of ours, which would have said so.
 pub(super) async fn tell_cause(core: &Core) {
     let Some(ended) = core.state().needs_cause() else { return };
+    let Some(jobs) = core.wlm.capabilities().jobs else { return };
     let until = Instant::now() + CAUSE_PATIENCE;
     loop {
-        let (wlm, asked, runtime) = (core.wlm, ended.clone(), tokio::runtime::Handle::current());
-        let asking = tokio::task::spawn_blocking(move || runtime.block_on(wlm.find_cause(&asked, &Machine)));
+        let asked = ended.clone();
+        let asking = tokio::task::spawn_blocking(move || jobs.find_cause(&asked, &Machine));
         match tokio::time::timeout_at(until, asking).await {
             Ok(Ok(Ok(Some(cause)))) => return core.happened(Happening::EndedBy(cause)),
             Ok(Ok(Err(gantry_wlm::Error::NotYet { .. }))) if Instant::now() + ASK_EVERY < until => {

@@ -9,7 +9,7 @@ use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::AtBreakpoint;
-use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm};
+use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm, explain_launcher_end, reach};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
@@ -58,7 +58,8 @@ impl Frontend {
         let (guard, mut guard_events) = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         let command = show_args(&plan.argv);
         // The guard does not know what time counts where the launcher may wait.
-        let until = if wlm.launcher_waits().is_some() { clock.latest() } else { clock.deadline() };
+        let until =
+            if wlm.capabilities().launcher_waits.is_some() { clock.latest() } else { clock.deadline() };
         let left = until.saturating_duration_since(Instant::now());
         let driven = Some(Drive { deadline: left, at_breakpoint: plan.at_breakpoint });
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven };
@@ -81,7 +82,7 @@ impl Frontend {
         }
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: job.clone(), told: Vec::new(), instead: None };
+        let called = Called { hosts, job: job.clone(), wlm_data: Vec::new(), instead: None };
         let found = match (stopped, request.hold) {
             (true, true) => Found::Held,
             (true, false) => Found::HeldToRun,
@@ -145,7 +146,7 @@ fn check_hosts(wlm: &dyn Wlm, placement: &Placement, command: &[String]) -> Resu
     let short = here.split('.').next().unwrap_or(&here);
     let is_here = |host: &str| host == here || host.split('.').next() == Some(short) || host == "localhost";
     match placement.hosts().find(|host| !is_here(host)) {
-        Some(host) if wlm.reach() == Reach::ThisMachine => Err(Error::Invalid {
+        Some(host) if reach(wlm) == Reach::ThisMachine => Err(Error::Invalid {
             message: format!(
                 "{} has started ranks on {host}, where {} has no agents",
                 command.join(" "),
@@ -181,7 +182,8 @@ async fn wait_held(
             Some(GuardEvent::NotHeld(failure)) => {
                 words.through().await;
                 let said = words.so_far();
-                let explained = wlm.explain(command, "an error", &said).filter(|_| !said.is_empty());
+                let explained =
+                    explain_launcher_end(wlm, command, "an error", &said).filter(|_| !said.is_empty());
                 let failure = explained.unwrap_or_else(|| Failure::new(failure.kind(), failure.to_string()));
                 return Err(Error::Node { hosts: Vec::new(), failure });
             }

@@ -17,7 +17,7 @@ use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
     AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, Launch, LeftOut, Plan,
-    SendAgent, Wlm,
+    SendAgent, Wlm, explain_launcher_end, find_mixed, reach,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ impl Frontend {
             scratch: choose_scratch(app),
         };
         let plan = match &request.mixed {
-            Some(mixed) => choice.wlm.plan_mixed(mixed, &launch, &Machine)?,
+            Some(mixed) => find_mixed(choice.wlm, mixed.size())?.plan_mixed(mixed, &launch, &Machine)?,
             None => choice.wlm.plan(&launch, &Machine)?,
         };
         self.check_policy(choice.wlm, matches!(plan, Plan::Direct(_)) && request.mixed.is_none())?;
@@ -142,7 +142,8 @@ impl Frontend {
         let prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
         let instead = instead_of_missing(making.wlm, &launch, &plan);
-        let called = Called { hosts: plan.hosts.clone(), job: None, told: plan.told.clone(), instead };
+        let called =
+            Called { hosts: plan.hosts.clone(), job: None, wlm_data: plan.wlm_data.clone(), instead };
         let joined = self.start_agents(&making, called, deadline).await?;
         if !joined.left_out.is_empty() {
             plan = plan_without(making.wlm, &launch, names_of(&joined.left_out))?;
@@ -214,7 +215,7 @@ impl Frontend {
     /// Refuses a policy that would not be followed. `one_by_one`: gantry reaches the hosts itself, and may choose among them.
     pub(super) fn check_policy(&self, wlm: &dyn Wlm, one_by_one: bool) -> Result<()> {
         let policy = self.config.hosts_policy;
-        if policy == HostsPolicy::All || (one_by_one && wlm.leaves_out_hosts()) {
+        if policy == HostsPolicy::All || (one_by_one && wlm.capabilities().host_lists.is_some()) {
             return Ok(());
         }
         Err(Error::Invalid {
@@ -225,7 +226,7 @@ impl Frontend {
 
     pub(super) async fn listen(&self, making: &Making, secret: &Secret) -> Result<Listener> {
         let (radix, bulk_radix) = (self.config.radix, self.config.bulk_radix);
-        Listener::bind(making.app, secret.clone(), radix, bulk_radix, making.wlm.reach()).await
+        Listener::bind(making.app, secret.clone(), radix, bulk_radix, reach(making.wlm)).await
     }
 
     fn build_agent_command(
@@ -358,7 +359,7 @@ pub(super) async fn begin_direct(
 fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> Error {
     match event {
         Some(GuardEvent::StepEnded { command, status, last_words }) => {
-            let failure = wlm.explain(&command, &status.to_string(), &last_words);
+            let failure = explain_launcher_end(wlm, &command, &status.to_string(), &last_words);
             let failure = failure.unwrap_or_else(|| Failure::new(Kind::LauncherFailed, last_words));
             Error::Node { hosts: Vec::new(), failure }
         }
@@ -455,7 +456,7 @@ mod tests {
             hosts: vec!["b".into(), "a".into()],
             layout: vec![set("0,2"), set("1,3")],
             spare: Vec::new(),
-            told: Vec::new(),
+            wlm_data: Vec::new(),
             job: None,
             program: "x".into(),
             args: Vec::new(),

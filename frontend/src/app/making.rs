@@ -10,7 +10,7 @@ use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::{Answer, Order, To};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{JobRef, Wlm};
+use gantry_wlm::{JobRef, Reach, Wlm, reach};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -150,7 +150,7 @@ impl Making {
             attached: self.attached,
             owner: own_pid()?,
             command: self.command.clone(),
-            job: job.filter(|_| self.wlm.names_jobs()).map(|job| job.0),
+            job: job.filter(|_| reach(self.wlm) == Reach::Network).map(|job| job.0),
         };
         let state = State::new(identity, placement).without(joined.left_out.clone());
         let state = if words.is_some() { state.with_launcher() } else { state };

@@ -42,6 +42,7 @@ pub(super) fn build_ticket(
     host: &str,
     subjob: Option<Subjob>,
 ) -> Ticket {
+    let jobs = wlm.capabilities().jobs;
     Ticket {
         release: env!("CARGO_PKG_VERSION").to_owned(),
         app,
@@ -50,7 +51,11 @@ pub(super) fn build_ticket(
         host: host.to_owned(),
         wlm: wlm.name().to_owned(),
         stage_base: stage_base.map(PathBuf::into_os_string),
-        node_variables: wlm.node_variables().iter().map(|it| (*it).to_owned()).collect(),
+        node_variables: jobs
+            .iter()
+            .flat_map(|jobs| jobs.node_variables())
+            .map(|it| (*it).to_owned())
+            .collect(),
         patience: AGENT_PATIENCE,
         subjob,
     }

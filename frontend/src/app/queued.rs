@@ -7,7 +7,7 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::to_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Direct, Gifts, JobRef, JobStarter, Queue, Queued, Wlm};
+use gantry_wlm::{Direct, Gifts, JobRef, JobStarter, Queue, Queued, Wlm, find_batch, find_queue};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -42,7 +42,7 @@ impl Frontend {
         clock: &Clock,
     ) -> Result<App> {
         let (app, wlm) = (making.app, making.wlm);
-        let queue = wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))?;
+        let queue = find_queue(wlm)?;
         self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
         let secret = making.secret.clone();
@@ -98,7 +98,7 @@ async fn submit(
         runtime.block_on(queue.submit_starter(&plan, &starter, &Machine))
     });
     let (job, gifts) = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
-    guard.at_loss(Some(wlm.plan_cancel(&job, &Machine)?)).await?;
+    guard.at_loss(Some(find_batch(wlm)?.plan_cancel(&job, &Machine)?)).await?;
     Ok(Owned { job, guard, guard_events, _gifts: gifts })
 }
 
@@ -149,9 +149,8 @@ async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) ->
 }
 
 async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Result<Direct> {
-    let (plan, job, runtime) = (plan.clone(), job.clone(), tokio::runtime::Handle::current());
-    let asking =
-        tokio::task::spawn_blocking(move || runtime.block_on(queue.find_nodes(&plan, &job, &Machine)));
+    let (plan, job) = (plan.clone(), job.clone());
+    let asking = tokio::task::spawn_blocking(move || queue.find_nodes(&plan, &job, &Machine));
     Ok(asking.await.map_err(|e| Error::Protocol(e.to_string()))??)
 }
 

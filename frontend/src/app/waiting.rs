@@ -53,7 +53,7 @@ pub(super) async fn watch_launcher(
     clock: &Clock,
     mut news: JobNews<'_>,
 ) -> Infallible {
-    let Some(waits) = wlm.launcher_waits() else { return pending().await };
+    let Some(waits) = wlm.capabilities().launcher_waits else { return pending().await };
     let own_job = waits.own_job(&Machine);
     let mut lines = words.waits();
     loop {

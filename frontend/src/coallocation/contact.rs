@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use gantry_wlm::{Host, Wlm, detect};
+use gantry_wlm::{Host, Wlm, registry};
 
 use crate::error::{Error, Result};
 
@@ -97,7 +97,7 @@ impl Contacts {
             }
             None => (meant, None),
         };
-        let wlm = detect::find(name).map_err(|error| self.unknown(text, &error))?;
+        let wlm = registry::find(name).map_err(|error| self.unknown(text, &error))?;
         Ok(Contact { wlm, place: place.map(str::to_owned) })
     }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_shared::id::Rank;
-use gantry_wlm::Wanted;
 use gantry_wlm::host::Machine;
+use gantry_wlm::{Wanted, find_described};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -69,7 +69,7 @@ impl Planned {
     ) -> Result<Self> {
         let contact = contacts.resolve(&subrequest.contact)?;
         let wanted = Wanted { place: contact.place, ..subrequest.wanted };
-        let args = contact.wlm.build_args(&wanted)?;
+        let args = find_described(contact.wlm, wanted.program.as_ref())?.build_args(&wanted)?;
         let folder = subrequest.directory.clone().unwrap_or_default();
         let inside = |path: &Path| folder.join(path);
         let barrier = subrequest.barrier.unwrap_or_else(|| find_barrier(&wanted.program, &folder));

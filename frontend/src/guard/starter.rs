@@ -11,9 +11,9 @@ use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::from_hex;
 use gantry_shared::wire::message::Ticket;
+use gantry_wlm::caps::queue::{SENT, Stop};
 use gantry_wlm::host::Machine;
-use gantry_wlm::queue::{SENT, Stop};
-use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, SendAgent, detect};
+use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, SendAgent, registry};
 use zeroize::Zeroizing;
 
 use super::last_word;
@@ -171,8 +171,7 @@ pub async fn leave_word(wlm: &str, word: &str) -> Result<()> {
 }
 
 fn find_queue(wlm: &str) -> Result<&'static dyn Queue> {
-    let wlm = detect::find(wlm)?;
-    wlm.queue().ok_or_else(|| Error::invalid(format!("{} has no queues", wlm.name())))
+    Ok(gantry_wlm::find_queue(registry::find(wlm)?)?)
 }
 
 fn malformed(why: &str) -> Error {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use gantry_shared::id::SessionId;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{Answer, Order, Place};
-use gantry_wlm::Reach;
+use gantry_wlm::{Reach, reach};
 use tokio::time::{Instant, timeout_at};
 
 use super::plan::Plan;
@@ -107,7 +107,7 @@ async fn deliver(
 ) -> Result<u64> {
     let core = &session.core;
     let files = archive.files() as u64;
-    let (archive, packed) = choose_packing(archive, core.wlm.reach(), deadline).await?;
+    let (archive, packed) = choose_packing(archive, reach(core.wlm), deadline).await?;
     let mut over = Over { core, session: session.id, told: Arc::default(), staged: None };
     let news = Staging {
         app: core.app,

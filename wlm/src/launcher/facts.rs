@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::Launcher;
+use super::dialect::Launcher;
 
 /// What a rank knows of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use super::dialect::{Dialect, Launcher};
 use super::options::locate;
-use super::{Dialect, Launcher};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The most bytes such a file may have, before and after. A launcher takes less: srun 60,000.
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
@@ -186,10 +186,11 @@ fn insert_words(line: &[u8], at: usize, words: &[Vec<u8>]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launcher::dialect_of;
 
     fn check(launcher: Launcher, text: &str, shim: &[&str], expected: std::result::Result<&str, &str>) {
         let shim: Vec<OsString> = shim.iter().map(OsString::from).collect();
-        let found = rewrite_file(launcher.dialect(), text.as_bytes(), &shim)
+        let found = rewrite_file(dialect_of(launcher), text.as_bytes(), &shim)
             .map(|text| String::from_utf8(text).unwrap())
             .map_err(|error| error.to_string());
         assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");

@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::GANTRY_TICKET;
 
-use super::{Dialect, Launcher, Part, locate, prrte, recognize, replace_file, rewrite, rewrite_file};
+use super::dialect::{Dialect, Launcher};
+use super::files::rewrite_file;
+use super::options::{Part, locate};
+use super::prrte;
+use super::recognize::recognize;
+use super::rewrite::{replace_file, rewrite};
 use crate::host::Host;
 use crate::mpir::AtBreakpoint;
 use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};

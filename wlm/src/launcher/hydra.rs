@@ -1,8 +1,7 @@
 //! Hydra's mpiexec: MPICH 3.2 to 5.0, and Intel MPI's, which is made from it. Source: the match tables of those releases, `mpiexec --help`;
 //! for Intel's own options its developer reference.
 
-use super::options::{Grammar, Takes};
-use super::{Dialect, Launcher};
+use super::dialect::{Dialect, Grammar, Launcher, Takes, reads_no_file};
 
 pub(super) static DIALECT: Dialect = Dialect {
     launcher: Launcher::Hydra,
@@ -12,7 +11,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     runs_nothing: &["help", "info"],
     file_options: &["configfile"],
     file_is_program: false,
-    reads_file: super::reads_no_file,
+    reads_file: reads_no_file,
     knows_marker: false,
 };
 

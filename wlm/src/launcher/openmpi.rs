@@ -2,8 +2,7 @@
 //!
 //! One table for both. The few options that take something in one of them and nothing in the other cannot be told.
 
-use super::options::{Grammar, Takes};
-use super::{Dialect, Launcher};
+use super::dialect::{Dialect, Grammar, Launcher, Takes, reads_no_file};
 
 pub(super) static DIALECT: Dialect = COMMON;
 
@@ -22,7 +21,7 @@ pub(super) const COMMON: Dialect = Dialect {
     runs_nothing: &["help", "version"],
     file_options: &["app"],
     file_is_program: false,
-    reads_file: super::reads_no_file,
+    reads_file: reads_no_file,
     knows_marker: true,
 };
 

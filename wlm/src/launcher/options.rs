@@ -7,47 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::Dialect;
-use crate::{Error, Result};
-
-/// What an option takes with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
-    /// Nothing.
-    Nothing,
-    /// A value, attached or as the next argument.
-    Value,
-    /// A value, but only an attached one: `--nice=5`, `-K0`.
-    Attached,
-    /// Two values: `--mca btl tcp`.
-    Two,
-    /// `NAME VALUE` or, in one argument, `NAME=VALUE`.
-    Assignment,
-    /// Nothing in some versions, a value in others: it cannot be told.
-    Depends,
-}
-
-/// How a launcher reads its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grammar {
-    /// As getopt_long does: clusters of letters behind one dash, unique beginnings of long names behind two.
-    Getopt,
-    /// Any number of dashes before a whole name, letters in any case, `NAME=VALUE` as if it were two arguments.
-    AnyDashes,
-    /// One or two dashes before a whole name, in newer versions `--NAME=VALUE` and `-nVALUE` too.
-    OneOrTwoDashes,
-}
-
-/// An option that was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Given {
-    /// Its first name in the table, without dashes, whatever was written.
-    pub name: &'static str,
-    /// The index of the argument in which it stands.
-    pub at: usize,
-    /// Its values: none, one or two.
-    pub values: Vec<OsString>,
-}
+use super::dialect::{Dialect, Given, Grammar, Takes};
+use crate::error::{Error, Result};
 
 /// A file that holds the programs instead of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

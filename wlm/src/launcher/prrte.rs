@@ -7,8 +7,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use super::dialect::{Dialect, Environment, Launcher};
+use super::openmpi;
 use super::options::Part;
-use super::{Dialect, Environment, Launcher, openmpi};
 
 pub(super) static DIALECT: Dialect =
     Dialect { launcher: Launcher::Prrte, name: "prterun", ..openmpi::COMMON };

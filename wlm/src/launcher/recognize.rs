@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Dialect, Launcher};
-use crate::Error;
+use super::dialect::{Dialect, Launcher};
+use super::table::{find_by_name, find_by_version};
+use crate::error::Error;
 use crate::host::{FileVersion, Host};
 
 /// Links from a launcher's name to its file that are followed: `mpiexec` is one of several by way of two in Debian.
@@ -124,7 +125,7 @@ fn recognize_by_name(path: &Path, host: &dyn Host) -> Option<Recognized> {
         Some(at.parent().unwrap_or(Path::new("/")).join(target))
     });
     links.take(MAX_LINKS).find_map(|at| {
-        let dialect = Dialect::of_program(at.as_os_str())?;
+        let dialect = find_by_name(at.as_os_str())?;
         let name = at.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Some(Recognized { dialect, by: Telling::Name(name) })
     })
@@ -140,7 +141,7 @@ fn ask(path: &Path, host: &dyn Host) -> Result<Recognized, NotRecognized> {
     let said = said.map_err(|error| NotRecognized::Fails(format!("fails: {error}")))?;
     let answers = [&said.stdout, &said.stderr];
     let shown = answers.iter().find_map(|text| first_line(text)).ok_or(NotRecognized::Silent)?;
-    match answers.iter().find_map(|text| Dialect::of_version(text)) {
+    match answers.iter().find_map(|text| find_by_version(text)) {
         // Its options are the script's own, and srun stops its ranks itself.
         Some(dialect) if dialect.launcher == Launcher::Srun && is_script(path, host) => {
             Err(NotRecognized::Script(shown))

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::Dialect;
+use super::dialect::Dialect;
 use super::options::Part;
 
 /// The arguments with `shim` in front of each program that stands in them, and with `options(i)` behind the options of part `i`, so that

@@ -2,8 +2,7 @@
 //!
 //! Plugins add options of their own (SPANK). With an attached value they do no harm; without, `--` is needed before the program.
 
-use super::options::{Given, Grammar, Takes};
-use super::{Dialect, Environment, Launcher};
+use super::dialect::{Dialect, Environment, Given, Grammar, Launcher, Takes};
 
 pub(super) static DIALECT: Dialect = Dialect {
     launcher: Launcher::Srun,

@@ -4,7 +4,10 @@ use std::ffi::OsString;
 
 use proptest::prelude::*;
 
-use super::{Dialect, Launcher, Part, locate, replace_file, rewrite};
+use super::dialect::Launcher;
+use super::options::{Part, locate};
+use super::rewrite::{replace_file, rewrite};
+use super::table::{dialect_of, find_by_name, find_by_version};
 
 mod help;
 
@@ -15,7 +18,7 @@ fn words(text: &str) -> Vec<OsString> {
 /// `args` with `S --` put in front of each program, or the error; `|` stands for nothing, to show where options of ours go.
 fn check(launcher: Launcher, args: &str, expected: Result<&str, &str>) {
     let args = words(args);
-    let dialect = launcher.dialect();
+    let dialect = dialect_of(launcher);
     let found = locate(dialect, &args, &[]).map_err(|error| error.to_string()).map(|parts| {
         let written = rewrite(dialect, &args, &parts, |_| vec!["|".into()], &["S".into()]);
         written.join(" ".as_ref()).into_string().unwrap()
@@ -82,7 +85,7 @@ fn an_unknown_option_asks_for_the_marker_and_takes_it() {
         let marker = if launcher == Launcher::Hydra { "|" } else { "| --" };
         check(launcher, &format!("-n 2 {option} x -- a b"), Ok(&format!("-n 2 {option} x {marker} S a b")));
         let args = words(&format!("{option} x a"));
-        let error = locate(launcher.dialect(), &args, &[]).unwrap_err();
+        let error = locate(dialect_of(launcher), &args, &[]).unwrap_err();
         assert_eq!(error.hint().as_deref(), Some("write '--' before the program"));
     }
 }
@@ -123,9 +126,9 @@ fn open_mpi_takes_one_dash_or_two() {
 fn check_file(launcher: Launcher, args: &str, environment: &str, expected: Option<(&str, &str)>) {
     let mut args = words(args);
     let environment: Vec<_> = words(environment).into_iter().map(|name| (name, "1".into())).collect();
-    let parts = locate(launcher.dialect(), &args, &environment).unwrap();
+    let parts = locate(dialect_of(launcher), &args, &environment).unwrap();
     let old = replace_file(&mut args, &parts[0], "NEW".as_ref());
-    let written = rewrite(launcher.dialect(), &args, &parts, |_| Vec::new(), &["S".into()]);
+    let written = rewrite(dialect_of(launcher), &args, &parts, |_| Vec::new(), &["S".into()]);
     let written = written.join(" ".as_ref()).into_string().unwrap();
     let found = old.as_ref().map(|old| (old.to_str().unwrap(), written.as_str()));
     assert_eq!(found, expected, "{args:?}");
@@ -149,7 +152,7 @@ fn files_with_programs() {
 #[test]
 fn what_an_option_says() {
     let args = words("-N1 -lN 2 --export=A,B --label a -N 7");
-    let parts = locate(Launcher::Srun.dialect(), &args, &[]).unwrap();
+    let parts = locate(dialect_of(Launcher::Srun), &args, &[]).unwrap();
     let value = |name: &str| parts[0].value(name).map(|value| value.to_str().unwrap().to_owned());
     assert_eq!(
         [value("nodes"), value("export"), value("label"), value("ntasks")],
@@ -157,20 +160,20 @@ fn what_an_option_says() {
     );
     // Behind an option of a plugin too.
     let args = words("-n 2 --container-image x --export=NONE --odd -N 3 -- a");
-    let parts = locate(Launcher::Srun.dialect(), &args, &[]).unwrap();
+    let parts = locate(dialect_of(Launcher::Srun), &args, &[]).unwrap();
     assert_eq!(parts[0].value("export"), Some("NONE".as_ref()));
     assert_eq!(parts[0].value("nodes"), Some("3".as_ref()));
 }
 
 #[test]
 fn dialects_by_name_and_by_version() {
-    let of = |name: &str| Dialect::of_program(name.as_ref()).map(|dialect| dialect.launcher);
+    let of = |name: &str| find_by_name(name.as_ref()).map(|dialect| dialect.launcher);
     assert_eq!(of("/usr/bin/srun"), Some(Launcher::Srun));
     assert_eq!(of("mpiexec.hydra"), Some(Launcher::Hydra));
     assert_eq!(of("/usr/bin/orterun"), Some(Launcher::OpenMpi));
     assert_eq!(of("prterun"), Some(Launcher::Prrte));
     assert_eq!([of("mpiexec"), of("jsrun"), of("/")], [None; 3]);
-    let says = |text: &str| Dialect::of_version(text).map(|dialect| dialect.launcher);
+    let says = |text: &str| find_by_version(text).map(|dialect| dialect.launcher);
     assert_eq!(says("slurm-wlm 22.05.8\n"), Some(Launcher::Srun));
     assert_eq!(says("HYDRA build details:\n    Version: 4.0.2\n"), Some(Launcher::Hydra));
     assert_eq!(says("mpirun (Open MPI) 5.0.5\n"), Some(Launcher::OpenMpi));
@@ -186,7 +189,7 @@ fn dialects_by_name_and_by_version() {
 fn no_name_stands_twice_in_a_table() {
     for launcher in Launcher::ALL {
         let mut names: Vec<&str> =
-            launcher.dialect().rows().flat_map(|(names, _)| names.split(' ')).collect();
+            dialect_of(launcher).rows().flat_map(|(names, _)| names.split(' ')).collect();
         names.sort_unstable();
         let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
         assert!(twice.is_empty(), "{launcher}: {twice:?}");
@@ -201,12 +204,12 @@ proptest! {
     ) {
         let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
         for launcher in Launcher::ALL {
-            let Ok(parts) = locate(launcher.dialect(), &args, &[]) else { continue };
+            let Ok(parts) = locate(dialect_of(launcher), &args, &[]) else { continue };
             let ends: Vec<usize> = parts.iter().map(|part| part.end).collect();
             prop_assert_eq!(ends.last(), Some(&args.len()));
             let fits = |part: &Part| part.options.start <= part.options.end && part.options.end <= part.program && part.program <= part.end;
             prop_assert!(parts.iter().all(fits));
-            let unchanged = rewrite(launcher.dialect(), &args, &parts, |_| Vec::new(), &[]);
+            let unchanged = rewrite(dialect_of(launcher), &args, &parts, |_| Vec::new(), &[]);
             if launcher != Launcher::Hydra {
                 prop_assert_eq!(unchanged, args.clone());
             }

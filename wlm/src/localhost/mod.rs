@@ -10,12 +10,14 @@ use std::path::Path;
 use async_trait::async_trait;
 use gantry_shared::rank_set::RankSet;
 
+use crate::caps::described::{DescribedJobs, MixedJobs};
+use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::job::{Adoption, AppRef, JobRef};
+use crate::launch::{AgentCommand, Direct, HoldMethod, Launch, Plan, ProcessOwner};
 use crate::launcher::{find_program, plan_driven, plan_launcher, recognize};
-use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, HoldMethod, JobRef, Launch, Mixed, Plan,
-    ProcessOwner, Reach, Result, Wanted, Wlm,
-};
+use crate::seam::{Capabilities, Evidence, Reach, Wlm};
+use crate::wanted::{Mixed, Wanted};
 
 /// This machine.
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +33,8 @@ impl Wlm for Localhost {
         Some(Evidence("this machine is always there".to_owned()))
     }
 
-    fn reach(&self) -> Reach {
-        Reach::ThisMachine
-    }
-
-    fn names_jobs(&self) -> bool {
-        false
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
@@ -61,24 +59,12 @@ impl Wlm for Localhost {
             hosts: command::build_hosts(&host.hostname(), options.nodes),
             layout: command::build_layout(options.ranks, options.nodes),
             spare: Vec::new(),
-            told: Vec::new(),
+            wlm_data: Vec::new(),
             job: None,
             program: options.program,
             args: options.args,
             mixed: Vec::new(),
         }))
-    }
-
-    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let here = host.hostname();
-        let all = || (vec![here.clone()], vec![RankSet::first_n(mixed.size())]);
-        let (hosts, layout) = mixed.layout().unwrap_or_else(all);
-        command::check_hosts(&hosts, &here)?;
-        Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Vec::new())))
-    }
-
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        wanted::build_args(wanted)
     }
 
     async fn adopt(
@@ -104,5 +90,29 @@ impl Wlm for Localhost {
             owner.start_agent(&agent.program, ticket).await?;
         }
         Ok(())
+    }
+}
+
+/// What this machine can do besides.
+static CAPABILITIES: Capabilities = Capabilities {
+    reach: Reach::ThisMachine,
+    described: Some(&Localhost),
+    mixed: Some(&Localhost),
+    ..Capabilities::NONE
+};
+
+impl DescribedJobs for Localhost {
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        wanted::build_args(wanted)
+    }
+}
+
+impl MixedJobs for Localhost {
+    fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let here = host.hostname();
+        let all = || (vec![here.clone()], vec![RankSet::first_n(mixed.size())]);
+        let (hosts, layout) = mixed.layout().unwrap_or_else(all);
+        command::check_hosts(&hosts, &here)?;
+        Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Vec::new())))
     }
 }

@@ -14,10 +14,10 @@ use super::place::read_environment;
 use super::qstat::short_name;
 use super::tm::{Client, Framing, NodeId, Spawn, Task};
 use super::word::{Program, explain_end, to_failure};
+use crate::caps::queue::Stop;
 use crate::give::{GANTRY_GIVEN, Giver, SHELL};
 use crate::host::Host;
 use crate::launch::AgentWatch;
-use crate::queue::Stop;
 use crate::{AgentCommand, AppRef, Error, Result, SendAgent};
 
 /// How long a mom may take for each answer, where nobody says when all must be there.

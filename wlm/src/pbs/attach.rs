@@ -18,8 +18,8 @@ use super::look::{look, parse_told};
 use super::processes::{SCRIPT, find, value};
 use super::qstat::{Phase, ask_job, short_name};
 use super::tm::environment::{JOB, is_of_one_task};
+use crate::caps::queue::STARTER;
 use crate::host::Host;
-use crate::queue::STARTER;
 use crate::ssh::remote;
 use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, SendAgent, StepStart};
 

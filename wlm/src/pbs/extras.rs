@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn only_pbs_has_them_and_unknown_jobs_are_told() {
-        let found = |name| crate::extras::<PbsExtras>(crate::detect::find(name).unwrap()).is_some();
+        let found = |name| crate::extras::<PbsExtras>(crate::registry::find(name).unwrap()).is_some();
         assert!(found("pbs") && !found("slurm"));
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
         let line = "/bin/qstat -x -f -F json 9";

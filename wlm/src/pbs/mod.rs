@@ -35,6 +35,3 @@ pub mod tm;
 pub use extras::PbsExtras;
 pub use qstat::{Job, Phase};
 pub(crate) use wlm::Pbs;
-
-/// The variables in which a process finds the job that it belongs to.
-pub(crate) const JOB_VARIABLES: &[&str] = &[tm::environment::JOB];

@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 use super::ask::{PATIENCE, find_command, not_run, refused};
 use super::command::Options;
 use super::qstat::Job;
+use crate::caps::queue::UNREACHABLE;
 use crate::give::{Gifts, build_starter_script, explain_status};
 use crate::host::Host;
-use crate::queue::UNREACHABLE;
 use crate::{Error, JobRef, JobStarter, Result, Submission};
 
 /// Ends the script's text for the starter.

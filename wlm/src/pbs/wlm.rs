@@ -1,6 +1,5 @@
 //! PBS at the seam: what acts.
 
-use std::any::Any;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -14,16 +13,21 @@ use super::detect::{detect, job};
 use super::extras::PbsExtras;
 use super::place::{build_slots, read_environment};
 use super::qstat::{Phase, ask_job};
-use super::{agents, attach, cause, look, submit, wanted, word};
+use super::{agents, attach, cause, look, submit, tm, wanted, word};
+use crate::caps::batch::BatchJobs;
+use crate::caps::described::DescribedJobs;
+use crate::caps::jobs::Jobs;
+use crate::caps::launcher_output::LauncherOutput;
+use crate::caps::queue::{JobStarter, Queue, Stop};
+use crate::error::{Error, Result};
 use crate::give::Gifts;
 use crate::host::Host;
+use crate::job::{Adoption, AppRef, EndCause, EndedApp, JobRef, Submission};
+use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued, SendAgent};
 use crate::launcher::{plan_driven, plan_launcher};
-use crate::queue::{JobStarter, Queue, Stop};
+use crate::seam::{Capabilities, Evidence, Wlm};
 use crate::slots::{HostSlots, place};
-use crate::{
-    Adoption, AgentCommand, AppRef, Direct, EndCause, EndedApp, Error, Evidence, JobRef, Launch, Plan,
-    ProcessOwner, Queued, Result, SendAgent, Submission, Wanted, Wlm,
-};
+use crate::wanted::Wanted;
 
 /// What to do about too few places.
 const MORE_PLACES: &str = "ask for fewer ranks, give --ppn RANKS, or ask for more places in the job: -l select=2:ncpus=8:mpiprocs=8";
@@ -45,13 +49,8 @@ impl Wlm for Pbs {
         detect(host)
     }
 
-    fn is_in_job(&self, host: &dyn Host) -> bool {
-        job(host).is_some()
-    }
-
-    fn node_variables(&self) -> &'static [&'static str] {
-        // Who had another task's could not speak to its mom.
-        &["PBS_"]
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
@@ -83,10 +82,6 @@ impl Wlm for Pbs {
         Ok(Plan::Queued(Queued { args: launch.args.clone() }))
     }
 
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        wanted::build_args(wanted)
-    }
-
     async fn adopt(&self, job: &JobRef, _told: &[String], agent: &Path, host: &dyn Host) -> Result<Adoption> {
         attach::adopt(job, agent, host).await
     }
@@ -103,34 +98,62 @@ impl Wlm for Pbs {
         }
         agents::start_agents(app, agent, host).await
     }
+}
 
-    fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
-        attach::explain_end(command, status, words)
-            .or_else(|| cause::explain_launcher(command, status, words))
+/// What PBS can do besides.
+static CAPABILITIES: Capabilities = Capabilities {
+    jobs: Some(&Pbs),
+    batch: Some(&Pbs),
+    queue: Some(&Pbs),
+    described: Some(&Pbs),
+    launcher_output: Some(&Pbs),
+    extras: Some(&PbsExtras),
+    ..Capabilities::NONE
+};
+
+impl Jobs for Pbs {
+    fn variables(&self) -> &'static [&'static str] {
+        &[tm::environment::JOB]
     }
 
-    async fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
+    fn is_inside(&self, host: &dyn Host) -> bool {
+        job(host).is_some()
+    }
+
+    fn node_variables(&self) -> &'static [&'static str] {
+        // Who had another task's could not speak to its mom.
+        &["PBS_"]
+    }
+
+    fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
         // Who is in the job ends with it, and need not be told; and qstat leaves a file of its own wherever it is run.
         if super::detect::job(host).is_some_and(|own| own == *ended.job.0) {
             return Ok(None);
         }
         cause::find_cause(ended, host)
     }
+}
 
-    fn extras(&self) -> Option<&'static dyn Any> {
-        Some(&PbsExtras)
-    }
-
-    fn queue(&self) -> Option<&'static dyn Queue> {
-        Some(&Self)
-    }
-
-    async fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+impl BatchJobs for Pbs {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
         submit::submit(submission, host)
     }
 
     fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
         submit::plan_cancel(job, host)
+    }
+}
+
+impl DescribedJobs for Pbs {
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        wanted::build_args(wanted)
+    }
+}
+
+impl LauncherOutput for Pbs {
+    fn explain_end(&self, command: &[String], status: &str, stderr: &str) -> Option<Failure> {
+        attach::explain_end(command, status, stderr)
+            .or_else(|| cause::explain_launcher(command, status, stderr))
     }
 }
 
@@ -145,7 +168,7 @@ impl Queue for Pbs {
         submit::submit_starter(&parse_args(&queued.args)?, starter, host).await
     }
 
-    async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
+    fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
         let found = ask_job(job, host)?;
         match found.phase() {
             Phase::Running if !found.slots().is_empty() => {
@@ -223,7 +246,7 @@ fn plan_ranks(options: Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) 
         hosts,
         layout,
         spare: Vec::new(),
-        told: Vec::new(),
+        wlm_data: Vec::new(),
         job,
         program: options.program,
         args: options.args,
@@ -282,24 +305,24 @@ mod tests {
         let both = inside().with_file("/proc/net/tcp", listens).with_env("PATH", "/bin");
         let both = both.with_file("/bin/srun", "").with_file("/etc/slurm/slurm.conf", "");
         assert_eq!(crate::choose(None, &both).unwrap().wlm.name(), "pbs");
-        assert_eq!(crate::detect::detected(&both).iter().filter(|(_, found)| found.is_some()).count(), 3);
+        assert_eq!(crate::registry::detected(&both).iter().filter(|(_, found)| found.is_some()).count(), 3);
     }
 
-    #[tokio::test]
-    async fn a_job_that_is_being_ended_is_waited_for_until_its_exit_status_is_known() {
-        let ask = async |state: &str| {
+    #[test]
+    fn a_job_that_is_being_ended_is_waited_for_until_its_exit_status_is_known() {
+        let ask = |state: &str| {
             let command = "/bin/qstat -x -f -F json 7.head";
             let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qstat", "");
             let said = format!(r#"{{"Jobs": {{"7.head": {{"job_state": {state}}}}}}}"#);
             let host = host.with_answer(command, &said, "");
             let queued = Queued { args: vec!["./app".into()] };
-            Pbs.find_nodes(&queued, &JobRef("7.head".to_owned()), &host).await.unwrap_err()
+            Pbs.find_nodes(&queued, &JobRef("7.head".to_owned()), &host).unwrap_err()
         };
-        let ending = ask(r#""E""#).await;
+        let ending = ask(r#""E""#);
         assert!(matches!(ending, Error::NotYet { .. }), "{ending}");
-        let known = ask(r#""E", "Exit_status": 127"#).await.to_string();
+        let known = ask(r#""E", "Exit_status": 127"#).to_string();
         assert!(known.contains("being ended with 127, and its agents were not there"), "{known}");
-        let ended = ask(r#""F", "Exit_status": 127"#).await.to_string();
+        let ended = ask(r#""F", "Exit_status": 127"#).to_string();
         assert!(ended.contains("is ended with 127"), "{ended}");
     }
 

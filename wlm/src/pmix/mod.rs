@@ -8,6 +8,7 @@
 //! a launch asks only while its ranks are held. Attaching has to ask in any case.
 
 mod sys;
+mod told;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::placement::{Placement, PlacementBuilder};
-use serde::{Deserialize, Serialize};
 
+use self::told::Told;
 use crate::host::{Host, is_own_process};
 use crate::{Error, Result};
 
@@ -40,15 +41,6 @@ const VARIABLES: [&str; 8] = [
     "PMIX_SYSTEM_TMPDIR",
     "PRTE_PREFIX",
 ];
-
-/// A rank, as the server tells of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Told {
-    rank: u32,
-    host: String,
-    pid: i32,
-    exe: String,
-}
 
 /// What is printed: the ranks, or why there are none.
 type Answer = std::result::Result<Vec<Told>, String>;

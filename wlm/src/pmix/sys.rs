@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use super::Told;
+use super::told::Told;
 
 /// Types of values.
 const STRING: u16 = 3;

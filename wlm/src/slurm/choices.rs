@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use crate::detect::find;
 use crate::host::fake::FakeHost;
+use crate::registry::find;
 use crate::{HoldMethod, choose_hold};
 
 #[track_caller]

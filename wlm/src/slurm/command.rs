@@ -7,7 +7,7 @@ use gantry_shared::host_set::fold_hosts;
 
 use super::environment::build_export;
 use super::reference::{JobId, JobName, Target};
-use crate::launcher::{Part, rewrite};
+use crate::launcher::{Launcher, Part, dialect_of, rewrite};
 use crate::{Error, Result};
 
 /// What turns the user's `srun` into one whose ranks our agents hold.
@@ -79,7 +79,7 @@ pub(super) fn build_held(
         let epilog = holding.task_epilog.map(|path| option("--task-epilog=", path));
         [name_of(index), export, epilog].into_iter().flatten().collect()
     };
-    let dialect = crate::launcher::Launcher::Srun.dialect();
+    let dialect = dialect_of(Launcher::Srun);
     let user_epilog = user_epilog.filter(|_| holding.task_epilog.is_some());
     Ok(Held { args: rewrite(dialect, args, parts, options, holding.shim), user_epilog })
 }
@@ -192,7 +192,7 @@ pub(super) fn words(words: &[&str]) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launcher::{Launcher, locate};
+    use crate::launcher::locate;
 
     fn split(text: &str) -> Vec<OsString> {
         text.split_whitespace().map(OsString::from).collect()
@@ -210,7 +210,7 @@ mod tests {
             .filter_map(|entry| entry.split_once('='))
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        let parts = locate(Launcher::Srun.dialect(), &args, &environment).unwrap();
+        let parts = locate(dialect_of(Launcher::Srun), &args, &environment).unwrap();
         let shim = split("/g/agent hold --");
         let holding = Holding {
             shim: &shim,
@@ -268,7 +268,7 @@ mod tests {
             let args = split(args);
             let environment: Vec<_> =
                 environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let parts = locate(Launcher::Srun.dialect(), &args, &environment).unwrap();
+            let parts = locate(dialect_of(Launcher::Srun), &args, &environment).unwrap();
             let programs: Vec<OsString> = parts.iter().map(|part| args[part.program].clone()).collect();
             let shim = split("/g/agent");
             let holding = Holding { shim: &shim, variables: &[], task_epilog: None, programs: &programs };

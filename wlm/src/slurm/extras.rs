@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn only_slurm_has_them() {
-        let found = |name| crate::extras::<SlurmExtras>(crate::detect::find(name).unwrap()).is_some();
+        let found = |name| crate::extras::<SlurmExtras>(crate::registry::find(name).unwrap()).is_some();
         assert!(found("slurm") && !found("localhost"));
     }
 }

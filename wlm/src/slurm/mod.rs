@@ -11,6 +11,7 @@ mod conf;
 mod detect;
 mod environment;
 mod extras;
+mod jobs;
 mod mixed;
 mod parse;
 mod reference;
@@ -42,6 +43,3 @@ use words::{lacks_agent, parse_failure};
 mod choices;
 #[cfg(test)]
 mod recorded;
-
-/// The variables in which a process finds the job and the step that it belongs to.
-pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];

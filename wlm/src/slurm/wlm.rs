@@ -1,34 +1,35 @@
 //! Slurm at the seam: what acts.
 
-use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gantry_shared::error::Failure;
 use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, GANTRY_TICKET};
 
 use super::ask::{ask_jobs, find_command};
-use super::cause::cause_of_job;
 use super::conf::leftovers_survive;
+use super::jobs::SlurmJobs;
 use super::waits::SrunWaits;
 use super::{
-    AgentGroup, AgentStep, Holding, Job, JobId, JobName, JobPhase, SlurmExtras, Target, attach,
-    build_agent_step, build_held, detect, is_for_srun, lacks_agent, mixed, parse_cause, parse_failure,
-    submit,
+    AgentGroup, AgentStep, Holding, Job, JobId, JobName, SlurmExtras, Target, attach, build_agent_step,
+    build_held, detect, is_for_srun, mixed,
 };
+use crate::caps::described::MixedJobs;
+use crate::error::{Error, Result};
 use crate::give::{GANTRY_GIVEN, Giver};
 use crate::host::Host;
+use crate::job::{Adoption, AppRef, JobRef};
+use crate::launch::{
+    AgentCommand, Brought, Driven, HoldMethod, Launch, Plan, ProcessOwner, SendAgent, StepStart,
+};
 use crate::launcher::{
-    Launcher, Part, build_shim, find_launcher, find_program, locate, move_files, plan_driven, plan_launcher,
-    recognize, rewrite_file,
+    Launcher, Part, build_shim, dialect_of, find_launcher, find_program, locate, move_files, plan_driven,
+    plan_launcher, recognize, rewrite_file,
 };
 use crate::mpir::AtBreakpoint;
-use crate::{
-    Adoption, AgentCommand, AppRef, Brought, Driven, EndCause, EndedApp, Error, Evidence, HoldMethod, JobRef,
-    Launch, LauncherWaits, Mixed, Plan, ProcessOwner, Result, SendAgent, StepStart, Submission, Wanted, Wlm,
-};
+use crate::seam::{Capabilities, Evidence, Wlm};
+use crate::wanted::Mixed;
 
 /// Time limit for nodes that fetch the agent, where there is no deadline for agents.
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);
@@ -47,8 +48,8 @@ impl Wlm for Slurm {
         detect(host)
     }
 
-    fn is_in_job(&self, host: &dyn Host) -> bool {
-        host.env("SLURM_JOB_ID").is_some()
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
@@ -68,25 +69,6 @@ impl Wlm for Slurm {
             (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
         };
         planned.map(Plan::Brought)
-    }
-
-    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let described = mixed::describe(mixed, &launch.scratch)?;
-        let (path, dialect) = find_launcher("srun".as_ref(), host)?;
-        let parts = locate(dialect, &described.args, &host.environment())?;
-        let shim = build_shim(&launch.agent, dialect);
-        let (file, text) = described.programs;
-        let mut files = vec![(file, rewrite_file(dialect, &text, &shim)?)];
-        files.extend(described.hosts);
-        let program = mixed.parts.first().map(|part| part.program.clone());
-        let called = Called { parts: &parts, programs: program.as_slice() };
-        let mut planned = bring(path, &described.args, &called, &shim, launch, host)?;
-        planned.env.extend(described.env.into_iter().map(|(name, value)| (name, Some(value))));
-        Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
-    }
-
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
-        super::wanted::build_args(wanted)
     }
 
     async fn adopt(
@@ -121,43 +103,34 @@ impl Wlm for Slurm {
         }
         Ok(())
     }
+}
 
-    fn read_cause(&self, line: &str) -> Option<EndCause> {
-        parse_cause(line)
-    }
+/// What Slurm can do besides.
+static CAPABILITIES: Capabilities = Capabilities {
+    jobs: Some(&SlurmJobs),
+    batch: Some(&SlurmJobs),
+    described: Some(&SlurmJobs),
+    mixed: Some(&Slurm),
+    launcher_output: Some(&SlurmJobs),
+    launcher_waits: Some(&SrunWaits),
+    extras: Some(&SlurmExtras),
+    ..Capabilities::NONE
+};
 
-    async fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
-        let job = &ended.job;
-        let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;
-        if jobs.iter().any(|job| job.phase() == JobPhase::Ending) {
-            let message = format!("job {} is being ended", job.0);
-            return Err(Error::NotYet { message, hint: None, queued: false });
-        }
-        Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
-    }
-
-    async fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
-        submit::submit(submission, host)
-    }
-
-    fn launcher_waits(&self) -> Option<&'static dyn LauncherWaits> {
-        Some(&SrunWaits)
-    }
-
-    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
-        submit::plan_cancel(job, host)
-    }
-
-    fn extras(&self) -> Option<&'static dyn Any> {
-        Some(&SlurmExtras)
-    }
-
-    fn explain(&self, command: &[String], status: &str, words: &str) -> Option<Failure> {
-        Some(parse_failure(command, status, words))
-    }
-
-    fn lacks_agent(&self, words: &str) -> bool {
-        lacks_agent(words)
+impl MixedJobs for Slurm {
+    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let described = mixed::describe(mixed, &launch.scratch)?;
+        let (path, dialect) = find_launcher("srun".as_ref(), host)?;
+        let parts = locate(dialect, &described.args, &host.environment())?;
+        let shim = build_shim(&launch.agent, dialect);
+        let (file, text) = described.programs;
+        let mut files = vec![(file, rewrite_file(dialect, &text, &shim)?)];
+        files.extend(described.hosts);
+        let program = mixed.parts.first().map(|part| part.program.clone());
+        let called = Called { parts: &parts, programs: program.as_slice() };
+        let mut planned = bring(path, &described.args, &called, &shim, launch, host)?;
+        planned.env.extend(described.env.into_iter().map(|(name, value)| (name, Some(value))));
+        Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
     }
 }
 
@@ -227,7 +200,7 @@ fn check_linger(
     }
     let environment = host.environment();
     let named = || {
-        let dialect = known?.dialect();
+        let dialect = dialect_of(known?);
         let parts = locate(dialect, &launch.args, &environment).ok()?;
         parts.iter().any(|part| part.value("jobid").is_some()).then_some(())
     };
@@ -504,7 +477,7 @@ mod tests {
             app: "3kx9w0fz".parse().unwrap(),
             hosts: vec!["n1".to_owned(), "n2".to_owned()],
             job: Some(JobRef("7.0".to_owned())),
-            told: Vec::new(),
+            wlm_data: Vec::new(),
         };
         let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
         let [start] = &plan_agents(&app, &agent, None, &host).unwrap()[..] else { panic!("several") };
@@ -535,7 +508,7 @@ mod tests {
         let plan = |hosts: &[&str]| {
             let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
             let job = Some(JobRef("7.0".to_owned()));
-            let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job, told: Vec::new() };
+            let app = AppRef { app: "3kx9w0fz".parse().unwrap(), hosts, job, wlm_data: Vec::new() };
             let agent = AgentCommand::new("/g/agent".into(), SendAgent::Never, |host| Ok(host.into()));
             plan_agents(&app, &agent, None, &host)
         };

@@ -69,8 +69,8 @@ impl Named {
     ///
     /// # Errors
     /// They name another user than it does.
-    pub(super) fn reaching(&self, told: &[String]) -> Result<Reaching> {
-        let reaching = Reaching::from_words(told);
+    pub(super) fn reaching(&self, wlm_data: &[String]) -> Result<Reaching> {
+        let reaching = Reaching::from_words(wlm_data);
         match (&self.login, &reaching.login) {
             (Some(one), Some(other)) if one != other => {
                 let message = format!("the login names '{one}' and '{other}' are both given");
@@ -86,9 +86,14 @@ impl Named {
 ///
 /// # Errors
 /// A host cannot be reached; what [`find_ranks`] says there.
-pub(super) async fn find(job: &JobRef, told: &[String], agent: &Path, host: &dyn Host) -> Result<Placement> {
+pub(super) async fn find(
+    job: &JobRef,
+    wlm_data: &[String],
+    agent: &Path,
+    host: &dyn Host,
+) -> Result<Placement> {
     let named = Named::parse(job)?;
-    let reaching = named.reaching(told)?;
+    let reaching = named.reaching(wlm_data)?;
     let heard = match &named.host {
         None => find_ranks(named.pid, agent, host)?,
         Some(there) => {

@@ -3,7 +3,7 @@
 //! | module | what is there |
 //! | --- | --- |
 //! | `hosts`, `command` | lists and files of hosts, the options of a launch, which rank goes where; all pure |
-//! | `detect`, `wanted` | when a launch is meant for ssh; jobs that are described by what they need |
+//! | `wanted` | jobs that are described by what they need |
 //! | `script` | what is run on a host to have the agent there, and what it says; pure |
 //! | `call`, `client` | what a client of ssh is told; which one it is |
 //! | `openssh` | the OpenSSH client's arguments, and what its words mean; pure |
@@ -16,7 +16,6 @@
 
 mod hosts;
 mod command;
-mod detect;
 mod script;
 mod call;
 mod wanted;

@@ -1,5 +1,6 @@
 //! Hosts reached by ssh, at the seam: what acts.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,17 +11,19 @@ use gantry_shared::wire::greeting::build_mark;
 use super::agent_file::AgentFile;
 use super::attach::{self, Named};
 use super::client::find_client;
-use super::command::{Placed, Reaching, parse_args};
-use super::detect::detect_wish;
+use super::command::{Placed, Reaching, names_hosts, parse_args};
 use super::fan_out::{FanOut, start_all};
 use super::hosts::host_for_ssh;
 use super::wanted;
+use crate::caps::described::{DescribedJobs, MixedJobs};
+use crate::caps::host_lists::HostLists;
+use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::job::{Adoption, AppRef, JobRef};
+use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner};
 use crate::launcher::plan_launcher;
-use crate::{
-    Adoption, AgentCommand, AppRef, Direct, Error, Evidence, JobRef, Launch, Mixed, Plan, ProcessOwner,
-    Result, Wanted, Wlm,
-};
+use crate::seam::{Capabilities, Evidence, Wlm};
+use crate::wanted::{Mixed, Wanted};
 
 /// Hosts that are named by the user and reached by ssh.
 #[derive(Debug, Clone, Copy)]
@@ -36,20 +39,8 @@ impl Wlm for Ssh {
         None
     }
 
-    fn is_meant(&self, args: &[std::ffi::OsString]) -> Option<Evidence> {
-        detect_wish(args)
-    }
-
-    fn build_args(&self, wanted: &Wanted) -> Result<Vec<std::ffi::OsString>> {
-        wanted::build_args(wanted)
-    }
-
-    fn leaves_out_hosts(&self) -> bool {
-        true
-    }
-
-    fn means(&self, agent: &Path, host: &dyn Host) -> Result<Option<String>> {
-        find_client(host, agent).map(|client| Some(client.to_string()))
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
     }
 
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
@@ -63,12 +54,12 @@ impl Wlm for Ssh {
         let options = parse_args(&launch.args, host)?;
         let Placed { hosts, layout, spare } = options.place(&launch.without, host)?;
         find_client(host, &launch.agent)?;
-        let told = options.reaching.to_words();
+        let wlm_data = options.reaching.to_words();
         Ok(Plan::Direct(Direct {
             hosts,
             layout,
             spare,
-            told,
+            wlm_data,
             job: None,
             program: options.program,
             args: options.args,
@@ -76,21 +67,14 @@ impl Wlm for Ssh {
         }))
     }
 
-    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let (hosts, layout) = mixed.layout().ok_or_else(|| {
-            Error::invalid_with("ssh has no scheduler that chooses hosts", "name the hosts of all processes")
-        })?;
-        hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;
-        find_client(host, &launch.agent)?;
-        Ok(Plan::Direct(mixed.plan_direct(hosts, layout, Reaching::default().to_words())))
-    }
-
-    fn read_reach_args(&self, args: &[std::ffi::OsString]) -> Result<Vec<String>> {
-        Reaching::parse(args).map(|reaching| reaching.to_words())
-    }
-
-    async fn adopt(&self, job: &JobRef, told: &[String], agent: &Path, host: &dyn Host) -> Result<Adoption> {
-        let placement = attach::find(job, told, agent, host).await?;
+    async fn adopt(
+        &self,
+        job: &JobRef,
+        wlm_data: &[String],
+        agent: &Path,
+        host: &dyn Host,
+    ) -> Result<Adoption> {
+        let placement = attach::find(job, wlm_data, agent, host).await?;
         Ok(Adoption { job: job.clone(), placement, marks: None })
     }
 
@@ -120,8 +104,8 @@ impl Wlm for Ssh {
         let program = agent.program.clone();
         let looked_at = tokio::task::spawn_blocking(move || AgentFile::look(program)).await;
         let reaching = match &named {
-            Some(named) => named.reaching(&app.told)?,
-            None => Reaching::from_words(&app.told),
+            Some(named) => named.reaching(&app.wlm_data)?,
+            None => Reaching::from_words(&app.wlm_data),
         };
         let common = FanOut {
             mark: build_mark(app.app),
@@ -142,13 +126,48 @@ impl Wlm for Ssh {
     }
 }
 
+/// What ssh can do besides.
+static CAPABILITIES: Capabilities =
+    Capabilities { described: Some(&Ssh), mixed: Some(&Ssh), host_lists: Some(&Ssh), ..Capabilities::NONE };
+
+impl HostLists for Ssh {
+    fn find_host_option(&self, args: &[OsString]) -> Option<String> {
+        names_hosts(args)
+    }
+
+    fn read_reach_args(&self, args: &[OsString]) -> Result<Vec<String>> {
+        Reaching::parse(args).map(|reaching| reaching.to_words())
+    }
+
+    fn describe_transport(&self, agent: &Path, host: &dyn Host) -> Result<String> {
+        find_client(host, agent).map(|client| client.to_string())
+    }
+}
+
+impl DescribedJobs for Ssh {
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        wanted::build_args(wanted)
+    }
+}
+
+impl MixedJobs for Ssh {
+    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        let (hosts, layout) = mixed.layout().ok_or_else(|| {
+            Error::invalid_with("ssh has no scheduler that chooses hosts", "name the hosts of all processes")
+        })?;
+        hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;
+        find_client(host, &launch.agent)?;
+        Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Reaching::default().to_words())))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use OsString;
 
     use super::*;
-    use crate::detect::choose_for;
     use crate::host::fake::FakeHost;
+    use crate::registry::choose_for;
 
     fn plan(args: &str) -> Result<Plan> {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/ssh", "");
@@ -161,7 +180,7 @@ mod tests {
         let Plan::Direct(planned) = plan("--hosts n[1-2]:2 --window 3 ./app -n").unwrap() else { panic!() };
         assert_eq!(planned.hosts, ["n1", "n2"]);
         assert_eq!((planned.size(), planned.program, planned.args), (4, "./app".into(), vec!["-n".into()]));
-        assert_eq!(Reaching::from_words(&planned.told).window, 3);
+        assert_eq!(Reaching::from_words(&planned.wlm_data).window, 3);
     }
 
     #[test]

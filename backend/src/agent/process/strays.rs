@@ -110,7 +110,7 @@ impl Marker {
 
 /// The job of a process, by its environment.
 fn digest_job<'a>(value: impl Fn(&str) -> Option<&'a [u8]>) -> u64 {
-    let names = gantry_wlm::WLMS_JOB_VARIABLES.iter().flat_map(|names| names.iter().copied());
+    let names = gantry_wlm::registry::job_variables().flatten().copied();
     Origin::digest_job(names.filter_map(|name| Some((name, value(name)?))))
 }
 

@@ -171,8 +171,9 @@ impl Lines {
             if piece.ends_with(b"\n") {
                 let line = String::from_utf8_lossy(&self.begun).into_owned();
                 self.begun.clear();
-                let found = self.wlm.read_cause(&line);
-                match self.wlm.launcher_waits().and_then(|waits| waits.read_line(&line)) {
+                let found =
+                    self.wlm.capabilities().launcher_output.and_then(|output| output.read_cause(&line));
+                match self.wlm.capabilities().launcher_waits.and_then(|waits| waits.read_line(&line)) {
                     Some(WaitLine::Begins(wait)) => drop(self.wait.send_replace(Some(wait))),
                     Some(WaitLine::Ends) => drop(self.wait.send_replace(None)),
                     None => {}
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
 
     fn wlm() -> &'static dyn Wlm {
-        gantry_wlm::detect::find("localhost").unwrap()
+        gantry_wlm::registry::find("localhost").unwrap()
     }
 
     #[tokio::test]

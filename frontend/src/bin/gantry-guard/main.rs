@@ -15,7 +15,7 @@ use gantry_frontend::guard::{held, serve, starter};
 use gantry_frontend::helpers::GUARD;
 use gantry_shared::foreign::ForeignText;
 use gantry_shared::status::ExitStatus;
-use gantry_wlm::queue::UNREACHABLE;
+use gantry_wlm::caps::queue::UNREACHABLE;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {

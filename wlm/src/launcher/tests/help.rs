@@ -5,7 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::host::run;
-use crate::launcher::{Dialect, Launcher, Takes, locate, replace_file, rewrite, rewrite_file};
+use crate::launcher::dialect::{Dialect, Launcher, Takes};
+use crate::launcher::files::rewrite_file;
+use crate::launcher::options::locate;
+use crate::launcher::rewrite::{replace_file, rewrite};
+use crate::launcher::table::dialect_of;
 use crate::skip::skip;
 
 /// Runs a command; nothing if it is not there or fails.
@@ -58,7 +62,7 @@ fn sruns_table_agrees_with_its_help() {
     let Some(help) = printed(&[&variable, "srun", "--help"]) else { return skip("srun is not installed") };
     let options = getopt_options(&help);
     assert!(options.len() > 100, "only {} options found in the help", options.len());
-    let dialect = Launcher::Srun.dialect();
+    let dialect = dialect_of(Launcher::Srun);
     let mut problems = Vec::new();
     for (name, letter, rest) in options {
         // The help is wrong about these: the first takes a value, the other may do without.
@@ -81,7 +85,7 @@ fn hydras_table_agrees_with_its_help() {
     let Some(help) = printed(&["mpiexec.hydra", "--help"]) else {
         return skip("mpiexec.hydra is not installed");
     };
-    let dialect = Launcher::Hydra.dialect();
+    let dialect = dialect_of(Launcher::Hydra);
     let (mut problems, mut count) = (Vec::new(), 0);
     for line in help.lines().map(str::trim_start).filter(|line| line.starts_with('-')) {
         let mut words = line.split_whitespace();
@@ -123,7 +127,7 @@ fn hydra_takes_values_as_the_table_says() {
 fn open_mpis_table_agrees_with_its_help() {
     let help = printed(&["mpirun.openmpi", "--allow-run-as-root", "--help", "full"]);
     let Some(help) = help else { return skip("mpirun.openmpi is not installed") };
-    let dialect = Launcher::OpenMpi.dialect();
+    let dialect = dialect_of(Launcher::OpenMpi);
     let (mut problems, mut count) = (Vec::new(), 0);
     for line in help.lines() {
         // Names stand at the left, text further to the right.
@@ -157,7 +161,7 @@ fn check_run(launcher: Launcher, command: &[&str], args: &str, text: &str, lines
         return skip(&format!("{} is not installed", command[0]));
     }
     let folder = tempfile::tempdir().unwrap();
-    let dialect = launcher.dialect();
+    let dialect = dialect_of(launcher);
     let shim = ["/bin/echo".into(), "S".into()];
     let file = folder.path().join("programs");
     std::fs::write(&file, rewrite_file(dialect, text.as_bytes(), &shim).unwrap()).unwrap();

@@ -58,7 +58,7 @@ pub(super) async fn run(args: &Doctor, json: bool) -> Outcome {
         check_hold_method(),
         check_hold(args.stage_dir.clone()).await,
     ];
-    checks.extend(check_means());
+    checks.extend(check_transport());
     say(&if json { Page::json(&checks) } else { for_people(&checks) })?;
     Ok(if checks.iter().any(|check| check.result == Verdict::Fail) { exit::UNFIT } else { exit::SUCCESS })
 }
@@ -233,13 +233,14 @@ fn check_wlm() -> Check {
     }
 }
 
-/// By what hosts would be reached that are named by the user.
-fn check_means() -> Vec<Check> {
+/// The transport to hosts that the user names.
+fn check_transport() -> Vec<Check> {
     const NAME: &str = "hosts that are named";
     let Ok(agent) = find_helper(AGENT, &Machine) else { return Vec::new() };
-    let checks = WLMS.iter().filter_map(|wlm| match wlm.means(&agent, &Machine) {
-        Ok(means) => means.map(|means| verdict(NAME, Verdict::Ok, means, None)),
-        Err(error) => Some(verdict(NAME, Verdict::Warn, error.to_string(), error.hint().as_deref())),
+    let lists = WLMS.iter().filter_map(|wlm| wlm.capabilities().host_lists);
+    let checks = lists.map(|lists| match lists.describe_transport(&agent, &Machine) {
+        Ok(transport) => verdict(NAME, Verdict::Ok, transport, None),
+        Err(error) => verdict(NAME, Verdict::Warn, error.to_string(), error.hint().as_deref()),
     });
     checks.collect()
 }

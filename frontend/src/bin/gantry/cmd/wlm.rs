@@ -1,8 +1,8 @@
 //! `gantry wlm`.
 
 use gantry_frontend::{Config, Frontend, HoldChoice};
-use gantry_wlm::detect::detected;
 use gantry_wlm::host::Machine;
+use gantry_wlm::registry::detected;
 use serde::Serialize;
 
 use super::say;

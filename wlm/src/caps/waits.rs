@@ -4,8 +4,9 @@ use std::fmt;
 
 use gantry_shared::id::Pid;
 
+use crate::error::Result;
 use crate::host::Host;
-use crate::{JobRef, Result};
+use crate::job::JobRef;
 
 /// What a launcher's line says about its wait.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,18 +1,19 @@
-//! Which workload manager is used, and why.
+//! All workload managers, and the choice of the one to use.
 
 use std::ffi::OsString;
 
 use gantry_shared::cti::wlm_name;
 
+use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::{Error, Result, WLMS, Wlm};
+use crate::seam::{Evidence, Wlm};
+
+/// Every workload manager, in order of detection. The only list there is.
+pub static WLMS: &[&dyn Wlm] =
+    &[&crate::slurm::Slurm, &crate::pbs::Pbs, &crate::ssh::Ssh, &crate::localhost::Localhost];
 
 /// The variables that name a WLM, in order. The second is the reference interface's.
 pub const WLM_VARIABLES: [&str; 2] = ["GANTRY_WLM", "CTI_WLM_IMPL"];
-
-/// What says that a machine is ruled by a WLM. Reads as "because ...".
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Evidence(pub String);
 
 /// The WLM that will be used.
 #[derive(Debug, Clone)]
@@ -45,21 +46,28 @@ pub fn choose(asked: Option<&str>, host: &dyn Host) -> Result<Choice> {
         .into_iter()
         .filter_map(|(wlm, evidence)| Some(Choice { wlm, why: evidence? }))
         .collect();
-    let inside = found.iter().find(|choice| choice.wlm.is_in_job(host));
+    let inside =
+        found.iter().find(|choice| choice.wlm.capabilities().jobs.is_some_and(|jobs| jobs.is_inside(host)));
     inside
         .or(found.first())
         .cloned()
         .ok_or_else(|| Error::UnknownWlm { name: "(none detected)".to_owned(), known: names() })
 }
 
-/// As [`choose`], for a launch with these arguments: a WLM for which they are meant comes before those that are detected.
+/// As [`choose`], for a launch with these arguments: a WLM whose hosts they name comes before those that are detected.
 ///
 /// # Errors
 /// As [`choose`].
 pub fn choose_for(asked: Option<&str>, args: &[OsString], host: &dyn Host) -> Result<Choice> {
     let named = asked.is_some() || WLM_VARIABLES.iter().any(|variable| host.env(variable).is_some());
-    let meant = || WLMS.iter().find_map(|wlm| Some(Choice { wlm: *wlm, why: wlm.is_meant(args)? }));
-    match meant().filter(|_| !named) {
+    let names_hosts = |wlm: &&'static dyn Wlm| {
+        let option = wlm.capabilities().host_lists?.find_host_option(args)?;
+        Some(Choice {
+            wlm: *wlm,
+            why: Evidence(format!("{option} names hosts, which are reached by {}", wlm.name())),
+        })
+    };
+    match WLMS.iter().find_map(names_hosts).filter(|_| !named) {
         Some(choice) => Ok(choice),
         None => choose(asked, host),
     }
@@ -68,6 +76,11 @@ pub fn choose_for(asked: Option<&str>, args: &[OsString], host: &dyn Host) -> Re
 /// What every WLM finds on this machine, in order of detection.
 pub fn detected(host: &dyn Host) -> Vec<(&'static dyn Wlm, Option<Evidence>)> {
     WLMS.iter().map(|wlm| (*wlm, wlm.detect(host))).collect()
+}
+
+/// The variables in which a process finds its job and step: those of each WLM that has jobs.
+pub fn job_variables() -> impl Iterator<Item = &'static [&'static str]> {
+    WLMS.iter().filter_map(|wlm| wlm.capabilities().jobs).map(|jobs| jobs.variables())
 }
 
 /// The WLM of that name, in any case of letters.

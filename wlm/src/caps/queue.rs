@@ -10,10 +10,11 @@ use gantry_shared::error::Failure;
 use gantry_shared::id::Pid;
 use zeroize::Zeroizing;
 
+use crate::error::Result;
 use crate::give::Gifts;
 use crate::host::Host;
+use crate::job::JobRef;
 use crate::launch::{AgentCommand, Direct, Queued, SendAgent};
-use crate::{JobRef, Result};
 
 /// File name of the program that acts in jobs. It is where the agent is.
 pub const STARTER: &str = "gantry-guard";
@@ -53,7 +54,7 @@ pub const UNREACHABLE: u8 = 69;
 /// When it is over, agents are asked to end.
 pub type Stop<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// A WLM that gives nodes to jobs. What asks may take as long as a program of the WLM does, and hold up its thread meanwhile.
+/// A WLM that gives nodes to jobs. Each call may run programs of the WLM, and blocks its thread while they run.
 #[async_trait]
 pub trait Queue: Send + Sync + fmt::Debug {
     /// Submits the job of a launch, in which `starter` is run on the first node. What that node may have to fetch is given as long as [`Gifts`] are there.
@@ -71,7 +72,7 @@ pub trait Queue: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::NotYet`](crate::Error): it waits for them, and for what; it has ended; there are fewer places than ranks.
-    async fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct>;
+    fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct>;
 
     /// In the job: starts an agent on each of its nodes, or on those that are named, and stays until all of them have ended. What they say goes where the WLM
     /// puts a job's output.

@@ -1,0 +1,27 @@
+//! Workload managers that run jobs described by what they need, not by a launcher's options.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use crate::error::Result;
+use crate::host::Host;
+use crate::launch::{Launch, Plan};
+use crate::wanted::{Mixed, Wanted};
+
+/// A workload manager for the parts of a co-allocated job.
+pub trait DescribedJobs: Send + Sync + fmt::Debug {
+    /// The arguments of a launch that runs this job.
+    ///
+    /// # Errors
+    /// Names an attribute that this WLM cannot honour.
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>>;
+}
+
+/// A workload manager that launches ranks which differ in program, directory, variables or host.
+pub trait MixedJobs: Send + Sync + fmt::Debug {
+    /// Decides how to launch these ranks. `launch` has everything else. Starts nothing.
+    ///
+    /// # Errors
+    /// Names the part that this WLM cannot honour.
+    fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan>;
+}

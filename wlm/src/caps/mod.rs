@@ -1,0 +1,9 @@
+//! What some workload managers can do and others cannot. A WLM lists its own in [`Capabilities`](crate::Capabilities).
+
+pub mod batch;
+pub mod described;
+pub mod host_lists;
+pub mod jobs;
+pub mod launcher_output;
+pub mod queue;
+pub mod waits;

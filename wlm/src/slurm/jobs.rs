@@ -1,0 +1,71 @@
+//! What Slurm's jobs can do besides launching and attaching.
+
+use std::ffi::OsString;
+
+use gantry_shared::error::Failure;
+
+use super::ask::ask_jobs;
+use super::cause::cause_of_job;
+use super::{JobPhase, Target, lacks_agent, parse_cause, parse_failure, submit};
+use crate::caps::batch::BatchJobs;
+use crate::caps::described::DescribedJobs;
+use crate::caps::jobs::Jobs;
+use crate::caps::launcher_output::LauncherOutput;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::job::{EndCause, EndedApp, JobRef, Submission};
+use crate::wanted::Wanted;
+
+/// Slurm's jobs: their names, their ends, batch scripts, and what `srun` writes.
+#[derive(Debug)]
+pub(super) struct SlurmJobs;
+
+impl Jobs for SlurmJobs {
+    fn variables(&self) -> &'static [&'static str] {
+        &["SLURM_JOB_ID", "SLURM_STEP_ID"]
+    }
+
+    fn is_inside(&self, host: &dyn Host) -> bool {
+        host.env("SLURM_JOB_ID").is_some()
+    }
+
+    fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
+        let job = &ended.job;
+        let jobs = ask_jobs(job.0.parse::<Target>()?.job, host)?;
+        if jobs.iter().any(|job| job.phase() == JobPhase::Ending) {
+            let message = format!("job {} is being ended", job.0);
+            return Err(Error::NotYet { message, hint: None, queued: false });
+        }
+        Ok(jobs.iter().filter_map(cause_of_job).reduce(EndCause::or_better))
+    }
+}
+
+impl BatchJobs for SlurmJobs {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        submit::submit(submission, host)
+    }
+
+    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+        submit::plan_cancel(job, host)
+    }
+}
+
+impl DescribedJobs for SlurmJobs {
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        super::wanted::build_args(wanted)
+    }
+}
+
+impl LauncherOutput for SlurmJobs {
+    fn explain_end(&self, command: &[String], status: &str, stderr: &str) -> Option<Failure> {
+        Some(parse_failure(command, status, stderr))
+    }
+
+    fn lacks_agent(&self, stderr: &str) -> bool {
+        lacks_agent(stderr)
+    }
+
+    fn read_cause(&self, line: &str) -> Option<EndCause> {
+        parse_cause(line)
+    }
+}
