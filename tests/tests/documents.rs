@@ -18,7 +18,8 @@ fn code_words(text: &str) -> impl Iterator<Item = &str> {
 /// Why that promise has no test; `None` if it has.
 fn missing(word: &str) -> Option<String> {
     if let Some((suite, test)) = word.split_once("::") {
-        let file = workspace().join(format!("tests/tests/{suite}.rs"));
+        let file = if suite.contains('/') { suite.to_owned() } else { format!("tests/tests/{suite}.rs") };
+        let file = workspace().join(file);
         let text = fs::read_to_string(&file).unwrap_or_default();
         return (!text.contains(&format!("fn {test}("))).then(|| format!("{word}: there is no such test"));
     }
@@ -28,26 +29,66 @@ fn missing(word: &str) -> Option<String> {
     (!path.exists()).then(|| format!("{word}: there is no {}", path.display()))
 }
 
+/// What is wrong with the tests in the last column of the table that begins with `head`. The table has more than `least` rows.
+fn untested_rows(text: &str, head: &str, least: usize) -> Vec<String> {
+    let rows = text.lines().skip_while(|line| *line != head).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > least, "the table '{head}' is not where it was");
+    let wrong = |row: &&str| {
+        let held_by = row.rsplit('|').nth(1).unwrap_or_default();
+        let untested = (code_words(held_by).next().is_none()).then(|| format!("{row}: no test is named"));
+        code_words(held_by).filter_map(missing).chain(untested).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(wrong).collect()
+}
+
 #[test]
 fn every_promise_of_the_security_page_names_tests_that_exist() {
     let text = fs::read_to_string(workspace().join("SECURITY.md")).expect("SECURITY.md is there");
-    let promises: Vec<&str> = text
-        .lines()
-        .skip_while(|line| *line != "| promise | held by |")
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .collect();
-    assert!(promises.len() > 5, "the table of promises is not where it was");
-    let wrong: Vec<String> = promises
-        .iter()
-        .flat_map(|promise| {
-            let held_by = promise.rsplit('|').nth(1).unwrap_or_default();
-            let untested =
-                (code_words(held_by).next().is_none()).then(|| format!("{promise}: no test is named"));
-            code_words(held_by).filter_map(missing).chain(untested).collect::<Vec<_>>()
-        })
-        .collect();
+    let wrong = untested_rows(&text, "| promise | held by |", 5);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_row_of_who_dies_with_whom_names_tests_that_exist() {
+    let page = workspace().join("docs/src/internals/failure-model.md");
+    let text = fs::read_to_string(page).expect("the failure model");
+    let wrong = untested_rows(&text, "| dies | then | tests |", 30);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_row_without_a_test_or_with_one_that_does_not_exist_is_found() {
+    let table = "| a | tests |\n| --- | --- |\n| b | `documents::sentences_are_counted` |\n| c | none |\n| d | `documents::no` |\n";
+    let wrong = untested_rows(table, "| a | tests |", 2);
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    assert!(wrong[0].contains("no test is named") && wrong[1].contains("documents::no"), "{wrong:?}");
+}
+
+/// Whether a word in code is the path of a file or folder of this repository.
+fn is_own_path(word: &str) -> bool {
+    let begins = ["shared/", "wlm/", "frontend/", "backend/", "tests/", "examples/", "docs/"];
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    begins.iter().any(|begin| word.starts_with(begin)) && word.chars().all(is_plain) && !word.contains("NAME")
+}
+
+#[test]
+fn files_that_the_pages_of_internals_name_exist() {
+    let folder = workspace().join("docs/src/internals");
+    let entries = fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path());
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in entries.chain([workspace().join("ARCHITECTURE.md"), workspace().join("CONTRIBUTING.md")]) {
+        let text = fs::read_to_string(&page).expect("a page");
+        let prose: String = prose_lines(&text).map(|line| format!("{line}\n")).collect();
+        for word in code_words(&prose).filter(|word| is_own_path(word)) {
+            count += 1;
+            if !workspace().join(word).exists() {
+                wrong.push(format!("{}: there is no {word}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 80, "{count}");
 }
 
 #[test]
@@ -55,14 +96,21 @@ fn a_test_or_file_that_does_not_exist_is_found() {
     assert_eq!(missing("documents"), None);
     assert_eq!(missing("documents::every_promise_of_the_security_page_names_tests_that_exist"), None);
     assert_eq!(missing("tests/tests/documents.rs"), None);
-    for word in ["no_such_suite", "documents::no_such_test", "no_such_suite::a", "shared/no/such.rs"] {
+    assert_eq!(missing("tests/tests/documents.rs::a_test_or_file_that_does_not_exist_is_found"), None);
+    for word in [
+        "tests/tests/documents.rs::no_such_test",
+        "no_such_suite",
+        "documents::no_such_test",
+        "no_such_suite::a",
+        "shared/no/such.rs",
+    ] {
         assert!(missing(word).is_some(), "{word}");
     }
 }
 
-/// The pages for users: the README and the book.
+/// All pages: those beside the README, and the book.
 fn pages() -> Vec<PathBuf> {
-    let outside = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+    let outside = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "ARCHITECTURE.md"];
     let mut pages = outside.map(|name| workspace().join(name)).to_vec();
     let mut folders = vec![workspace().join("docs/src")];
     while let Some(folder) = folders.pop() {
@@ -120,7 +168,6 @@ fn wrong_link(from: &Path, link: &str) -> Option<String> {
 fn links_between_documents_lead_somewhere() {
     let wrong: Vec<String> = pages()
         .into_iter()
-        .chain([workspace().join("ARCHITECTURE.md")])
         .flat_map(|page| {
             let text = fs::read_to_string(&page).expect("a page");
             links(&text).into_iter().filter_map(move |link| wrong_link(&page, &link)).collect::<Vec<_>>()
@@ -339,7 +386,7 @@ fn sentence_lengths(paragraphs: &[String]) -> Vec<usize> {
 }
 
 #[test]
-fn pages_for_users_are_written_in_short_sentences() {
+fn pages_are_written_in_short_sentences() {
     let mut all = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");

@@ -75,6 +75,23 @@ fn what_is_left_when_all_of_ours_are_killed_at_once_ends_with_the_next_command()
 }
 
 #[test]
+fn keepers_that_are_killed_alone_change_nothing() {
+    within(LIMIT, || {
+        let world = World::new();
+        let mut tool = running(&world);
+        let keepers: Vec<i32> = world.processes().into_iter().filter(|pid| is_keeper(*pid)).collect();
+        assert!(!keepers.is_empty());
+        let before = world.processes().len();
+        kill_all(keepers.iter().copied());
+        eventually(SOON, "the keepers are gone", || keepers.iter().all(|pid| proc::stat(*pid).is_none()));
+        assert_eq!(world.processes().len(), before - keepers.len(), "all others go on");
+        tool.ask("session");
+        tool.ask("close");
+        tool.assert_alone(&world);
+    });
+}
+
+#[test]
 fn a_guard_that_is_killed_alone_takes_nothing_with_it_that_its_agents_end_in_order() {
     within(LIMIT, || {
         let world = World::new();
