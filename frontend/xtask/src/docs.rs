@@ -6,6 +6,7 @@ mod measurements;
 mod pages;
 mod plot;
 mod source;
+mod text;
 
 use std::fs;
 use std::path::PathBuf;

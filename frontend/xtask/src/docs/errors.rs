@@ -1,8 +1,8 @@
 //! The page of errors: what every kind means, and the errors of each library.
 
 use super::items::{Item, variants};
-use super::pages::{head, prose};
 use super::source;
+use super::text::{head, prose};
 use crate::Result;
 
 const KINDS: &str = "shared/src/error.rs";

@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use super::items::{Item, fields, module_doc, variants};
 use super::source;
+use super::text::{head, prose, without_links};
 use crate::Result;
 
 const EVENT: &str = "frontend/src/event.rs";
@@ -27,11 +28,6 @@ pub(super) fn all(gantry: &Path) -> Result<[(&'static str, String); 7]> {
         ("../performance.md", super::measurements::page(&measured)?),
         ("../performance.svg", super::plot::draw(&measured)),
     ])
-}
-
-/// Says where a page comes from.
-pub(super) fn head(title: &str, from: &str) -> String {
-    format!("# {title}\n\n<!-- Written by `cargo xtask docs` from {from}: change it there. -->\n\n")
 }
 
 fn help_of(gantry: &Path, command: &[&str]) -> Result<String> {
@@ -202,33 +198,4 @@ fn json_type(of: &str) -> String {
         _ => "text",
     }
     .to_owned()
-}
-
-/// Documentation without links to items, for a cell of a table.
-pub(super) fn prose(doc: &str) -> String {
-    without_links(doc)
-        .replace('|', "\\|")
-        .replace("the WLM's", "the workload manager's")
-        .replace("The WLM's", "The workload manager's")
-        .replace("WLM", "workload manager")
-}
-
-/// ``[`Name`](path)`` and ``[`Name`]`` as `Name`.
-fn without_links(text: &str) -> String {
-    let mut kept = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("[`") {
-        kept += before;
-        let Some((name, after)) = after.split_once("`]") else {
-            kept += "[`";
-            rest = after;
-            continue;
-        };
-        kept += &format!("`{name}`");
-        rest = match after.strip_prefix('(').and_then(|link| link.split_once(')')) {
-            Some((_, after)) => after,
-            None => after,
-        };
-    }
-    kept + rest
 }
