@@ -69,5 +69,6 @@ pub use world::World;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/src/tools/rust.md")]
 #[doc = include_str!("../../docs/src/tools/channel.md")]
+#[doc = include_str!("../../docs/src/internals/porting.md")]
 #[derive(Debug)]
 pub struct Documents;
