@@ -9,7 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gantry_shared::wire::LinkError;
 use gantry_tests::fault::{Tool, is_keeper, numbers, running};
+use gantry_tests::hostile_frontend::overrun_input;
 use gantry_tests::{SOON, World, becomes_true, binaries, proc, programs, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -346,17 +348,9 @@ fn an_agent_that_goes_as_soon_as_it_has_its_place_ends_the_launch_and_is_named()
     spoils_the_launch("end-after-its-place", "");
 }
 
-/// The guard tells of it. On one machine all nodes have one agent program.
+/// The guard tells of it.
 fn goes_early(mode: &'static str) {
-    within(LIMIT, move || {
-        let mut scene = Scene::new(mode, Shape::Flat, 1);
-        let order = scene.order("launch");
-        let failed = scene.tool.refused(&order);
-        let message = failed["message"].as_str().unwrap_or_default();
-        assert!(message.contains("gantry-agent: ended before it reported"), "{message}");
-        scene.tool.assert_alone(&scene.world);
-        scene.tool_ends();
-    });
+    spoils_the_launch(mode, "gantry-agent: ended before it reported: exit code 0");
 }
 
 #[test]
@@ -501,16 +495,7 @@ fn an_agent_that_listens_at_ten_thousand_addresses_is_refused_and_named_when_tim
 /// It may end before the launch's time is up.
 #[test]
 fn an_agent_that_speaks_before_it_has_its_place_is_refused_and_named() {
-    within(LIMIT, || {
-        let mut scene = Scene::new("lie-early", Shape::Flat, 1);
-        let order = scene.order("launch");
-        let failed = scene.tool.refused(&order);
-        let message = failed["message"].as_str().unwrap_or_default();
-        let told = [scene.host.as_str(), "it spoke before it had its place"];
-        assert!(told.iter().any(|it| message.contains(it)), "{failed}");
-        scene.tool.assert_alone(&scene.world);
-        scene.tool_ends();
-    });
+    spoils_the_launch("lie-early", "it spoke before it had its place");
 }
 
 #[test]
@@ -542,5 +527,17 @@ fn a_session_that_one_node_never_opens_fails_in_time_and_the_app_goes_on() {
         assert!(failed["message"].as_str().unwrap_or_default().contains(&scene.host), "{failed}");
         scene.assert_ranks(3);
         scene.tool_ends();
+    });
+}
+
+#[test]
+fn an_agent_closes_the_link_of_a_frontend_that_overruns_a_ranks_standard_input() {
+    within(LIMIT, || {
+        let world = World::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let end = runtime.block_on(overrun_input(&world));
+        let LinkError::Refused { reason, .. } = &end else { panic!("{end:?}") };
+        assert!(reason.starts_with("standard input of rank 0 overran its window: "), "{reason}");
+        world.finish();
     });
 }

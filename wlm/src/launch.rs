@@ -359,11 +359,11 @@ impl fmt::Debug for StepStart {
 /// Starts long-lived processes on this machine and owns them: the app's guard.
 #[async_trait]
 pub trait ProcessOwner: Send + Sync {
-    /// Starts the agent executable `program` with `ticket` on its standard input. Returns when it is executed.
+    /// Starts the agent of the node `name`: the executable `program` with `ticket` on its standard input. Returns when it is executed.
     ///
     /// # Errors
     /// It cannot be executed.
-    async fn start_agent(&self, program: &Path, ticket: Vec<u8>) -> Result<()>;
+    async fn start_agent(&self, name: &str, program: &Path, ticket: Vec<u8>) -> Result<()>;
 
     /// Starts a command that runs as long as the agents that it starts on other machines. Returns when it is executed.
     ///

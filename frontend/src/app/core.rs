@@ -456,8 +456,8 @@ async fn listen(
                     let error = Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };
                     core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
                     core.end();
-                } else if let Some(GuardEvent::AgentEnded { status, last_words }) = event {
-                    tracing::warn!(%status, last_words, "an agent ended");
+                } else if let Some(GuardEvent::AgentEnded { node, status, last_words }) = event {
+                    tracing::warn!(node, %status, last_words, "an agent ended");
                 }
             },
             () = core.wished.notified() => {}

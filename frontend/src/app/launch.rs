@@ -363,14 +363,15 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
             let failure = failure.unwrap_or_else(|| Failure::new(Kind::LauncherFailed, last_words));
             Error::Node { hosts: Vec::new(), failure }
         }
-        Some(GuardEvent::AgentEnded { status: status @ ExitStatus::Signal(_), .. }) => Error::Lost {
-            what: vec!["an agent".to_owned()],
-            reason: format!("it was {status} before it reported"),
-        },
-        Some(GuardEvent::AgentEnded { status, last_words }) if last_words.is_empty() => {
-            Error::HelperUnfit { program, reason: format!("ended before it reported: {status}") }
+        Some(GuardEvent::AgentEnded { node, status: status @ ExitStatus::Signal(_), .. }) => {
+            Error::Lost { what: vec![node], reason: format!("its agent was {status} before it reported") }
         }
-        Some(GuardEvent::AgentEnded { last_words, .. }) => Error::HelperUnfit { program, reason: last_words },
+        Some(GuardEvent::AgentEnded { node, status, last_words }) => {
+            let told = (!last_words.is_empty()).then_some(last_words);
+            let reason = told.unwrap_or_else(|| format!("ended before it reported: {status}"));
+            let failure = Error::HelperUnfit { program, reason }.to_failure();
+            Error::Node { hosts: vec![node], failure }
+        }
         Some(
             GuardEvent::Gone | GuardEvent::LauncherEnded(_) | GuardEvent::Held(_) | GuardEvent::NotHeld(_),
         )

@@ -41,6 +41,8 @@ const JOB_DEADLINE: Duration = Duration::from_secs(2);
 pub(crate) enum GuardEvent {
     /// An agent that it started has ended.
     AgentEnded {
+        /// The name of its node.
+        node: String,
         /// How.
         status: ExitStatus,
         /// The last that it wrote on standard error.
@@ -65,8 +67,16 @@ pub(crate) enum GuardEvent {
     Gone,
 }
 
-/// The commands that start agents elsewhere.
-type Steps = Arc<Mutex<HashMap<ProcessId, Vec<String>>>>;
+/// A process that the guard starts besides the launcher.
+#[derive(Debug, Clone)]
+enum Ward {
+    /// The agent of the node of this name.
+    Agent(String),
+    /// A command that starts agents elsewhere: its executable and arguments.
+    Step(Vec<String>),
+}
+
+type Wards = Arc<Mutex<HashMap<ProcessId, Ward>>>;
 
 /// Who waits to hear something of the launcher.
 type Asked<T> = Arc<Mutex<Option<oneshot::Sender<T>>>>;
@@ -104,7 +114,7 @@ pub(crate) struct Guard {
     to_guard: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     waiting: Waiting,
     launcher: Arc<OnceLock<ProcessId>>,
-    steps: Steps,
+    wards: Wards,
     job: Job,
     table: Table,
     next: std::sync::atomic::AtomicU32,
@@ -153,13 +163,13 @@ impl Guard {
         let waiting = Waiting::default();
         let (events, receiver) = mpsc::unbounded_channel();
         let launcher = Arc::new(OnceLock::new());
-        let steps = Steps::default();
+        let wards = Wards::default();
         let (job, table) = (Job::default(), Table::default());
-        let known = (Arc::clone(&launcher), Arc::clone(&steps), Arc::clone(&job), Arc::clone(&table));
+        let known = (Arc::clone(&launcher), Arc::clone(&wards), Arc::clone(&job), Arc::clone(&table));
         tokio::spawn(listen(from_guard, incoming, Arc::clone(&waiting), known, events));
         let next = std::sync::atomic::AtomicU32::new(1);
         let to_guard = tokio::sync::Mutex::new(Some(to_guard));
-        let guard = Self { pid, to_guard, waiting, launcher, steps, job, table, next, stage_base };
+        let guard = Self { pid, to_guard, waiting, launcher, wards, job, table, next, stage_base };
         Ok((guard, receiver))
     }
 
@@ -306,8 +316,9 @@ async fn wait_for_start(answered: Answered) -> std::result::Result<(), Failure> 
 
 #[async_trait]
 impl ProcessOwner for Guard {
-    async fn start_agent(&self, program: &Path, ticket: Vec<u8>) -> gantry_wlm::Result<()> {
+    async fn start_agent(&self, name: &str, program: &Path, ticket: Vec<u8>) -> gantry_wlm::Result<()> {
         let (id, answered) = self.expect_start();
+        lock(&self.wards).insert(id, Ward::Agent(name.to_owned()));
         let order = StartAgent {
             id,
             program: program.into(),
@@ -322,7 +333,7 @@ impl ProcessOwner for Guard {
     async fn start_step(&self, start: StepStart) -> gantry_wlm::Result<()> {
         let StepStart { argv, env, mut ticket } = start;
         let (id, answered) = self.expect_start();
-        lock(&self.steps).insert(id, show_args(&argv));
+        lock(&self.wards).insert(id, Ward::Step(show_args(&argv)));
         let mut order =
             ToGuard::StartStep(StartStep { id, argv, env, ticket: Blob(std::mem::take(&mut *ticket)) });
         let said = self.say(&order).await;
@@ -338,7 +349,7 @@ async fn listen(
     mut from_guard: OwnedReadHalf,
     mut incoming: FrameBuffer,
     waiting: Waiting,
-    (launcher, steps, job_asked, table_asked): (Arc<OnceLock<ProcessId>>, Steps, Job, Table),
+    (launcher, wards, job_asked, table_asked): (Arc<OnceLock<ProcessId>>, Wards, Job, Table),
     events: mpsc::UnboundedSender<GuardEvent>,
 ) {
     while let Some(message) = read_message(&mut from_guard, &mut incoming).await {
@@ -353,17 +364,20 @@ async fn listen(
             FromGuard::Exited { id, status, .. } if launcher.get() == Some(&id) => {
                 drop(events.send(GuardEvent::LauncherEnded(status)));
             }
-            FromGuard::Exited { id, status, last_words }
-                if let Some(command) = lock(&steps).get(&id).cloned() =>
-            {
-                drop(events.send(GuardEvent::StepEnded { command, status, last_words }));
-            }
             FromGuard::Exited { id, status, last_words } => {
-                let failure =
-                    Failure::new(Kind::LauncherFailed, format!("the agent ended: {status} {last_words}"));
-                answer(&waiting, id, Err(failure));
-                // Nobody listens any more when the app is gone.
-                drop(events.send(GuardEvent::AgentEnded { status, last_words }));
+                let ward = lock(&wards).get(&id).cloned();
+                // No receiver is left when the app is gone.
+                drop(match ward {
+                    Some(Ward::Step(command)) => {
+                        events.send(GuardEvent::StepEnded { command, status, last_words })
+                    }
+                    Some(Ward::Agent(node)) => {
+                        let message = format!("the agent ended: {status} {last_words}");
+                        answer(&waiting, id, Err(Failure::new(Kind::LauncherFailed, message)));
+                        events.send(GuardEvent::AgentEnded { node, status, last_words })
+                    }
+                    None => Ok(()),
+                });
             }
         }
     }

@@ -501,6 +501,9 @@ fn run_briefly(mut command: Command, deadline: Duration) {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use gantry_shared::wire::message::Blob;
+
+    use super::super::protocol::ToGuard;
     use super::*;
 
     /// A guard without a tool, which looks after nothing.
@@ -538,6 +541,38 @@ mod tests {
         guard.children.insert(pid, child);
         guard.signal(pid, Signal::SIGKILL);
         assert!(!guard.children.get_mut(&pid).unwrap().wait().unwrap().success());
+    }
+
+    /// The process group of an agent that has ended stands for another process that has its pid now.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test of signals to processes")]
+    fn what_was_reaped_is_not_killed_before_the_policy_hears_of_its_end() {
+        let mut guard = idle();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exec 3<&0; cat <&3 &"]).process_group(0);
+        let mut agent = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (agent.stdin.take().unwrap(), agent.stdout.take().unwrap());
+        let pid = Pid::new(agent.id().cast_signed()).unwrap();
+        let group = raw(pid);
+        let order = StartAgent {
+            id: ProcessId(1),
+            program: "agent".into(),
+            ticket: Blob::default(),
+            stage_base: None,
+        };
+        drop(guard.policy.handle(Event::Said(ToGuard::StartAgent(order)), Instant::now()));
+        drop(guard.policy.handle(Event::Started(ProcessId(1), pid), Instant::now()));
+        guard.children.insert(pid, agent);
+        let mut events = Vec::new();
+        while events.is_empty() {
+            guard.take_ended(&mut events);
+        }
+        assert!(guard.decide(Event::ToolGone), "the policy takes it for alive");
+        guard.kill_group(pid);
+        assert!(killpg(group, None).is_ok(), "the group was killed");
+        // What is left of it ends with its input, and closes its output.
+        drop(input);
+        std::io::copy(&mut { output }, &mut io::sink()).unwrap();
     }
 
     #[test]

@@ -433,9 +433,7 @@ impl Agent {
                 Notice::Output { source: Source::Rank(own), stream: Stream::Stdout, bytes: Blob(vec![b'x']) }
             }
             "flood-asked-status" => rendezvous(RendezvousNotice::Status(None)),
-            "flood-asked-get" => {
-                rendezvous(RendezvousNotice::Get(Key { of: job, want: Want::Item(u32::MAX) }))
-            }
+            "flood-asked-get" => rendezvous(RendezvousNotice::Get(Key { of: job, want: Want::All })),
             "flood-asked-put" => rendezvous(RendezvousNotice::Put { of: job, rank: own, bytes: 1 << 20 }),
             "flood-items" => {
                 rendezvous(RendezvousNotice::Piece { of: job, rank: own, bytes: Blob(vec![0; 128 * 1024]) })

@@ -87,7 +87,7 @@ impl Wlm for Localhost {
     ) -> Result<()> {
         for host in &app.hosts {
             let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
-            owner.start_agent(&agent.program, ticket).await?;
+            owner.start_agent(host, &agent.program, ticket).await?;
         }
         Ok(())
     }

@@ -92,7 +92,7 @@ impl Wlm for Ssh {
         for name in &app.hosts {
             let ticket = agent.ticket(name).map_err(Error::NotStarted)?;
             match own.as_ref() == Some(name) {
-                true => owner.start_agent(&agent.program, ticket).await?,
+                true => owner.start_agent(name, &agent.program, ticket).await?,
                 false => hosts.push((host_for_ssh(name)?, ticket)),
             }
         }

@@ -1,0 +1,77 @@
+//! A frontend that breaks the rules, above a real agent.
+
+use gantry_shared::id::{AppId, NodeId, Rank, RequestId};
+use gantry_shared::rank_set::RankSet;
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::LinkError;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::handshake::accept;
+use gantry_shared::wire::link::{LinkReader, LinkWriter};
+use gantry_shared::wire::message::{
+    Blob, Down, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To,
+};
+
+use crate::{SOON, World, binaries};
+
+/// Bytes in one order.
+const PIECE_BYTES: u32 = 32 * 1024;
+
+async fn say<T: serde::Serialize>(writer: &mut LinkWriter, message: &T) {
+    writer.send(message).expect("a message");
+    writer.flush().await.expect("an open link");
+}
+
+/// Starts a real agent with one held rank, and sends twice as much for the rank's standard input as its window allows. Gives the end of the link.
+///
+/// # Panics
+/// When the agent does not come as far as that.
+pub async fn overrun_input(world: &World) -> LinkError {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (app, secret) = (AppId::random().expect("an id"), Secret::random().expect("a secret"));
+    let ticket = Ticket {
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        app,
+        secret: secret.clone(),
+        frontend: vec![listener.local_addr().expect("an address")],
+        host: "n1".to_owned(),
+        wlm: "localhost".to_owned(),
+        stage_base: None,
+        node_variables: Vec::new(),
+        patience: SOON,
+        subjob: None,
+    };
+    let mut command = world.command(&binaries().agent);
+    command.arg("serve");
+    let mut agent = world.spawn(command);
+    agent.write(&frame::encode(&ticket).expect("a ticket"));
+    agent.close_stdin();
+    let (stream, _) = listener.accept().await.expect("an agent");
+    let deadline = tokio::time::Instant::now() + SOON;
+    let link = accept(stream, &secret, app.as_str().as_bytes(), deadline).await.expect("a link");
+    let (mut reader, mut writer): (LinkReader, LinkWriter) = link.split();
+    reader.next().await.expect("a hello");
+    say(&mut writer, &Seat::Taken { node: NodeId(0), nodes: 1, radix: 64, parent: None }).await;
+    let only = RankSet::from_range(Rank(0)..=Rank(0));
+    let program =
+        Program { program: "/bin/cat".into(), args: Vec::new(), env: Vec::new(), cwd: Some("/".into()) };
+    let start = StartRanks {
+        programs: vec![(only.clone(), program)],
+        size: 1,
+        layout: vec![only],
+        hold: true,
+        stdin: Some(Rank(0)),
+        output: false,
+    };
+    say(&mut writer, &Down { request: Some(RequestId(1)), to: To::All, order: Order::StartRanks(start) })
+        .await;
+    reader.next().await.expect("an answer");
+    for _ in 0..2 * OUTPUT_WINDOW_BYTES / PIECE_BYTES {
+        let order = Order::Stdin { rank: Rank(0), bytes: Blob(vec![0; PIECE_BYTES as usize]) };
+        say(&mut writer, &Down { request: None, to: To::All, order }).await;
+    }
+    loop {
+        if let Err(error) = tokio::time::timeout(SOON, reader.next()).await.expect("the end of the link") {
+            return error;
+        }
+    }
+}
