@@ -12,7 +12,7 @@ use gantry_tests::measured::Measurement;
 use gantry_tests::pbs::{Script, said, submit};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, shared};
-use gantry_tests::{programs, tm_library};
+use gantry_tests::{binaries, programs};
 
 /// For the job; each of its programs has 40 seconds.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -69,7 +69,7 @@ fn main() {
         Err(why) => return println!("nothing measured: {why}"),
     };
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wlm/capi/include");
-    let ours = compiled("tm_bench_ours", &header, &tm_library(), "gantry_tm");
+    let ours = compiled("tm_bench_ours", &header, &binaries().dir, "gantry_tm");
     let theirs = compiled("tm_bench_theirs", &installed.join("include"), &installed.join("lib"), "pbs");
     let bed = shared(&Config::with_nodes(3).managed_by_pbs(&installed));
     // A mom lists tasks that have ended too: what asks for the list comes before what makes it long.

@@ -116,22 +116,6 @@ fn build() -> PathBuf {
     folder
 }
 
-/// The folder of `libgantry_tm.so`, built now when it is not there or older than its sources.
-///
-/// # Panics
-/// When it cannot be built.
-#[must_use]
-pub fn tm_library() -> PathBuf {
-    let target = target_dir();
-    let _locked = lock(&target.join("test-binaries.lock"));
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "gantry-wlm-capi", "--target-dir"]).arg(&target);
-    let built = command.current_dir(workspace()).stdin(Stdio::null()).output().expect("cargo");
-    assert!(built.status.success(), "cargo build: {}", String::from_utf8_lossy(&built.stderr));
-    target.join("debug")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

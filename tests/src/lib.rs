@@ -54,12 +54,12 @@ mod within;
 pub mod wheels;
 mod world;
 
-pub use binaries::{Binaries, binaries, target_dir, tm_library};
+pub use binaries::{Binaries, binaries, target_dir};
 pub use leak::Leaks;
 pub use other_root::OtherRoot;
 pub use proc::{becomes_true, eventually};
 pub use run::{Finished, Run};
-pub use site::{SOON, Site, on_every_wlm, pids};
+pub use site::{SOON, Site, on_every_wlm, on_every_wlm_and_hosts, pids};
 pub use skip::{record_skip, tool};
 pub use sys::{ClosedStdio, fork_idle, ignore_children};
 pub use terminal::{Terminal, Vt};

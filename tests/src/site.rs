@@ -1,5 +1,5 @@
 //! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager whose nodes are
-//! this machine.
+//! this machine. [`on_every_wlm_and_hosts`] runs it on other hosts, too.
 //!
 //! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
 //! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
@@ -11,6 +11,8 @@ use gantry_frontend::{App, Config, Frontend, LaunchRequest};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Reach, WLMS, Wlm, reach};
 
+use crate::ssh::on_hosts;
+use crate::testbed::Config as Bed;
 use crate::{Finished, World, binaries, proc, record_skip};
 
 /// How long anything may take that takes no time: far more than that, since tests share a busy machine.
@@ -49,23 +51,58 @@ pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     }
 }
 
+/// As [`on_every_wlm`], and then with two hosts of a testbed that are reached by ssh. Each host takes two ranks. The test's process is on the login node.
+/// Pids of ranks mean nothing there.
+///
+/// # Panics
+/// As there.
+#[track_caller]
+pub fn on_every_wlm_and_hosts<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
+    on_every_wlm(limit, body);
+    if std::env::var_os(INNER).is_some() {
+        return;
+    }
+    let test = test_name::<F>();
+    on_hosts(Bed::with_nodes(2), move |cluster| {
+        let hosts = cluster.world.work_dir().join("hosts");
+        std::fs::write(&hosts, "n001\nn001\nn002\nn002\n").expect("a list of hosts");
+        let (hosts, programs) = (hosts.display().to_string(), binaries().dir.display().to_string());
+        let exe = std::env::current_exe().expect("this test binary").display().to_string();
+        // Every host has this directory.
+        let words =
+            ["-c", "cd / && exec \"$@\"", "sh", &exe].map(str::to_owned).into_iter().chain(words(&test));
+        let variables = [(INNER, "ssh"), ("GANTRY_BIN_DIR", &programs), ("PBS_NODEFILE", &hosts)];
+        let finished = cluster.run("/bin/sh", words, &variables).wait(limit);
+        assert_passed(&test, "hosts", &finished);
+    });
+}
+
+/// What makes a test binary run one test.
+fn words(test: &str) -> [String; 4] {
+    ["--exact", test, "--nocapture", "--test-threads=1"].map(str::to_owned)
+}
+
+#[track_caller]
+fn assert_passed(test: &str, place: &str, Finished { status, stdout, stderr }: &Finished) {
+    let text = || format!("{}\n{}", stdout.join("\n"), stderr.join("\n"));
+    assert!(status.success(), "{test} on {place}: {status}\n{}", text());
+    assert!(stdout.iter().any(|line| line.contains("1 passed")), "no test is named {test}\n{}", text());
+}
+
 #[track_caller]
 fn run_outside<F>(wlm: &dyn Wlm, limit: Duration) {
     let test = test_name::<F>();
     let world = World::new();
     let mut command = world.command(std::env::current_exe().expect("this test binary"));
-    command.args(["--exact", &test, "--nocapture", "--test-threads=1"]);
+    command.args(words(&test));
     command.env(INNER, wlm.name()).env("GANTRY_BIN_DIR", &binaries().dir).env("RUST_BACKTRACE", "0");
     let mut run = world.spawn(command);
     run.close_stdin();
     let finished = run.wait(limit);
-    let Finished { status, stdout, stderr } = &finished;
-    let text = || format!("{}\n{}", stdout.join("\n"), stderr.join("\n"));
-    assert!(status.success(), "{test} on {}: {status}\n{}", wlm.name(), text());
-    assert!(stdout.iter().any(|line| line.contains("1 passed")), "no test is named {test}\n{}", text());
+    assert_passed(&test, wlm.name(), &finished);
     // Shown by the harness when it is asked to show output.
     #[expect(clippy::print_stdout, reason = "numbers that a test measures are for its reader")]
-    for line in stdout.iter().filter(|line| line.starts_with("measured: ")) {
+    for line in finished.stdout.iter().filter(|line| line.starts_with("measured: ")) {
         println!("{line}");
     }
     world.finish();
@@ -122,11 +159,12 @@ impl Site {
     /// Launches held, with these arguments.
     ///
     /// # Panics
-    /// As [`launch`](Site::launch), and when a rank is not held as `/proc` has it.
+    /// As [`launch`](Site::launch), and when a rank of this machine is not held as `/proc` has it.
     pub async fn held<A: Into<OsString>>(&self, args: impl IntoIterator<Item = A>) -> App {
         let app = self.launch(LaunchRequest::new(args).hold(true)).await;
-        for pid in pids(&app) {
-            assert_eq!(proc::why_not_held(pid), None);
+        let is_here = |wlm: &dyn Wlm| wlm.name() == self.wlm && reach(wlm) == Reach::ThisMachine;
+        if WLMS.iter().any(|wlm| is_here(*wlm)) {
+            pids(&app).into_iter().for_each(|pid| assert_eq!(proc::why_not_held(pid), None));
         }
         app
     }

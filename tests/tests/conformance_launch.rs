@@ -7,7 +7,7 @@ use gantry_frontend::{Event, LaunchRequest, OutputTo};
 use gantry_shared::error::Kind;
 use gantry_shared::id::NodeId;
 use gantry_shared::signal::Signal;
-use gantry_tests::{SOON, Site, on_every_wlm, pids, proc, programs};
+use gantry_tests::{SOON, Site, on_every_wlm, on_every_wlm_and_hosts, pids, proc, programs};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -61,7 +61,7 @@ fn pids_are_gone(info: &gantry_frontend::info::AppInfo) -> bool {
 
 #[test]
 fn ranks_are_told_who_they_are() {
-    on_every_wlm(LIMIT, async |site| {
+    on_every_wlm_and_hosts(LIMIT, async |site| {
         let program = programs::get("say").display().to_string();
         let request = LaunchRequest::new(["-N", "2", "-n", "4", &program, "a b", "", "-n"]);
         let app_of = |text: &str| line(text, "GANTRY_APP").map(str::to_owned);
@@ -125,7 +125,7 @@ fn a_program_is_looked_up_in_the_path_that_ranks_get() {
 
 #[test]
 fn every_rank_has_its_code_and_the_app_has_the_highest() {
-    on_every_wlm(LIMIT, async |site| {
+    on_every_wlm_and_hosts(LIMIT, async |site| {
         let program = programs::get("exit_with").display().to_string();
         let app = site.held(["-n", "4", &program, "0", "3", "255", "7"]).await;
         app.release(SOON).await.expect("release");
@@ -142,7 +142,7 @@ fn every_rank_has_its_code_and_the_app_has_the_highest() {
 
 #[test]
 fn a_rank_that_a_signal_ends_is_told_with_the_signal() {
-    on_every_wlm(LIMIT, async |site| {
+    on_every_wlm_and_hosts(LIMIT, async |site| {
         let program = programs::get("crash").display().to_string();
         let signals = [
             ("abort", libc::SIGABRT),
@@ -163,7 +163,7 @@ fn a_rank_that_a_signal_ends_is_told_with_the_signal() {
 
 #[test]
 fn events_come_in_order_and_nothing_comes_after_the_end() {
-    on_every_wlm(LIMIT, async |site| {
+    on_every_wlm_and_hosts(LIMIT, async |site| {
         let program = programs::get("exit_with").display().to_string();
         let app = site.held(["-n", "3", &program, "1"]).await;
         let mut events = app.events();

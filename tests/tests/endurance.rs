@@ -1,6 +1,6 @@
-//! A thousand launches in a row: none lost, none running before its release, nothing left.
+//! Many launches in a row: none lost, none running before its release, nothing left.
 //!
-//! `ENDURANCE_LAUNCHES` changes the number. The time that it took is printed, not judged.
+//! `ENDURANCE_LAUNCHES` changes the number: a thousand before a release. The time that it took is printed, not judged.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use gantry_frontend::{App, Event, LaunchRequest};
 use gantry_tests::fds::Census;
 use gantry_tests::{SOON, Site, on_every_wlm, pids, proc, programs};
 
-const LAUNCHES: u32 = 1_000;
+const LAUNCHES: u32 = 200;
 
 /// Of twenty launches twelve have one rank, seven have 4, one has 64.
 fn ranks_of(launch: u32) -> &'static str {
@@ -48,7 +48,7 @@ async fn held_and_released(site: &Site, launch: u32, say: &str) -> Vec<i32> {
 }
 
 #[test]
-fn a_thousand_launches_are_held_and_released() {
+fn launches_in_a_row_are_held_and_released() {
     on_every_wlm(Duration::from_secs(900), async |site| {
         #[expect(clippy::disallowed_methods, reason = "the number of launches may be changed from outside")]
         let launches =

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_tests::pbs::{StandIn, said, submit};
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, shared, usable};
-use gantry_tests::{SOON, World, programs, require, tm_library, within};
+use gantry_tests::{SOON, World, binaries, programs, require, within};
 
 /// For a whole test.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -31,7 +31,7 @@ fn compile(name: &str, made: &str, include: &Path, lib: &Path, library: &str) ->
 }
 
 fn ours() -> PathBuf {
-    compile("tm_calls", "tm_calls_ours", &workspace().join("wlm/capi/include"), &tm_library(), "gantry_tm")
+    compile("tm_calls", "tm_calls_ours", &workspace().join("wlm/capi/include"), &binaries().dir, "gantry_tm")
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_thread_that_waits_lets_others_begin_requests() {
         let world = World::new();
         let mom = StandIn::start(&world, &[]);
         let include = workspace().join("wlm/capi/include");
-        let program = compile("tm_threads", "tm_threads_ours", &include, &tm_library(), "gantry_tm");
+        let program = compile("tm_threads", "tm_threads_ours", &include, &binaries().dir, "gantry_tm");
         let output = mom.script(&world, program).stdin(Stdio::null()).output().expect("the program");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(said, "init 0\nspawn 0\npoll 0\nobit 0\nkill 0\nboth 1\nfinalize 0\n");

@@ -1,8 +1,8 @@
 //! An agent that knows the app's secret and breaks the rules. It stands in the real agent's place, beside a tool.
 //!
 //! On the node `HOSTILE_NODE` it does what `HOSTILE_MODE` says; on every other node it becomes the real agent, `HOSTILE_REAL`. It pretends to
-//! have ranks: their process is its own. What it does to the frontend it does when the file `HOSTILE_GO` is there, and then makes the
-//! file `HOSTILE_GO.done` when nothing more can be sent.
+//! have ranks: their process is its own. What it does to the frontend it does when the file `HOSTILE_GO` is there. When nothing more can be sent, it makes
+//! the file `HOSTILE_GO.done`, which says how that ended.
 //!
 //! | modes | what it does |
 //! | --- | --- |
@@ -17,7 +17,7 @@
 )]
 
 use std::convert::Infallible;
-use std::fs::File;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -283,8 +283,10 @@ impl Agent {
                 }
                 () = sleep(TICK), if !misbehaved => if go.exists() {
                     misbehaved = true;
-                    self.misbehave().await?;
-                    File::create(go.with_extension("done"))?;
+                    let end = self.misbehave().await?;
+                    let half = go.with_extension("half");
+                    fs::write(&half, end)?;
+                    fs::rename(half, go.with_extension("done"))?;
                 },
             }
         }
@@ -356,7 +358,16 @@ impl Agent {
         Rank(self.node.0)
     }
 
-    async fn misbehave(&mut self) -> Result<(), Fault> {
+    /// Gives how a flood ended.
+    async fn misbehave(&mut self) -> Result<String, Fault> {
+        if self.mode.starts_with("flood-") {
+            return self.flood().await;
+        }
+        self.lie().await?;
+        Ok(String::new())
+    }
+
+    async fn lie(&mut self) -> Result<(), Fault> {
         let (own, other) = (self.rank(), Rank(0));
         let (status, daemon) = (ExitStatus::Code(0), DaemonId(77));
         let stranger = NodeSet::from_range(NodeId(0)..=NodeId(0));
@@ -412,14 +423,13 @@ impl Agent {
                 if flushed.is_ok() { Err("all of the frame was written".into()) } else { Ok(()) }
             }
             "end-at-once" => std::process::exit(1),
-            mode if mode.starts_with("flood-") => self.flood().await,
             "none" => stay().await,
             other => Err(format!("no mode {other}").into()),
         }
     }
 
-    /// Says the same again and again, until nothing of it is taken for a while, or enough of it was.
-    async fn flood(&mut self) -> Result<(), Fault> {
+    /// Says the same again and again, until nothing of it is taken for a while, or enough of it was. Gives which of them, and how much that was.
+    async fn flood(&mut self) -> Result<String, Fault> {
         let own = self.rank();
         let job = Gate { resource: Resource::Job, expected: None };
         let rendezvous = |notice| Notice::Rendezvous(notice);
@@ -432,7 +442,9 @@ impl Agent {
             "flood-small-output" => {
                 Notice::Output { source: Source::Rank(own), stream: Stream::Stdout, bytes: Blob(vec![b'x']) }
             }
-            "flood-asked-status" => rendezvous(RendezvousNotice::Status(None)),
+            "flood-asked-refused" => {
+                rendezvous(RendezvousNotice::Get(Key { of: job, want: Want::Item(u32::MAX) }))
+            }
             "flood-asked-get" => rendezvous(RendezvousNotice::Get(Key { of: job, want: Want::All })),
             "flood-asked-put" => rendezvous(RendezvousNotice::Put { of: job, rank: own, bytes: 1 << 20 }),
             "flood-items" => {
@@ -446,7 +458,7 @@ impl Agent {
             other => return Err(format!("no mode {other}").into()),
         };
         let body = frame::encode_body(&Up::Notice { node: self.node, notice })?;
-        let (mut sent, mut count) = (0, 0);
+        let (mut sent, mut count, mut end) = (0, 0, "all taken");
         while sent < MOST_BYTES && count < MOST_MESSAGES {
             // Some at a time, so that the system is not what limits it.
             for _ in 0..(65_536 / body.len()).max(1) {
@@ -454,12 +466,14 @@ impl Agent {
                 sent += body.len();
                 count += 1;
             }
-            match timeout(STUCK, self.writer.flush()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(_) => break,
-            }
+            end = match timeout(STUCK, self.writer.flush()).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(_)) => "closed",
+                Err(_) => "stuck",
+            };
+            break;
         }
-        Ok(())
+        Ok(format!("{end} after {count} messages"))
     }
 }
 
