@@ -50,12 +50,12 @@ type Fault = Box<dyn std::error::Error>;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A write that takes so long goes nowhere.
+/// When no byte is taken for so long, none will be.
 const STUCK: Duration = Duration::from_secs(2);
 
 /// How much it floods with at most.
 const MOST_BYTES: usize = 512 << 20;
-const MOST_MESSAGES: usize = 1_000_000;
+const MOST_MESSAGES: usize = 400_000;
 
 /// How often it looks whether it is time.
 const TICK: Duration = Duration::from_millis(20);
@@ -180,6 +180,9 @@ async fn accept_children(listener: TcpListener, ticket: Ticket, joining: mpsc::U
 /// Bytes that this process may still write to who is above it.
 static MAY_WRITE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+/// Bytes that were taken.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
 /// A stream that stops in the middle of what is written to it.
 struct Choked(TcpStream);
 
@@ -204,10 +207,11 @@ impl AsyncWrite for Choked {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.0).poll_write(cx, &from[..room]);
-        if let Poll::Ready(Ok(count)) = written
-            && MAY_WRITE.load(Ordering::Relaxed) < usize::MAX
-        {
-            MAY_WRITE.fetch_sub(count, Ordering::Relaxed);
+        if let Poll::Ready(Ok(count)) = written {
+            TAKEN.fetch_add(count, Ordering::Relaxed);
+            if MAY_WRITE.load(Ordering::Relaxed) < usize::MAX {
+                MAY_WRITE.fetch_sub(count, Ordering::Relaxed);
+            }
         }
         written
     }
@@ -432,6 +436,9 @@ impl Agent {
     async fn flood(&mut self) -> Result<String, Fault> {
         let own = self.rank();
         let job = Gate { resource: Resource::Job, expected: None };
+        // Answers repeat the name.
+        let named =
+            |expected| Gate { resource: Resource::Named("x".repeat(64).parse().expect("a name")), expected };
         let rendezvous = |notice| Notice::Rendezvous(notice);
         let notice = match self.mode.as_str() {
             "flood-output" => Notice::Output {
@@ -443,10 +450,14 @@ impl Agent {
                 Notice::Output { source: Source::Rank(own), stream: Stream::Stdout, bytes: Blob(vec![b'x']) }
             }
             "flood-asked-refused" => {
-                rendezvous(RendezvousNotice::Get(Key { of: job, want: Want::Item(u32::MAX) }))
+                rendezvous(RendezvousNotice::Get(Key { of: named(None), want: Want::All }))
             }
-            "flood-asked-get" => rendezvous(RendezvousNotice::Get(Key { of: job, want: Want::All })),
-            "flood-asked-put" => rendezvous(RendezvousNotice::Put { of: job, rank: own, bytes: 1 << 20 }),
+            "flood-asked-get" => {
+                rendezvous(RendezvousNotice::Get(Key { of: named(Some(4)), want: Want::All }))
+            }
+            "flood-asked-put" => {
+                rendezvous(RendezvousNotice::Put { of: named(Some(4)), rank: own, bytes: 1 << 20 })
+            }
             "flood-items" => {
                 rendezvous(RendezvousNotice::Piece { of: job, rank: own, bytes: Blob(vec![0; 128 * 1024]) })
             }
@@ -466,12 +477,18 @@ impl Agent {
                 sent += body.len();
                 count += 1;
             }
-            end = match timeout(STUCK, self.writer.flush()).await {
-                Ok(Ok(())) => continue,
-                Ok(Err(_)) => "closed",
-                Err(_) => "stuck",
+            end = loop {
+                let before = TAKEN.load(Ordering::Relaxed);
+                match timeout(STUCK, self.writer.flush()).await {
+                    Ok(Ok(())) => break end,
+                    Ok(Err(_)) => break "closed",
+                    Err(_) if TAKEN.load(Ordering::Relaxed) == before => break "stuck",
+                    Err(_) => {}
+                }
             };
-            break;
+            if end != "all taken" {
+                break;
+            }
         }
         Ok(format!("{end} after {count} messages"))
     }
