@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::fault::{Tool, is_keeper};
 use crate::testbed::config::HOME;
-use crate::testbed::{Config, Process, Shared, Testbed, shared, turn_of, usable};
+use crate::testbed::{Config, Process, Shared, Testbed, shared, shared_with_others, turn_of, usable};
 use crate::{Finished, Run, SOON, World, becomes_true, binaries, proc, record_skip, within};
 
 /// For a whole test, a new bed included.
@@ -55,11 +55,38 @@ pub fn on_cluster_for(limit: Duration, config: Config, body: impl FnOnce(&mut Cl
         body(&mut cluster);
         let Cluster { world, bed, .. } = cluster;
         world.finish();
-        bed.assert_nothing_left(SOON);
-        let jobs = said(&bed, "squeue", ["--noheader", "--format=%A %j %T %R"]);
-        let ended = becomes_true(SOON, || said(&bed, "squeue", ["--noheader"]).is_empty());
-        assert!(ended, "jobs are left: {jobs}");
+        assert_nothing_left(&bed);
     });
+}
+
+/// As [`on_cluster`], beside other tests of this process that ask so for the same configuration. The last of those that have been on the bed at the same time looks
+/// at what they have left together.
+///
+/// # Panics
+/// As `body` does; and when something is left.
+#[track_caller]
+pub fn on_cluster_together(config: Config, body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    if let Err(why) = usable(&config) {
+        return record_skip(&why);
+    }
+    within(LIMIT + turn_of(&config), move || {
+        let bed = shared_with_others(&config);
+        let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
+        body(&mut cluster);
+        let Cluster { world, bed, .. } = cluster;
+        world.finish();
+        if let Some(bed) = bed.last() {
+            assert_nothing_left(&bed);
+        }
+    });
+}
+
+#[track_caller]
+fn assert_nothing_left(bed: &Testbed) {
+    bed.assert_nothing_left(SOON);
+    let jobs = said(bed, "squeue", ["--noheader", "--format=%A %j %T %R"]);
+    let ended = becomes_true(SOON, || said(bed, "squeue", ["--noheader"]).is_empty());
+    assert!(ended, "jobs are left: {jobs}");
 }
 
 /// What a command of the ordinary user on the login node writes to stdout and stderr.

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,7 +13,7 @@ use super::job::{SELECT, submit_as};
 use crate::slurm::Cluster;
 use crate::testbed::config::HOME;
 use crate::testbed::pbs::installation;
-use crate::testbed::{Config, Testbed, shared, usable};
+use crate::testbed::{Config, Testbed, shared, shared_with_others, usable};
 use crate::{SOON, World, becomes_true, binaries, record_skip, within};
 
 /// For a whole test, a new bed included.
@@ -72,6 +73,31 @@ pub(crate) fn on_bed(
     });
 }
 
+/// As [`on_pbs`], beside other tests of this process that ask so. The last of those that have been on the bed at the same time looks at what they have left
+/// together.
+///
+/// # Panics
+/// As `body` does; and when something is left.
+#[track_caller]
+pub fn on_pbs_together(body: impl FnOnce(&mut Cluster) + Send + 'static) {
+    let config = installation().map(|installed| Config::with_nodes(3).managed_by_pbs(installed));
+    let config = match config.and_then(|config| usable(&config).map(|()| config)) {
+        Ok(config) => config,
+        Err(why) => return record_skip(&why),
+    };
+    within(LIMIT, move || {
+        let bed = shared_with_others(&config);
+        let mut cluster = Cluster { world: World::new(), bed, variables: Vec::new() };
+        body(&mut cluster);
+        let Cluster { world, bed, .. } = cluster;
+        world.finish();
+        let Some(bed) = bed.last() else { return };
+        let ended = becomes_true(2 * SOON, || jobs(&bed).is_empty());
+        assert!(ended, "jobs are left: {}", jobs(&bed));
+        bed.assert_nothing_left(SOON);
+    });
+}
+
 /// What PBS lists of jobs that have not ended.
 #[must_use]
 pub fn jobs(bed: &Testbed) -> String {
@@ -99,6 +125,9 @@ pub struct Script {
     said: PathBuf,
 }
 
+/// The number of the next script.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
 impl Script {
     /// Submits a script for the hosts that `select` asks for. In it `gantry` is the command line under test.
     ///
@@ -107,12 +136,11 @@ impl Script {
     #[track_caller]
     pub fn submit_on(bed: &Testbed, select: &str, script: &str) -> Self {
         let gantry = binaries().gantry.display();
-        let id = submit_as(
-            bed,
-            select,
-            &format!("cd /; export {RUNTIME}; gantry() {{ {gantry} \"$@\"; }}; {script}"),
-        );
-        let said = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+        // Tests that share a bed have scripts at the same time.
+        let name = format!("said-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let script = format!("cd /; export {RUNTIME}; gantry() {{ {gantry} \"$@\"; }}; {script}");
+        let id = submit_as(bed, select, &script, &name);
+        let said = bed.login().path(Path::new(HOME).join(name)).expect("the login node");
         Self { id, said }
     }
 
@@ -163,6 +191,13 @@ impl Script {
     pub fn wait(&self) -> (i32, String) {
         assert!(becomes_true(STARTS, || self.code().is_some()), "it has not ended:\n{}", self.text());
         (self.code().unwrap_or_default(), self.text())
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.said));
+        drop(fs::remove_file(self.said.with_extension("sh")));
     }
 }
 

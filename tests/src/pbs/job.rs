@@ -11,29 +11,33 @@ use crate::testbed::config::HOME;
 /// Three hosts with two places each.
 pub(super) const SELECT: &str = "select=3:ncpus=2:mpiprocs=2";
 
+/// The file in the home in which a script leaves what it says.
+const SAID: &str = "said";
+
 /// Begins a job whose script is this; what it says is found with [`said`]. The job's id.
 ///
 /// # Panics
 /// When PBS does not take it, or it does not end.
 #[track_caller]
 pub fn submit(bed: &Testbed, script: &str) -> String {
-    submit_as(bed, SELECT, script)
+    submit_as(bed, SELECT, script, SAID)
 }
 
-/// As [`submit`], on the hosts that `select` asks for.
+/// As [`submit`], on the hosts that `select` asks for. What it says is in the file of that name in the home, and beside it is the script.
 ///
 /// # Panics
 /// As [`submit`].
 #[track_caller]
-pub(super) fn submit_as(bed: &Testbed, select: &str, script: &str) -> String {
-    let path = bed.login().path(Path::new(HOME).join("job.sh")).expect("the login node");
-    std::fs::write(&path, format!("({script}) > $HOME/said 2>&1; echo ended $? >> $HOME/said\n"))
+pub(super) fn submit_as(bed: &Testbed, select: &str, script: &str, said: &str) -> String {
+    let file = format!("{said}.sh");
+    let path = bed.login().path(Path::new(HOME).join(&file)).expect("the login node");
+    std::fs::write(&path, format!("({script}) > $HOME/{said} 2>&1; echo ended $? >> $HOME/{said}\n"))
         .expect("a script");
-    let left = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+    let left = bed.login().path(Path::new(HOME).join(said)).expect("the login node");
     drop(std::fs::remove_file(left));
     // -f: without it a process stays that makes the next one quicker.
     let mut qsub = bed.login().command("qsub").expect("the login node");
-    qsub.args(["-f", "-l", select, "-l", "place=scatter", "-j", "oe", "-o", "/dev/null", "job.sh"]);
+    qsub.args(["-f", "-l", select, "-l", "place=scatter", "-j", "oe", "-o", "/dev/null", &file]);
     let output = qsub.stdin(Stdio::null()).output().expect("qsub");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -45,7 +49,7 @@ pub(super) fn submit_as(bed: &Testbed, select: &str, script: &str) -> String {
 /// When PBS does not take it, or it does not end.
 #[track_caller]
 pub fn said(bed: &Testbed, patience: Duration) -> String {
-    let path = bed.login().path(Path::new(HOME).join("said")).expect("the login node");
+    let path = bed.login().path(Path::new(HOME).join(SAID)).expect("the login node");
     let mut text = String::new();
     let ended = becomes_true(patience, || {
         text = std::fs::read(&path)

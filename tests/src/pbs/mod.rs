@@ -9,6 +9,6 @@ mod stand_in;
 pub mod task;
 
 pub(crate) use cluster::on_bed;
-pub use cluster::{STARTS, Script, ask_there, jobs, on_pbs, on_pbs_with, said_by};
+pub use cluster::{STARTS, Script, ask_there, jobs, on_pbs, on_pbs_together, on_pbs_with, said_by};
 pub use job::{said, submit};
 pub use stand_in::{Job, StandIn};

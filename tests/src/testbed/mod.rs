@@ -40,7 +40,7 @@ use nix::sys::signal::Signal;
 
 pub use config::Config;
 pub use machine::{Machine, Process, program};
-pub use shared::{Shared, shared, turn_of, usable};
+pub use shared::{Shared, shared, shared_with_others, turn_of, usable};
 
 use crate::proc::{Pidfd, becomes_true};
 use place::{HALL, Held, Place};

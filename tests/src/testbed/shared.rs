@@ -1,20 +1,44 @@
-//! One bed for all tests of a file: making one takes seconds, so tests take turns on it.
+//! One bed for all tests of a file: making one takes seconds, so tests take turns on it, or share it.
 //!
 //! A static is never dropped, and a test process may be killed: so nobody here ends the bed. Its hall's init does, which watches this
 //! process and goes when it has gone.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Config, NEEDS, Result, Testbed, cgroup, files};
 use crate::{binaries, tool};
 
-static BED: Mutex<Option<Testbed>> = Mutex::new(None);
+static TURN: Mutex<Turn> = Mutex::new(Turn { bed: None, users: 0, alone: false });
 
-/// A turn on the bed: while it lasts no other test of this process has it.
+static CHANGED: Condvar = Condvar::new();
+
+/// The bed, and the tests that are on it.
 #[derive(Debug)]
-pub struct Shared(MutexGuard<'static, Option<Testbed>>);
+struct Turn {
+    /// None: there is none yet, or a test has it for itself.
+    bed: Option<Arc<Testbed>>,
+    users: usize,
+    alone: bool,
+}
+
+impl Turn {
+    fn lock() -> MutexGuard<'static, Self> {
+        // A test that failed during its turn is no reason to fail another one: the bed is looked at anyhow.
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `ready`.
+    fn wait(mut ready: impl FnMut(&Self) -> bool) -> MutexGuard<'static, Self> {
+        let free = CHANGED.wait_while(Self::lock(), |turn| !ready(turn));
+        free.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A turn on the bed. While it lasts no other test of this process has it, unless both have asked to share it.
+#[derive(Debug)]
+pub struct Shared(Option<Arc<Testbed>>);
 
 /// Why a bed cannot be made here, as the reason of a skip: `require!(testbed::usable(&config));`.
 ///
@@ -53,29 +77,95 @@ pub fn turn_of(config: &Config) -> Duration {
 #[must_use]
 #[track_caller]
 pub fn shared(config: &Config) -> Shared {
+    let mut turn = Turn::wait(|turn| turn.users == 0);
+    (turn.users, turn.alone) = (1, true);
+    let last = turn.bed.take();
+    drop(turn);
+    make(config, Shared(last))
+}
+
+/// As [`shared`], but others that ask so for a bed of this configuration have it at the same time. The first one gets it with nodes that are idle.
+///
+/// # Panics
+/// As [`shared`].
+#[must_use]
+#[track_caller]
+pub fn shared_with_others(config: &Config) -> Shared {
+    let asked = config.clone().with_slurm_of_the_environment();
+    let fits = |turn: &Turn| turn.bed.as_ref().is_some_and(|bed| *bed.config() == asked);
+    let mut turn = Turn::wait(|turn| turn.users == 0 || (!turn.alone && fits(turn)));
+    if turn.users > 0 {
+        turn.users += 1;
+        return Shared(turn.bed.clone());
+    }
+    (turn.users, turn.alone) = (1, true);
+    let last = turn.bed.take();
+    drop(turn);
+    let made = make(config, Shared(last));
+    made.wait_idle(2 * crate::SOON).expect("idle nodes");
+    let mut turn = Turn::lock();
+    turn.alone = false;
+    turn.bed.clone_from(&made.0);
+    CHANGED.notify_all();
+    made
+}
+
+/// Makes a bed of this configuration, unless the turn has a good one.
+#[track_caller]
+fn make(config: &Config, mut turn: Shared) -> Shared {
     let config = &config.clone().with_slurm_of_the_environment();
-    // A test that failed during its turn is no reason to fail this one: the bed is looked at anyhow.
-    let mut turn = BED.lock().unwrap_or_else(PoisonError::into_inner);
     let good = turn
+        .0
         .as_ref()
         .is_some_and(|bed| bed.config() == config && bed.leftovers().is_empty() && bed.is_whole());
     if !good {
         // Before the next is made: there is one freezer, and memory is finite.
-        drop(turn.take());
+        drop(turn.0.take());
         let program = binaries().dir.join("testbed");
         match Testbed::up(config, &program) {
-            Ok(bed) => *turn = Some(bed),
+            Ok(bed) => turn.0 = Some(Arc::new(bed)),
             Err(why) => panic!("the testbed does not come up: {why}"),
         }
     }
-    Shared(turn)
+    turn
+}
+
+impl Shared {
+    /// Ends the turn, unless it is the last on the bed. Then the bed is this test's alone.
+    #[must_use]
+    pub fn last(mut self) -> Option<Self> {
+        let mut turn = Turn::lock();
+        if turn.users == 1 {
+            turn.alone = true;
+            turn.bed = None;
+            drop(turn);
+            return Some(self);
+        }
+        // In one step: of two that leave at the same time one is the last.
+        turn.users -= 1;
+        drop(self.0.take());
+        std::mem::forget(self);
+        None
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut turn = Turn::lock();
+        turn.users -= 1;
+        if turn.alone {
+            turn.alone = false;
+            turn.bed = self.0.take();
+        }
+        CHANGED.notify_all();
+    }
 }
 
 impl Deref for Shared {
     type Target = Testbed;
 
     fn deref(&self) -> &Testbed {
-        match &*self.0 {
+        match &self.0 {
             Some(bed) => bed,
             None => unreachable!("a turn is only given with a bed"),
         }
@@ -84,9 +174,9 @@ impl Deref for Shared {
 
 impl DerefMut for Shared {
     fn deref_mut(&mut self) -> &mut Testbed {
-        match &mut *self.0 {
+        match self.0.as_mut().and_then(Arc::get_mut) {
             Some(bed) => bed,
-            None => unreachable!("a turn is only given with a bed"),
+            None => unreachable!("a bed that others use too is not changed"),
         }
     }
 }
