@@ -86,6 +86,19 @@ fn sixty_four_ranks_under_hydra_are_held_again_and_again() {
     });
 }
 
+/// Open MPI 4 takes a path for its prefix, puts the folders of that prefix first, and may then find another `srun` than its user does.
+#[test]
+fn a_launcher_is_called_as_its_user_calls_it() {
+    let path = require!(tool(OPEN_MPI.launcher)).display().to_string();
+    in_a_world(move |world| {
+        let own_name = ["-n", "1", "/bin/sh", "-c", "tr '\\0' '\\n' < /proc/$PPID/cmdline | head -n 1"];
+        assert_eq!(check_by(OPEN_MPI, world, &own_name, 1, Some(0)), [OPEN_MPI.launcher]);
+        let launch = ["launch", "--hold", "--json", "--launcher", &path, "--"];
+        let run = world.gantry(launch.iter().chain(OPEN_MPI.options).chain(&own_name));
+        assert_eq!(check_run(world, run, 1, Some(0)), [path.as_str()]);
+    });
+}
+
 #[test]
 fn programs_without_a_loader_are_held() {
     require!(tool("mpiexec.hydra"));

@@ -1,12 +1,12 @@
 //! How ranks would be held, for people who ask before they launch. Answered by the plan of a launch that nobody carries out.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::launcher::recognize;
+use crate::launcher::{find_program, recognize};
 use crate::{HoldMethod, Launch, Plan, Result, Wlm};
 
 /// How ranks would be held, and why so.
@@ -37,8 +37,13 @@ pub fn choose_hold(
         agent: PathBuf::from("gantry-agent"),
         ..Launch::default()
     };
-    let program = |argv: &[OsString]| argv.first().map(|it| it.display().to_string()).unwrap_or_default();
-    let recognized = |argv: &[OsString]| recognize(argv.first().map_or("".as_ref(), Path::new), host);
+    // A launcher may be called by its name alone.
+    let path = |argv: &[OsString]| {
+        let name = argv.first().cloned().unwrap_or_default();
+        find_program(&name, host).unwrap_or_else(|_| PathBuf::from(name))
+    };
+    let program = |argv: &[OsString]| path(argv).display().to_string();
+    let recognized = |argv: &[OsString]| recognize(&path(argv), host);
     Ok(match wlm.plan(&launch, host)? {
         Plan::Direct(_) | Plan::Queued(_) => HoldChoice {
             method: "direct",

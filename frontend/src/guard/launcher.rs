@@ -1,15 +1,18 @@
 //! A launcher as the guard starts it, and the descriptors that come for it.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_wlm::host::restore_open_files;
+use gantry_wlm::Host;
+use gantry_wlm::host::{Machine, restore_open_files};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::protocol::{MAX_DESCRIPTORS, StartLauncher};
@@ -56,14 +59,20 @@ pub(super) fn start(
         clippy::disallowed_methods,
         reason = "the guard is the one place that starts long-lived processes"
     )]
-    let mut command = Command::new(program);
-    command.args(args).env_clear().envs(order.env.iter().map(|(name, value)| (name, value)));
+    let mut command = Command::new(find(program));
+    command.arg0(program).args(args).env_clear().envs(order.env.iter().map(|(name, value)| (name, value)));
     command.current_dir(&order.cwd).process_group(0);
     command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
     restore_open_files(&mut command);
     sys::end_with_us(&mut command);
     let child = command.spawn().map_err(|error| explain(order, &error))?;
     Ok((child, rest))
+}
+
+/// The path of a program that may be called by its name alone. What is not found keeps its name, for the error.
+fn find(program: &OsStr) -> PathBuf {
+    let name = program.to_str().filter(|name| !name.contains('/'));
+    name.and_then(|name| Machine.find_in_path(name)).unwrap_or_else(|| PathBuf::from(program))
 }
 
 fn explain(order: &StartLauncher, error: &io::Error) -> Failure {

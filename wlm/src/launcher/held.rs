@@ -70,7 +70,10 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     };
     let shim = build_shim_of(&launch.agent, dialect, by);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;
-    let mut argv = vec![path.into_os_string()];
+    // Open MPI takes a path for a prefix, whose folders then come first on every node.
+    let called =
+        if name.as_encoded_bytes().contains(&b'/') { path.into_os_string() } else { name.to_owned() };
+    let mut argv = vec![called];
     let options = |part| if part == 0 { more.clone() } else { Vec::new() };
     argv.extend(rewrite(dialect, &args, &parts, options, &shim));
     Ok(Brought { argv, env: Vec::new(), files, own: Vec::new() })
@@ -148,7 +151,7 @@ mod tests {
         check(
             "mpiexec.hydra",
             &["-n", "4", "./a", "-n"],
-            &[&[hydra, "-n", "4"][..], &hold, &["./a", "-n"]].concat(),
+            &[&["mpiexec.hydra", "-n", "4"][..], &hold, &["./a", "-n"]].concat(),
         );
         check(
             hydra,
@@ -163,8 +166,7 @@ mod tests {
         check(
             "orterun",
             &["-n", "1", "./a", ":", "-n", "2", "./b"],
-            &[&["/opt/bin/orterun", "-n", "1"][..], &tell, &["./a", ":", "-n", "2"], &tell, &["./b"]]
-                .concat(),
+            &[&["orterun", "-n", "1"][..], &tell, &["./a", ":", "-n", "2"], &tell, &["./b"]].concat(),
         );
     }
 
@@ -174,7 +176,7 @@ mod tests {
             |by: &str| ["-x", "GANTRY_TICKET", "/g/agent", "hold", "--by", by, "--"].map(str::to_owned);
         let check = |args: &[&str], options: &[&str], by: &str| {
             let planned = plan_launcher(OsStr::new("prterun"), &launch(args), &host()).unwrap();
-            let mut expected: Vec<OsString> = vec!["/opt/bin/prterun".into()];
+            let mut expected: Vec<OsString> = vec!["prterun".into()];
             expected.extend(options.iter().map(OsString::from));
             expected.extend(hold(by).iter().map(OsString::from));
             expected.push("./a".into());
