@@ -149,19 +149,6 @@ impl Installed {
         matches!(self.words, Words::Srun(_))
     }
 
-    /// Whether gantry attaches to a job of PBS that runs this launcher. Open MPI 5 is not supported there yet.
-    #[must_use]
-    pub fn is_found_in_a_pbs_job(&self) -> bool {
-        self.words == Words::Hydra || self.compiler == "mpicc.openmpi"
-    }
-
-    /// Whether gantry attaches to this launcher's MPI program in a job of Slurm. MPICH's proxies are not found below srun; without MPI each rank is a world of its own.
-    #[must_use]
-    pub fn is_found_in_a_slurm_job(&self) -> bool {
-        let is_intel = self.variables.iter().any(|(name, _)| *name == "LD_LIBRARY_PATH");
-        self.joins_ranks() && (self.words != Words::Hydra || is_intel)
-    }
-
     /// Whether nothing of an MPI program is left when it is killed. MPICH 5.0 leaves files in `/dev/shm`.
     #[must_use]
     pub fn cleans_up(&self) -> bool {

@@ -8,8 +8,8 @@ use gantry_tests::launchers::{
     HOSTS, INTEL_MPI, Installed, Launcher, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5, OPEN_MPI_5_MPIEXEC,
     PRTERUN, SRUN_NONE, SRUN_PMI2, SRUN_PMIX, Spread,
 };
-use gantry_tests::pbs::{STARTS, Script, ask_there, on_pbs};
-use gantry_tests::slurm::{Cluster, lines_of, on_cluster};
+use gantry_tests::pbs::{STARTS, Script, ask_there, on_pbs_together};
+use gantry_tests::slurm::{Cluster, lines_of, on_cluster_together};
 use gantry_tests::testbed::config::HOME;
 use gantry_tests::testbed::pbs::installation;
 use gantry_tests::testbed::{Config, program};
@@ -111,7 +111,8 @@ fn hold(place: Place<'_>, by: &Installed, args: &[String], code: Option<i32>) ->
     let done = run.wait(2 * SOON);
     assert!(code.is_none_or(|code| done.code() == code), "{done:?}");
     assert!(!done.events().iter().any(|event| event["event"] == "table_differs"), "{done:?}");
-    lines_of(&done)
+    // Open MPI 5 says so when its ssh was quicker than it is.
+    lines_of(&done).into_iter().filter(|line| !line.contains("Warning: setpgid(")).collect()
 }
 
 /// An MPI program, two plain programs, and two programs in a file.
@@ -206,9 +207,9 @@ fn till_told<'a>(by: &Installed, hang: &'a str) -> Vec<&'a str> {
     if by.finalizes() { vec![hang, TILL_TOLD] } else { vec![hang, TILL_TOLD, "exit"] }
 }
 
-/// The MPI program that hangs, so that nothing of its library is left in the end.
+/// The MPI program that hangs, so that nothing of its library is left in the end. A rank that is a world of its own has no other rank to wait for.
 fn hanging<'a>(by: &Installed, hang: &'a str) -> Vec<&'a str> {
-    if by.cleans_up() { vec![hang] } else { till_told(by, hang) }
+    if by.cleans_up() && by.joins_ranks() { vec![hang] } else { till_told(by, hang) }
 }
 
 const PLAIN: [&str; 3] = ["/bin/sh", "-c", "echo hanging; exec sleep 1000"];
@@ -227,32 +228,30 @@ fn on_this_machine(by: &Installed, [hello, hang]: &[String; 2]) {
 
 fn over_ssh(by: &Installed, [hello, _]: &[String; 2]) {
     let (by, hello) = (by.clone(), hello.clone());
-    on_cluster(Config::with_nodes(2), move |cluster| hold_all(Place::Hosts(cluster), &by, &hello));
+    on_cluster_together(Config::with_nodes(2), move |cluster| hold_all(Place::Hosts(cluster), &by, &hello));
 }
 
 fn attached_over_ssh(by: &Installed, [_, hang]: &[String; 2]) {
     let (by, hang) = (by.clone(), hang.clone());
-    on_cluster(Config::with_nodes(2), move |cluster| {
+    on_cluster_together(Config::with_nodes(2), move |cluster| {
         attach(Place::Hosts(cluster), &by, &hanging(&by, &hang));
     });
 }
 
 fn in_a_slurm_job(by: &Installed, [hello, hang]: &[String; 2]) {
     let (by, hello, hang) = (by.clone(), hello.clone(), hang.clone());
-    on_cluster(Config::with_nodes(2), move |cluster| {
+    on_cluster_together(Config::with_nodes(2), move |cluster| {
         let place = Place::SlurmJob(cluster);
         hold_all(place, &by, &hello);
-        if by.is_found_in_a_slurm_job() {
-            attach(place, &by, &hanging(&by, &hang));
-        }
+        attach(place, &by, &hanging(&by, &hang));
     });
 }
 
 /// The same launches as of the other places, one after the other in one job: a job takes a while to start.
-fn in_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
+fn within_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
     let (by, hello, hang) = (by.clone(), hello.clone(), hang.clone());
-    on_pbs(move |cluster| {
-        let file = format!("{HOME}/programs");
+    on_pbs_together(move |cluster| {
+        let file = format!("{HOME}/programs-{}", by.path.replace('/', "-"));
         let (text, args) = by.in_file("/bin/echo one", "/bin/echo two", &file, Spread::PbsJob);
         let file = cluster.bed.login().path(&file).expect("a home");
         std::fs::write(&file, text).expect("a file");
@@ -271,9 +270,10 @@ fn in_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
         });
         let runs = by.two_of(&till_told(&by, &hang), Spread::PbsJob).join(" ");
         let script = exports.collect::<String>() + &launches.join("; ");
-        let attached = by.is_found_in_a_pbs_job();
-        let script = if attached { format!("{script}; {} {runs}", by.path) } else { script };
-        let script = Script::submit_on(&cluster.bed, "select=2:ncpus=1:mpiprocs=1", &script);
+        let script = format!("{script}; {} {runs}", by.path);
+        let places = HOSTS.map(|host| format!("1:ncpus=1:mpiprocs=1:host={host}")).join("+");
+        let places = format!("select={places}");
+        let script = Script::submit_on(&cluster.bed, &places, &script);
         for number in 0..launches.len() {
             let nth = || script.events().into_iter().filter(|event| event["event"] == "held").nth(number);
             let _told = becomes_true(STARTS, || nth().is_some() || script.code().is_some());
@@ -283,9 +283,7 @@ fn in_a_pbs_job(by: &Installed, [hello, hang]: &[String; 2]) {
             }
             ask_there(&cluster.bed, ["release", held["app"].as_str().expect("an id")]);
         }
-        if attached {
-            attach_to_job(cluster, &script);
-        }
+        attach_to_job(cluster, &script);
         let (_, text) = script.wait();
         assert!(!text.contains("ends badly"), "{text}");
         let said: String = script.events().iter().filter_map(|event| event["text"].as_str()).collect();
@@ -318,7 +316,7 @@ fn attach_to_job(cluster: &Cluster, script: &Script) {
 macro_rules! cells {
     ($($check:ident { $($name:ident: $launcher:ident),+ $(,)? })+) => {
         const CELLS: &[(&str, &str)] = &[$($((stringify!($check), $launcher.name)),+),+];
-        // Tests run in the order of their names: those of one place stand together, and so does their bed.
+        // Tests run in the order of their names: those of one place stand together, and share a bed.
         $(mod $check {
             use super::*;
 
@@ -362,23 +360,23 @@ cells! {
         prterun_on_two_hosts_is_attached_to: PRTERUN,
     }
     in_a_slurm_job {
-        mpich_4_holds: MPICH_4,
-        mpich_5_holds: MPICH_5,
-        intel_mpi_holds: INTEL_MPI,
-        open_mpi_4_holds: OPEN_MPI_4,
-        open_mpi_5_holds: OPEN_MPI_5,
-        prterun_holds: PRTERUN,
-        srun_with_pmi2_holds: SRUN_PMI2,
-        srun_with_pmix_holds: SRUN_PMIX,
-        srun_without_mpi_holds: SRUN_NONE,
+        mpich_4_holds_and_is_attached_to: MPICH_4,
+        mpich_5_holds_and_is_attached_to: MPICH_5,
+        intel_mpi_holds_and_is_attached_to: INTEL_MPI,
+        open_mpi_4_holds_and_is_attached_to: OPEN_MPI_4,
+        open_mpi_5_holds_and_is_attached_to: OPEN_MPI_5,
+        prterun_holds_and_is_attached_to: PRTERUN,
+        srun_with_pmi2_holds_and_is_attached_to: SRUN_PMI2,
+        srun_with_pmix_holds_and_is_attached_to: SRUN_PMIX,
+        srun_without_mpi_holds_and_is_attached_to: SRUN_NONE,
     }
-    in_a_pbs_job {
-        mpich_4_holds: MPICH_4,
-        mpich_5_holds: MPICH_5,
-        intel_mpi_holds: INTEL_MPI,
-        open_mpi_4_holds: OPEN_MPI_4,
-        open_mpi_5_holds: OPEN_MPI_5,
-        prterun_holds: PRTERUN,
+    within_a_pbs_job {
+        mpich_4_holds_and_is_attached_to: MPICH_4,
+        mpich_5_holds_and_is_attached_to: MPICH_5,
+        intel_mpi_holds_and_is_attached_to: INTEL_MPI,
+        open_mpi_4_holds_and_is_attached_to: OPEN_MPI_4,
+        open_mpi_5_holds_and_is_attached_to: OPEN_MPI_5,
+        prterun_holds_and_is_attached_to: PRTERUN,
     }
 }
 
@@ -424,7 +422,8 @@ fn the_table_in_the_readme_says_what_is_tested() {
     });
     for name in names {
         let cell = |check: &str| if CELLS.contains(&(check, name)) { "yes" } else { "no" };
-        let checks = ["on_this_machine", "over_ssh", "attached_over_ssh", "in_a_slurm_job", "in_a_pbs_job"];
+        let checks =
+            ["on_this_machine", "over_ssh", "attached_over_ssh", "in_a_slurm_job", "within_a_pbs_job"];
         let row = checks.map(cell).join(" | ");
         let row = format!("| {name} | {row} |");
         assert!(readme.contains(&row), "README.md lacks the row: {row}");

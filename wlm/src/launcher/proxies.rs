@@ -1,7 +1,8 @@
 //! Launchers that tell nobody where their ranks are, but have started a proxy on every host, by a remote shell or beside themselves: MPICH's `mpiexec`.
 //!
-//! The command lines of all its proxies name the port at which they call back, and that of the remote shell names the host. On each host the
-//! proxy is found by that port, and the ranks are beneath it. Source: the command lines of MPICH 4.0 and 5.0.
+//! The command lines of all its proxies name the port at which they call back. That of a remote shell names the host. In an allocation, another launcher
+//! starts the proxies, and its own table names the hosts. On each host the proxy is found by that port, and the ranks are beneath it. Source: the command
+//! lines of MPICH 4.0 and 5.0.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,6 @@ const PORT: &str = "--control-port";
 /// The option that tells how the proxy was started, and the ways that name its host in the word before it.
 const BY: &str = "--launcher";
 const BY_SHELL: [&str; 2] = ["ssh", "rsh"];
-
 /// The proxies of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proxies {
@@ -44,14 +44,29 @@ impl Proxies {
     }
 }
 
+/// What a launcher has started.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Started {
+    /// Its proxies, as far as their hosts are known.
+    pub(crate) proxies: Proxies,
+    /// Other launchers that start proxies. Their tables name the hosts.
+    pub(crate) by: Vec<Pid>,
+}
+
 /// The proxies that the process `launcher` has started; none: it is no such launcher.
-pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Proxies> {
-    let mut started =
-        children(launcher, host).into_iter().filter_map(|pid| parse_proxy(&words_of(pid, host)));
-    let (port, first) = started.next()?;
-    let mut hosts = vec![first];
-    hosts.extend(started.filter(|(other, _)| *other == port).map(|(_, host)| host));
-    Some(Proxies { port, hosts })
+pub(crate) fn find_proxies(launcher: Pid, host: &dyn Host) -> Option<Started> {
+    let started = children(launcher, host).into_iter();
+    let mut started = started.filter_map(|pid| Some((pid, parse_proxy(&words_of(pid, host))?))).peekable();
+    let port = started.peek()?.1.0.clone();
+    let (mut hosts, mut by) = (Vec::new(), Vec::new());
+    for (pid, (_, at)) in started.filter(|(_, (its, _))| *its == port) {
+        match at {
+            At::Here => hosts.push(None),
+            At::Host(name) => hosts.push(Some(name)),
+            At::TableOfStarter => by.push(pid),
+        }
+    }
+    Some(Started { proxies: Proxies { port, hosts }, by })
 }
 
 /// The ranks that the proxy of that port has started on this machine.
@@ -63,7 +78,7 @@ pub(crate) fn find_below(port: &str, host: &dyn Host) -> Result<Vec<Beneath>> {
     let mut pids = pids.iter().filter_map(|name| Pid::new(name.to_str()?.parse().ok()?));
     // Another user may run a program with the same command line.
     let is_proxy = |pid: &Pid| {
-        parse_proxy(&words_of(*pid, host)).is_some_and(|(its, at)| its == port && at.is_none())
+        parse_proxy(&words_of(*pid, host)).is_some_and(|(its, at)| its == port && at == At::Here)
             && check_process(*pid, host).is_ok()
     };
     let proxy = pids.find(is_proxy).ok_or_else(|| Error::NotFound {
@@ -73,22 +88,33 @@ pub(crate) fn find_below(port: &str, host: &dyn Host) -> Result<Vec<Beneath>> {
     find_beneath(proxy, host)
 }
 
-/// The port and the host of a proxy, by its own command line (no host) or by that of the remote shell.
-fn parse_proxy(words: &[String]) -> Option<(String, Option<String>)> {
+/// Where a proxy is.
+#[derive(Debug, PartialEq, Eq)]
+enum At {
+    /// The command line is the proxy's own.
+    Here,
+    /// A remote shell starts it on this host.
+    Host(String),
+    /// Another launcher starts it, on one host or several.
+    TableOfStarter,
+}
+
+/// The port and the place of a proxy, by its own command line or by that of the command that starts it.
+fn parse_proxy(words: &[String]) -> Option<(String, At)> {
     let at = words.iter().position(|word| word == PORT)?;
     let port = words.get(at + 1)?.clone();
     let program = words.get(at.checked_sub(1)?)?.trim_matches('"');
     if !program.rsplit('/').next()?.contains("proxy") {
         return None;
     }
-    let host = match at {
-        1 => None,
-        _ => {
-            let by = words.iter().position(|word| word == BY).and_then(|by| words.get(by + 1))?;
-            Some(BY_SHELL.contains(&by.as_str()).then(|| words.get(at - 2))??.clone())
-        }
+    let by = words.iter().position(|word| word == BY).and_then(|by| words.get(by + 1));
+    let place = match (at, by) {
+        (1, _) => At::Here,
+        (_, Some(by)) if BY_SHELL.contains(&by.as_str()) => At::Host(words.get(at - 2)?.clone()),
+        (_, Some(_)) => At::TableOfStarter,
+        (_, None) => return None,
     };
-    Some((port, host))
+    Some((port, place))
 }
 
 fn words_of(pid: Pid, host: &dyn Host) -> Vec<String> {
@@ -101,11 +127,11 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    fn check(line: &str, expected: Option<(&str, Option<&str>)>) {
+    #[track_caller]
+    fn check(line: &str, expected: Option<(&str, At)>) {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let found = parse_proxy(&words);
-        let found = found.as_ref().map(|(port, host)| (port.as_str(), host.as_deref()));
-        assert_eq!(found, expected, "{line}");
+        let expected = expected.map(|(port, at)| (port.to_owned(), at));
+        assert_eq!(parse_proxy(&words), expected, "{line}");
     }
 
     const TAIL: &str = "--control-port vm:39457 --rmk user --launcher";
@@ -113,10 +139,12 @@ mod tests {
     #[test]
     fn a_proxys_command_line_names_its_port_and_that_of_a_remote_shell_its_host() {
         let remote = format!("/usr/bin/ssh -x n001 \"/usr/bin/hydra_pmi_proxy\" {TAIL} ssh --demux poll");
-        check(&remote, Some(("vm:39457", Some("n001"))));
-        check(&format!("/usr/bin/hydra_pmi_proxy {TAIL} ssh"), Some(("vm:39457", None)));
-        // One command for all hosts names none in that place.
-        check(&format!("start -N 2 --input none /usr/bin/hydra_pmi_proxy {TAIL} pool"), None);
+        check(&remote, Some(("vm:39457", At::Host("n001".to_owned()))));
+        check(&format!("/usr/bin/hydra_pmi_proxy {TAIL} ssh"), Some(("vm:39457", At::Here)));
+        // Another launcher starts it.
+        let line = format!("start -N 2 --input none /usr/bin/hydra_pmi_proxy {TAIL} pool");
+        check(&line, Some(("vm:39457", At::TableOfStarter)));
+        check("start /usr/bin/hydra_pmi_proxy --control-port vm:39457", None);
         check("/usr/bin/other --control-port vm:1", None);
         check("--control-port vm:1", None);
         check("/usr/bin/hydra_pmi_proxy --control-port", None);
@@ -142,13 +170,15 @@ mod tests {
     #[test]
     fn proxies_are_found_below_their_launcher_and_ranks_below_a_proxy() {
         let pid = |pid| Pid::new(pid).unwrap();
-        let host = process(FakeHost::default(), 10, "11 12", "mpiexec -n 3 app", "");
+        let host = process(FakeHost::default(), 10, "11 12 15", "mpiexec -n 3 app", "");
         let host = process(host, 11, "", &format!("ssh n001 \"/b/hydra_pmi_proxy\" {TAIL} ssh"), "");
         let host = process(host, 12, "13 14", &format!("/b/hydra_pmi_proxy {TAIL} ssh"), "");
+        let line = format!("start -N 2 /b/hydra_pmi_proxy {TAIL} pool");
+        let host = process(host, 15, "", &line, "");
         let host = process(host, 13, "", "app", "PMI_RANK=2\0PMI_SIZE=3\0");
         let host = process(host, 14, "", "app", "PMI_RANK=1\0PMI_SIZE=3\0");
-        let expected = Proxies { port: "vm:39457".to_owned(), hosts: vec![Some("n001".to_owned()), None] };
-        assert_eq!(find_proxies(pid(10), &host), Some(expected));
+        let proxies = Proxies { port: "vm:39457".to_owned(), hosts: vec![Some("n001".to_owned()), None] };
+        assert_eq!(find_proxies(pid(10), &host), Some(Started { proxies, by: vec![pid(15)] }));
         assert_eq!(find_proxies(pid(12), &host), None);
         let below = find_below("vm:39457", &host).unwrap();
         let ranks: Vec<_> = below.iter().map(|it| (it.rank, it.pid.get(), it.size)).collect();

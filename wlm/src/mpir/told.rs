@@ -14,7 +14,7 @@ use super::proctable::MOST_RANKS;
 use super::{MpirError, TableError, read_running};
 use crate::beneath::Beneath;
 use crate::host::{Host, check_process};
-use crate::launcher::proxies::{Proxies, find_below, find_proxies};
+use crate::launcher::proxies::{Proxies, Started, find_below, find_proxies};
 use crate::{Error, Result, pmix};
 
 /// Ranks in a frame: their names fit into it, unless they are longer than any machine has them.
@@ -62,7 +62,11 @@ pub(crate) fn find_ranks(pid: Pid, agent: &Path, host: &dyn Host) -> Result<Hear
             let ranks = pmix::ask_ranks(pid, &library, agent, host)?;
             return Ok(Heard::Ranks(ranks, host.hostname()));
         }
-        if let Some(proxies) = find_proxies(pid, host) {
+        if let Some(Started { mut proxies, by }) = find_proxies(pid, host) {
+            for starter in by {
+                let table = read_running(starter, host).map_err(to_error)?;
+                proxies.hosts.extend(table.placement.hosts().map(|name| Some(name.to_owned())));
+            }
             return Ok(Heard::Proxies(proxies, host.hostname()));
         }
     }

@@ -21,7 +21,7 @@ use super::qstat::short_name;
 use super::tm::{Client, Environment, Framing, NodeId, Spawn};
 use crate::host::Host;
 use crate::mpir::{MpirError, read_running};
-use crate::{Error, Result};
+use crate::{Error, Result, pmix};
 
 /// How long a mom may take for each answer, and a task to look.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,6 +34,9 @@ const LEFT: &[u8] = b"gantry-found";
 
 /// Most bytes that a task leaves.
 const MAX_LEFT_BYTES: usize = 50_000;
+
+/// The program that asks a PMIx server. It is beside the one that looks.
+const AGENT: &str = "gantry-agent";
 
 /// Beginnings of names of launchers that may say where their ranks are.
 const LAUNCHERS: [&str; 5] = ["mpiexec", "mpirun", "orterun", "prterun", "prun"];
@@ -83,7 +86,7 @@ pub(super) fn parse_told(text: &str) -> Option<Result<Placement>> {
 pub(super) async fn look(program: &Path, host: &dyn Host) -> Result<Placement> {
     let environment = read_environment(host)?;
     let here = find(&environment.caller.job, host);
-    if let Some(placement) = ask_launchers(&here, &environment, host)? {
+    if let Some(placement) = ask_launchers(&here, &environment, &program.with_file_name(AGENT), host)? {
         return Ok(placement);
     }
     let own = host.hostname();
@@ -167,27 +170,60 @@ fn is_launcher(name: &str) -> bool {
     LAUNCHERS.iter().any(|launcher| name.starts_with(launcher))
 }
 
-/// What the script's `mpiexec` says of its ranks. None: there is no such launcher.
-fn ask_launchers(all: &[Process], environment: &Environment, host: &dyn Host) -> Result<Option<Placement>> {
+/// What the script's `mpiexec` says of its ranks: by its table, or by `agent` as a PMIx server. None: there is no such launcher.
+fn ask_launchers(
+    all: &[Process],
+    environment: &Environment,
+    agent: &Path,
+    host: &dyn Host,
+) -> Result<Option<Placement>> {
     let mut waits = None;
     for process in all.iter().filter(|it| is_launcher(&it.name)) {
-        match read_running(process.pid, host) {
-            Ok(table) => {
-                let mut placement = PlacementBuilder::new();
-                for rank in table.placement.iter() {
-                    let name = on_node_file(environment, rank.host);
-                    placement.push(&name, rank.pid, rank.exe).map_err(|e| Error::invalid(e.to_string()))?;
+        let told = match read_running(process.pid, host) {
+            Ok(table) => table.placement,
+            Err(MpirError::NotALauncher { .. }) => match ask_server(process.pid, agent, host) {
+                Ok(Some(told)) => told,
+                Ok(None) => continue,
+                Err(message) => {
+                    waits = Some(format!("{} ({}): {message}", process.name, process.pid));
+                    continue;
                 }
-                return Ok(Some(placement.build()));
+            },
+            Err(error) => {
+                waits = Some(format!("{} ({}): {error}", process.name, process.pid));
+                continue;
             }
-            // A script of that name, or a launcher that tells nothing.
-            Err(MpirError::NotALauncher { .. }) => {}
-            Err(error) => waits = Some(format!("{} ({}): {error}", process.name, process.pid)),
+        };
+        let mut placement = PlacementBuilder::new();
+        for rank in told.iter() {
+            let name = on_node_file(environment, rank.host);
+            placement.push(&name, rank.pid, rank.exe).map_err(|e| Error::invalid(e.to_string()))?;
         }
+        return Ok(Some(placement.build()));
     }
     match waits {
         Some(message) => Err(not_yet(message)),
         None => Ok(None),
+    }
+}
+
+/// What a launcher says that is a PMIx server. Its ranks on other hosts may have no variable of the job. None: it is a script of a launcher's name, or tells nothing.
+///
+/// # Errors
+/// It has not started its ranks yet.
+fn ask_server(
+    launcher: Pid,
+    agent: &Path,
+    host: &dyn Host,
+) -> std::result::Result<Option<Placement>, String> {
+    let Some(library) = pmix::find_library(launcher, host) else { return Ok(None) };
+    match pmix::ask_ranks(launcher, &library, agent, host) {
+        Ok(told) => Ok(Some(told)),
+        Err(Error::NotYet { message, .. }) => Err(message),
+        Err(error) => {
+            tracing::warn!("the PMIx server {launcher} does not tell its ranks: {error}");
+            Ok(None)
+        }
     }
 }
 
