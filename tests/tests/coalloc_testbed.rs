@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use gantry_tests::slurm::{Cluster, on_cluster};
 use gantry_tests::testbed::Config;
@@ -209,23 +210,37 @@ fn a_manager_that_never_starts_its_part_stops_nobody_for_ever() {
             assert!(cluster.world.spawn(scontrol).wait(SOON).status.success());
         };
         set("drain");
-        let parts = [
-            part("never", "slurm", "barrier wait", "(count=2)(hostCount=2)"),
-            part("here", "localhost", "barrier wait", ""),
-        ];
-        let mut run = begin(cluster, &parts);
+        let parts = |steps| {
+            [part("never", "slurm", steps, "(count=2)(hostCount=2)"), part("here", "localhost", steps, "")]
+        };
+        let mut run = begin(cluster, &parts("barrier wait"));
         reach(&mut run, &["here on localhost: checked in"]);
         run.write(b"K\n");
         assert_eq!(run.wait(SOON).code(), 68);
-        // As the deadline does.
-        let mut command = vec!["coalloc".to_owned(), "--timeout".to_owned(), "3".to_owned()];
-        command.push(format!("+{}", parts.concat()));
-        let done = cluster.gantry(command).wait(SOON);
-        set("resume");
+        // As its limit for the queue does.
+        let command = |option: &str| {
+            [
+                "coalloc".to_owned(),
+                option.to_owned(),
+                "3".to_owned(),
+                format!("+{}", parts("barrier").concat()),
+            ]
+        };
+        let done = cluster.gantry(command("--queue-timeout")).wait(SOON);
         assert_ne!(done.code(), 0, "{done:?}");
         let said = done.stderr.join("\n");
         assert!(!said.contains("subjob never on slurm: active"), "{said}");
-        assert!(said.contains("subjob never on slurm: failed: no answer within"), "{said}");
+        assert!(said.contains("subjob never on slurm: failed: no answer within 3"), "{said}");
+        assert!(said.contains("waiting in the queue"), "{said}");
+        // Time in the queue is not the launch's.
+        let mut run = cluster.gantry(command("--timeout"));
+        let queued = || cluster.said("squeue", ["--me", "--noheader", "--format=%T"]);
+        assert!(becomes_true(SOON, || queued() == "PENDING\n"), "{}", queued());
+        let begun = Instant::now();
+        assert!(becomes_true(SOON, || begun.elapsed() > Duration::from_secs(5)));
+        set("resume");
+        reach(&mut run, &["never on slurm: active"]);
+        assert_eq!(run.wait(SOON).code(), 0);
     });
 }
 

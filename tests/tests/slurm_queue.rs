@@ -61,6 +61,24 @@ fn a_launch_that_is_too_long_in_the_queue_is_cancelled() {
     });
 }
 
+#[test]
+fn a_job_in_the_queue_is_known_without_a_word_of_srun() {
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let mut run =
+            cluster.launch(&["--hold", "--timeout", "6", "--", "--quiet", "--hold", "-n1", "/bin/echo"]);
+        let begun = Instant::now();
+        let waiting = run.next_event("waiting", SOON);
+        assert!(waiting["message"].to_string().contains("PENDING (JobHeldUser)"), "{waiting}");
+        let ended = becomes_true(SOON, || begun.elapsed() > TIMEOUT + Duration::from_secs(1));
+        assert!(ended && program(run.pid()).is_some(), "{:?}", run.wait(SOON));
+        cluster.said("scontrol", ["release", waiting["job"].as_str().expect("a job")]);
+        let held = run.next_event("held", SOON);
+        cluster.ask(&["release", held["app"].as_str().expect("an id")]);
+        assert_eq!(run.wait(SOON).code(), 0);
+        cluster.bed.wait_idle(2 * SOON).expect("idle");
+    });
+}
+
 /// srun says so after a minute, and with `--quiet` never.
 #[test]
 fn a_step_that_has_no_room_in_its_job_is_known_to_wait_without_a_word_of_srun() {

@@ -56,24 +56,30 @@ pub(super) async fn watch_launcher(
     let Some(waits) = wlm.capabilities().launcher_waits else { return pending().await };
     let own_job = waits.own_job(&Machine);
     let mut lines = words.waits();
+    let mut spoken = false;
     loop {
         let said = lines.borrow_and_update().clone();
         let changed = match (said, &own_job) {
             (Some(wait), _) => {
+                spoken = true;
                 clock.stop();
                 follow_said(waits, wait, clock, &mut lines, &mut news).await
             }
-            (None, None) => {
+            // A launcher that has told of the queue tells of its end.
+            (None, None) if spoken => {
                 clock.go_on();
                 lines.changed().await
             }
-            (None, Some(job)) => match timeout(LOOK_EVERY, lines.changed()).await {
-                Ok(changed) => changed,
-                Err(_nothing_said) => {
-                    look(waits, job, above, clock, &mut news).await;
-                    Ok(())
+            (None, job) => {
+                let every = if clock.queued_for() < SHORT_WAIT { LOOK_EVERY } else { ASK_SELDOM };
+                match timeout(every, lines.changed()).await {
+                    Ok(changed) => changed,
+                    Err(_nothing_said) => {
+                        look(waits, job.as_ref(), above, clock, &mut news).await;
+                        Ok(())
+                    }
                 }
-            },
+            }
         };
         if changed.is_err() {
             clock.go_on();
@@ -117,21 +123,21 @@ async fn follow_said(
 /// Stops the clock, or lets it go on, as the WLM says.
 async fn look(
     waits: &'static dyn LauncherWaits,
-    job: &JobRef,
+    job: Option<&JobRef>,
     above: Pid,
     clock: &Clock,
     news: &mut JobNews<'_>,
 ) {
-    let asked = job.clone();
-    let looking = tokio::task::spawn_blocking(move || waits.look(&asked, above, &Machine));
+    let asked = job.cloned();
+    let looking = tokio::task::spawn_blocking(move || waits.look(asked.as_ref(), above, &Machine));
     match looking.await.map_err(|e| Error::Protocol(e.to_string())) {
         Ok(Ok(Some(LauncherWait { job, submitted, message }))) => {
             clock.stop();
             tell(news, &QueueNews { job: job.0, submitted, message });
         }
         Ok(Ok(None)) => clock.go_on(),
-        Ok(Err(error)) => tracing::debug!(%error, job = job.0, "the WLM does not tell whether a step waits"),
-        Err(error) => tracing::debug!(%error, "the WLM was not asked whether a step waits"),
+        Ok(Err(error)) => tracing::debug!(%error, ?job, "the WLM does not tell whether the launcher waits"),
+        Err(error) => tracing::debug!(%error, "the WLM was not asked whether the launcher waits"),
     }
 }
 

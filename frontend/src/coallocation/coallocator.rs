@@ -13,6 +13,7 @@ use super::request::{Subrequest, parse_request, parse_subrequest};
 use super::rsl::RslError;
 use super::state::SubjobId;
 use super::subjob::{Planned, SubjobOutput};
+use crate::clock::QueueTime;
 use crate::error::{Error, Result};
 use crate::frontend::Config;
 
@@ -46,6 +47,7 @@ pub struct Coallocator {
     contacts: Contacts,
     given: BTreeMap<String, String>,
     output: Arc<SubjobOutput>,
+    queue: QueueTime,
 }
 
 impl Coallocator {
@@ -63,11 +65,19 @@ impl Coallocator {
             contacts: Contacts::load(&Machine)?,
             given: given.collect(),
             output: Arc::new(output),
+            queue: QueueTime::Apart(None),
         })
     }
 
+    /// How long each subjob of jobs that are asked for from now on may wait for nodes; that time does not count towards their deadline. Default: as long as it takes.
+    #[must_use]
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue = QueueTime::Apart(Some(timeout));
+        self
+    }
+
     /// Asks for a job. All its subjobs are looked at first: if one cannot be honoured, none is started. Then all are launched at once, each
-    /// within `deadline`; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
+    /// within `deadline`, to which time in a queue does not count; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// [`Error::Invalid`] with all that is wrong with the request.
@@ -107,7 +117,7 @@ impl Coallocator {
     }
 
     fn plan(&self, subrequest: Subrequest) -> Result<Planned> {
-        Planned::new(subrequest, &self.contacts, &self.config, &self.output)
+        Planned::new(subrequest, &self.contacts, &self.config, &self.output, self.queue)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::coallocator::Coallocator;
 use super::exchange::{Exchange, Traffic};
@@ -176,6 +176,7 @@ impl Job {
 
     /// Lets all subjobs go together: with `wait` as soon as the last one has checked in; else now, and a job with a subjob that has not checked in
     /// is cancelled. Waits until they have been let go and every one of them has heard it: nothing of it is lost if this process ends then.
+    /// With `wait` the deadline counts from when no subjob is being launched any more: launches have a deadline of their own, and may be in a queue.
     ///
     /// # Errors
     /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
@@ -192,7 +193,18 @@ impl Job {
                 _ = states.wait_for(|state| *state != JobState::Released) => {}
             }
         };
-        if timeout_at(Instant::now() + deadline, settled).await.is_err() {
+        let late = async {
+            if wait {
+                self.launched().await;
+            }
+            sleep(deadline).await;
+        };
+        let in_time = tokio::select! {
+            biased;
+            () = settled => true,
+            () = late => false,
+        };
+        if !in_time {
             let missing =
                 |info: &SubjobInfo| matches!(info.state, SubjobState::Pending | SubjobState::Active);
             let missing = self.states().into_iter().filter(missing).map(|info| info.label).collect();
@@ -206,6 +218,13 @@ impl Job {
             None => Ok(()),
             Some(reason) => Err(Error::Lost { what: vec!["the job".to_owned()], reason }),
         }
+    }
+
+    /// Waits until no subjob is being launched.
+    async fn launched(&self) {
+        let mut events = self.events();
+        let pending = || self.states().iter().any(|info| info.state == SubjobState::Pending);
+        while pending() && events.recv().await.is_some() {}
     }
 
     /// Ends all its subjobs. A job that is over is left alone.

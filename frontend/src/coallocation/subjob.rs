@@ -39,6 +39,7 @@ pub(super) struct Planned {
     pub(super) wlm: &'static str,
     frontend: Frontend,
     request: LaunchRequest,
+    queue: QueueTime,
 }
 
 /// Where output goes that a subjob sends nowhere.
@@ -66,6 +67,7 @@ impl Planned {
         contacts: &Contacts,
         config: &Config,
         output: &SubjobOutput,
+        queue: QueueTime,
     ) -> Result<Self> {
         let contact = contacts.resolve(&subrequest.contact)?;
         let wanted = Wanted { place: contact.place, ..subrequest.wanted };
@@ -97,6 +99,7 @@ impl Planned {
             wlm,
             frontend: Frontend::new(config),
             request,
+            queue,
         })
     }
 }
@@ -188,7 +191,7 @@ pub(super) async fn run(
         StartType::StrictBarrier | StartType::LooseBarrier => Some(planned.barrier),
     };
     let request = planned.request.member(inputs.member.clone());
-    let clock = Clock::until(deadline, QueueTime::Counts);
+    let clock = Clock::until(deadline, planned.queue);
     let launched = tokio::select! {
         launched = planned.frontend.launch_until(request, None, &clock) => Some(launched),
         () = told_to_end(&mut inputs.orders) => None,

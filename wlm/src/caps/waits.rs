@@ -42,9 +42,10 @@ pub trait LauncherWaits: Send + Sync + fmt::Debug {
     /// The job that this process is in, where a launcher may wait for room without a word.
     fn own_job(&self, host: &dyn Host) -> Option<JobRef>;
 
-    /// Whether a launcher waits in `job` that the process `above` has started, itself or by others. Blocks as long as a program of the WLM takes.
+    /// Whether a launcher waits that the process `above` has started, itself or by others: in `job`, or without one for nodes of a job that it has submitted.
+    /// Blocks as long as a program of the WLM takes.
     ///
     /// # Errors
     /// The WLM's own words.
-    fn look(&self, job: &JobRef, above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>>;
+    fn look(&self, job: Option<&JobRef>, above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>>;
 }

@@ -1,12 +1,15 @@
 //! srun's waits, for nodes and for its step, by what it says of them.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use gantry_shared::id::Pid;
 
-use super::ask::{ask_jobs, ask_steps};
+use super::ask::{ask, ask_jobs, ask_steps, refused};
 use super::{Job, JobPhase, StepInfo, Target};
 use crate::beneath::is_below;
 use crate::host::Host;
-use crate::{JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
+use crate::{Error, JobRef, LauncherWait, LauncherWaits, Result, WaitLine};
 
 /// The lines that srun prints unless it is told `--quiet`.
 #[derive(Debug)]
@@ -47,7 +50,8 @@ impl LauncherWaits for SrunWaits {
         host.env("SLURM_JOB_ID")?.into_string().ok().map(JobRef)
     }
 
-    fn look(&self, job: &JobRef, above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>> {
+    fn look(&self, job: Option<&JobRef>, above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>> {
+        let Some(job) = job else { return look_for_job(above, host) };
         let (steps, _) = ask_steps(&job.0.parse()?, host)?;
         let here = host.hostname();
         let is_here = |name: &str| name.split('.').next() == here.split('.').next();
@@ -59,6 +63,42 @@ impl LauncherWaits for SrunWaits {
         let message = format!("job {} has no room for the step yet", job.0);
         Ok(steps.iter().any(waits).then(|| LauncherWait { job: job.clone(), submitted: false, message }))
     }
+}
+
+/// The job in the queue that was submitted from this host and from the session of `above`, which is a guard's own. srun with `--quiet` does not tell of it.
+fn look_for_job(above: Pid, host: &dyn Host) -> Result<Option<LauncherWait>> {
+    let path = PathBuf::from(format!("/proc/{above}/status"));
+    let status = host.read(&path).map_err(|source| Error::Read { path, source })?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let session = status.lines().find_map(|line| line.strip_prefix("NSsid:")).unwrap_or_default();
+    let Some(session) = session.split_whitespace().next_back() else { return Ok(None) };
+    let words = build_queue();
+    let said = ask(&words, host)?;
+    if let Some(error) = refused(&words, &said) {
+        return Err(error);
+    }
+    let here = host.hostname();
+    let wait = said.stdout.lines().find_map(|line| {
+        let [job, submitted_by, submitted_on, reason] = parse_queued(line)?;
+        let is_ours = submitted_by == session && submitted_on.split('.').next() == here.split('.').next();
+        is_ours.then(|| LauncherWait {
+            job: JobRef(job.to_owned()),
+            submitted: true,
+            message: format!("job {job} is PENDING ({reason})"),
+        })
+    });
+    Ok(wait)
+}
+
+/// The user's jobs in the queue: each one's number, the session and the host that have submitted it, and why it waits.
+fn build_queue() -> Vec<OsString> {
+    let format = "--Format=JobID:20,AllocSID:20,AllocNodes:260,Reason:40";
+    ["squeue", "--me", "--noheader", "--states=PENDING", format].map(OsString::from).to_vec()
+}
+
+fn parse_queued(line: &str) -> Option<[&str; 4]> {
+    let mut words = line.split_whitespace();
+    Some([words.next()?, words.next()?, words.next()?, words.next()?])
 }
 
 #[cfg(test)]
@@ -90,6 +130,28 @@ mod tests {
     }
 
     #[test]
+    fn a_job_in_the_queue_is_ours_if_the_guards_session_has_submitted_it() {
+        let ours = Pid::new(40).unwrap();
+        let here = FakeHost::default().hostname();
+        let check = |line: &str, expected: Option<&str>| {
+            let host = FakeHost::default()
+                .with_env("PATH", "/bin")
+                .with_file("/bin/squeue", "")
+                .with_file("/proc/40/status", "Name:\tgantry-guard\nNSsid:\t40\n");
+            let words = build_queue().join(" ".as_ref()).into_string().unwrap();
+            let host = host.with_answer(&format!("/bin/{words}"), line, "");
+            let found = SrunWaits.look(None, ours, &host).unwrap();
+            let found = found.map(|it| format!("{} {} {}", it.job.0, it.submitted, it.message));
+            assert_eq!(found.as_deref(), expected, "{line}");
+        };
+        let message = Some("7 true job 7 is PENDING (Resources)");
+        check(&format!("6   39   {here}   Priority  \n7   40   {here}   Resources  \n"), message);
+        check(&format!("7   40   {here}.site   Resources  \n"), message);
+        check("7   40   elsewhere   Resources  \n", None);
+        check("", None);
+    }
+
+    #[test]
     fn a_step_without_a_number_waits_if_its_srun_is_ours() {
         let ours = Pid::new(40).unwrap();
         let check = |step: &str, srun: &str, expected: bool| {
@@ -103,7 +165,7 @@ mod tests {
                 .with_file("/proc/41/status", "Name:\twrap\nPPid:\t40\n")
                 .with_file("/proc/50/status", "Name:\tsrun\nPPid:\t1\n")
                 .with_answer("/bin/scontrol --oneliner show step 7", &line, "");
-            let found = SrunWaits.look(&JobRef("7".to_owned()), ours, &host).unwrap();
+            let found = SrunWaits.look(Some(&JobRef("7".to_owned())), ours, &host).unwrap();
             assert_eq!(found.is_some(), expected, "{line}");
         };
         let here = FakeHost::default().hostname();

@@ -44,9 +44,13 @@ pub unsafe extern "C" fn gantry_requestJob(
         let description = unsafe { text::required_name(description, "the description") }?.to_owned();
         let process = process();
         let config = process.frontend().config().clone();
-        let deadline = deadline::of_launches();
+        let (deadline, queue) = (deadline::of_launches(), deadline::of_queues());
         let requested = process.try_wait(async move {
-            Coallocator::new(config, SubjobOutput::Null)?.request_each(&description, deadline)
+            let mut coallocator = Coallocator::new(config, SubjobOutput::Null)?;
+            if let Some(queue) = queue {
+                coallocator = coallocator.queue_timeout(queue);
+            }
+            coallocator.request_each(&description, deadline)
         })?;
         let kinds = requested.results.iter().map(|it| it.outcome.as_ref().err().map(Error::kind));
         let kinds: Vec<c_int> =

@@ -389,9 +389,12 @@ pub(crate) struct Coalloc {
     /// File to which output is appended that parts send nowhere else, in the background. Default: none.
     #[arg(long, value_name = "FILE", requires = "background")]
     pub(crate) output: Option<PathBuf>,
-    /// How long the parts may take to be there.
+    /// How long each part may take to be there.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
+    /// How long each part may wait for nodes. That time does not count towards --timeout. Default: as long as it takes.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) queue_timeout: Option<Duration>,
     /// The specification.
     pub(crate) spec: Option<String>,
 }

@@ -33,8 +33,7 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
         false => SubjobOutput::Null,
     };
     let mut interrupts = Interrupts::new()?;
-    let coallocator = Coallocator::new(Config::default(), output)?;
-    let job = coallocator.request(&spec, args.timeout)?;
+    let job = request(&args, &spec, output)?;
     let talk = match (json, args.quiet || args.synchronous) {
         (true, _) => Talk::Json,
         (false, true) => Talk::Nothing,
@@ -73,6 +72,14 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
     close(&exit, talk)
 }
 
+fn request(args: &Coalloc, spec: &str, output: SubjobOutput) -> Result<Job, Fault> {
+    let mut coallocator = Coallocator::new(Config::default(), output)?;
+    if let Some(timeout) = args.queue_timeout {
+        coallocator = coallocator.queue_timeout(timeout);
+    }
+    Ok(coallocator.request(spec, args.timeout)?)
+}
+
 fn find_spec(args: &Coalloc) -> Result<String, Fault> {
     match (&args.spec, &args.file) {
         (Some(spec), _) => Ok(spec.clone()),
@@ -87,7 +94,7 @@ pub(super) async fn stay(args: &Coalloc, output: SubjobOutput, screen: &Screen) 
         return Err(Fault::invalid("standard input is not read in the background", "name a file"));
     }
     let mut interrupts = Interrupts::new()?;
-    let job = Coallocator::new(Config::default(), output)?.request(&find_spec(args)?, args.timeout)?;
+    let job = request(args, &find_spec(args)?, output)?;
     let over = async {
         if release(&job, args).await? {
             let apps = job.states().iter().filter_map(|info| Some(job.app(&info.label)?.id())).collect();
