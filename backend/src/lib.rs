@@ -24,7 +24,7 @@
 //! Calls block, with a deadline. The library starts no threads, installs no signal handlers, and reads its process's environment in
 //! [`Backend::connect`] only. A [`Backend`] may be used from several threads; their questions are asked one after the other.
 //!
-//! [`channel()`] opens the way to the tool itself: see [`Channel`]. What ranks have is in [`rendezvous`] and [`runtime`].
+//! [`channel()`] opens the way to the tool itself: see [`Channel`]. The modules [`rendezvous`] and [`runtime`] are for ranks.
 //!
 //! # Coming from CTI
 //!

@@ -66,7 +66,7 @@ fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Erro
 
 /// A tool daemon's connection to its node's agent.
 ///
-/// What cannot change is learned when connecting; ranks are asked for anew each time. Dropping it closes the connection and nothing else.
+/// It learns constant facts when it connects, and asks for ranks anew each time. Dropping it just closes the connection.
 #[derive(Debug)]
 pub struct Backend {
     address: Address,
@@ -88,7 +88,7 @@ impl Backend {
     /// Connects to the agent at an address that is known otherwise. Waits for at most `deadline`, and so does every question after it.
     ///
     /// # Errors
-    /// When nobody listens there, it is somebody else's agent, it does not know this session and daemon, or does not answer in time.
+    /// No agent listens there, or it is another user's. Or it does not know this session and daemon, or does not answer in time.
     pub fn connect_to(address: &Address, deadline: Duration) -> Result<Self, Error> {
         let link = Link::connect(&address.socket, deadline)?;
         match link.exchange(&address.hello(), "say hello to this node's agent", deadline)? {

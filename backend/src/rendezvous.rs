@@ -1,7 +1,7 @@
 //! For ranks: register data, and get what the others have registered.
 //!
-//! Every app has a rendezvous of all its ranks. Each registers once, any bytes; when all have, everybody who waits gets all of it, or single items. A rank
-//! that ends before it has registered breaks the rendezvous, and everybody who waits is told which.
+//! Every app has a rendezvous of all its ranks. Each rank registers once, any bytes. When all have registered, waiting ranks get all data or single
+//! items. A rank that ends before it has registered breaks the rendezvous. Waiting ranks then get an error that names it.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -11,7 +11,7 @@
 //! let minute = Duration::from_secs(60);
 //! let job = Rendezvous::of_job()?;
 //! job.register(b"where I listen", minute)?;
-//! let first = job.get_item(0, minute)?; // what rank 0 has registered, and nobody else's
+//! let first = job.get_item(0, minute)?; // the data of rank 0 alone
 //! let all = job.get_all(minute)?;
 //! if let Data::Group(items) = Data::decode(1, &all, Limits::default())? {
 //!     println!("{} ranks, the first at {first:?}", items.len());
@@ -20,10 +20,10 @@
 //! # }
 //! ```
 //!
-//! Processes of an app may create more of them, by name ([`Rendezvous::named`]). Above an app there may be one of a multijob, whose members are apps: rank 0 of each registers
-//! there all that its own ranks have registered ([`Rendezvous::of_multijob`]), and a further one above that ([`Status::above`]).
+//! Processes of an app may create more of them, by name ([`Rendezvous::named`]). The members of a multijob are apps: rank 0 of each registers the data of
+//! all its ranks ([`Rendezvous::of_multijob`]). There may be a further level above that ([`Status::above`]).
 //!
-//! Calls block, with a deadline. Each makes a connection of its own to the node's agent, so a [`Rendezvous`] is no more than an address and may be used from many threads.
+//! Calls block, with a deadline. Each makes a connection of its own to the node's agent. So a [`Rendezvous`] is just an address, and many threads may use it.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -132,7 +132,7 @@ impl Rendezvous {
         self.subscribe(deadline)?.wait()
     }
 
-    /// One member's item: of a rank, or in a multijob what a whole app has registered. Waits until that member has registered, whoever else has not.
+    /// One member's item: that of a rank, or of a whole app in a multijob. Waits for that member only.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
@@ -150,7 +150,7 @@ impl Rendezvous {
         self.ask(get, "wait for the rendezvous", deadline)?.take().map(drop)
     }
 
-    /// Begins to wait for all items. What follows, within that deadline, is [`Subscription::wait`]. Does not wait itself.
+    /// Subscribes to all items, without waiting. Call [`Subscription::wait`] within that deadline.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].

@@ -16,8 +16,8 @@ use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 
-/// A batch job that was submitted and that nobody has attached to yet. It belongs to its owner: dropping it cancels the job, also when the process
-/// is killed. Once attached to, the job is as any other that somebody has started.
+/// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the death of the process. After
+/// the attachment the job is like any other.
 #[derive(Debug)]
 pub struct Batch {
     frontend: Frontend,
@@ -120,7 +120,7 @@ impl Batch {
         Ok(app)
     }
 
-    /// Waits until the job has ranks, and leaves it to whoever attaches to them. Gives the name to attach to.
+    /// Waits until the job has ranks, then leaves it to others. Returns the name to attach to.
     ///
     /// # Errors
     /// As [`Batch::attach`].

@@ -88,7 +88,7 @@ impl Daemon {
         &self.processes
     }
 
-    /// What it writes, if it was started with [`DaemonOutput::Forward`] and nobody has taken it before.
+    /// Its output, if it was started with [`DaemonOutput::Forward`]. The first call takes it; later ones get nothing.
     pub fn take_output(&self) -> Option<OutputStream> {
         lock(&self.output).take()
     }

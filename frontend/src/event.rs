@@ -1,4 +1,4 @@
-//! What happens to an app, as its tool, other commands and scripts see it.
+//! Events of an app, for its tool, for other commands and for scripts.
 //!
 //! The JSON of an event is one object with the key `event`; see each variant for the others. It is what `gantry --json` prints a line each.
 
@@ -187,7 +187,7 @@ pub struct Staging {
     pub nodes: u64,
 }
 
-/// What was sent to the nodes of a session.
+/// Files and bytes that were sent to the nodes of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagingEnd {
     /// The app.
@@ -232,7 +232,7 @@ pub struct MpiSingletons {
     pub message: String,
 }
 
-/// What a launcher says of its ranks that is not so.
+/// A contradiction between a launcher's table of ranks and the agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDiffers {
     /// The app.
@@ -313,7 +313,7 @@ impl From<RankState> for StateName {
     }
 }
 
-/// How a process ended: exactly one of the two is there, or neither when nobody could know.
+/// How a process ended: a code or a signal. Neither is there when the end was not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// Exit code.

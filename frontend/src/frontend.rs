@@ -12,7 +12,7 @@ use crate::clock::{Clock, QueueTime};
 use crate::error::Result;
 use crate::request::LaunchRequest;
 
-/// What a tool can choose once for all its apps. The default chooses nothing.
+/// Choices of a tool for all its apps. The default chooses nothing.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The workload manager's name. Default: GANTRY_WLM, CTI_WLM_IMPL, else what is detected.
@@ -22,18 +22,18 @@ pub struct Config {
     pub stage_base: Option<PathBuf>,
     /// Most children of one agent in the tree. Default: [`DEFAULT_RADIX`].
     pub radix: u32,
-    /// To how many others a node passes on a stream of bulk data, at most. Default: [`DEFAULT_BULK_RADIX`]. 0: bulk data takes the way of orders, for
-    /// nodes that cannot reach each other.
+    /// The most nodes that one node feeds with bulk data. Default: [`DEFAULT_BULK_RADIX`]. With 0, bulk data follows the tree of orders: for nodes
+    /// that cannot reach each other.
     pub bulk_radix: u32,
     /// Whether gantry's agent is sent to the nodes. Default: what GANTRY_SEND_AGENT says, else [`SendAgent::Auto`].
     pub send_agent: Option<SendAgent>,
     /// How many hosts must be reached, where hosts are reached one by one. Default: all.
     pub hosts_policy: HostsPolicy,
-    /// How [`Frontend::attach`] reaches what runs already: the options of a launch by the same WLM that say so, such as how many connections are made at a time.
+    /// Options by which [`Frontend::attach`] reaches hosts, as for a launch by the same WLM: the number of connections at a time, for instance.
     /// Default: none.
     pub reach_args: Vec<OsString>,
-    /// The name of a program that stands around ranks on the nodes, such as a container's starter: a rank is then the first child of it. What runs
-    /// without it is a rank as it is. Default: none.
+    /// The name of a program that starts ranks on the nodes, such as a container's starter: its first child is the rank. A process without that
+    /// program above it is a rank itself. Default: none.
     pub rank_wrapper: Option<String>,
     /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
@@ -171,13 +171,18 @@ impl Frontend {
         self.launch_until(request, Some(&mut news), &clock).await
     }
 
-    /// Attaches to something that runs already. Waits until it is looked after. It is not stopped, and left as it was found.
+    /// Attaches to a running program, and waits until agents watch its ranks. The program is not stopped, and stays as it was found.
     ///
-    /// `target` is in the words of the workload manager; for this machine the pid of a launcher, or the ranks' pids in order with commas
-    /// between; where hosts are reached by name a launcher as `HOST:PID`; elsewhere such as `JOB.STEP`, or `JOB` for its newest step. `NAME:` before it chooses the workload manager of that name.
+    /// `target` depends on the workload manager:
+    ///
+    /// - this machine: the pid of a launcher, or the ranks' pids in order, with commas between;
+    /// - hosts that are reached by name: a launcher as `HOST:PID`;
+    /// - others: `JOB.STEP`, or `JOB` for its newest step.
+    ///
+    /// `NAME:` before it chooses the workload manager of that name.
     ///
     /// # Errors
-    /// There is no such thing, or it belongs to somebody else.
+    /// No such program runs, or it belongs to another user.
     pub async fn attach(&self, target: &str, deadline: Duration) -> Result<App> {
         self.attach_to(target, None, deadline).await
     }

@@ -1,4 +1,4 @@
-//! What is known of an app at one moment, as `gantry ps` shows it.
+//! The state of an app at one moment, as `gantry ps` shows it.
 
 use gantry_shared::id::{AppId, DaemonId, Pid};
 use serde::{Deserialize, Serialize};

@@ -1,26 +1,26 @@
 //! For tools on the login side: launch parallel applications held at their first instruction, attach to running ones, start tool daemons
 //! beside their ranks.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | [`frontend`] | [`Frontend`]: where a tool begins |
-//! | [`request`] | [`LaunchRequest`], [`DaemonRequest`]: what a tool asks for |
-//! | [`app`] | [`App`], its owner; [`AppHandle`], everybody else's view |
+//! | [`frontend`] | [`Frontend`]: the entry point of a tool |
+//! | [`request`] | [`LaunchRequest`], [`DaemonRequest`]: the parameters of a launch and of a daemon |
+//! | [`app`] | [`App`], the owner of an app; [`AppHandle`], a view of it that you can clone |
 //! | [`batch`] | [`Batch`]: a batch job from its submission to its first ranks |
-//! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, what is put there, what is started there |
-//! | [`channel`] | what the tool and its daemons say to each other |
-//! | [`staging`] | what programs need, found without running them |
-//! | [`event`], [`info`] | what happens, and what is known at one moment |
+//! | [`session`], [`manifest`], [`daemon`] | storage on the nodes, the files in it, the daemons that run there |
+//! | [`channel`] | messages between the tool and its daemons |
+//! | [`staging`] | finds the libraries of a program without running it |
+//! | [`event`], [`info`] | news of an app, and its state at one moment |
 //! | [`coallocation`] | jobs over several workload managers |
 //! | [`control`] | the socket through which other commands of this user reach an app |
-//! | [`procgroup`] | apps as process groups: found by what their processes are |
+//! | [`procgroup`] | finds, signals and starts apps by properties of their processes |
 //! | [`rendezvous`] | data that ranks exchange, in an app and among apps |
-//! | [`measure`] | how fast the way to the nodes is |
-//! | [`error`], [`helpers`] | what goes wrong; where gantry's own executables are |
+//! | [`measure`] | speed of the overlay, for benches |
+//! | [`error`], [`helpers`] | errors; the paths of gantry's own executables |
 //! | [`guard`] | the helper that outlives a killed tool |
 //!
-//! The API is asynchronous and runs on the caller's tokio runtime. Everything that may wait takes a deadline. The library installs no
-//! signal handler, waits for no child that is not its own, and never changes the environment or the directory of the process.
+//! The API is asynchronous and runs on the caller's tokio runtime. Every call that may wait takes a deadline. The library installs no
+//! signal handler and waits for its own children only. It never changes the environment or the directory of the process.
 
 pub mod app;
 pub mod batch;

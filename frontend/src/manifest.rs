@@ -25,15 +25,14 @@ use crate::staging::plan::{self, Plan, build_plan, clash};
 use crate::staging::send::{in_time, send};
 use crate::staging::want::Target;
 
-/// What is to be made available in a session. It is filled, and then consumed by [`Manifest::send`] or [`Manifest::exec_daemon`]: what
-/// was sent cannot be changed any more.
+/// A list of files for a session. Fill it, then consume it by [`Manifest::send`] or [`Manifest::exec_daemon`].
 ///
-/// Programs and libraries bring what they need to run: the libraries that the loader would find for them here, and the interpreters of
-/// scripts. A node that has a file with the same content at the same path has it linked; what a node lacks is sent. The C library is only used from
-/// here on nodes whose own is too old.
+/// Programs and libraries bring their needs: the libraries that the loader would find for them here, and the interpreters of scripts. A node
+/// links a file that it has with the same content at the same path; other files are sent. This machine's C library is used only on nodes whose own
+/// is too old.
 ///
-/// Two things of one name are refused, unless they have the same content. Libraries are an exception: one whose name the session has for another one
-/// already goes to a folder of its own, which the daemons of this manifest search first.
+/// Two files of one name are an error, unless they have the same content. Libraries are an exception: a second library of one name goes to a folder
+/// of its own. The daemons of this manifest search that folder first.
 #[derive(Debug)]
 pub struct Manifest {
     session: Arc<session::Inner>,
@@ -42,7 +41,7 @@ pub struct Manifest {
     allow_missing: bool,
 }
 
-/// What was done to make a manifest available.
+/// The outcome of sending a manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Staged {
@@ -61,14 +60,14 @@ impl Manifest {
         Self { session, wanted: BTreeMap::new(), with_needs: true, allow_missing: false }
     }
 
-    /// From here on, what is added comes without what it needs: nodes have that, or it was added.
+    /// Adds further files without their needs: nodes have those, or you add them yourself.
     pub fn without_dependencies(&mut self) -> &mut Self {
         self.with_needs = false;
         self
     }
 
-    /// Goes on when libraries that something needs are not here: nodes have them, or nothing will use them. Otherwise that is an error. What the
-    /// session's `lib` has by that name is not missing: daemons look there first.
+    /// Accepts that needed libraries are not on this machine: nodes have them, or nothing will use them. Otherwise that is an error. A library of that
+    /// name in the session's `lib` is not missing: daemons look there first.
     pub fn allow_missing(&mut self) -> &mut Self {
         self.allow_missing = true;
         self
@@ -112,11 +111,11 @@ impl Manifest {
         self.add(Place::Root, &source, false)
     }
 
-    /// Adds a directory with all files that are below it, hidden ones too, to the session's `lib`, under the directory's own name. Links
-    /// are followed: what they lead to is there as a file. What the files need is not brought.
+    /// Adds a directory with all files below it to the session's `lib`, under the directory's own name. Hidden files come too. Links become the
+    /// files that they lead to. The needs of these files are not added.
     ///
     /// # Errors
-    /// It is no readable directory, holds something that is neither file nor directory or a link into a circle, or clashes with what is there.
+    /// It is no readable directory, or its name is taken. Or it has a circle of links, or an entry that is neither file nor directory.
     pub fn add_lib_dir(&mut self, directory: impl AsRef<Path>) -> Result<()> {
         let root = absolute(directory.as_ref())?;
         let base = file_name(&root)?.to_owned();
@@ -132,11 +131,10 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes everything available on every node of the session that can be reached. Waits until it is.
+    /// Makes all files available on every node of the session that can be reached, and waits for it.
     ///
     /// # Errors
-    /// A library that something needs is not here, a node cannot have something, or a file changes while it is sent. What the other nodes got stays in
-    /// the session.
+    /// A needed library is not here, a node cannot take a file, or a file changes while it is sent. Files on the other nodes stay in the session.
     pub async fn send(self, deadline: Duration) -> Result<Staged> {
         self.stage(Instant::now() + deadline).await.map(|(staged, _)| staged)
     }

@@ -1,4 +1,4 @@
-//! What a tool asks of gantry: a launch, with its surroundings, and a daemon.
+//! Requests of a tool: a launch with its surroundings, and a daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -51,8 +51,8 @@ impl LaunchRequest {
         self
     }
 
-    /// Hold not the program that a launcher starts but the first one of it, or of what comes from it, whose path fits a shell's pattern: for programs
-    /// behind a script, `env`, a container's starter. A pattern without a slash is for the last part of the path.
+    /// Holds the first program whose path matches a shell pattern, among the launcher's program and its descendants. Use it for programs behind a
+    /// script, `env` or a container's starter. A pattern without a slash is compared with the last part of the path.
     pub fn hold_at(mut self, pattern: impl Into<String>) -> Self {
         self.hold = true;
         self.hold_at = Some(pattern.into());
@@ -112,7 +112,7 @@ impl LaunchRequest {
         self
     }
 
-    /// What rank 0 reads on its standard input; other ranks read nothing. Default: nothing.
+    /// Standard input of rank 0; other ranks read nothing. Default: nothing.
     pub fn stdin(mut self, stdin: Input) -> Self {
         self.stdin = stdin;
         self
@@ -137,7 +137,7 @@ impl LaunchRequest {
         Self { args, mixed: Some(mixed), ..Self::default() }
     }
 
-    /// Who submits it, as the process group that it is. Default: the user.
+    /// The submitter's name, for process groups. Default: the user.
     pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
         self.submitter = Some(submitter.into());
         self
@@ -161,7 +161,7 @@ impl LaunchRequest {
     }
 }
 
-/// What rank 0 reads on its standard input.
+/// Standard input of rank 0.
 #[derive(Debug, Default)]
 pub enum Input {
     /// Nothing: `/dev/null`.
@@ -169,7 +169,7 @@ pub enum Input {
     Null,
     /// A file's content.
     File(PathBuf),
-    /// What is read from this descriptor. It is read only as fast as the rank takes it.
+    /// Input from this descriptor, read as fast as the rank takes it.
     Fd(OwnedFd),
 }
 

@@ -1,10 +1,10 @@
 //! A daemon's end of the channel to its tool: messages both ways, contributions to operations of the tool, filters.
 //!
-//! Calls block, each with a deadline, and the library has no thread: whoever waits for something reads the connection, for all others too. So a channel
-//! may be used from several threads, and a thread that sends is not held up by one that waits.
+//! Calls block, each with a deadline. The library has no thread: a call that waits reads the connection for all others too. So several threads may use
+//! a channel, and a thread that waits does not delay one that sends.
 //!
-//! What the tool sends waits here, in order, until it is taken; a daemon that takes nothing is sent nothing more once 256 KiB wait. Tags tell messages of different
-//! purposes apart: one that is not taken stands in the way of all that come after it as soon as it is that large.
+//! Messages of the tool wait here in order. Once 256 KiB wait, the tool sends no more. Tags separate messages of different purposes. But a message of
+//! that size that the daemon does not take blocks all later ones, whatever their tag.
 
 mod state;
 mod filter;
@@ -65,7 +65,7 @@ impl Channel {
         }
     }
 
-    /// Who this daemon is on the channel.
+    /// The number of this daemon on the channel, and its node.
     #[must_use]
     pub fn member(&self) -> Member {
         self.member
@@ -116,11 +116,11 @@ impl Channel {
 
     /// Contributes to the tool's next gather or reduction with this tag to which this daemon has not yet contributed, 64 MiB at most.
     ///
-    /// A contribution of up to 64 KiB needs nobody to wait for it. Of a larger one the rest is sent when the tool asks: this waits for that. When
-    /// the operation is over before, the contribution is dropped, and that is no error.
+    /// A contribution of up to 64 KiB is sent at once. The rest of a larger one is sent when the tool asks for it, and this call waits for that. If the
+    /// operation ends first, the contribution is dropped, which is no error.
     ///
     /// # Errors
-    /// [`Error::TooLong`]; [`Error::TimedOut`] when nobody asks, after which this contribution counts as missing; [`Error::Lost`].
+    /// [`Error::TooLong`]; [`Error::TimedOut`] when the tool does not ask: the contribution then counts as missing; [`Error::Lost`].
     pub fn contribute(&self, tag: u32, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
         let total = bytes.len() as u64;
         if total > MAX_PART_BYTES {
@@ -288,15 +288,15 @@ fn in_time(until: Instant) -> Instant {
     until.max(Instant::now() + GIVE_UP)
 }
 
-/// Readable when something has come from the agent: for programs that poll. A call with a deadline of zero then takes in what is there, and finds what it
-/// looks for or [times out](Error::TimedOut). Poll only after such a call found nothing: what another call has taken in already is told by no descriptor.
+/// Readable when data has come from the agent: for programs that poll. Then call with a deadline of zero, which finds its message or
+/// [times out](Error::TimedOut). Poll only after such a call found nothing: the descriptor does not report data that another call has read.
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wire.as_fd()
     }
 }
 
-/// A message that is read as it comes. What is not read when this is dropped is dropped too.
+/// A message that is read as it comes. Dropping the reader drops the rest of the message.
 #[derive(Debug)]
 pub struct MessageReader<'a> {
     channel: &'a Channel,

@@ -68,8 +68,8 @@ impl App {
         self.control.as_ref().map(ControlSocket::pgid)
     }
 
-    /// Lets the app go on without this tool: its output is dropped from now on, its daemons and sessions stay until it ends.
-    /// A held app stays held until somebody sends its ranks SIGCONT.
+    /// Leaves the app to itself. Its output is dropped from now on. Its daemons and sessions stay until it ends. A held app stays held until its
+    /// ranks get SIGCONT.
     ///
     /// # Errors
     /// An agent could not be told in time; the app then ends as if its owner had been dropped.
@@ -77,8 +77,8 @@ impl App {
         self.core.let_go(Instant::now() + deadline).await
     }
 
-    /// Ends the app (or leaves it as it was found, if attached to), its daemons and its sessions, and waits until nothing is left and all
-    /// its output has been written.
+    /// Ends the app with its daemons and sessions. An app that was attached to is left as it was found. Waits until nothing is left and all output has
+    /// been written.
     ///
     /// # Errors
     /// [`Error::TimedOut`]: the end goes on behind our back.
@@ -174,7 +174,7 @@ impl AppHandle {
         hosts.iter().map(find).collect()
     }
 
-    /// What happens to the app: first the event that tells how it stands now, then everything as it happens. Output comes by
+    /// The events of the app: first one with its present state, then all others as they happen. Output comes by
     /// [`AppHandle::take_output`].
     pub fn events(&self) -> Events {
         self.core.subscribe()
@@ -261,7 +261,8 @@ impl AppHandle {
         exit.ok_or_else(|| Error::Gone { what: format!("app {}", self.id()) })
     }
 
-    /// What ranks write, if the app was launched with [`OutputTo::Stream`](crate::OutputTo::Stream) and nobody has taken it before.
+    /// The output of the ranks, if the app was launched with [`OutputTo::Stream`](crate::OutputTo::Stream). The first call takes it; later ones get
+    /// nothing.
     pub fn take_output(&self) -> Option<OutputStream> {
         self.core.take_rank_output()
     }

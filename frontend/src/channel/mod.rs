@@ -79,25 +79,25 @@ pub struct Channel {
     session: Arc<session::Inner>,
 }
 
-/// What came of a gather.
+/// The result of a gather.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gathered {
-    /// What each member contributed.
+    /// The contribution of each member.
     pub parts: BTreeMap<Member, Vec<u8>>,
-    /// Who contributed nothing, and why.
+    /// The members without a contribution, each with the reason.
     pub missing: Vec<Missing>,
 }
 
-/// What came of a reduction.
+/// The result of a reduction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reduced {
-    /// The result, in the encoding of the filter. No bytes when nobody contributed anything.
+    /// The result, in the encoding of the filter. Empty without any contribution.
     pub bytes: Vec<u8>,
-    /// How many members' contributions are in it.
+    /// The number of members with a contribution in it.
     pub contributed: u64,
-    /// Whose are not, and why.
+    /// The members without one, each with the reason.
     pub missing: Vec<Missing>,
 }
 
@@ -112,12 +112,12 @@ impl Channel {
         self.session.end.members().iter().filter(|member| !state.has_daemon_ended(*member)).collect()
     }
 
-    /// Waits until each member has contributed once with this tag, and gives what.
+    /// Waits until each member has contributed once with this tag. Returns the contributions.
     ///
     /// One contribution has 64 MiB at most, all together 1 GiB.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] as the policy has it, with who is missing; [`Error::Gone`] when the session ends; [`Error::Invalid`] without members, or when the
+    /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the session ends; [`Error::Invalid`] without members, or when the
     /// contributions are too much together.
     pub async fn gather(&self, tag: u32, policy: Policy, deadline: Duration) -> Result<Gathered> {
         let deadline = Instant::now() + deadline;
@@ -127,10 +127,10 @@ impl Channel {
         Ok(Gathered { parts: parts.into_parts(), missing })
     }
 
-    /// Waits until each member has contributed once with this tag; what they contributed is merged by the filter on its way up the tree.
+    /// Waits until each member has contributed once with this tag. The filter merges contributions on their way up the tree.
     ///
     /// A [custom](Filter::Custom) filter merges where a daemon serves it, and here, if it was [registered](Channel::register_filter). With
-    /// [`Filter::Concatenate`] daemons contribute any bytes, and the result says whose they are.
+    /// [`Filter::Concatenate`] daemons contribute any bytes, and the result names the daemon of each part.
     ///
     /// # Errors
     /// As [`Channel::gather`]; [`Error::Node`] when the results of different nodes cannot be merged.
@@ -150,12 +150,12 @@ impl Channel {
         Ok(Reduced { bytes, contributed, missing })
     }
 
-    /// Makes a filter of the tool's own known to reductions of this session: it merges what no daemon on the way has merged.
+    /// Registers a filter of the tool's own for reductions of this session. It merges parts that no daemon on the way has merged.
     pub fn register_filter(&self, name: &str, start: StartFilter) {
         lock(&self.session.end.filters).insert(name.to_owned(), start);
     }
 
-    /// What daemons send unasked with this tag. What is not taken stops its sender once it is 256 KiB; take all tags that daemons use.
+    /// Messages that daemons send unasked with this tag. A sender stops once 256 KiB of its messages wait here: take all tags that daemons use.
     pub fn messages(&self, tag: u32) -> MessageStream {
         MessageStream::new(Arc::clone(&self.session.end), Arc::clone(&self.session.core), tag)
     }

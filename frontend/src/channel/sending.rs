@@ -25,8 +25,8 @@ const AT_ONCE: usize = 64;
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 impl Channel {
-    /// Sends a message to all members. Waits until all have taken it in, which is not yet to have read it. Gives those that never will: they have ended,
-    /// or their node was lost.
+    /// Sends a message to all members. Waits until it has arrived at all of them; they may read it later. Returns the members that will never get it:
+    /// they have ended, or their node is lost.
     ///
     /// What is larger than 128 KiB goes as bulk data: in chunks, down a narrow tree, at the pace of the slowest. A daemon that takes nothing of that for 30 s is left out.
     ///
@@ -37,10 +37,10 @@ impl Channel {
         self.deliver(self.live_members(), tag, bytes, Instant::now() + deadline).await
     }
 
-    /// As [`Channel::broadcast`], with all that `source` gives as the message, which is never held as a whole.
+    /// As [`Channel::broadcast`], with the content of `source` as the message, read in pieces.
     ///
     /// # Errors
-    /// As [`Channel::broadcast`], and [`Error::Io`] where `source` fails; daemons hear that the message was given up.
+    /// As [`Channel::broadcast`], and [`Error::Io`] where `source` fails; daemons learn that the message was abandoned.
     pub async fn broadcast_from(
         &self,
         tag: u32,
@@ -50,7 +50,7 @@ impl Channel {
         self.deliver_stream(self.live_members(), tag, source, Instant::now() + deadline).await
     }
 
-    /// Sends a message to one member. Waits until it has taken it in.
+    /// Sends a message to one member. Waits until it has arrived.
     ///
     /// # Errors
     /// As [`Channel::broadcast`]; [`Error::Node`] when it has ended.
@@ -66,7 +66,7 @@ impl Channel {
         }
     }
 
-    /// Sends each of these members its own message. Waits until all have taken theirs in. Gives those that never will.
+    /// Sends each of these members its own message. Waits until all messages have arrived. Returns the members that will never get theirs.
     ///
     /// # Errors
     /// As [`Channel::send`]; some may have theirs then.

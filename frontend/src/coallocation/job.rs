@@ -30,7 +30,7 @@ pub struct SubjobInfo {
     pub label: String,
     /// The name of its workload manager.
     pub wlm: &'static str,
-    /// Where it stands.
+    /// Its state.
     pub state: SubjobState,
     /// Why it failed, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct JobExit {
     pub why: Option<String>,
     /// Every subjob that was not deleted.
     pub subjobs: Vec<SubjobInfo>,
-    /// How the messages of its processes went.
+    /// The traffic of messages between its processes.
     pub traffic: Traffic,
 }
 
@@ -59,9 +59,9 @@ pub struct JobExit {
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum JobEvent {
-    /// A subjob stands elsewhere.
+    /// The state of a subjob has changed.
     Subjob(SubjobInfo),
-    /// The job stands elsewhere.
+    /// The state of the job has changed.
     Job {
         /// Where.
         state: JobState,
@@ -120,12 +120,12 @@ impl Job {
         Self { wishes, board, exchange, coallocator }
     }
 
-    /// Where the job stands.
+    /// The state of the job.
     pub fn state(&self) -> JobState {
         *self.board.job.borrow()
     }
 
-    /// Where its subjobs stand, in their order; those that were deleted are not among them.
+    /// The states of its subjobs, in their order, without deleted ones.
     pub fn states(&self) -> Vec<SubjobInfo> {
         lock(&self.board.seen).subjobs.values().map(|(info, _)| info.clone()).collect()
     }
@@ -136,7 +136,7 @@ impl Job {
         seen.subjobs.values().find(|(info, _)| info.label == label).and_then(|(_, app)| app.clone())
     }
 
-    /// What happens to the job from here on. It ends with the job.
+    /// The events of the job from now on. The stream ends with the job.
     pub fn events(&self) -> mpsc::UnboundedReceiver<JobEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
         if self.state() != JobState::Over {
@@ -145,7 +145,7 @@ impl Job {
         receiver
     }
 
-    /// How the job and its subjobs stand, as if it happened now, and what happens from here on: nothing is missed between the two.
+    /// The present states as events, and all events from now on, without a gap between them.
     pub fn follow(&self) -> (Vec<JobEvent>, mpsc::UnboundedReceiver<JobEvent>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut seen = lock(&self.board.seen);
@@ -160,7 +160,7 @@ impl Job {
     /// Adds a subjob to a job that was not released.
     ///
     /// # Errors
-    /// What is wrong with it; a label that is taken; too late.
+    /// The description is wrong, its label is taken, or the job was released.
     pub async fn add(&self, description: &str) -> Result<()> {
         let planned = self.coallocator.plan_one(description)?;
         self.ask(Asked::Add(Box::new(planned))).await
@@ -169,18 +169,19 @@ impl Job {
     /// Takes a subjob out of a job that was not released, and ends it.
     ///
     /// # Errors
-    /// No such subjob; too late.
+    /// There is no such subjob, or the job was released.
     pub async fn delete(&self, label: &str) -> Result<()> {
         self.ask(Asked::Delete(label.to_owned())).await
     }
 
-    /// Lets all subjobs go together: with `wait` as soon as the last one has checked in; else now, and a job with a subjob that has not checked in
-    /// is cancelled. Waits until they have been let go and every one of them has heard it: nothing of it is lost if this process ends then.
-    /// With `wait` the deadline counts from when no subjob is being launched any more: launches have a deadline of their own, and may be in a queue.
+    /// Releases all subjobs together. With `wait` it waits for the last one to check in. Without, it cancels a job with a subjob that has not checked
+    /// in. Returns when every subjob has received the release, so this process may end then.
+    ///
+    /// With `wait`, the deadline counts from the end of the last launch: launches have a deadline of their own, and may be in a queue.
     ///
     /// # Errors
     /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
-    /// in; they still may.
+    /// in yet.
     pub async fn release(&self, wait: bool, deadline: Duration) -> Result<()> {
         self.ask(Asked::Release { wait }).await?;
         let (mut states, mut let_go) = (self.board.job.subscribe(), self.board.let_go.subscribe());
@@ -227,7 +228,7 @@ impl Job {
         while pending() && events.recv().await.is_some() {}
     }
 
-    /// Ends all its subjobs. A job that is over is left alone.
+    /// Ends all its subjobs. Does nothing to a job that has ended.
     ///
     /// # Errors
     /// None today.
@@ -235,7 +236,7 @@ impl Job {
         self.ask(Asked::Cancel("it was cancelled".to_owned())).await
     }
 
-    /// Waits until all subjobs have ended and nothing of them is left. A job that nobody releases or cancels does not end.
+    /// Waits until all subjobs have ended and nothing of them is left. A job does not end before it is released or cancelled.
     pub async fn wait(&self) -> JobExit {
         // The sender lives in the board.
         drop(self.board.job.subscribe().wait_for(|state| *state == JobState::Over).await);
@@ -251,8 +252,8 @@ impl Job {
         JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs, traffic }
     }
 
-    /// Lets a job that was released go on without this tool: the output of its subjobs is dropped from now on, daemons and sessions beside its processes
-    /// stay until these end. As the tool passes messages on, its processes cannot exchange any more: who tries is told that the connection is lost.
+    /// Leaves a released job to itself. The output of its subjobs is dropped from now on. Daemons and sessions beside its processes stay until these
+    /// end. Its processes cannot exchange messages any more, because the tool passes them on: they get the error that the connection is lost.
     ///
     /// # Errors
     /// [`Error::Invalid`]: it was not released, and is cancelled. An app could not be let go within `deadline`; it then ends as if its owner had been dropped.
