@@ -19,8 +19,8 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// How much more memory a flooded tool may use than one that is not. Up to 22 MiB were seen where the machine is busy. Without a bound it is more than
-/// 70 MiB.
-const MORE_KIB: u64 = 64 * 1024;
+/// 60 MiB.
+const MORE_KIB: u64 = 48 * 1024;
 
 /// How the nodes hang together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
