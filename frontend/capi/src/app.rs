@@ -3,24 +3,16 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
-use gantry_frontend::info::AppState;
-use gantry_frontend::{self as library, AppHandle};
+use gantry_frontend as library;
 use gantry_shared::error::Kind;
 use gantry_shared::signal::Signal;
 use gantry_shared_capi::{Fault, deadline, enter};
 
 use crate::gantry::gate::Gate;
 use crate::gantry::job;
+use crate::handles::App;
 use crate::process::{Process, fault, process};
 use crate::table::lock;
-
-/// What the id of an application stands for.
-#[derive(Debug)]
-pub(crate) struct App {
-    /// None once it is being ended or let go.
-    owner: Mutex<Option<library::App>>,
-    pub(crate) handle: AppHandle,
-}
 
 impl Process {
     /// Gives an application of the library an id.
@@ -95,12 +87,6 @@ impl Process {
             drop((sessions, manifests));
             ended
         })
-    }
-}
-
-impl App {
-    fn is_over(&self) -> bool {
-        self.handle.state() == AppState::Ended
     }
 }
 

@@ -11,7 +11,7 @@ use gantry_shared_capi::{deadline, enter, text};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 
-use crate::app::App;
+use crate::handles::App;
 use crate::manifest::program_below;
 use crate::process::{fault, process};
 

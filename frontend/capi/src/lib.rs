@@ -6,6 +6,7 @@
 //! | module | what is there |
 //! | --- | --- |
 //! | `process` | what this process has: runtime, handles, attributes; made anew in a forked child |
+//! | `handles`, `attribute_values` | what the ids stand for; the values of attributes |
 //! | `table` | ids that are never used again, and what is behind them |
 //! | `threads` | the runtime's threads, which take no signal of the host program's |
 //! | [`library`], [`attributes`], `log` | version, errors, attributes, logs |
@@ -19,6 +20,8 @@
 #![expect(unsafe_code, reason = "exported functions and what they are given by C")]
 
 mod process;
+mod handles;
+mod attribute_values;
 mod table;
 mod threads;
 mod log;

@@ -13,7 +13,7 @@ use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::attributes::Attributes;
+use crate::attribute_values::Attributes;
 use crate::table::lock;
 
 /// The file that is written to, and its name.

@@ -1,6 +1,6 @@
 //! Manifests.
 
-use std::ffi::{OsStr, c_char, c_int};
+use std::ffi::{OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -12,29 +12,9 @@ use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 
+use crate::handles::Manifest;
 use crate::process::{Process, fault, process};
-use crate::session::last_part;
 use crate::table::lock;
-
-/// What the id of a manifest stands for.
-#[derive(Debug)]
-pub(crate) struct Manifest {
-    pub(crate) session: i64,
-    /// None once it is being shipped.
-    manifest: Mutex<Option<library::Manifest>>,
-    /// Where below the session's root something of it will be.
-    first: Mutex<Option<PathBuf>>,
-}
-
-impl Manifest {
-    /// Takes out the manifest itself, to be shipped, and where something of it will be.
-    pub(crate) fn take(&self) -> Result<(library::Manifest, Option<PathBuf>), Fault> {
-        let manifest = lock(&self.manifest).take();
-        let manifest =
-            manifest.ok_or_else(|| Fault::new(Kind::Gone, "the manifest is being shipped already"))?;
-        Ok((manifest, lock(&self.first).take()))
-    }
-}
 
 impl Process {
     /// The manifest of that id, if its session is still there.
@@ -159,4 +139,9 @@ pub extern "C" fn cti_sendManifest(mid: i64) -> c_int {
 /// The name under which a program will be in a session.
 pub(crate) fn program_below(program: &OsStr) -> PathBuf {
     Path::new(BIN_DIR).join(last_part(Path::new(program)))
+}
+
+/// The last part of a path.
+fn last_part(path: &Path) -> OsString {
+    path.file_name().unwrap_or_default().to_owned()
 }

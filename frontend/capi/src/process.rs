@@ -17,13 +17,9 @@ use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tokio::runtime::{Handle, Runtime};
 
-use crate::app::App;
-use crate::attributes::Attributes;
-use crate::gantry::inbox::Inbox;
-use crate::gantry::job::Owned;
+use crate::attribute_values::Attributes;
+use crate::handles::{App, Inbox, Manifest, Owned, Session};
 use crate::log;
-use crate::manifest::Manifest;
-use crate::session::Session;
 use crate::table::{Ids, Table, lock};
 use crate::threads::start_runtime;
 

@@ -1,8 +1,8 @@
 //! Sessions.
 
-use std::ffi::{OsString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use gantry_frontend::info::AppState;
@@ -13,39 +13,9 @@ use gantry_shared::storage::SessionDirs;
 use gantry_shared_capi::{Fault, deadline, enter, memory};
 
 use crate::gantry::gate::Gate;
+use crate::handles::Session;
 use crate::process::{Process, fault, process};
 use crate::table::lock;
-
-/// What the id of a session stands for.
-#[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) app: i64,
-    /// None once it is being destroyed.
-    session: Mutex<Option<library::Session>>,
-    /// Until it is closed, the tool's own filters may be called.
-    pub(crate) filters: Arc<Gate>,
-    /// For every manifest that was shipped something that came with it.
-    shipped: Mutex<Vec<PathBuf>>,
-}
-
-impl Session {
-    /// Does something with the session itself.
-    pub(crate) fn with<T>(&self, what: impl FnOnce(&library::Session) -> T) -> Result<T, Fault> {
-        let session = lock(&self.session);
-        session.as_ref().map(what).ok_or_else(|| Fault::new(Kind::Gone, "the session is being destroyed"))
-    }
-
-    /// Its directories on a node.
-    pub(crate) fn dirs(&self, node: NodeId) -> Result<SessionDirs, Fault> {
-        let dirs = self.with(|session| session.dirs(node).cloned())?;
-        dirs.ok_or_else(|| Fault::new(Kind::NotFound, "the session is not on that node"))
-    }
-
-    /// Notes a manifest that was shipped, by a path below the session's root that came with it.
-    pub(crate) fn note_shipped(&self, below: PathBuf) {
-        lock(&self.shipped).push(below);
-    }
-}
 
 impl Process {
     /// The session of that id, if its application has not ended.
@@ -154,9 +124,4 @@ pub extern "C" fn cti_getSessionFileDir(sid: i64) -> *mut c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn cti_getSessionTmpDir(sid: i64) -> *mut c_char {
     give("cti_getSessionTmpDir", sid, |dirs| &dirs.tmp)
-}
-
-/// The last part of a path.
-pub(crate) fn last_part(path: &Path) -> OsString {
-    path.file_name().unwrap_or_default().to_owned()
 }

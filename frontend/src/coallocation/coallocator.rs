@@ -1,24 +1,14 @@
 //! Where jobs are asked for.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_wlm::Host;
-use gantry_wlm::host::Machine;
-
-use super::contact::Contacts;
 use super::job::{Job, name_of};
-use super::request::{Subrequest, parse_request, parse_subrequest};
-use super::rsl::RslError;
+use super::planner::Planner;
 use super::state::SubjobId;
-use super::subjob::{Planned, SubjobOutput};
+use super::subjob::SubjobOutput;
 use crate::clock::QueueTime;
 use crate::error::{Error, Result};
 use crate::frontend::Config;
-
-/// Names that a specification may refer to without defining them, from this process's environment.
-const GIVEN: [&str; 3] = ["HOME", "LOGNAME", "USER"];
 
 /// Asks workload managers for the parts of jobs.
 ///
@@ -43,11 +33,7 @@ const GIVEN: [&str; 3] = ["HOME", "LOGNAME", "USER"];
 /// ```
 #[derive(Debug, Clone)]
 pub struct Coallocator {
-    config: Config,
-    contacts: Contacts,
-    given: BTreeMap<String, String>,
-    output: Arc<SubjobOutput>,
-    queue: QueueTime,
+    planner: Planner,
 }
 
 impl Coallocator {
@@ -56,23 +42,13 @@ impl Coallocator {
     /// # Errors
     /// A file of contacts that cannot be understood.
     pub fn new(config: Config, output: SubjobOutput) -> Result<Self> {
-        let given = GIVEN.iter().filter_map(|name| {
-            let value = Machine.env(name)?.into_string().ok()?;
-            Some(((*name).to_owned(), value))
-        });
-        Ok(Self {
-            config,
-            contacts: Contacts::load(&Machine)?,
-            given: given.collect(),
-            output: Arc::new(output),
-            queue: QueueTime::Apart(None),
-        })
+        Ok(Self { planner: Planner::new(config, output)? })
     }
 
     /// How long each subjob of jobs that are asked for from now on may wait for nodes; that time does not count towards their deadline. Default: as long as it takes.
     #[must_use]
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
-        self.queue = QueueTime::Apart(Some(timeout));
+        self.planner.queue = QueueTime::Apart(Some(timeout));
         self
     }
 
@@ -90,12 +66,12 @@ impl Coallocator {
     /// # Errors
     /// [`Error::Invalid`]: it is no request, or two of its subjobs have one label.
     pub fn request_each(&self, description: &str, deadline: Duration) -> Result<Requested> {
-        let subrequests = parse_request(description, &self.given).map_err(|error| invalid(&error))?;
+        let subrequests = self.planner.read(description)?;
         let mut planned = Vec::with_capacity(subrequests.len());
         let mut results = Vec::with_capacity(subrequests.len());
         for (subrequest, number) in subrequests.into_iter().zip(0..) {
             let label = name_of(subrequest.label.as_deref(), SubjobId(number));
-            let outcome = self.plan(subrequest).map(|plan| planned.push(plan));
+            let outcome = self.planner.plan(subrequest).map(|plan| planned.push(plan));
             results.push(SubrequestResult { label, outcome });
         }
         if results.iter().any(|result| result.outcome.is_err()) {
@@ -107,17 +83,8 @@ impl Coallocator {
         {
             return Err(Error::invalid(format!("two subjobs have the label '{label}'")));
         }
-        let job = Some(Job::start(planned, deadline, self.clone()));
+        let job = Some(Job::start(planned, deadline, self.planner.clone()));
         Ok(Requested { job, results })
-    }
-
-    /// What one subjob that joins a job comes to.
-    pub(super) fn plan_one(&self, description: &str) -> Result<Planned> {
-        self.plan(parse_subrequest(description, &self.given).map_err(|error| invalid(&error))?)
-    }
-
-    fn plan(&self, subrequest: Subrequest) -> Result<Planned> {
-        Planned::new(subrequest, &self.contacts, &self.config, &self.output, self.queue)
     }
 }
 
@@ -149,10 +116,6 @@ pub struct SubrequestResult {
     pub label: String,
     /// Whether its manager can have it as it was asked for.
     pub outcome: Result<()>,
-}
-
-fn invalid(error: &RslError) -> Error {
-    Error::Invalid { message: error.to_string(), hint: Some(format!("look here:\n{}", error.picture())) }
 }
 
 /// Subjobs that cannot be started as they were asked for.

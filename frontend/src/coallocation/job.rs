@@ -8,8 +8,8 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
-use super::coallocator::Coallocator;
 use super::exchange::{Exchange, Traffic};
+use super::planner::Planner;
 use super::request::MOST_SUBJOBS;
 use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
 use super::subjob::{self, Inputs, Planned, Tell, Told};
@@ -74,7 +74,7 @@ pub struct Job {
     wishes: mpsc::UnboundedSender<(Asked, oneshot::Sender<Result<()>>)>,
     board: Arc<Board>,
     exchange: Exchange,
-    coallocator: Coallocator,
+    planner: Planner,
 }
 
 /// What the job's task is asked for.
@@ -103,7 +103,7 @@ struct Seen {
 }
 
 impl Job {
-    pub(super) fn start(planned: Vec<Planned>, deadline: Duration, coallocator: Coallocator) -> Self {
+    pub(super) fn start(planned: Vec<Planned>, deadline: Duration, planner: Planner) -> Self {
         let (wishes, asked) = mpsc::unbounded_channel();
         let board = Arc::new(Board {
             seen: Mutex::default(),
@@ -117,7 +117,7 @@ impl Job {
         }
         let exchange = keeper.exchange.clone();
         tokio::spawn(keeper.keep(asked));
-        Self { wishes, board, exchange, coallocator }
+        Self { wishes, board, exchange, planner }
     }
 
     /// The state of the job.
@@ -162,7 +162,7 @@ impl Job {
     /// # Errors
     /// The description is wrong, its label is taken, or the job was released.
     pub async fn add(&self, description: &str) -> Result<()> {
-        let planned = self.coallocator.plan_one(description)?;
+        let planned = self.planner.plan_one(description)?;
         self.ask(Asked::Add(Box::new(planned))).await
     }
 

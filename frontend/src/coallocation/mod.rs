@@ -17,6 +17,7 @@ mod state;
 pub(crate) mod exchange;
 mod subjob;
 pub mod job;
+mod planner;
 mod coallocator;
 
 pub use coallocator::{Coallocator, Requested, SubrequestResult};

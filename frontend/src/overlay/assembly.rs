@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::link::{self, ARRIVALS, Arrival, News};
-use super::listener::Shape;
 use super::muster::{Refusal, Roll, check_hello};
+use super::plan::Shape;
 use super::root::{Nodes, Root};
 use super::{Overlay, OverlayEvent};
 use crate::error::{Error, Result};

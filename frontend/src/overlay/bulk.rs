@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::Overlay;
 use super::plan::{Plan, Site, build_plan};
 use super::requests::Reply;
-use super::root::{Asked, Root};
+use super::root::{Asked, Root, Transfer};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
@@ -32,14 +32,6 @@ const LINKING: &str = "linking nodes for bulk data";
 const LINK_PATIENCE: Duration = Duration::from_secs(8);
 /// So often a narrow tree is tried; then bulk data goes along the tree of orders.
 const NARROW_ATTEMPTS: u32 = 3;
-
-/// A stream that is under way, as the root knows it.
-#[derive(Debug)]
-pub(super) struct Transfer {
-    plan: Plan,
-    /// Whom its end is an answer to.
-    request: Option<RequestId>,
-}
 
 impl Overlay {
     /// Sends all that `source` gives to the nodes `to`, and gives their answers to the order by which `announce` makes the stream known to them.

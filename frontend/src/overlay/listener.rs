@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
+#[cfg(test)]
 use std::time::Duration;
 
 use gantry_shared::id::AppId;
@@ -21,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::assembly::{Assembly, build_refusal};
+use super::plan::Shape;
 use super::{Overlay, OverlayEvent};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -54,17 +56,6 @@ impl DoorWatch {
             error
         }
     }
-}
-
-/// What is chosen of the overlay.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    /// Of the tree of orders.
-    pub(super) radix: NonZeroU32,
-    /// Of the trees of bulk data.
-    pub(super) bulk_radix: u32,
-    /// How long somebody may owe a sign that it takes bulk data.
-    pub(super) stall: Duration,
 }
 
 /// The frontend's ear, until all agents have reported.

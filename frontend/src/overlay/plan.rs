@@ -12,11 +12,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 use gantry_shared::id::NodeId;
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{BulkSeat, Feeder};
 use gantry_shared::wire::tree::Tree;
+
+/// The chosen widths of the trees, and the patience with bulk data.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Children of a node in the tree of orders.
+    pub(super) radix: NonZeroU32,
+    /// Children of a node in a tree of bulk data.
+    pub(super) bulk_radix: u32,
+    /// Time limit for a node to acknowledge bulk data.
+    pub(super) stall: Duration,
+}
 
 /// What is known of the nodes.
 #[derive(Debug, Clone, Copy)]

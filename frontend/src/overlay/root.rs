@@ -19,9 +19,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::OverlayEvent;
 use super::admit::{Admission, Violation, Word, find_subtree};
-use super::bulk::Transfer;
 use super::link::{Arrival, News};
-use super::listener::Shape;
+use super::plan::{Plan, Shape};
 use super::requests::{Reply, Requests, Settled};
 use crate::error::{Error, Result};
 use crate::lock::lock;
@@ -261,6 +260,14 @@ impl Drop for Asked {
 
 fn gone() -> Error {
     Error::Gone { what: "the connection to the agents".to_owned() }
+}
+
+/// A stream that is under way, as the root knows it.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) plan: Plan,
+    /// The request that its end answers.
+    pub(super) request: Option<RequestId>,
 }
 
 /// The nodes of an app.

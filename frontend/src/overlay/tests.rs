@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::link::{Arrival, News};
-use super::listener::Shape;
+use super::plan::Shape;
 use super::root::{Nodes, Root};
 use super::{Listener, Overlay, OverlayEvent};
 use crate::error::{Error, Result};

@@ -43,7 +43,8 @@ mod names;
 pub(crate) mod needs;
 pub(crate) mod plan;
 mod progress;
-pub mod resolver;
+pub mod resolve;
+mod resolver;
 mod root;
 #[doc(hidden)]
 pub mod script;

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use gantry_wlm::Host;
 
 use super::arch::Arch;
-use super::closure::{Closure, Dependency, Missing};
 use super::elf::{Elf, Scratch, Unfit, parse_arch, parse_elf_in};
 use super::hwcaps::{Legacy, detect_hwcaps, detect_legacy};
 use super::ld_cache::LdCache;
@@ -20,7 +19,6 @@ use super::loader::{Loader, MAX_LOADER, parse_loader};
 use super::names::ByName;
 use super::root::Root;
 use super::script::{LINE_BYTES, Shebang, find_in_path, parse_shebang};
-use super::walk::Walk;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
@@ -128,29 +126,6 @@ impl Resolver {
             read: Mutex::default(),
             scratch: Mutex::default(),
         }
-    }
-
-    /// What a program, a library or a script needs. Libraries that are missing are part of the answer, not an error.
-    ///
-    /// # Errors
-    /// The file itself cannot be read, or is neither program nor library nor script.
-    pub fn closure(&self, binary: &Path) -> Result<Closure> {
-        match self.shebang_of(binary)? {
-            Some(shebang) => self.script_closure(binary, shebang),
-            None => Walk::begin(self, binary)?.finish(),
-        }
-    }
-
-    /// A library as a program of machine `arch` would find it that has no search paths of its own.
-    ///
-    /// # Errors
-    /// Where it was looked for, when it was not found.
-    pub fn find_library(
-        &self,
-        name: impl AsRef<OsStr>,
-        arch: Arch,
-    ) -> std::result::Result<Dependency, Missing> {
-        Walk::of_nothing(self, arch).find_one(name.as_ref())
     }
 
     /// What a user means by `name`: a path when it has a slash, else a program in PATH, else a file in this directory.

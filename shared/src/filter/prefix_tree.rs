@@ -7,11 +7,13 @@
 //! as most frames have those.
 
 mod codec;
+mod sameness;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use self::sameness::Sameness;
 use super::bytes::invalid;
 use super::merge::Merge;
 use super::ranks::unite;
@@ -272,7 +274,7 @@ impl Merge for PrefixTree {
 /// The same paths and ranks, however they came in.
 impl PartialEq for PrefixTree {
     fn eq(&self, other: &Self) -> bool {
-        let mut same = codec::Sameness::default();
+        let mut same = Sameness::default();
         let places = self.places_of(other);
         let mut nodes = other.nodes.iter().zip(places);
         self.nodes.len() == other.nodes.len()

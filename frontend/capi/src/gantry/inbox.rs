@@ -1,59 +1,23 @@
 //! Section "the channel to daemons": what they send unasked.
 
 use std::ffi::c_int;
-use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use gantry_frontend::channel::{Channel, MessageStream};
+use gantry_frontend::channel::MessageStream;
 use gantry_frontend::{Error, Session};
 use gantry_shared::error::Kind;
 use gantry_shared_capi::data::{self, Data};
 use gantry_shared_capi::memory::Given;
 use gantry_shared_capi::{Fault, deadline, enter};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
+use crate::handles::{Inbox, Signal};
 use crate::process::process;
 
 pub(super) static GIVEN: Given<Data> = Given::new();
-
-/// Messages with one tag, and a descriptor that says when there are some.
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    channel: Channel,
-    tag: u32,
-    signal: Arc<Signal>,
-    watching: AbortHandle,
-}
-
-/// A pair of sockets with a byte in it while there is something to be received.
-#[derive(Debug)]
-struct Signal {
-    ours: UnixStream,
-    theirs: UnixStream,
-    cleared: Notify,
-}
-
-impl Signal {
-    fn set(&self) {
-        // It is full when it says so already.
-        (&self.ours).write_all(&[1]).ok();
-    }
-
-    fn clear(&self) {
-        while (&self.theirs).read(&mut [0; 8]).is_ok_and(|bytes| bytes > 0) {}
-        self.cleared.notify_one();
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        self.watching.abort();
-    }
-}
 
 async fn watch(messages: MessageStream, signal: Arc<Signal>) {
     loop {

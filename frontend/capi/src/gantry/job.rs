@@ -8,17 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_frontend::Error;
-use gantry_frontend::coallocation::{Coallocator, Job, JobEvent, SubjobInfo, SubjobOutput, SubjobState};
+use gantry_frontend::coallocation::{Coallocator, JobEvent, SubjobInfo, SubjobOutput, SubjobState};
 use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, deadline, enter, memory, text};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use crate::handles::Owned;
 use crate::process::{fault, process};
-
-/// What the id of a job stands for.
-pub(crate) type Owned = Arc<Job>;
 
 fn job(id: i64) -> Result<Owned, Fault> {
     Ok(Arc::clone(&*process().jobs.get(id)?))

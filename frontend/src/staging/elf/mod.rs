@@ -22,6 +22,7 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_INTERP, PT_NOTE, ProgramHeader}
 
 pub use self::dynamic::{Dynamic, NeedKind, Needed};
 pub use self::names::Text;
+use self::notes::Notes;
 use self::pages::Pages;
 pub use self::pages::{ReadAt, Scratch};
 use self::segments::Segments;
@@ -101,12 +102,13 @@ pub fn parse_elf_in(source: &(impl ReadAt + ?Sized), scratch: &mut Scratch) -> R
         Some(segment) if segment.p_filesz > 0 => Some(dynamic::read(&mut pages, &segments, segment)?),
         _ => None,
     };
-    let mut elf = Elf { arch, kind, interpreter, dynamic, dlopen: Vec::new(), build_id: None };
+    let mut notes = Notes::default();
     for segment in segments.all.iter().filter(|it| it.p_type == PT_NOTE && it.p_filesz <= MAX_NOTES) {
         let bytes = pages.bytes(segment.p_offset, segment.p_filesz)?;
-        notes::read(&bytes, segments.ctx.le, segment.p_align, &mut elf);
+        notes::read(&bytes, segments.ctx.le, segment.p_align, &mut notes);
     }
-    Ok(elf)
+    let Notes { build_id, dlopen } = notes;
+    Ok(Elf { arch, kind, interpreter, dynamic, dlopen, build_id })
 }
 
 fn read_interpreter(

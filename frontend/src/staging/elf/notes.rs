@@ -2,21 +2,27 @@
 
 use scroll::{Endian, Pread};
 
-use super::Elf;
-use crate::staging::dlopen::parse_dlopen_note;
+use crate::staging::dlopen::{DlopenNote, parse_dlopen_note};
 
 const NT_GNU_BUILD_ID: u32 = 3;
 /// <https://uapi-group.org/specifications/specs/elf_dlopen_metadata/>
 const NT_FDO_DLOPEN: u32 = 0x407c_0c0a;
 
-/// Takes what it knows out of one segment of notes. What is broken ends the segment: nothing depends on notes.
-pub(super) fn read(bytes: &[u8], endian: Endian, align: u64, elf: &mut Elf) {
+/// What the notes of a file say.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) build_id: Option<Vec<u8>>,
+    pub(super) dlopen: Vec<DlopenNote>,
+}
+
+/// Adds the notes of one segment. A broken note ends the segment: nothing depends on notes.
+pub(super) fn read(bytes: &[u8], endian: Endian, align: u64, notes: &mut Notes) {
     let align = if align == 8 { 8 } else { 4 };
     let mut at = 0;
     while let Some((note, next)) = parse_note(bytes, at, endian, align) {
         match (note.name, note.kind) {
-            (b"GNU\0", NT_GNU_BUILD_ID) => elf.build_id = Some(note.content.to_vec()),
-            (b"FDO\0", NT_FDO_DLOPEN) => elf.dlopen.extend(parse_dlopen_note(note.content)),
+            (b"GNU\0", NT_GNU_BUILD_ID) => notes.build_id = Some(note.content.to_vec()),
+            (b"FDO\0", NT_FDO_DLOPEN) => notes.dlopen.extend(parse_dlopen_note(note.content)),
             _ => {}
         }
         at = next;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::super::MAX_PART_BYTES;
 use super::super::bytes::{Reader, garbled, invalid, write_bytes, write_length, write_ranges};
+use super::sameness::Sameness;
 use super::{MAX_DEPTH, MAX_FRAMES, MAX_NAME_BYTES, Node, OUTSIDE, PrefixTree};
 use crate::error::Failure;
 use crate::rank_set::{MAX_RANGES, RankSet};
@@ -150,16 +151,5 @@ impl<'a> Names<'a> {
             self.bytes += name.len() + 2;
         }
         number
-    }
-}
-
-/// Which sets are equal; each two are compared once, as one large set may stand in many frames.
-#[derive(Default)]
-pub(super) struct Sameness(HashMap<(*const RankSet, *const RankSet), bool>);
-
-impl Sameness {
-    pub(super) fn are_same(&mut self, one: &Arc<RankSet>, other: &Arc<RankSet>) -> bool {
-        let pair = (Arc::as_ptr(one), Arc::as_ptr(other));
-        pair.0 == pair.1 || *self.0.entry(pair).or_insert_with(|| one == other)
     }
 }

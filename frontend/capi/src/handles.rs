@@ -1,0 +1,123 @@
+//! What the ids of C stand for.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use gantry_frontend::channel::Channel;
+use gantry_frontend::coallocation::Job;
+use gantry_frontend::info::AppState;
+use gantry_frontend::{self as library, AppHandle};
+use gantry_shared::error::Kind;
+use gantry_shared::id::NodeId;
+use gantry_shared::storage::SessionDirs;
+use gantry_shared_capi::Fault;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::gantry::gate::Gate;
+use crate::table::lock;
+
+/// What the id of an application stands for.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// None once it is being ended or let go.
+    pub(crate) owner: Mutex<Option<library::App>>,
+    pub(crate) handle: AppHandle,
+}
+
+impl App {
+    pub(crate) fn is_over(&self) -> bool {
+        self.handle.state() == AppState::Ended
+    }
+}
+
+/// What the id of a session stands for.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) app: i64,
+    /// None once it is being destroyed.
+    pub(crate) session: Mutex<Option<library::Session>>,
+    /// Until it is closed, the tool's own filters may be called.
+    pub(crate) filters: Arc<Gate>,
+    /// For every manifest that was shipped something that came with it.
+    pub(crate) shipped: Mutex<Vec<PathBuf>>,
+}
+
+impl Session {
+    /// Does something with the session itself.
+    pub(crate) fn with<T>(&self, what: impl FnOnce(&library::Session) -> T) -> Result<T, Fault> {
+        let session = lock(&self.session);
+        session.as_ref().map(what).ok_or_else(|| Fault::new(Kind::Gone, "the session is being destroyed"))
+    }
+
+    /// Its directories on a node.
+    pub(crate) fn dirs(&self, node: NodeId) -> Result<SessionDirs, Fault> {
+        let dirs = self.with(|session| session.dirs(node).cloned())?;
+        dirs.ok_or_else(|| Fault::new(Kind::NotFound, "the session is not on that node"))
+    }
+
+    /// Notes a manifest that was shipped, by a path below the session's root that came with it.
+    pub(crate) fn note_shipped(&self, below: PathBuf) {
+        lock(&self.shipped).push(below);
+    }
+}
+
+/// What the id of a manifest stands for.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    pub(crate) session: i64,
+    /// None once it is being shipped.
+    pub(crate) manifest: Mutex<Option<library::Manifest>>,
+    /// Where below the session's root something of it will be.
+    pub(crate) first: Mutex<Option<PathBuf>>,
+}
+
+impl Manifest {
+    /// Takes out the manifest itself, to be shipped, and where something of it will be.
+    pub(crate) fn take(&self) -> Result<(library::Manifest, Option<PathBuf>), Fault> {
+        let manifest = lock(&self.manifest).take();
+        let manifest =
+            manifest.ok_or_else(|| Fault::new(Kind::Gone, "the manifest is being shipped already"))?;
+        Ok((manifest, lock(&self.first).take()))
+    }
+}
+
+/// Messages with one tag, and a descriptor that says when there are some.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) channel: Channel,
+    pub(crate) tag: u32,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) watching: AbortHandle,
+}
+
+/// A pair of sockets with a byte in it while there is something to be received.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    pub(crate) ours: UnixStream,
+    pub(crate) theirs: UnixStream,
+    pub(crate) cleared: Notify,
+}
+
+impl Signal {
+    pub(crate) fn set(&self) {
+        // It is full when it says so already.
+        (&self.ours).write_all(&[1]).ok();
+    }
+
+    pub(crate) fn clear(&self) {
+        while (&self.theirs).read(&mut [0; 8]).is_ok_and(|bytes| bytes > 0) {}
+        self.cleared.notify_one();
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+/// What the id of a job stands for.
+pub(crate) type Owned = Arc<Job>;
