@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::app::{App, adopt};
 use crate::clock::{Clock, QueueTime};
+use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 

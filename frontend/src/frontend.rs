@@ -1,94 +1,16 @@
 //! Where a tool begins: [`Frontend`] launches apps and attaches to them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, HoldChoice, HoldMethod, HostsPolicy, JobRef, Reach, SendAgent, reach, registry};
+use gantry_wlm::{Choice, HoldChoice, HoldMethod, JobRef, Reach, reach, registry};
 
 use crate::app::{App, News, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
+pub use crate::config::{Config, DEFAULT_BULK_RADIX, DEFAULT_RADIX, Frontend};
 use crate::error::Result;
 use crate::request::LaunchRequest;
-
-/// Choices of a tool for all its apps. The default chooses nothing.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The workload manager's name. Default: GANTRY_WLM, CTI_WLM_IMPL, else what is detected.
-    pub wlm: Option<String>,
-    /// Directory for session storage on the nodes, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, `/tmp`, `/var/tmp` of the
-    /// nodes, the first that is writable and not mounted noexec on every node.
-    pub stage_base: Option<PathBuf>,
-    /// Most children of one agent in the tree. Default: [`DEFAULT_RADIX`].
-    pub radix: u32,
-    /// The most nodes that one node feeds with bulk data. Default: [`DEFAULT_BULK_RADIX`]. With 0, bulk data follows the tree of orders: for nodes
-    /// that cannot reach each other.
-    pub bulk_radix: u32,
-    /// Whether gantry's agent is sent to the nodes. Default: what GANTRY_SEND_AGENT says, else [`SendAgent::Auto`].
-    pub send_agent: Option<SendAgent>,
-    /// How many hosts must be reached, where hosts are reached one by one. Default: all.
-    pub hosts_policy: HostsPolicy,
-    /// Options by which [`Frontend::attach`] reaches hosts, as for a launch by the same WLM: the number of connections at a time, for instance.
-    /// Default: none.
-    pub reach_args: Vec<OsString>,
-    /// The name of a program that starts ranks on the nodes, such as a container's starter: its first child is the rank. A process without that
-    /// program above it is a rank itself. Default: none.
-    pub rank_wrapper: Option<String>,
-    /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
-    pub runtime_dir: Option<PathBuf>,
-    /// Whether other commands of this user reach the apps through a control socket. Default: yes.
-    pub control: bool,
-}
-
-/// Most children of one agent, unless chosen otherwise: wide, because orders and answers are small.
-pub const DEFAULT_RADIX: u32 = 64;
-
-/// To how many others a node passes bulk data on, unless chosen otherwise: few, because they share its bandwidth. Two costs half of it, and
-/// has ten thousand nodes within thirteen links of the first.
-pub const DEFAULT_BULK_RADIX: u32 = 2;
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            wlm: None,
-            stage_base: None,
-            radix: DEFAULT_RADIX,
-            bulk_radix: DEFAULT_BULK_RADIX,
-            send_agent: None,
-            hosts_policy: HostsPolicy::All,
-            reach_args: Vec::new(),
-            rank_wrapper: None,
-            runtime_dir: None,
-            control: true,
-        }
-    }
-}
-
-/// The beginning of everything. It holds choices only; apps live on their own.
-///
-/// ```no_run
-/// use std::time::Duration;
-/// use gantry_frontend::{Config, Frontend, LaunchRequest};
-///
-/// # async fn tool() -> gantry_frontend::Result<()> {
-/// let minute = Duration::from_secs(60);
-/// let frontend = Frontend::new(Config::default());
-/// let app = frontend.launch(LaunchRequest::new(["-n", "4", "./solver"]).hold(true), minute).await?;
-/// for rank in app.info().ranks {
-///     println!("rank {} is process {:?} on {}", rank.rank, rank.pid, rank.host);
-/// }
-/// app.release(minute).await?;
-/// let exit = app.wait().await?;
-/// app.close(minute).await?;
-/// assert_eq!(exit.code, 0);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, Default)]
-pub struct Frontend {
-    pub(crate) config: Config,
-}
 
 impl Frontend {
     /// A frontend with these choices.

@@ -35,6 +35,7 @@ pub mod guard;
 pub mod helpers;
 pub mod info;
 mod clock;
+mod config;
 mod lock;
 pub mod manifest;
 pub mod measure;

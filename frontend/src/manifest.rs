@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{DaemonOutput, Place, Program, StartDaemon};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
@@ -17,11 +16,12 @@ use crate::daemon::Daemon;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::request::{DaemonRequest, merge_env};
-use crate::session;
+use crate::session::inner::Inner;
 use crate::staging::find::{absolute, file_name, find_program, readable_file};
 use crate::staging::gather::{Wanted, cannot_read, gather};
 use crate::staging::needs::SystemResolver;
 use crate::staging::plan::{self, Plan, build_plan, clash};
+pub use crate::staging::send::Staged;
 use crate::staging::send::{in_time, send};
 use crate::staging::want::Target;
 
@@ -35,28 +35,14 @@ use crate::staging::want::Target;
 /// of its own. The daemons of this manifest search that folder first.
 #[derive(Debug)]
 pub struct Manifest {
-    session: Arc<session::Inner>,
+    session: Arc<Inner>,
     wanted: BTreeMap<Target, Named>,
     with_needs: bool,
     allow_missing: bool,
 }
 
-/// The outcome of sending a manifest.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Staged {
-    /// How many files the manifest came to, with all that they need but the C library.
-    pub files: usize,
-    /// How many of them some node lacked, so that they were sent.
-    pub files_sent: usize,
-    /// Bytes that left this machine on each of its links; every file went once.
-    pub bytes_sent: u64,
-    /// The nodes that lacked something.
-    pub nodes_sent: NodeSet,
-}
-
 impl Manifest {
-    pub(crate) fn new(session: Arc<session::Inner>) -> Self {
+    pub(crate) fn new(session: Arc<Inner>) -> Self {
         Self { session, wanted: BTreeMap::new(), with_needs: true, allow_missing: false }
     }
 
@@ -257,7 +243,7 @@ fn build_wanted(all: BTreeMap<Target, Named>) -> impl Iterator<Item = Wanted> + 
 }
 
 /// Refuses two files of one name, unless they are the same or have the same content. Reads them then.
-fn check_same(session: &session::Inner, known: &Path, source: &Path) -> Result<()> {
+fn check_same(session: &Inner, known: &Path, source: &Path) -> Result<()> {
     if known == source {
         return Ok(());
     }

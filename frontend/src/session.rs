@@ -1,5 +1,7 @@
 //! Sessions: a unique, private storage place on every node of an app, cleaned up for sure.
 
+pub(crate) mod inner;
+mod opening;
 pub(crate) mod place;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,18 +9,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_shared::id::{NodeId, SessionId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Order, To};
 use tokio::time::Instant;
 
+use self::inner::Inner;
 use crate::app::DAEMON_GRACE;
 use crate::app::core::Core;
 use crate::channel::Channel;
-use crate::channel::hub::End;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::staging::ledger::Ledger;
 
 /// A storage place on every node of an app. It owns its manifests and the daemons that were started with them.
 ///
@@ -27,24 +27,6 @@ use crate::staging::ledger::Ledger;
 #[derive(Debug)]
 pub struct Session {
     inner: Arc<Inner>,
-}
-
-/// What a session shares with its manifests.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) core: Arc<Core>,
-    pub(crate) id: SessionId,
-    /// The nodes that have it.
-    pub(crate) nodes: NodeSet,
-    /// What its manifests have put where.
-    pub(crate) ledger: Mutex<Ledger>,
-    /// Held by the manifest that is being made available: the next one's plan stands on what that one has put.
-    pub(crate) staging: tokio::sync::Mutex<()>,
-    /// The tool's end of its channel.
-    pub(crate) end: Arc<End>,
-    /// Set when all nodes have it.
-    dirs: Option<SessionDirs>,
-    alive: AtomicBool,
 }
 
 impl Session {
@@ -110,38 +92,5 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.inner.forget();
-    }
-}
-
-impl Drop for Inner {
-    /// Also of one whose opening nobody waited for, or that is not open everywhere.
-    fn drop(&mut self) {
-        self.forget();
-    }
-}
-
-impl Inner {
-    /// Refuses when the session was destroyed or its app is over.
-    pub(crate) fn check_alive(&self) -> Result<()> {
-        self.core.check_alive()?;
-        if self.alive.load(Ordering::SeqCst) {
-            Ok(())
-        } else {
-            Err(Error::Gone { what: format!("session {} of app {}", self.id, self.core.app) })
-        }
-    }
-
-    /// The nodes that have it and can be reached.
-    pub(crate) fn live_nodes(&self) -> NodeSet {
-        self.nodes.intersection(&self.core.live_nodes())
-    }
-
-    /// Has the nodes remove it, once, without waiting.
-    fn forget(&self) {
-        if self.alive.swap(false, Ordering::SeqCst) && self.core.check_alive().is_ok() {
-            self.core.channels.close(Some(self.id));
-            let order = Order::CloseSession { session: self.id, grace: DAEMON_GRACE };
-            self.core.overlay.tell(To::Nodes(self.nodes.clone()), order);
-        }
     }
 }

@@ -10,14 +10,14 @@ use gantry_wlm::{Adoption, JobRef, Wlm, read_reach_args};
 use tokio::time::Instant;
 
 use super::App;
-use super::called::Called;
+use super::agent_hosts::AgentHosts;
+use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::making::Making;
 use super::waiting::{ASK_EVERY, ASK_SOON, SHORT_WAIT, explain_late};
 use crate::clock::Clock;
+use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
-use crate::frontend::Frontend;
 use crate::helpers;
 
 /// Who waits for a job that has no ranks yet hears by this what it waits for; none: nobody waits.
@@ -32,13 +32,13 @@ impl Frontend {
         clock: &Clock,
     ) -> Result<App> {
         self.check_policy(wlm, true)?;
-        let making = Making::attach(self, wlm, job, wait.is_some())?;
+        let context = LaunchContext::attach(self, wlm, job, wait.is_some())?;
         let wlm_data = read_reach_args(wlm, &self.config.reach_args)?;
         let Adoption { job: adopted, placement, marks } = adopt(wlm, job, &wlm_data, wait, clock).await?;
         let deadline = clock.deadline();
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: Some(adopted.clone()), wlm_data, instead: None };
-        let joined = self.start_agents(&making, called, deadline).await?;
+        let agent_hosts = AgentHosts { hosts, job: Some(adopted.clone()), wlm_data, fallback: None };
+        let joined = self.start_agents(&context, agent_hosts, deadline).await?;
         let placement = put_last(&placement, &joined.left_out)?;
         let order = match marks {
             Some(marks) => {
@@ -52,7 +52,7 @@ impl Frontend {
                 hold_at: None,
             }),
         };
-        let begun = making.begin(joined, placement, Some(adopted), None).await?;
+        let begun = context.begin(joined, placement, Some(adopted), None).await?;
         begun.order_ranks(order, "attaching to ranks", deadline).await?.serve().await
     }
 }

@@ -17,8 +17,9 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::App;
+use super::connected::Connected;
+use super::context::LaunchContext;
 use super::core::Core;
-use super::making::{Joined, Making};
 use super::prepare::{build_ticket, choose_scratch, find_cwd, open_input};
 use super::state::Happening;
 use super::stdio::OutputStream;
@@ -26,8 +27,8 @@ use super::stdio::launcher::{self, LauncherStdio, Words};
 use super::table::{self, Look};
 use super::waiting::{JobNews, watch_launcher};
 use crate::clock::Clock;
+use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
@@ -39,18 +40,18 @@ const AGENTS_WORD: Duration = Duration::from_secs(1);
 impl Frontend {
     pub(super) async fn launch_brought(
         &self,
-        making: Making,
+        context: LaunchContext,
         request: LaunchRequest,
         plan: Brought,
         news: JobNews<'_>,
         clock: &Clock,
     ) -> std::result::Result<App, NotBrought> {
-        let (app, wlm) = (making.app, making.wlm);
+        let (app, wlm) = (context.app, context.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let secret = making.secret.clone();
-        let listener = self.listen(&making, &secret).await?;
+        let secret = context.secret.clone();
+        let listener = self.listen(&context, &secret).await?;
         let base = self.config.stage_base.clone();
-        let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
+        let agent = build_ticket(wlm, app, secret, listener.addresses(), base, "", context.subjob());
         let ticket = HoldTicket {
             agent,
             hold: request.hold,
@@ -103,8 +104,8 @@ impl Frontend {
         let job = if reach(wlm) == Reach::Network { guard.launcher_job().await } else { None };
         let placement = build_placement(&nodes)?;
         let (hosts, left_out) = (nodes.iter().map(|(host, _)| host.clone()).collect(), Vec::new());
-        let joined = Joined { overlay, overlay_events: events, guard, guard_events, hosts, left_out };
-        let begun = making.begin(joined, placement, job, Some(words)).await?;
+        let joined = Connected { overlay, overlay_events: events, guard, guard_events, hosts, left_out };
+        let begun = context.begin(joined, placement, job, Some(words)).await?;
         pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
         for (_, ranks) in nodes {
             begun.core().happened(Happening::RanksThere(ranks));

@@ -12,12 +12,11 @@ use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_wlm::Wlm;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::cause::tell_cause;
+use super::connected::Membership;
 use super::events::{Events, Sink};
-use super::making::{Joined, Making};
 use super::state::{Happening, State};
 use super::stdio::launcher::Words;
 use super::stdio::{InputFeed, OutputStream, Outputs};
@@ -25,26 +24,16 @@ use crate::channel::hub::Channels;
 use crate::coallocation::Member;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::guard::client::{Guard, GuardEvent};
+use crate::guard::client::Guard;
 use crate::guard::protocol::LauncherTable;
-use crate::info::AppState;
 use crate::lock::lock;
-use crate::overlay::{Overlay, OverlayEvent, Reply};
+use crate::overlay::{Overlay, Reply};
 use crate::rendezvous::Service;
 use crate::session::place::Place;
 use crate::staging::content::Contents;
 
-/// How long daemons have to end by themselves when the app has ended.
-pub(crate) const DAEMON_PATIENCE: Duration = Duration::from_secs(2);
-
 /// How long daemons have between SIGTERM and SIGKILL.
 pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(10);
-
-/// How much longer than its daemons' time an agent may take to clean up.
-const LEAVE_SLACK: Duration = Duration::from_secs(10);
-
-/// How long a launcher may take to end once agents that it has brought are gone, before they count as lost.
-const LAUNCHER_AFTER_AGENT: Duration = Duration::from_secs(1);
 
 /// How long ranks may take to end once their launcher has.
 const RANKS_AFTER_LAUNCHER: Duration = Duration::from_secs(5);
@@ -62,7 +51,7 @@ pub(crate) enum Stage {
 
 /// How the owner asks for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+pub(super) enum EndRequest {
     None,
     End,
     LetGo,
@@ -87,18 +76,18 @@ pub(crate) struct Core {
     pub(super) member: Member,
     rank_output: Mutex<Option<OutputStream>>,
     /// What the launcher says, if there is one.
-    words: Mutex<Option<Words>>,
-    guard: Guard,
+    pub(super) words: Mutex<Option<Words>>,
+    pub(super) guard: Guard,
     /// The launcher stands at its breakpoint until the ranks are let go, or have ended.
     launcher_stands: AtomicBool,
     /// Nodes were told to end what the ranks have left.
     strays_told: AtomicBool,
     state: Mutex<State>,
-    subscribers: Mutex<Vec<Sink>>,
-    stage: watch::Sender<Stage>,
+    pub(super) subscribers: Mutex<Vec<Sink>>,
+    pub(super) stage: watch::Sender<Stage>,
     changed: watch::Sender<u64>,
-    wish: Mutex<Wish>,
-    wished: Notify,
+    pub(super) wish: Mutex<EndRequest>,
+    pub(super) wished: Notify,
     /// The end of the ranks is not that of daemons and sessions.
     linger: bool,
     next_session: AtomicU32,
@@ -106,15 +95,19 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Takes over the app and starts listening to it.
-    pub(super) fn start(making: Making, joined: Joined, state: State, words: Option<Words>) -> Arc<Self> {
-        let Joined { overlay, overlay_events, guard, guard_events, .. } = joined;
+    /// An app that nobody listens to yet: see [`listen`](super::listen).
+    pub(super) fn new(
+        part: Membership,
+        (overlay, guard): (Overlay, Guard),
+        state: State,
+        words: Option<Words>,
+    ) -> Arc<Self> {
         let placement = state.placement().clone();
-        let member = making.member.unwrap_or_else(Member::alone);
+        let member = part.member.unwrap_or_else(Member::alone);
         member.start(overlay.clone(), &placement);
-        let core = Arc::new(Self {
-            app: making.app,
-            wlm: making.wlm,
+        Arc::new(Self {
+            app: part.app,
+            wlm: part.wlm,
             outputs: Arc::new(Outputs::new(overlay.clone())),
             channels: Arc::new(Channels::new(overlay.clone())),
             rank_output: Mutex::default(),
@@ -122,7 +115,7 @@ impl Core {
             feed: InputFeed::default(),
             place: Place::default(),
             contents: Arc::default(),
-            rendezvous: Service::new(making.app, placement, overlay.clone(), making.seat),
+            rendezvous: Service::new(part.app, placement, overlay.clone(), part.seat),
             member,
             overlay,
             guard,
@@ -132,14 +125,12 @@ impl Core {
             subscribers: Mutex::default(),
             stage: watch::Sender::new(Stage::Alive),
             changed: watch::Sender::new(0),
-            wish: Mutex::new(Wish::None),
+            wish: Mutex::new(EndRequest::None),
             wished: Notify::new(),
-            linger: making.linger,
+            linger: part.linger,
             next_session: AtomicU32::new(1),
             next_daemon: AtomicU32::new(1),
-        });
-        tokio::spawn(listen(Arc::clone(&core), overlay_events, guard_events));
-        core
+        })
     }
 
     /// The state, for a moment: never held across an await.
@@ -339,7 +330,7 @@ impl Core {
     }
 
     /// Ranks that have ended are known to a launcher only when it goes on, and what they have left in the background may keep it from ending.
-    async fn let_launcher_end(&self) {
+    pub(super) async fn let_launcher_end(&self) {
         if !self.state().are_ranks_over() {
             return;
         }
@@ -354,7 +345,7 @@ impl Core {
 
     /// Asks the listening task to end the app and clean up. Returns at once.
     pub(crate) fn end(&self) {
-        self.wish_for(Wish::End);
+        self.wish_for(EndRequest::End);
     }
 
     /// Lets the app go on without us. After this nothing that we do or suffer has any effect on it.
@@ -365,20 +356,20 @@ impl Core {
         self.let_launcher_go().await?;
         self.guard.detach().await?;
         self.publish(&Event::Detached { app: self.app });
-        self.wish_for(Wish::LetGo);
+        self.wish_for(EndRequest::LetGo);
         self.reached(Stage::Gone).await;
         Ok(())
     }
 
-    fn wish_for(&self, wish: Wish) {
+    fn wish_for(&self, wish: EndRequest) {
         let mut wished = lock(&self.wish);
-        if *wished == Wish::None {
+        if *wished == EndRequest::None {
             *wished = wish;
             self.wished.notify_one();
         }
     }
 
-    fn advance(&self, stage: Stage) {
+    pub(super) fn advance(&self, stage: Stage) {
         self.stage.send_if_modified(|now| {
             let further = stage > *now;
             *now = (*now).max(stage);
@@ -387,7 +378,7 @@ impl Core {
     }
 
     /// The launcher has ended. So have its ranks, or are about to; those that outlive it are of no launch any more and are killed.
-    fn launcher_ended(self: &Arc<Self>, status: ExitStatus) {
+    pub(super) fn launcher_ended(self: &Arc<Self>, status: ExitStatus) {
         let core = Arc::clone(self);
         tokio::spawn(async move {
             let words = lock(&core.words).clone();
@@ -405,7 +396,7 @@ impl Core {
         });
     }
 
-    fn take_notice(self: &Arc<Self>, node: NodeId, notice: Notice) {
+    pub(super) fn take_notice(self: &Arc<Self>, node: NodeId, notice: Notice) {
         match notice {
             Notice::RankExited { rank, status } => self.rank_exited(rank, status),
             Notice::DaemonExited { daemon, status } => {
@@ -426,167 +417,5 @@ impl Core {
             | Notice::Alive
             | Notice::BulkStalled { .. } => {}
         }
-    }
-}
-
-/// Listens until the app is over or its owner has had enough, and cleans up.
-async fn listen(
-    core: Arc<Core>,
-    mut overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
-    mut guard_events: mpsc::UnboundedReceiver<GuardEvent>,
-) {
-    let over = Over(Arc::clone(&core));
-    let mut guard_lives = true;
-    while *core.stage.borrow() == Stage::Alive && *lock(&core.wish) == Wish::None {
-        tokio::select! {
-            event = overlay_events.recv() => match event {
-                Some(event) => take_overlay_event(&core, event),
-                None => break,
-            },
-            event = guard_events.recv(), if guard_lives => {
-                if let Some(GuardEvent::LauncherEnded(status)) = event {
-                    core.launcher_ended(status);
-                } else if let Some(GuardEvent::Held(_) | GuardEvent::NotHeld(_)) = event {
-                    tracing::debug!(?event, "late news of a launcher");
-                } else if let Some(GuardEvent::StepEnded { status, last_words, .. }) = event {
-                    // The links of its agents tell what that means.
-                    tracing::debug!(%status, last_words, "the step of the agents ended");
-                } else if !matches!(event, Some(GuardEvent::AgentEnded { .. })) {
-                    guard_lives = false;
-                    let error = Error::Lost { what: vec!["the guard".to_owned()], reason: "it ended unasked".to_owned() };
-                    core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
-                    core.end();
-                } else if let Some(GuardEvent::AgentEnded { node, status, last_words }) = event {
-                    tracing::warn!(node, %status, last_words, "an agent ended");
-                }
-            },
-            () = core.wished.notified() => {}
-        }
-        core.let_launcher_end().await;
-    }
-    let let_go = *lock(&core.wish) == Wish::LetGo;
-    if !let_go {
-        clean_up(&core, &mut overlay_events).await;
-        core.let_launcher_end().await;
-    }
-    if !let_go && *core.stage.borrow() == Stage::Exited {
-        tell_cause(&core).await;
-    }
-    // Nothing more is listened to, and no link waits for that.
-    drop(overlay_events);
-    core.overlay.close().await;
-    core.guard.dismiss().await;
-    if !let_go && guard_lives {
-        // It has agents to wait for, and what they may have left behind to end.
-        let left = async { while !matches!(guard_events.recv().await, Some(GuardEvent::Gone) | None) {} };
-        if tokio::time::timeout(LEAVE_SLACK, left).await.is_err() {
-            tracing::warn!("the guard does not leave");
-        }
-    }
-    drop(over);
-}
-
-/// Nobody listens to the app any more. Also true when the runtime ends first: who waits elsewhere, and our threads, must not do so for ever.
-#[derive(Debug)]
-struct Over(Arc<Core>);
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let core = &self.0;
-        core.guard.abandon();
-        core.rendezvous.close();
-        core.member.close();
-        core.outputs.close();
-        core.channels.close(None);
-        core.feed.close();
-        core.advance(Stage::Gone);
-        lock(&core.subscribers).clear();
-    }
-}
-
-fn take_overlay_event(core: &Arc<Core>, event: OverlayEvent) {
-    if let OverlayEvent::Lost { nodes, reason } = &event {
-        core.channels.lose(nodes, reason);
-    }
-    match event {
-        OverlayEvent::Lost { nodes, reason } if core.state().is_launcher_running() => {
-            core.outputs.lost(&nodes);
-            // With its last rank an agent goes that the launcher would kill: that is no loss, however long the launcher stays.
-            let left = core.state().nodes_without_ranks(&nodes);
-            let lost = nodes.difference(&left);
-            if !left.is_empty() {
-                core.happened(Happening::AgentsLeft(left));
-            }
-            if !lost.is_empty() {
-                tokio::spawn(lose_unless_over(Arc::clone(core), lost, reason));
-            }
-        }
-        OverlayEvent::Notice(node, notice, _room) => core.take_notice(node, notice),
-        OverlayEvent::Lost { nodes, reason } => {
-            core.outputs.lost(&nodes);
-            core.happened(Happening::NodesLost(nodes, reason));
-        }
-    }
-}
-
-/// With the ranks of a node the agent may go that their launcher has brought, and that is seen before the launcher's own end. What is lost otherwise while
-/// ranks are held cannot be let go any more: the launch has failed.
-async fn lose_unless_over(core: Arc<Core>, nodes: NodeSet, reason: String) {
-    let over = core.until(|state| (!state.is_launcher_running()).then_some(()));
-    drop(tokio::time::timeout(LAUNCHER_AFTER_AGENT, over).await);
-    let was_held = core.state().app_state() == AppState::Held;
-    core.happened(Happening::NodesLost(nodes, reason));
-    if was_held && core.state().is_launcher_running() {
-        core.end();
-    }
-}
-
-/// Has every agent end what it started, and listens on meanwhile, so that no last word is lost.
-async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver<OverlayEvent>) {
-    let patience = if *core.stage.borrow() == Stage::Exited { DAEMON_PATIENCE } else { Duration::ZERO };
-    let order = Order::Leave { patience, grace: DAEMON_GRACE };
-    let deadline = Instant::now() + patience + DAEMON_GRACE + LEAVE_SLACK;
-    let leaving = core.overlay.request(To::All, order, "cleaning up", deadline);
-    tokio::pin!(leaving);
-    let left = loop {
-        tokio::select! {
-            // Agents send their last news before the answer: take them first.
-            biased;
-            Some(event) = overlay_events.recv() => take_last_event(core, event),
-            left = &mut leaving => break left,
-        }
-    };
-    while let Ok(event) = overlay_events.try_recv() {
-        take_last_event(core, event);
-    }
-    match left {
-        Ok(answers) => {
-            for (node, failure) in
-                answers.into_iter().filter_map(|(node, answer)| Some((node, answer.err()?)))
-            {
-                let error = Error::Node { hosts: vec![core.state().host(node)], failure };
-                core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
-            }
-        }
-        // What a lost node still has is removed by its agent, or by this user's next one there.
-        Err(error) => core.publish(&Event::of_failure(Some(core.app), error.to_failure())),
-    }
-    let (attached, ended, all) = {
-        let state = core.state();
-        (state.is_attached(), state.exit().is_some(), state.live_nodes())
-    };
-    match (attached, ended) {
-        (_, true) => {}
-        // What was attached to goes on without us.
-        (true, false) => core.publish(&Event::Detached { app: core.app }),
-        (false, false) => core.happened(Happening::AgentsLeft(all)),
-    }
-}
-
-/// Agents that were told to leave close their links: that is no loss.
-fn take_last_event(core: &Arc<Core>, event: OverlayEvent) {
-    match event {
-        OverlayEvent::Lost { .. } => {}
-        OverlayEvent::Notice(node, notice, _room) => core.take_notice(node, notice),
     }
 }

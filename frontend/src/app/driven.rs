@@ -14,16 +14,16 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::App;
+use super::agent_hosts::AgentHosts;
 use super::brought::{ended, pass_on, with_words};
-use super::called::Called;
+use super::context::LaunchContext;
 use super::launch::build_adoption;
-use super::making::Making;
 use super::prepare::{find_cwd, open_input};
 use super::stdio::launcher::{self, LauncherStdio, Words};
 use super::waiting::{JobNews, watch_launcher};
 use crate::clock::{Clock, Late};
+use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent, LauncherStart};
 use crate::guard::protocol::{Drive, HeldRanks};
 use crate::helpers;
@@ -32,7 +32,7 @@ use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
 impl Frontend {
     pub(super) async fn launch_driven(
         &self,
-        making: Making,
+        context: LaunchContext,
         request: LaunchRequest,
         plan: Driven,
         news: JobNews<'_>,
@@ -43,9 +43,9 @@ impl Frontend {
             // Ranks that go on need a launcher that does.
             check_behind(hold_at.as_deref(), wrapper.as_deref())?;
         }
-        let (app, wlm) = (making.app, making.wlm);
+        let (app, wlm) = (context.app, context.wlm);
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
-        let env = build_env(&request.env, &making);
+        let env = build_env(&request.env, &context);
         let cwd = find_cwd(request.cwd)?;
         let cannot = |e| Error::io("cannot connect a launcher", e);
         let stdout = match &request.output {
@@ -82,7 +82,7 @@ impl Frontend {
         }
         let job = job.zip(step).map(|(job, step)| JobRef(format!("{job}.{step}")));
         let hosts = placement.hosts().map(str::to_owned).collect();
-        let called = Called { hosts, job: job.clone(), wlm_data: Vec::new(), instead: None };
+        let agent_hosts = AgentHosts { hosts, job: job.clone(), wlm_data: Vec::new(), fallback: None };
         let found = match (stopped, request.hold) {
             (true, true) => Found::Held,
             (true, false) => Found::HeldToRun,
@@ -96,9 +96,9 @@ impl Frontend {
             wrapper,
             hold_at,
         };
-        let joined = self.start_agents_by((guard, guard_events), &making, called, deadline).await?;
+        let joined = self.start_agents_by((guard, guard_events), &context, agent_hosts, deadline).await?;
         joined.guard.ranks_there().await?;
-        let begun = making.begin(joined, placement, job, Some(words)).await?;
+        let begun = context.begin(joined, placement, job, Some(words)).await?;
         pass_on(begun.core(), output, wanted, stdout.zip(stderr))?;
         let order = Order::AdoptRanks(order);
         let begun = begun.order_ranks(order, "taking over held ranks", deadline).await?;
@@ -131,11 +131,11 @@ fn check_behind(hold_at: Option<&str>, wrapper: Option<&str>) -> Result<()> {
 }
 
 /// The launcher's environment: the user's, and where the ranks find their rendezvous. Their nodes' agents are not there yet, but their sockets' names are known.
-fn build_env(changes: &[(OsString, OsString)], making: &Making) -> Vec<(OsString, OsString)> {
+fn build_env(changes: &[(OsString, OsString)], context: &LaunchContext) -> Vec<(OsString, OsString)> {
     let mut env = merge_env(Machine.environment(), changes);
-    let service = build_node_service_name(making.app, &making.secret);
+    let service = build_node_service_name(context.app, &context.secret);
     env.retain(|(name, _)| name != GANTRY_TICKET && !VARIABLES.iter().any(|variable| name == variable));
-    let variables = build_variables(&service, making.subjob());
+    let variables = build_variables(&service, context.subjob());
     env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     env
 }

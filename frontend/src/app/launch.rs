@@ -24,9 +24,10 @@ use tokio::time::Instant;
 
 use super::App;
 use super::again::again;
+use super::agent_hosts::{AgentHosts, Fallback, Reached};
 use super::brought::NotBrought;
-use super::called::{Called, Instead, Reached};
-use super::making::{Joined, Making, new_id};
+use super::connected::Connected;
+use super::context::{LaunchContext, new_id};
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
@@ -34,9 +35,9 @@ use super::singletons;
 use super::stdio::OpenStreams;
 use super::waiting::JobNews;
 use crate::clock::Clock;
+use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
-use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::Listener;
@@ -83,18 +84,20 @@ impl Frontend {
             true => plan,
             false => wrap(plan, &request.launcher_wrapper)?,
         };
-        let making = Making::launch(self, choice.wlm, app, &request)?;
+        let context = LaunchContext::launch(self, choice.wlm, app, &request)?;
         match plan {
-            Plan::Direct(plan) => self.launch_direct(making, request, (launch, plan), clock.deadline()).await,
-            Plan::Queued(plan) => self.launch_queued(making, request, plan, news, clock).await,
-            Plan::Driven(plan) => self.launch_driven(making, request, plan, news, clock).await,
+            Plan::Direct(plan) => {
+                self.launch_direct(context, request, (launch, plan), clock.deadline()).await
+            }
+            Plan::Queued(plan) => self.launch_queued(context, request, plan, news, clock).await,
+            Plan::Driven(plan) => self.launch_driven(context, request, plan, news, clock).await,
             Plan::Brought(plan) => {
                 let again = (launch.send_agent == SendAgent::Auto).then(|| again(&request)).flatten();
                 let told: JobNews<'_> = match &mut news {
                     Some(tell) => Some(&mut **tell),
                     None => None,
                 };
-                match self.launch_brought(making, request, plan, told, clock).await {
+                match self.launch_brought(context, request, plan, told, clock).await {
                     Ok(app) => Ok(app),
                     Err(NotBrought { error, lacks_agent: true }) => match again {
                         Some(request) => {
@@ -127,13 +130,13 @@ impl Frontend {
             return Err(error);
         };
         tracing::info!(%error, "nodes do not have gantry's agent: the launch is made again, and the agent is sent");
-        let making = Making::launch(self, wlm, new_id()?, &request)?;
-        self.launch_driven(making, request, plan, news, clock).await
+        let context = LaunchContext::launch(self, wlm, new_id()?, &request)?;
+        self.launch_driven(context, request, plan, news, clock).await
     }
 
     async fn launch_direct(
         &self,
-        making: Making,
+        context: LaunchContext,
         mut request: LaunchRequest,
         (launch, mut plan): (Launch, Direct),
         deadline: Instant,
@@ -141,18 +144,18 @@ impl Frontend {
         self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
-        let instead = instead_of_missing(making.wlm, &launch, &plan);
-        let called =
-            Called { hosts: plan.hosts.clone(), job: None, wlm_data: plan.wlm_data.clone(), instead };
-        let joined = self.start_agents(&making, called, deadline).await?;
+        let fallback = fallback_for_missing(context.wlm, &launch, &plan);
+        let agent_hosts =
+            AgentHosts { hosts: plan.hosts.clone(), job: None, wlm_data: plan.wlm_data.clone(), fallback };
+        let joined = self.start_agents(&context, agent_hosts, deadline).await?;
         if !joined.left_out.is_empty() {
-            plan = plan_without(making.wlm, &launch, names_of(&joined.left_out))?;
+            plan = plan_without(context.wlm, &launch, names_of(&joined.left_out))?;
         }
         // Agents have their numbers already.
         if plan.hosts != joined.hosts {
             return Err(Error::Protocol("the hosts have changed meanwhile".to_owned()));
         }
-        begin_direct(making, joined, request, plan, prepared, deadline).await
+        begin_direct(context, joined, request, plan, prepared, deadline).await
     }
 
     /// Refuses to look for ranks inside of a program that nobody has put around them.
@@ -171,36 +174,36 @@ impl Frontend {
     /// Starts guard and agents and waits until all agents have their place in the tree.
     pub(super) async fn start_agents(
         &self,
-        making: &Making,
-        called: Called,
+        context: &LaunchContext,
+        hosts: AgentHosts,
         deadline: Instant,
-    ) -> Result<Joined> {
+    ) -> Result<Connected> {
         let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
         let guarded = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
-        self.start_agents_by(guarded, making, called, deadline).await
+        self.start_agents_by(guarded, context, hosts, deadline).await
     }
 
     /// As [`Frontend::start_agents`], by a guard that is there.
     pub(super) async fn start_agents_by(
         &self,
         (guard, mut guard_events): (Guard, mpsc::UnboundedReceiver<GuardEvent>),
-        making: &Making,
-        called: Called,
+        context: &LaunchContext,
+        hosts: AgentHosts,
         deadline: Instant,
-    ) -> Result<Joined> {
-        let wlm = making.wlm;
+    ) -> Result<Connected> {
+        let wlm = context.wlm;
         let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
-        let secret = making.secret.clone();
-        let listener = self.listen(making, &secret).await?;
+        let secret = context.secret.clone();
+        let listener = self.listen(context, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();
         let (left, left_out) = mpsc::unbounded_channel();
-        let agent = self.build_agent_command(agent_program.clone(), making, secret, &listener, deadline)?;
+        let agent = self.build_agent_command(agent_program.clone(), context, secret, &listener, deadline)?;
         let agent =
             agent.watched_until(deadline.into_std(), AgentWatch::new(watch)).linked_by(listener.links());
-        let agent = agent.on_hosts(called.round_policy(self.config.hosts_policy), LeftOut::new(left));
+        let agent = agent.on_hosts(hosts.round_policy(self.config.hosts_policy), LeftOut::new(left));
         let strangers = listener.strangers();
         let Reached { hosts, without } =
-            called.reach(making, self.config.hosts_policy, (&agent, left_out), &guard).await?;
+            hosts.reach(context, self.config.hosts_policy, (&agent, left_out), &guard).await?;
         let assembled = tokio::select! {
             assembled = listener.assemble(&hosts, deadline) => assembled,
             event = guard_events.recv() => Err(agent_failed(wlm, event, agent_program)),
@@ -209,7 +212,7 @@ impl Frontend {
         };
         let (overlay, overlay_events) = assembled.map_err(|error| strangers.explain(error))?;
         guard.agents_there().await?;
-        Ok(Joined { overlay, overlay_events, guard, guard_events, hosts, left_out: without })
+        Ok(Connected { overlay, overlay_events, guard, guard_events, hosts, left_out: without })
     }
 
     /// Refuses a policy that would not be followed. `one_by_one`: gantry reaches the hosts itself, and may choose among them.
@@ -224,20 +227,20 @@ impl Frontend {
         })
     }
 
-    pub(super) async fn listen(&self, making: &Making, secret: &Secret) -> Result<Listener> {
+    pub(super) async fn listen(&self, context: &LaunchContext, secret: &Secret) -> Result<Listener> {
         let (radix, bulk_radix) = (self.config.radix, self.config.bulk_radix);
-        Listener::bind(making.app, secret.clone(), radix, bulk_radix, reach(making.wlm)).await
+        Listener::bind(context.app, secret.clone(), radix, bulk_radix, reach(context.wlm)).await
     }
 
     fn build_agent_command(
         &self,
         program: PathBuf,
-        making: &Making,
+        context: &LaunchContext,
         secret: Secret,
         listener: &Listener,
         deadline: Instant,
     ) -> Result<AgentCommand> {
-        let (wlm, app, subjob) = (making.wlm, making.app, making.subjob());
+        let (wlm, app, subjob) = (context.wlm, context.app, context.subjob());
         let addresses = listener.addresses();
         let stage_base = self.config.stage_base.clone();
         let reached_at: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
@@ -269,7 +272,7 @@ fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<
 }
 
 /// Where more hosts are named than have ranks: which hosts are to be had when some cannot.
-fn instead_of_missing(wlm: &'static dyn Wlm, launch: &Launch, plan: &Direct) -> Option<Instead> {
+fn fallback_for_missing(wlm: &'static dyn Wlm, launch: &Launch, plan: &Direct) -> Option<Fallback> {
     let launch = (!plan.spare.is_empty()).then(|| launch.clone())?;
     Some(Box::new(move |missing| plan_without(wlm, &launch, names_of(missing)).map(|plan| plan.hosts)))
 }
@@ -316,8 +319,8 @@ pub(super) fn prepare_direct(request: &mut LaunchRequest) -> Result<Prepared> {
 
 /// Starts the ranks by agents that are there.
 pub(super) async fn begin_direct(
-    making: Making,
-    joined: Joined,
+    context: LaunchContext,
+    joined: Connected,
     request: LaunchRequest,
     plan: Direct,
     Prepared { cwd, input }: Prepared,
@@ -336,7 +339,7 @@ pub(super) async fn begin_direct(
     };
     // Two streams of every rank.
     let open = build_open_streams(&placement);
-    let begun = making.begin(joined, placement, plan.job, None).await?;
+    let begun = context.begin(joined, placement, plan.job, None).await?;
     let core = Arc::clone(begun.core());
     match request.output {
         OutputTo::Null => {}

@@ -12,13 +12,14 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
+use super::connected::Connected;
+use super::context::LaunchContext;
 use super::launch::{begin_direct, prepare_direct};
-use super::making::{Joined, Making};
 use super::prepare::{build_ticket, patience_until};
 use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT, explain_late};
 use crate::clock::Clock;
+use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::frontend::Frontend;
 use crate::guard::client::{Guard, GuardEvent};
 use crate::helpers;
 use crate::request::LaunchRequest;
@@ -35,20 +36,20 @@ struct Owned {
 impl Frontend {
     pub(super) async fn launch_queued(
         &self,
-        making: Making,
+        context: LaunchContext,
         mut request: LaunchRequest,
         plan: Queued,
         news: JobNews<'_>,
         clock: &Clock,
     ) -> Result<App> {
-        let (app, wlm) = (making.app, making.wlm);
+        let (app, wlm) = (context.app, context.wlm);
         let queue = find_queue(wlm)?;
         self.refuse_rank_wrapper()?;
         let prepared = prepare_direct(&mut request)?;
-        let secret = making.secret.clone();
-        let listener = self.listen(&making, &secret).await?;
+        let secret = context.secret.clone();
+        let listener = self.listen(&context, &secret).await?;
         let base = self.config.stage_base.clone();
-        let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", making.subjob());
+        let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", context.subjob());
         let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
         let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -80,8 +81,8 @@ impl Frontend {
         // From here on agents see by themselves that nobody needs them.
         guard.at_loss(None).await?;
         let (hosts, left_out) = (direct.hosts.clone(), Vec::new());
-        let joined = Joined { overlay, overlay_events, guard, guard_events, hosts, left_out };
-        begin_direct(making, joined, request, direct, prepared, deadline).await
+        let joined = Connected { overlay, overlay_events, guard, guard_events, hosts, left_out };
+        begin_direct(context, joined, request, direct, prepared, deadline).await
     }
 }
 

@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use gantry_shared::filter::Reduce;
 use gantry_shared::id::{DaemonId, NodeId, SessionId};
 use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder, Member, MemberSet};
 use gantry_shared::wire::message::{Order, To};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::StartFilter;
 use super::inbox::Inbox;
 use crate::lock::lock;
 use crate::overlay::Overlay;
 
 /// Large messages of one session that may be under way at once; nodes take few streams at a time.
 const STREAMS: usize = 4;
+
+/// A filter of the tool's own, started for each reduction.
+pub type StartFilter = Box<dyn Fn() -> Box<dyn Reduce> + Send + Sync>;
 
 /// All channels of an app.
 #[derive(Debug)]

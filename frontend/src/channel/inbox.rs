@@ -1,15 +1,11 @@
 //! What daemons send unasked, until the tool takes it. Each sender's credit bounds what waits here.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, ChannelOrder, Member, cost_of};
-use gantry_shared::wire::message::{Order, To};
+use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, Member, cost_of};
 use tokio::sync::Notify;
 
-use super::hub::End;
-use crate::app::core::Core;
 use crate::lock::lock;
 
 /// Credit is given back in portions of this size: small enough that a sender never waits for want of it while messages are taken.
@@ -51,7 +47,7 @@ impl Inbox {
     }
 
     /// The next message with this tag, and the credit that its sender is due; none when nothing more comes.
-    async fn next(&self, tag: u32) -> Option<(Message, u32)> {
+    pub(super) async fn next(&self, tag: u32) -> Option<(Message, u32)> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -70,7 +66,7 @@ impl Inbox {
     }
 
     /// Waits until there is a message with this tag, or none will come.
-    async fn ready(&self, tag: u32) {
+    pub(super) async fn ready(&self, tag: u32) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -97,36 +93,6 @@ impl Inner {
         *owed += cost_of(message.bytes.len());
         let due = if *owed >= CREDIT_PORTION_BYTES { std::mem::take(owed) } else { 0 };
         Some((message, due))
-    }
-}
-
-/// Messages with one tag, those of one daemon in the order in which it sent them. Dropping it loses none: the next stream of that tag goes on.
-#[derive(Debug)]
-pub struct MessageStream {
-    end: Arc<End>,
-    core: Arc<Core>,
-    tag: u32,
-}
-
-impl MessageStream {
-    pub(super) fn new(end: Arc<End>, core: Arc<Core>, tag: u32) -> Self {
-        Self { end, core, tag }
-    }
-
-    /// The next message; none when the session is over. Waits for it; may be cancelled without loss.
-    pub async fn next(&mut self) -> Option<Message> {
-        let (message, due) = self.end.inbox.next(self.tag).await?;
-        if due > 0 {
-            let Member { node, daemon } = message.member;
-            let order = Order::Channel(ChannelOrder::Credit { daemon, bytes: due });
-            self.core.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
-        }
-        Some(message)
-    }
-
-    /// Waits until [`MessageStream::next`] would not wait, unless somebody else takes what it would give.
-    pub async fn ready(&self) {
-        self.end.inbox.ready(self.tag).await;
     }
 }
 

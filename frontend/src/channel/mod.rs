@@ -7,7 +7,7 @@
 //! | `sending` | messages to daemons, small ones and large ones |
 //! | `collecting` | contributions of daemons on their way in |
 //! | `taking` | what becomes of them: they stay apart, or are merged |
-//! | `inbox` | what daemons send unasked |
+//! | `inbox`, `messages` | what daemons send unasked, as it waits and as the tool takes it |
 //! | `hub` | which operation, or which session, what comes is for |
 //!
 //! Whatever may pile up is bounded by windows: a daemon that takes nothing stops those that send to it, and a tool that takes nothing stops the daemons.
@@ -15,6 +15,7 @@
 mod collecting;
 pub(crate) mod hub;
 mod inbox;
+mod messages;
 pub(crate) mod policy;
 mod sending;
 mod taking;
@@ -33,19 +34,18 @@ use tokio::time::{Instant, sleep_until};
 pub use gantry_shared::wire::channel::Member;
 
 use self::collecting::{Collecting, Outcome};
+pub use self::hub::StartFilter;
 use self::hub::{Coming, Operation};
-pub use self::inbox::{Message, MessageStream};
+pub use self::inbox::Message;
+pub use self::messages::MessageStream;
 pub use self::policy::{Missing, Policy};
 use self::taking::Taking;
 use crate::error::{Error, Result};
 use crate::lock::lock;
-use crate::session;
+use crate::session::inner::Inner;
 
 /// The most of its time that a reduction keeps for bringing up what there is once time runs out.
 const MOST_HURRY: Duration = Duration::from_secs(1);
-
-/// A filter of the tool's own, started for each reduction.
-pub type StartFilter = Box<dyn Fn() -> Box<dyn Reduce> + Send + Sync>;
 
 /// A session's channel. Clones are the same channel.
 ///
@@ -76,7 +76,7 @@ pub type StartFilter = Box<dyn Fn() -> Box<dyn Reduce> + Send + Sync>;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Channel {
-    session: Arc<session::Inner>,
+    session: Arc<Inner>,
 }
 
 /// The result of a gather.
@@ -102,7 +102,7 @@ pub struct Reduced {
 }
 
 impl Channel {
-    pub(crate) fn new(session: Arc<session::Inner>) -> Self {
+    pub(crate) fn new(session: Arc<Inner>) -> Self {
         Self { session }
     }
 

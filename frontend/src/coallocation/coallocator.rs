@@ -7,8 +7,8 @@ use super::planner::Planner;
 use super::state::SubjobId;
 use super::subjob::SubjobOutput;
 use crate::clock::QueueTime;
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::frontend::Config;
 
 /// Asks workload managers for the parts of jobs.
 ///

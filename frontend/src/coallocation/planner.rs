@@ -11,8 +11,8 @@ use super::request::{Subrequest, parse_request, parse_subrequest};
 use super::rsl::RslError;
 use super::subjob::{Planned, SubjobOutput};
 use crate::clock::QueueTime;
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::frontend::Config;
 
 /// Names that a specification may refer to without defining them, from this process's environment.
 const GIVEN: [&str; 3] = ["HOME", "LOGNAME", "USER"];

@@ -20,9 +20,9 @@ use super::request::{BarrierPoint, CommsType, Subrequest};
 use super::state::{News, StartType, SubjobId};
 use crate::app::{App, AppHandle};
 use crate::clock::{Clock, QueueTime};
+use crate::config::{Config, Frontend};
 use crate::error::{Error, Result};
 use crate::event::Exit;
-use crate::frontend::{Config, Frontend};
 use crate::request::{Input, LaunchRequest, OutputTo};
 use crate::staging::{Resolver, ResolverConfig, symbols};
 

@@ -14,7 +14,7 @@ use gantry_shared::wire::rendezvous::{Key, Status};
 use tokio::sync::watch;
 
 use super::place::{Outlet, Place};
-use super::{to_error, until};
+use super::wait::{to_error, until};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use super::deliver::{self, Delivery};
 use super::multijob::{Multijob, Seat};
 use super::place::{Outlet, Place, to_refusal};
-use super::{refuse, to_error};
+use super::wait::{refuse, to_error};
 use crate::error::Error;
 use crate::lock::lock;
 use crate::overlay::Overlay;

@@ -43,8 +43,8 @@ mod names;
 pub(crate) mod needs;
 pub(crate) mod plan;
 mod progress;
-pub mod resolve;
-mod resolver;
+mod resolve;
+pub mod resolver;
 mod root;
 #[doc(hidden)]
 pub mod script;

@@ -19,13 +19,26 @@ use crate::app::state::Happening;
 use crate::error::{Error, Result};
 use crate::event::{Staging, StagingEnd};
 use crate::lock::lock;
-use crate::manifest::Staged;
-use crate::session;
+use crate::session::inner::Inner;
 
 /// Most bytes of names in one order; an order must fit into a frame with room to spare.
 const ORDER_BYTES: usize = 256 * 1024;
 
 const ASKING: &str = "asking nodes what they lack";
+
+/// The outcome of sending a manifest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Staged {
+    /// How many files the manifest came to, with all that they need but the C library.
+    pub files: usize,
+    /// How many of them some node lacked, so that they were sent.
+    pub files_sent: usize,
+    /// Bytes that left this machine on each of its links; every file went once.
+    pub bytes_sent: u64,
+    /// The nodes that lacked something.
+    pub nodes_sent: NodeSet,
+}
 
 /// What nodes lack.
 #[derive(Debug, Default)]
@@ -39,7 +52,7 @@ struct Lack {
 ///
 /// # Errors
 /// A node cannot have something, or a file is not what it was when it was planned.
-pub(crate) async fn send(session: &session::Inner, plan: &mut Plan, deadline: Instant) -> Result<Staged> {
+pub(crate) async fn send(session: &Inner, plan: &mut Plan, deadline: Instant) -> Result<Staged> {
     let mut done = Staged { files: plan.files, ..Staged::default() };
     if plan.wants.is_empty() && plan.libc.is_none() {
         return Ok(done);
@@ -66,7 +79,7 @@ pub(crate) async fn send(session: &session::Inner, plan: &mut Plan, deadline: In
 }
 
 async fn ask(
-    session: &session::Inner,
+    session: &Inner,
     nodes: &NodeSet,
     wants: &[Want],
     plan: &Plan,
@@ -99,7 +112,7 @@ async fn ask(
 
 /// Sends the archive, tells how far that is, and gives the bytes that were sent.
 async fn deliver(
-    session: &session::Inner,
+    session: &Inner,
     archive: Archive,
     nodes: &NodeSet,
     linked: usize,

@@ -5,23 +5,23 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::{AgentCommand, AppRef, HostsPolicy, JobRef, ProcessOwner};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::making::Making;
+use super::context::LaunchContext;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
 
-/// Which hosts are to be had when these cannot. All that were to be had before and are there are among them.
-pub(super) type Instead = Box<dyn Fn(&[MissingHost]) -> Result<Vec<String>> + Send + Sync>;
+/// Chooses other hosts where these cannot be reached. Its answer keeps the hosts that were reached.
+pub(super) type Fallback = Box<dyn Fn(&[MissingHost]) -> Result<Vec<String>> + Send + Sync>;
 
 /// Where agents are to be.
-pub(super) struct Called {
+pub(super) struct AgentHosts {
     /// The nodes' names, by node number.
     pub(super) hosts: Vec<String>,
     /// What the app was adopted as, if it was.
     pub(super) job: Option<JobRef>,
-    /// What the plan had to tell.
+    /// Opaque data of the WLM.
     pub(super) wlm_data: Vec<String>,
     /// Where more hosts are named than are needed.
-    pub(super) instead: Option<Instead>,
+    pub(super) fallback: Option<Fallback>,
 }
 
 /// Where agents have been started.
@@ -33,10 +33,10 @@ pub(super) struct Reached {
     pub(super) without: Vec<MissingHost>,
 }
 
-impl Called {
+impl AgentHosts {
     /// How many hosts must be had at a time, where `policy` says how many must be had in all.
     pub(super) fn round_policy(&self, policy: HostsPolicy) -> HostsPolicy {
-        match (&self.instead, policy) {
+        match (&self.fallback, policy) {
             (None, _) | (_, HostsPolicy::All) => policy,
             (Some(_), _) => HostsPolicy::BestEffort,
         }
@@ -48,18 +48,18 @@ impl Called {
     /// What the WLM says; more hosts are missing than the policy allows.
     pub(super) async fn reach(
         self,
-        making: &Making,
+        context: &LaunchContext,
         policy: HostsPolicy,
         (agent, mut left_out): (&AgentCommand, UnboundedReceiver<(String, Failure)>),
         owner: &dyn ProcessOwner,
     ) -> Result<Reached> {
-        let Self { mut hosts, job, wlm_data, instead } = self;
-        let instead = instead.filter(|_| policy != HostsPolicy::All);
+        let Self { mut hosts, job, wlm_data, fallback } = self;
+        let fallback = fallback.filter(|_| policy != HostsPolicy::All);
         let wanted = hosts.len();
-        let mut round = AppRef { app: making.app, hosts: hosts.clone(), job, wlm_data };
+        let mut round = AppRef { app: context.app, hosts: hosts.clone(), job, wlm_data };
         let (mut missing, mut without) = (Vec::new(), Vec::new());
         loop {
-            let started = making.wlm.start_agents(&round, agent, &Machine, owner).await;
+            let started = context.wlm.start_agents(&round, agent, &Machine, owner).await;
             let before = without.len();
             while let Ok((host, why)) = left_out.try_recv() {
                 without.push(MissingHost::new(host.clone(), &why));
@@ -68,16 +68,16 @@ impl Called {
             match started {
                 Ok(()) => {}
                 // None of them could be had, but perhaps others can.
-                Err(gantry_wlm::Error::Hosts { missing: all, .. }) if instead.is_some() => {
+                Err(gantry_wlm::Error::Hosts { missing: all, .. }) if fallback.is_some() => {
                     without.extend(all.iter().map(|(host, why)| MissingHost::new(host.clone(), why)));
                     missing.extend(all);
                 }
                 Err(error) => return Err(error.into()),
             }
             hosts.retain(|host| !without.iter().any(|missing| missing.host == *host));
-            let Some(instead) = instead.as_ref().filter(|_| without.len() > before) else { break };
+            let Some(fallback) = fallback.as_ref().filter(|_| without.len() > before) else { break };
             // Too few are left for what is wanted: that is told when it is known whether they are enough for the policy.
-            let Ok(others) = instead(&without) else { break };
+            let Ok(others) = fallback(&without) else { break };
             round.hosts = others.iter().filter(|host| !hosts.contains(host)).cloned().collect();
             hosts = others;
             if round.hosts.is_empty() {
@@ -85,7 +85,7 @@ impl Called {
             }
             tracing::info!(hosts = ?round.hosts, "take the place of hosts that cannot be reached");
         }
-        if instead.is_some() && !policy.allows(wanted, wanted.saturating_sub(hosts.len())) {
+        if fallback.is_some() && !policy.allows(wanted, wanted.saturating_sub(hosts.len())) {
             let of = hosts.len() + missing.len();
             return Err(Error::Wlm(gantry_wlm::Error::Hosts { of, missing }));
         }

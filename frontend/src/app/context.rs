@@ -1,4 +1,4 @@
-//! An app in the making: what every way to an app carries along from the request on, and the steps that all ways share.
+//! What every way to an app carries along from the request on, and the steps that all ways share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,20 @@ use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::{Answer, Order, To};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, Wlm, reach};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::connected::{Connected, Membership};
 use super::core::{self, Core};
+use super::listen::listen;
 use super::prepare::own_pid;
 use super::state::{Happening, Identity, State};
 use super::stdio::launcher::Words;
 use crate::coallocation::Member;
+use crate::config::Frontend;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
-use crate::event::MissingHost;
-use crate::frontend::Frontend;
-use crate::guard::client::{Guard, GuardEvent};
-use crate::overlay::{Overlay, OverlayEvent, Reply};
+use crate::overlay::Reply;
 use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, show_args};
 
@@ -41,7 +40,7 @@ const LOOK_LATER: Duration = Duration::from_millis(500);
 
 /// What is known of an app before it has agents.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(super) struct LaunchContext {
     pub(super) app: AppId,
     pub(super) wlm: &'static dyn Wlm,
     /// For people: what was asked for.
@@ -62,29 +61,16 @@ pub(super) struct Making {
     served: Option<(Registry, Option<String>)>,
 }
 
-/// An app's agents, connected, and the guard that watches over them.
-#[derive(Debug)]
-pub(super) struct Joined {
-    pub(super) overlay: Overlay,
-    pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
-    pub(super) guard: Guard,
-    pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
-    /// The nodes' names, by node number.
-    pub(super) hosts: Vec<String>,
-    /// Hosts without an agent, which the policy allows.
-    pub(super) left_out: Vec<MissingHost>,
-}
-
 /// An app that has agents, and ranks or not yet. Dropping it ends everything.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct Started {
     owner: App,
     served: Option<(Registry, Option<String>)>,
-    /// See [`Making`].
+    /// See [`LaunchContext`].
     waits: bool,
 }
 
-impl Making {
+impl LaunchContext {
     /// Of a launch. Where the app will be served is looked for now: a bad place must not cost a launch.
     pub(super) fn launch(
         frontend: &Frontend,
@@ -139,11 +125,11 @@ impl Making {
     /// `job` is the WLM's name for it; `words` what its launcher says, if it has one.
     pub(super) async fn begin(
         self,
-        joined: Joined,
+        joined: Connected,
         placement: Placement,
         job: Option<JobRef>,
         words: Option<Words>,
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         let identity = Identity {
             app: self.app,
             wlm: self.wlm.name(),
@@ -155,15 +141,19 @@ impl Making {
         let state = State::new(identity, placement).without(joined.left_out.clone());
         let state = if words.is_some() { state.with_launcher() } else { state };
         let (waits, served) = (self.waits, self.served);
-        let making = Self { served: None, ..self };
+        let Self { app, wlm, linger, seat, member, .. } = self;
+        let part = Membership { app, wlm, linger, seat, member };
+        let Connected { overlay, overlay_events, guard, guard_events, .. } = joined;
+        let core = Core::new(part, (overlay, guard), state, words);
+        tokio::spawn(listen(Arc::clone(&core), overlay_events, guard_events));
         // From here on dropping the owner ends everything, whatever fails.
-        let owner = App::new(Core::start(making, joined, state, words));
+        let owner = App::new(core);
         remember_socket(&owner.core, served.as_ref()).await?;
-        Ok(Begun { owner, served, waits })
+        Ok(Started { owner, served, waits })
     }
 }
 
-impl Begun {
+impl Started {
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.owner.core
     }

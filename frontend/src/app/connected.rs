@@ -1,0 +1,37 @@
+//! What an app begins with once its agents are connected.
+
+use gantry_shared::id::AppId;
+use gantry_wlm::Wlm;
+use tokio::sync::mpsc;
+
+use crate::coallocation::Member;
+use crate::event::MissingHost;
+use crate::guard::client::{Guard, GuardEvent};
+use crate::overlay::{Overlay, OverlayEvent};
+use crate::rendezvous::Seat;
+
+/// An app's agents, connected, and the guard that watches over them.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) overlay: Overlay,
+    pub(super) overlay_events: mpsc::UnboundedReceiver<OverlayEvent>,
+    pub(super) guard: Guard,
+    pub(super) guard_events: mpsc::UnboundedReceiver<GuardEvent>,
+    /// The nodes' names, by node number.
+    pub(super) hosts: Vec<String>,
+    /// Hosts without an agent, which the policy allows.
+    pub(super) left_out: Vec<MissingHost>,
+}
+
+/// What does not change in the life of an app, and its places in what it is part of.
+#[derive(Debug)]
+pub(super) struct Membership {
+    pub(super) app: AppId,
+    pub(super) wlm: &'static dyn Wlm,
+    /// As [`LaunchRequest::linger`](crate::LaunchRequest::linger) has it.
+    pub(super) linger: bool,
+    /// Its place in a multijob.
+    pub(super) seat: Option<Seat>,
+    /// Its place in a co-allocated job.
+    pub(super) member: Option<Member>,
+}

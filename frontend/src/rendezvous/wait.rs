@@ -1,0 +1,41 @@
+//! Waiting until a rendezvous is complete, and why it never will be.
+
+use std::time::Duration;
+
+use gantry_shared::error::Failure;
+use gantry_shared::rendezvous::Broken;
+use gantry_shared::wire::rendezvous::Refusal;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{Error, Result};
+
+const WAITING: &str = "waiting for a rendezvous";
+
+/// Looks until there is something to see.
+pub(super) async fn until(
+    mut changes: watch::Receiver<u64>,
+    deadline: Duration,
+    mut look: impl FnMut() -> Result<Option<Vec<u8>>>,
+) -> Result<Vec<u8>> {
+    let end = Instant::now() + deadline;
+    loop {
+        changes.mark_unchanged();
+        if let Some(data) = look()? {
+            return Ok(data);
+        }
+        match timeout_at(end, changes.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Error::Gone { what: "the rendezvous".to_owned() }),
+            Err(_) => return Err(Error::TimedOut { phase: WAITING, after: deadline, missing: Vec::new() }),
+        }
+    }
+}
+
+pub(super) fn to_error(Broken { what, member, why }: Broken) -> Error {
+    Error::Lost { what: vec![format!("{what} {member}")], reason: why }
+}
+
+pub(super) fn refuse(failure: Failure) -> Refusal {
+    Refusal::Failed(failure)
+}
