@@ -1,5 +1,5 @@
 //! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager whose nodes are
-//! this machine. [`on_every_wlm_and_hosts`] runs it on other hosts, too.
+//! this machine. [`on_every_wlm_and_hosts`](crate::on_every_wlm_and_hosts) runs it on other hosts, too.
 //!
 //! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
 //! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
@@ -11,15 +11,13 @@ use gantry_frontend::{App, Config, Frontend, LaunchRequest};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Reach, WLMS, Wlm, reach};
 
-use crate::ssh::on_hosts;
-use crate::testbed::Config as Bed;
 use crate::{Finished, World, binaries, proc, record_skip};
 
 /// How long anything may take that takes no time: far more than that, since tests share a busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// In the environment of a test's own process: the name of the workload manager.
-const INNER: &str = "GANTRY_TEST_INNER_WLM";
+pub(crate) const INNER: &str = "GANTRY_TEST_INNER_WLM";
 
 /// Where a test's body is: a world, a workload manager, and the test's own process as the tool.
 #[derive(Debug)]
@@ -51,39 +49,13 @@ pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
     }
 }
 
-/// As [`on_every_wlm`], and then with two hosts of a testbed that are reached by ssh. Each host takes two ranks. The test's process is on the login node.
-/// Pids of ranks mean nothing there.
-///
-/// # Panics
-/// As there.
-#[track_caller]
-pub fn on_every_wlm_and_hosts<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
-    on_every_wlm(limit, body);
-    if std::env::var_os(INNER).is_some() {
-        return;
-    }
-    let test = test_name::<F>();
-    on_hosts(Bed::with_nodes(2), move |cluster| {
-        let hosts = cluster.world.work_dir().join("hosts");
-        std::fs::write(&hosts, "n001\nn001\nn002\nn002\n").expect("a list of hosts");
-        let (hosts, programs) = (hosts.display().to_string(), binaries().dir.display().to_string());
-        let exe = std::env::current_exe().expect("this test binary").display().to_string();
-        // Every host has this directory.
-        let words =
-            ["-c", "cd / && exec \"$@\"", "sh", &exe].map(str::to_owned).into_iter().chain(words(&test));
-        let variables = [(INNER, "ssh"), ("GANTRY_BIN_DIR", &programs), ("PBS_NODEFILE", &hosts)];
-        let finished = cluster.run("/bin/sh", words, &variables).wait(limit);
-        assert_passed(&test, "hosts", &finished);
-    });
-}
-
 /// What makes a test binary run one test.
-fn words(test: &str) -> [String; 4] {
+pub(crate) fn words(test: &str) -> [String; 4] {
     ["--exact", test, "--nocapture", "--test-threads=1"].map(str::to_owned)
 }
 
 #[track_caller]
-fn assert_passed(test: &str, place: &str, Finished { status, stdout, stderr }: &Finished) {
+pub(crate) fn assert_passed(test: &str, place: &str, Finished { status, stdout, stderr }: &Finished) {
     let text = || format!("{}\n{}", stdout.join("\n"), stderr.join("\n"));
     assert!(status.success(), "{test} on {place}: {status}\n{}", text());
     assert!(stdout.iter().any(|line| line.contains("1 passed")), "no test is named {test}\n{}", text());
@@ -122,7 +94,7 @@ fn run_inside<F: AsyncFnOnce(&mut Site)>(wlm: OsString, body: F) {
 }
 
 /// The test that a closure stands in, as the harness names it: its path without the crate.
-fn test_name<F>() -> String {
+pub(crate) fn test_name<F>() -> String {
     let path = std::any::type_name::<F>();
     let path = path.split("::{{closure}}").next().unwrap_or(path);
     path.split_once("::").map_or(path, |(_crate, name)| name).to_owned()
