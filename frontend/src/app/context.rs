@@ -204,10 +204,12 @@ fn open_registry(frontend: &Frontend) -> Result<Option<Registry>> {
 /// Has the guard remove the app's control socket should this process be killed. Before there are ranks: an app may be over at once.
 async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)>) -> Result<()> {
     let Some((registry, _)) = served else { return Ok(()) };
-    let path = registry.socket_path(core.app);
-    let path = std::path::absolute(&path)
-        .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))?;
-    core.remember_socket(path).await
+    for path in registry.socket_paths(core.app) {
+        let path = std::path::absolute(&path)
+            .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))?;
+        core.remember_socket(path).await?;
+    }
+    Ok(())
 }
 
 async fn start_ranks(

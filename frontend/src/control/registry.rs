@@ -136,6 +136,11 @@ impl Registry {
         self.path.join(format!("{app}{SUFFIX}"))
     }
 
+    /// The paths that an app's socket has, one after the other: a process may be killed at either.
+    pub(crate) fn socket_paths(&self, app: AppId) -> [PathBuf; 2] {
+        [self.path.join(format!("{app}{NEW_SUFFIX}")), self.socket_path(app)]
+    }
+
     /// The user whose apps are here.
     pub(crate) fn uid(&self) -> u32 {
         self.uid
@@ -385,6 +390,18 @@ mod tests {
         check("../../x.sock", None);
         check(".sock", None);
         check("other", None);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_has_not_got_its_name_yet_is_at_a_path_that_is_known() {
+        let base = tempfile::tempdir().unwrap();
+        let registry = open(&base.path().join("r")).unwrap();
+        let app = app("aaaaaaaa");
+        // The socket cannot get its name: it stays as a process leaves it that is killed in between.
+        std::fs::create_dir(registry.socket_path(app)).unwrap();
+        registry.bind(app, Shelf::Live).unwrap_err();
+        let left = registry.socket_paths(app).into_iter().filter(|path| path.exists() && !path.is_dir());
+        assert_eq!(left.count(), 1);
     }
 
     #[tokio::test]
