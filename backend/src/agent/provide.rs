@@ -5,6 +5,7 @@
 
 mod again;
 mod c_library;
+mod libc_version;
 mod content;
 mod here;
 mod scan;

@@ -12,14 +12,15 @@ use gantry_shared::wire::bridge::BridgeNumber;
 use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::handshake::{connect, connect_bridge};
 use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
-use gantry_shared::wire::link::Link;
+use gantry_shared::wire::link::{Link, LinkReader, LinkWriter};
+use gantry_shared::wire::message::Dial;
 use gantry_shared::wire::tcp::tune;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::JoinError;
+use super::join_error::JoinError;
 
 /// An address gets this much of a start before the next one is tried beside it (RFC 8305 asks for 100 ms at least).
 const STAGGER: Duration = Duration::from_millis(100);
@@ -42,6 +43,14 @@ pub(super) struct Caller<'a> {
 enum Proof {
     Member(AppId, Secret),
     Bridge(BridgeNumber, Secret),
+}
+
+/// Says who dials, and gives the halves of the link.
+pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
+    let (reader, mut writer) = link.split();
+    writer.send(hello)?;
+    writer.flush().await?;
+    Ok((reader, writer))
 }
 
 /// The halves of a bridge to another agent, tried until `deadline`; an error is what was seen.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::secret::Secret;
+use gantry_shared::wire::bulk::SealedChunk;
+use gantry_shared::wire::credit::Held;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{self, Halves};
 use gantry_shared::wire::link::{Incoming, LinkReader};
@@ -14,11 +16,24 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::JoinError;
-use super::dial::{Caller, dial};
-use super::flow::Event;
-use super::join::say;
-use super::streams::LINK_TIME;
+use super::dial::{Caller, dial, say};
+use super::join_error::JoinError;
+
+/// How long a link between two agents may take to come about, for one stream. When it does not, the stream takes another way.
+pub(super) const LINK_TIME: Duration = Duration::from_secs(5);
+
+/// What happens to a stream.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A chunk has come.
+    Chunk(SealedChunk, Held),
+    /// Who feeds this node has been dialled.
+    Linked(Result<Box<Halves>, String>),
+    /// Who feeds this node is gone.
+    FeederGone(String),
+    /// A node that this one feeds has dialled.
+    Child(NodeId, Box<Halves>),
+}
 
 /// A link in use.
 #[derive(Debug)]

@@ -6,12 +6,14 @@
 //! fails, and so do those that it feeds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{NodeId, RequestId};
+use gantry_shared::id::{AppId, NodeId, RequestId};
 use gantry_shared::rank_set::NodeSet;
+use gantry_shared::secret::Secret;
 use gantry_shared::wire::bulk::{BulkKey, BulkOpener, SealedChunk};
-use gantry_shared::wire::credit::{self, Held};
+use gantry_shared::wire::credit;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::message::{Answer, Attached, BulkOrder, BulkSeat, Down, Feeder, Notice, Order, To};
@@ -20,33 +22,30 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::Input;
 use super::bulk::Piece;
-use super::feeding::{self, Link};
-use super::streams::Streams;
+use super::feeding::{self, Event, Link};
+use super::input::Input;
+use super::relay::SharedRelay;
 
 /// Pieces of a stream that this agent may have before it, untaken.
 const OWN_PIECES: usize = 4;
 
-/// What happens to a stream.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// A chunk has come.
-    Chunk(SealedChunk, Held),
-    /// Who feeds this node has been dialled.
-    Linked(Result<Box<Halves>, String>),
-    /// Who feeds this node is gone.
-    FeederGone(String),
-    /// A node that this one feeds has dialled.
-    Child(NodeId, Box<Halves>),
-}
-
 type Events = (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>);
+
+/// What all streams of this node have in common.
+#[derive(Debug)]
+pub(super) struct FlowContext {
+    pub(super) relay: SharedRelay,
+    pub(super) app: AppId,
+    pub(super) secret: Secret,
+    /// Time limit for a node to take data.
+    pub(super) stall: Duration,
+}
 
 /// A stream's task.
 #[derive(Debug)]
 pub(super) struct Flow {
-    streams: Streams,
+    context: Arc<FlowContext>,
     stream: u64,
     seat: BulkSeat,
     /// Who waits for the link to the feeder.
@@ -86,26 +85,27 @@ struct Own {
 }
 
 impl Flow {
-    pub(super) fn spawn(
-        streams: Streams,
+    /// Takes a place in a stream's tree. The future ends with the stream.
+    pub(super) fn start(
+        context: Arc<FlowContext>,
         stream: u64,
         seat: BulkSeat,
         request: Option<RequestId>,
         (events, mut happened): Events,
         announced: oneshot::Receiver<Option<RequestId>>,
         ended: oneshot::Receiver<Failure>,
-    ) {
+    ) -> impl Future<Output = ()> + Send + 'static {
         let own = Own {
             wanted: seat.own,
             announced: Some(announced),
             request: None,
             room: Arc::new(Semaphore::new(OWN_PIECES)),
         };
-        let opener = BulkOpener::new(BulkKey::derive(streams.secret(), stream), u64::MAX);
-        let outlets = streams.relay().lock().find_children(&seat.relayed);
+        let opener = BulkOpener::new(BulkKey::derive(&context.secret, stream), u64::MAX);
+        let outlets = context.relay.lock().find_children(&seat.relayed);
         let outlets = outlets.into_iter().map(|(node, queue)| Outlet { node, queue, tasks: Vec::new() });
         let mut flow = Self {
-            streams,
+            context,
             stream,
             request,
             events,
@@ -116,19 +116,19 @@ impl Flow {
             own,
             tasks: JoinSet::new(),
         };
-        tokio::spawn(async move {
+        async move {
             let why = tokio::select! {
                 biased;
                 why = ended => why.unwrap_or_else(|_| Failure::new(Kind::Gone, "take bulk data: the stream has ended")),
                 flown = flow.run(&mut happened) => match flown {
-                    Ok(()) => return flow.streams.forget(flow.stream),
+                    Ok(()) => return,
                     Err(why) => why,
                 },
             };
             // Whatever has come gives its places back.
             drop(happened);
             flow.fail(&why).await;
-        });
+        }
     }
 
     async fn run(&mut self, happened: &mut mpsc::UnboundedReceiver<Event>) -> Result<(), Failure> {
@@ -157,9 +157,9 @@ impl Flow {
         let Feeder::Peer { listen, .. } = &self.seat.feeder else {
             return self.answer_link(Ok(Answer::Done));
         };
-        let node = self.streams.relay().lock().place().node;
+        let node = self.context.relay.lock().place().node;
         let (listen, stream) = (listen.clone(), self.stream);
-        let (app, secret, events) = (self.streams.app(), self.streams.secret().clone(), self.events.clone());
+        let (app, secret, events) = (self.context.app, self.context.secret.clone(), self.events.clone());
         self.tasks.spawn(async move {
             let linked = feeding::dial_feeder(&listen, node, stream, app, &secret).await;
             drop(events.send(Event::Linked(linked.map(Box::new))));
@@ -169,7 +169,7 @@ impl Flow {
     fn take_feeder(&mut self, linked: Result<Box<Halves>, String>) -> Result<(), Failure> {
         match linked {
             Ok(halves) => {
-                let link = feeding::start(*halves, self.streams.stall());
+                let link = feeding::start(*halves, self.context.stall);
                 let queue = link.queue.clone();
                 self.tasks.spawn(feeding::read_feeder(link.reader, queue, self.events.clone()));
                 self.feeder = Some(Link { queue: link.queue, writer: link.writer });
@@ -187,7 +187,7 @@ impl Flow {
 
     fn answer_link(&mut self, answer: Result<Answer, Failure>) {
         if let Some(request) = self.request.take() {
-            self.streams.relay().lock().answer(request, answer);
+            self.context.relay.lock().answer(request, answer);
         }
     }
 
@@ -197,7 +197,7 @@ impl Flow {
             self.tasks.spawn(feeding::refuse(halves, format!("node {node} is not fed by this agent")));
             return;
         }
-        let link = feeding::start(halves, self.streams.stall());
+        let link = feeding::start(halves, self.context.stall);
         match frame::encode_body(&Attached { stream: self.stream }) {
             Ok(body) => link.queue.send(body.into()),
             Err(error) => tracing::warn!(%error, "cannot announce a stream to a node"),
@@ -221,7 +221,7 @@ impl Flow {
                 Err(not_taken) => self.give_up(outlet.node, not_taken),
             }
         }
-        self.streams.relay().lock().count_bulk(bytes, sent);
+        self.context.relay.lock().count_bulk(bytes, sent);
         if self.own.wanted {
             self.own.wanted = self.give_own(plain, chunk.is_last()).await && !chunk.is_last();
         }
@@ -233,7 +233,7 @@ impl Flow {
         if !self.own.hear().await {
             return false;
         }
-        let stall = self.streams.stall();
+        let stall = self.context.stall;
         let room = tokio::select! {
             biased;
             room = Arc::clone(&self.own.room).acquire_owned() => Some(room.ok()),
@@ -242,7 +242,7 @@ impl Flow {
         let Some(room) = room else {
             let why = format!("take bulk data: it accepted none for {} s", stall.as_secs_f32());
             let why = Failure::new(Kind::TimedOut, why).with_hint("check the node's file system");
-            let mut relay = self.streams.relay().lock();
+            let mut relay = self.context.relay.lock();
             if let Some(request) = self.own.request {
                 relay.answer(request, Err(why.clone()));
             }
@@ -250,7 +250,7 @@ impl Flow {
             return false;
         };
         let piece = Piece { stream: self.stream, plain, last, aborted: None, _room: room };
-        self.streams.relay().lock().give(Input::Bulk(piece));
+        self.context.relay.lock().give(Input::Bulk(piece));
         true
     }
 
@@ -259,7 +259,7 @@ impl Flow {
         tracing::debug!(%node, ?not_taken, "a node is no longer fed");
         if not_taken == NotTaken::Stalled {
             let notice = Notice::BulkStalled { stream: self.stream, fed: node };
-            self.streams.relay().lock().notice(notice);
+            self.context.relay.lock().notice(notice);
         }
     }
 
@@ -292,7 +292,7 @@ impl Flow {
         let relayed: NodeSet = self.seat.relayed.iter().copied().collect();
         let order = Order::Bulk(BulkOrder::End { stream: self.stream, why: why.clone() });
         if !relayed.is_empty() {
-            self.streams.relay().lock().send_on(Down { request: None, to: To::Nodes(relayed), order });
+            self.context.relay.lock().send_on(Down { request: None, to: To::Nodes(relayed), order });
         }
         self.tasks.abort_all();
         self.outlets.clear();
@@ -301,9 +301,8 @@ impl Flow {
         }
         if self.own.wanted && self.own.hear().await {
             let piece = Piece::aborted(self.stream, why.clone());
-            self.streams.relay().lock().give(Input::Bulk(piece));
+            self.context.relay.lock().give(Input::Bulk(piece));
         }
-        self.streams.forget(self.stream);
     }
 
     fn orphaned(&self, reason: &str) -> Failure {

@@ -6,11 +6,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
 use gantry_shared::id::{NodeId, Pid};
-use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::STALL_TIME;
-use gantry_shared::wire::frame::{self, FrameError};
+use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::build_mark;
 use gantry_shared::wire::handshake::connect;
 use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
@@ -26,10 +24,12 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
-use super::dial::{Caller, dial, dial_telling};
+use super::dial::{Caller, dial, dial_telling, say};
+use super::join_error::JoinError;
 use super::relay::{Place, SharedRelay};
 use super::streams::Streams;
-use super::{Joined, Uplink, children, parent};
+use super::uplink::{Joined, Uplink};
+use super::{children, parent};
 use crate::connection::Connection;
 use crate::rendezvous::Bridges;
 
@@ -42,37 +42,6 @@ const ANSWER_TIME: Duration = Duration::from_millis(300);
 /// How often an agent whose link somebody passes on says that it is there.
 const SAY_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Why an agent found no place.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JoinError {
-    /// Nobody answered, or nobody who knows the app.
-    #[error("reach the frontend or the parent: {}", if .reasons.is_empty() { "no address is known".to_owned() } else { .reasons.join("; ") })]
-    Unreachable {
-        /// What was seen at each address.
-        reasons: Vec<String>,
-    },
-    /// The frontend does not want this agent.
-    #[error("take a place: {0}")]
-    Refused(Failure),
-    /// The frontend went before it gave out places.
-    #[error("wait for a place")]
-    Link(#[from] LinkError),
-    /// The frontend closed the link, or said something else.
-    #[error("wait for a place: {0}")]
-    Answer(String),
-    /// What has brought this agent is gone.
-    #[error("reach the frontend: the process that started this agent has ended")]
-    Gone,
-    /// No port can be had for children.
-    #[error("listen for other agents")]
-    Listen(#[source] std::io::Error),
-}
-
-impl From<FrameError> for JoinError {
-    fn from(error: FrameError) -> Self {
-        Self::Answer(error.to_string())
-    }
-}
 /// Reports to the frontend, with what a launcher has brought here, takes the place that it is given, and starts passing on.
 ///
 /// Waits for the frontend and the parent as long as the ticket says; for the place as long as the frontend lives, since it knows how long all agents may take.
@@ -207,13 +176,6 @@ async fn dial_parent(
 ) -> Result<(LinkReader, LinkWriter), JoinError> {
     let (link, _) = dial(addresses, caller, Instant::now() + patience).await?;
     say(link, &Dial::Child { node }).await
-}
-
-pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
-    let (reader, mut writer) = link.split();
-    writer.send(hello)?;
-    writer.flush().await?;
-    Ok((reader, writer))
 }
 
 /// The place, and where the parent listens if it is not the frontend.

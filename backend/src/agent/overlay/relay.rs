@@ -17,8 +17,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::Input;
 use super::gather::{Batch, Gatherings, Reply};
+use super::input::Input;
 use crate::channel::{self, Effect, Hub, Later};
 
 /// How long answers wait for others of the same request.

@@ -18,14 +18,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::bulk::Piece;
-use super::flow::{Event, Flow};
+use super::feeding::{Event, LINK_TIME};
+use super::flow::{Flow, FlowContext};
+use super::input::Input;
 use super::relay::SharedRelay;
 
 /// Streams that may be under way at once. The oldest go first; the frontend ends those that it gives up.
 const STREAMS: usize = 16;
-/// How long a link between two agents may take to come about, for one stream. When it does not, the stream takes another way.
-pub(super) const LINK_TIME: Duration = Duration::from_secs(5);
-
 /// All streams of this node. Clones are the same.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
@@ -34,10 +33,7 @@ pub(super) struct Streams {
 
 #[derive(Debug)]
 struct Shared {
-    relay: SharedRelay,
-    app: AppId,
-    secret: Secret,
-    stall: Duration,
+    context: Arc<FlowContext>,
     open: Mutex<Open>,
     /// How many were opened so far: those who dialled early look again.
     opened: watch::Sender<u64>,
@@ -63,7 +59,8 @@ struct Stream {
 impl Streams {
     pub(super) fn new(relay: SharedRelay, app: AppId, secret: Secret, stall: Duration) -> Self {
         let open = Mutex::new(Open::default());
-        let shared = Shared { relay, app, secret, stall, open, opened: watch::Sender::new(0) };
+        let context = Arc::new(FlowContext { relay, app, secret, stall });
+        let shared = Shared { context, open, opened: watch::Sender::new(0) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -72,19 +69,19 @@ impl Streams {
     }
 
     pub(super) fn relay(&self) -> &SharedRelay {
-        &self.shared.relay
+        &self.shared.context.relay
     }
 
     pub(super) fn app(&self) -> AppId {
-        self.shared.app
+        self.shared.context.app
     }
 
     pub(super) fn secret(&self) -> &Secret {
-        &self.shared.secret
+        &self.shared.context.secret
     }
 
     pub(super) fn stall(&self) -> Duration {
-        self.shared.stall
+        self.shared.context.stall
     }
 
     /// Takes a place in a stream's tree. `request` is answered when the link to whoever feeds this node stands.
@@ -106,7 +103,13 @@ impl Streams {
         let ways = Stream { stream, events: events.clone(), announced: Some(announced), end };
         open.streams.insert(number, ways);
         drop(open);
-        Flow::spawn(self.clone(), stream, seat, request, (events, happened), heard, ended);
+        let context = Arc::clone(&self.shared.context);
+        let flow = Flow::start(context, stream, seat, request, (events, happened), heard, ended);
+        let streams = self.clone();
+        tokio::spawn(async move {
+            flow.await;
+            streams.forget(stream);
+        });
         self.shared.opened.send_replace(number);
     }
 
@@ -116,7 +119,7 @@ impl Streams {
         // A stream that failed before waits to say so; one that is not known at all never will come.
         if announced.is_none_or(|announced| announced.send(request).is_err()) {
             let why = Failure::new(Kind::Lost, "take bulk data: the path to this node is lost");
-            self.relay().lock().give(super::Input::Bulk(Piece::aborted(stream, why)));
+            self.relay().lock().give(Input::Bulk(Piece::aborted(stream, why)));
         }
     }
 
@@ -149,7 +152,7 @@ impl Streams {
     }
 
     /// A stream's task has nothing more to do.
-    pub(super) fn forget(&self, stream: u64) {
+    fn forget(&self, stream: u64) {
         self.lock().streams.retain(|_, known| known.stream != stream);
     }
 

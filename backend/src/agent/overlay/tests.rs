@@ -24,7 +24,8 @@ use tokio::time::{Instant, timeout};
 
 use super::gather::Reply;
 use super::join::join_with;
-use super::{Input, JoinError, Joined, join};
+use super::join_error::JoinError;
+use super::{Input, Joined, join};
 
 mod bulk;
 

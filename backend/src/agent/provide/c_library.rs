@@ -7,7 +7,6 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -17,17 +16,8 @@ use gantry_shared::wire::staging::LibcNeeds;
 use nix::fcntl::AT_FDCWD;
 
 use super::ContentCache;
-use super::scan::scan;
+use super::libc_version::parse_version;
 use crate::tree;
-
-/// What names of versions start with.
-const PREFIX: &[u8] = b"GLIBC_";
-
-/// Longest name of a version with its end, in bytes.
-const MAX_NAME_BYTES: usize = 32;
-
-/// A version: 2.36, or 2.2.5.
-pub(super) type LibcVersion = [u32; 3];
 
 /// Where C libraries are, besides the places that have the processor's name.
 const USUAL_DIRS: [&str; 6] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib32", "/usr/lib32"];
@@ -69,55 +59,6 @@ fn is_enough_in(needs: &LibcNeeds, places: &[PathBuf], cache: &mut ContentCache)
     let needed = parse_version(needs.version.as_bytes());
     libraries.peek().is_some()
         && libraries.all(|file| needed.is_some() && cache.newest_version(&file) >= needed)
-}
-
-/// The newest version of which the name is among these bytes.
-pub(super) fn find_newest(bytes: impl Read) -> io::Result<Option<LibcVersion>> {
-    let mut newest = None;
-    scan(bytes, MAX_NAME_BYTES, |piece| {
-        for start in find_prefixes(piece) {
-            let name = &piece[start..piece.len().min(start + MAX_NAME_BYTES)];
-            // One that is cut off here is whole in the next piece.
-            let end = name.iter().position(|byte| *byte == 0);
-            newest = newest.max(end.and_then(|end| parse_version(&name[..end])));
-        }
-        true
-    })?;
-    Ok(newest)
-}
-
-/// Where [`PREFIX`] begins in these bytes, in order. C libraries have 2 MiB, and every node reads its own while the tool waits: so what cannot be a part
-/// of the prefix is jumped over (Horspool's search).
-fn find_prefixes(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        while let Some(window) = bytes.get(at..at + PREFIX.len()) {
-            let begin = at;
-            // The next place at which the window's last byte would fit.
-            at += match window[PREFIX.len() - 1] {
-                b'C' => 1,
-                b'B' => 2,
-                b'I' => 3,
-                b'L' => 4,
-                b'G' => 5,
-                _ => 6,
-            };
-            if window == PREFIX {
-                return Some(begin);
-            }
-        }
-        None
-    })
-}
-
-fn parse_version(name: &[u8]) -> Option<LibcVersion> {
-    let text = std::str::from_utf8(name.strip_prefix(PREFIX)?).ok()?;
-    let mut numbers = text.split('.').map(|number| {
-        // No sign: parse would take one.
-        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u32>().ok())?
-    });
-    let version = [numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?];
-    numbers.next().is_none().then_some(version)
 }
 
 /// Where the library may be: where it is on the login side, and where else it usually is.
@@ -221,42 +162,6 @@ mod tests {
         check(&loader, "GLIBC_2.36", &[&other, &script, &nowhere], false);
         check(&nowhere, "GLIBC_2.36", &[&new], false);
         check(scratch.path(), "GLIBC_2.36", &[&new], false);
-    }
-
-    #[test]
-    fn the_newest_version_is_found_wherever_its_name_lies() {
-        let check = |bytes: &[u8], expected: Option<LibcVersion>| {
-            assert_eq!(find_newest(bytes).unwrap(), expected);
-        };
-        check(b"", None);
-        check(b"GLIBC_2.36", None);
-        check(b"xGLIBC_2.36\0GLIBC_2.4\0", Some([2, 36, 0]));
-        check(b"GLIBC_GLIBC_2.2.5\0GLIBC_PRIVATE\0", Some([2, 2, 5]));
-        check(b"GLIBC_2.36 is no name\0", None);
-        check(b"GLIBCGLIBC_2.3\0GLGLIBC_2.4\0_GLIBC_2.5\0", Some([2, 5, 0]));
-        for before in 65_520..65_580 {
-            check(&[&vec![b'G'; before][..], b"GLIBC_2.36\0"].concat(), Some([2, 36, 0]));
-        }
-    }
-
-    #[test]
-    fn every_prefix_is_found_as_by_looking_at_every_place() {
-        let letters = [PREFIX, b"x"].concat();
-        let (mut seed, mut letter) = (1u64, 0);
-        let bytes: Vec<u8> = (0..200_000)
-            .map(|_| {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // Mostly as the prefix goes on, so that it is nearly there, and there, often.
-                let next = usize::try_from(seed >> 33).unwrap();
-                letter = if next % 8 < 7 { (letter + 1) % PREFIX.len() } else { next / 8 % letters.len() };
-                letters[letter]
-            })
-            .chain(PREFIX.repeat(3))
-            .collect();
-        let plain = bytes.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
-        let expected: Vec<usize> = plain.map(|(at, _)| at).collect();
-        assert!(expected.len() > 1000, "{}", expected.len());
-        assert_eq!(find_prefixes(&bytes).collect::<Vec<_>>(), expected);
     }
 
     #[test]

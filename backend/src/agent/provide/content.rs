@@ -9,7 +9,7 @@ use gantry_shared::build_id::read_build_id;
 use gantry_shared::file_state::FileState;
 use gantry_shared::wire::staging::{Content, Mark};
 
-use super::c_library::{LibcVersion, find_newest};
+use super::libc_version::{LibcVersion, find_newest};
 
 /// Most files that are remembered. When there are more it starts afresh: a session has hundreds, and an app few sessions.
 const MAX_FILES: usize = 4096;

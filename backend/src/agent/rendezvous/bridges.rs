@@ -16,13 +16,12 @@ use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::queue::LinkQueue;
-use gantry_shared::wire::runtime::{Address, Scope};
 use gantry_shared::wire::window::Receiver;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
+use super::input::Input;
 use super::lane::Lane;
-use super::link::Input;
 use crate::overlay::dial_bridge;
 
 /// Bytes that may wait for the other agent of a bridge: both ends read at any time, so neither can be held back by not being read.
@@ -371,6 +370,3 @@ async fn read(bridges: Bridges, bridge: BridgeNumber, mut reader: LinkReader) {
     };
     bridges.broke(bridge, &reason);
 }
-
-/// Whose messages go on a lane.
-pub(super) type Recipient = (Scope, Address);

@@ -13,8 +13,8 @@ use gantry_shared::wire::rendezvous::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::bridges::Bridges;
-use super::link::Input;
-use super::service::Room;
+use super::input::Input;
+use super::room::Room;
 use crate::overlay::Piece;
 
 /// How somebody is told.

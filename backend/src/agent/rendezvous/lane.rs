@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use gantry_shared::wire::bridge::{BridgeNumber, LANE_WINDOW_BYTES, LaneNumber};
-
-use super::bridges::Recipient;
+use gantry_shared::wire::runtime::{Address, Scope};
 
 /// A frame needs no more credit than that, however large it is: who takes gives credit back only when there is some.
 const MOST_NEEDED: i64 = LANE_WINDOW_BYTES as i64 / 2;
+
+/// Whose messages go on a lane.
+pub(super) type Recipient = (Scope, Address);
 
 /// A lane.
 #[derive(Debug)]

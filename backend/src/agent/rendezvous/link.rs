@@ -8,58 +8,17 @@ mod carrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gantry_shared::id::Rank;
-use gantry_shared::wire::bridge::LaneNumber;
 use gantry_shared::wire::rendezvous::LinkWord;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use self::carrier::Carrier;
+use self::carrier::{CHUNK_BYTES, Carrier};
 use super::bridges::Bridges;
 use super::desk::Request;
-use super::lane::Lane;
-
-/// The most bytes that are taken at a time.
-const CHUNK_BYTES: usize = 128 * 1024;
 
 /// Numbers of links are never used again.
 static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// What comes for a link.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// From the frontend.
-    Word(LinkWord),
-    /// There is a lane for some of what the rank says.
-    Lane(Lane),
-    /// The lane may be used.
-    Go(LaneNumber),
-    /// The rank at the lane's other end has taken something.
-    Taken {
-        /// Which lane.
-        lane: LaneNumber,
-        /// How many bytes.
-        bytes: u32,
-    },
-    /// All that was said on a lane has come, or nobody is there for whom it is.
-    Ended(LaneNumber),
-    /// The lane's bridge has broken: wait until it is known what has come.
-    Broken(LaneNumber),
-    /// That is known now.
-    Resume {
-        /// Which lane.
-        lane: LaneNumber,
-        /// How many bytes of it have come.
-        come: u64,
-    },
-    /// A rank says something to this one.
-    Frames {
-        /// On which lane.
-        lane: LaneNumber,
-        /// Whole frames.
-        bytes: Vec<u8>,
-    },
-}
 
 /// Carries until either end has had enough. What the rank has written by its end is carried as well.
 pub(super) async fn carry(

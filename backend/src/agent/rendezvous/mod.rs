@@ -8,8 +8,10 @@ mod bridges;
 pub(crate) mod caller;
 pub(crate) mod command;
 pub(crate) mod desk;
+pub(crate) mod input;
 mod lane;
 pub(crate) mod link;
+mod room;
 pub(crate) mod service;
 
 pub(crate) use bridges::Bridges;

@@ -27,6 +27,7 @@ use super::bridges::Bridges;
 use super::caller::find_rank;
 use super::desk::Request;
 use super::link;
+use super::room::Room;
 use crate::service::View;
 
 /// How much the service takes upon itself.
@@ -262,14 +263,6 @@ impl House {
             _ => Ok(rank),
         }
     }
-}
-
-/// Room for an item's bytes; given back when it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    taken: Option<OwnedSemaphorePermit>,
-    /// It may grow without taking from the rest.
-    last: Option<OwnedSemaphorePermit>,
 }
 
 impl Room {

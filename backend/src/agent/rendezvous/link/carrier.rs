@@ -16,9 +16,12 @@ use gantry_shared::wire::runtime::{
 use gantry_shared::wire::window::Receiver;
 use tokio::sync::mpsc;
 
-use super::{CHUNK_BYTES, Input};
 use crate::rendezvous::bridges::Bridges;
+use crate::rendezvous::input::Input;
 use crate::rendezvous::lane::Lane;
+
+/// The most bytes that are taken at a time.
+pub(super) const CHUNK_BYTES: usize = 128 * 1024;
 
 /// The most bytes of small frames that go together on a lane.
 const BATCH_BYTES: usize = 64 * 1024;

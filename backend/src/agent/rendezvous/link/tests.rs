@@ -9,6 +9,7 @@ use gantry_shared::wire::runtime::{Address, Hear, Piece, Say, Scope, Then};
 use tokio::time::timeout;
 
 use super::*;
+use crate::rendezvous::input::Input;
 
 /// What comes, if it comes in time.
 async fn soon<T>(coming: impl Future<Output = T>) -> T {

@@ -54,7 +54,7 @@ impl Fixture {
             // What comes on a link goes back, four bytes at a time; and who is linked is not looked at again before it has gone.
             Request::Open { rank, down, .. } => {
                 assert_eq!(rank, Rank(4));
-                down.send(crate::rendezvous::link::Input::Word(LinkWord::Credit(4))).unwrap();
+                down.send(crate::rendezvous::input::Input::Word(LinkWord::Credit(4))).unwrap();
                 let before = linked.lock().unwrap().replace(down);
                 assert!(before.is_none(), "a link was not closed");
             }
@@ -63,8 +63,8 @@ impl Fixture {
                 let given = u32::try_from(bytes.0.len()).unwrap();
                 let linked = linked.lock().unwrap();
                 let down = linked.as_ref().unwrap();
-                down.send(crate::rendezvous::link::Input::Word(LinkWord::Bytes(bytes))).unwrap();
-                down.send(crate::rendezvous::link::Input::Word(LinkWord::Credit(given))).unwrap();
+                down.send(crate::rendezvous::input::Input::Word(LinkWord::Bytes(bytes))).unwrap();
+                down.send(crate::rendezvous::input::Input::Word(LinkWord::Credit(given))).unwrap();
             }
             Request::Link { word: LinkWord::Close, .. } => drop(linked.lock().unwrap().take()),
             Request::Link { word, .. } => panic!("{word:?}"),
