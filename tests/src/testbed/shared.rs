@@ -48,6 +48,9 @@ pub fn usable(config: &Config) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err("the testbed needs root".to_owned());
     }
+    if std::path::Path::new(files::HOST_KEYS).exists() {
+        return Err("this is a host of a testbed, and a testbed makes none inside it".to_owned());
+    }
     // Of Slurm's own nothing is needed where PBS manages the nodes.
     let not_needed =
         |package: &str| config.slurm_nodes().is_empty() && matches!(package, "slurm-wlm" | "munge");
