@@ -176,6 +176,22 @@ fn a_wlm_is_named_in_its_own_folder_only() {
     assert!(found.is_empty(), "a WLM is named outside its folder:\n{}", found.join("\n"));
 }
 
+/// Through one call of a [`Wlm`](gantry_wlm::Wlm), all of them come into the program that makes it.
+#[test]
+fn the_agent_does_not_carry_the_workload_managers() {
+    let mut found = Vec::new();
+    for file in sources(&root().join("backend/src")) {
+        let text = fs::read_to_string(&file).expect("a source");
+        let all = |line: &str| line.replace("WLMS_JOB_VARIABLES", "").contains("WLMS");
+        let of_registry = |line: &str| {
+            line.split("registry::").skip(1).any(|named| !named.starts_with("WLMS_JOB_VARIABLES"))
+        };
+        let lines = text.lines().filter(|line| all(line) || of_registry(line) || line.contains("dyn Wlm"));
+        found.extend(lines.map(|line| format!("{}: {}", file.display(), line.trim())));
+    }
+    assert!(found.is_empty(), "agents would have every WLM's code:\n{}", found.join("\n"));
+}
+
 #[test]
 fn no_file_is_longer_than_the_house_allows() {
     let folders = CODE.iter().chain(&ON_TOP).flat_map(|folder| sources(&root().join(folder)));

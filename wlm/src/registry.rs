@@ -12,6 +12,10 @@ use crate::seam::{Evidence, Wlm};
 pub static WLMS: &[&dyn Wlm] =
     &[&crate::slurm::Slurm, &crate::pbs::Pbs, &crate::ssh::Ssh, &crate::localhost::Localhost];
 
+/// The variables in which a process finds its job and its step: a row for each WLM that has jobs. Agents read them here: by asking [`WLMS`] they would
+/// carry the code of every WLM to every node.
+pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[crate::slurm::JOB_VARIABLES, crate::pbs::JOB_VARIABLES];
+
 /// The variables that name a WLM, in order. The second is the reference interface's.
 pub const WLM_VARIABLES: [&str; 2] = ["GANTRY_WLM", "CTI_WLM_IMPL"];
 
@@ -78,11 +82,6 @@ pub fn detected(host: &dyn Host) -> Vec<(&'static dyn Wlm, Option<Evidence>)> {
     WLMS.iter().map(|wlm| (*wlm, wlm.detect(host))).collect()
 }
 
-/// The variables in which a process finds its job and step: those of each WLM that has jobs.
-pub fn job_variables() -> impl Iterator<Item = &'static [&'static str]> {
-    WLMS.iter().filter_map(|wlm| wlm.capabilities().jobs).map(|jobs| jobs.variables())
-}
-
 /// The WLM of that name, in any case of letters.
 ///
 /// # Errors
@@ -113,6 +112,12 @@ mod tests {
         assert_eq!(choose(None, &as_cti).unwrap().wlm.name(), "localhost");
         let wrong = FakeHost::default().with_env("GANTRY_WLM", "abacus");
         assert_eq!(choose(Some("localhost"), &wrong).unwrap().why.0, "it was chosen by the caller");
+    }
+
+    #[test]
+    fn every_wlm_with_jobs_has_its_variables_in_the_table() {
+        let with_jobs = WLMS.iter().filter(|wlm| wlm.capabilities().jobs.is_some()).count();
+        assert_eq!(WLMS_JOB_VARIABLES.len(), with_jobs);
     }
 
     #[test]

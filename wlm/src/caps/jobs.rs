@@ -8,9 +8,6 @@ use crate::job::{EndCause, EndedApp};
 
 /// A workload manager with jobs that processes can be inside of.
 pub trait Jobs: Send + Sync + fmt::Debug {
-    /// The variables in which a process finds the job and the step that it belongs to.
-    fn variables(&self) -> &'static [&'static str];
-
     /// Whether this process is inside a job. That decides before everything else on the machine.
     fn is_inside(&self, host: &dyn Host) -> bool;
 

@@ -34,4 +34,4 @@ pub mod tm;
 
 pub use extras::PbsExtras;
 pub use qstat::{Job, Phase};
-pub(crate) use wlm::Pbs;
+pub(crate) use wlm::{JOB_VARIABLES, Pbs};

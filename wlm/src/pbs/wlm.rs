@@ -111,11 +111,10 @@ static CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::NONE
 };
 
-impl Jobs for Pbs {
-    fn variables(&self) -> &'static [&'static str] {
-        &[tm::environment::JOB]
-    }
+/// The variable in which a process finds its job.
+pub(crate) const JOB_VARIABLES: &[&str] = &[tm::environment::JOB];
 
+impl Jobs for Pbs {
     fn is_inside(&self, host: &dyn Host) -> bool {
         job(host).is_some()
     }

@@ -16,15 +16,14 @@ use crate::host::Host;
 use crate::job::{EndCause, EndedApp, JobRef, Submission};
 use crate::wanted::Wanted;
 
+/// The variables in which a process finds its job and its step.
+pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];
+
 /// Slurm's jobs: their names, their ends, batch scripts, and what `srun` writes.
 #[derive(Debug)]
 pub(super) struct SlurmJobs;
 
 impl Jobs for SlurmJobs {
-    fn variables(&self) -> &'static [&'static str] {
-        &["SLURM_JOB_ID", "SLURM_STEP_ID"]
-    }
-
     fn is_inside(&self, host: &dyn Host) -> bool {
         host.env("SLURM_JOB_ID").is_some()
     }

@@ -26,6 +26,7 @@ pub use extras::{SlurmExtras, SrunStep};
 pub use parse::{Job, JobPhase};
 pub use reference::{JobId, JobName};
 
+pub(crate) use jobs::JOB_VARIABLES;
 pub(crate) use wlm::Slurm;
 
 use cause::parse_cause;

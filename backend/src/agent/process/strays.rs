@@ -110,7 +110,7 @@ impl Marker {
 
 /// The job of a process, by its environment.
 fn digest_job<'a>(value: impl Fn(&str) -> Option<&'a [u8]>) -> u64 {
-    let names = gantry_wlm::registry::job_variables().flatten().copied();
+    let names = gantry_wlm::registry::WLMS_JOB_VARIABLES.iter().copied().flatten().copied();
     Origin::digest_job(names.filter_map(|name| Some((name, value(name)?))))
 }
 
