@@ -5,13 +5,13 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::place::Place;
-use super::{Result, err, files};
+use super::command::{Result, err};
+use super::config::Config;
+use super::files;
 use crate::becomes_true;
 
 /// How long a bed waits for its turn: beds of another test command on this machine may have the cgroups.
@@ -34,7 +34,7 @@ pub(crate) fn unusable() -> Option<String> {
 }
 
 /// Takes the freezer for this bed; it is held until this process ends.
-pub(crate) fn claim(place: &Place) -> Result<()> {
+pub(crate) fn claim(config: &Config) -> Result<()> {
     if let Some(why) = unusable() {
         return Err(why);
     }
@@ -49,16 +49,15 @@ pub(crate) fn claim(place: &Place) -> Result<()> {
     });
     let lock = lock?;
     // Whatever is there is of a bed that was killed.
-    remove(place)?;
+    remove(config)?;
     // Held by the hall's init as long as it lives.
     std::mem::forget(lock);
     Ok(())
 }
 
 /// Removes the cgroups of a bed in which nobody lives any more.
-pub(crate) fn remove(place: &Place) -> Result<()> {
-    let Ok(config) = place.config() else { return Ok(()) };
-    if !files::needs_cgroup(&config) {
+pub(crate) fn remove(config: &Config) -> Result<()> {
+    if !files::needs_cgroup(config) {
         return Ok(());
     }
     let nodes = config.node_names();

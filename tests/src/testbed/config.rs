@@ -15,6 +15,8 @@ pub const LOGIN: &str = "login";
 pub const USER: &str = "tester";
 /// The ordinary user's number, and that of the user's group.
 pub const UID: u32 = 20001;
+/// The user of the database in which a PBS server keeps its state.
+pub(crate) const POSTGRES_UID: u32 = 304;
 /// The ordinary user's home. It lies in `/run`, which every host has for itself: so it hides nothing of this machine.
 pub const HOME: &str = "/run/home/tester";
 

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::config::{Config, HOME, LOGIN, Proctrack, UID, USER, address};
+use super::config::{Config, HOME, LOGIN, POSTGRES_UID, Proctrack, UID, USER, address};
 use super::pbs;
 
 /// Numbers of the users that daemons run as: the bed has its own `/etc/passwd`, so they need not be this machine's.
 pub(crate) const MUNGE_UID: u32 = 301;
 pub(crate) const SLURM_UID: u32 = 302;
 const SSHD_UID: u32 = 303;
-/// Of the data base in which a server of PBS keeps what it knows.
-pub(crate) const POSTGRES_UID: u32 = 304;
 
 /// Where slurmctld listens.
 pub(crate) const SLURMCTLD_PORT: u16 = 6817;

@@ -18,10 +18,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
+use super::command::{Result, complete, complete_with, err};
 use super::config::{Config, UID};
 use super::init::{self, Signals, reap, report};
 use super::place::{HALL, Place};
-use super::{Result, cgroup, complete, err, files};
+use super::{cgroup, files};
 use crate::proc::Pidfd;
 
 /// The switch's name in the hall.
@@ -75,7 +76,7 @@ fn furnish(place: &Place, config: &Config) -> Result<()> {
     make_home(&home(place))?;
     make_host_keys(config)?;
     if files::needs_cgroup(config) {
-        cgroup::claim(place)?;
+        cgroup::claim(config)?;
     }
     ip(&format!("link set lo up\nlink add {SWITCH} type bridge\nlink set {SWITCH} up\n"))
 }
@@ -167,7 +168,7 @@ fn make_host_keys(config: &Config) -> Result<()> {
 pub(crate) fn ip(commands: &str) -> Result<()> {
     let mut ip = Command::new("ip");
     ip.args(["-batch", "-"]);
-    super::complete_with(ip, commands)
+    complete_with(ip, commands)
 }
 
 /// The orderly end: everybody else in the hall is killed, and what is left on the machine is removed.
@@ -178,7 +179,7 @@ fn close(place: &Place) -> Result<()> {
         Err(error) => return Err(format!("kill: {error}")),
     }
     while reap(WaitPidFlag::empty()) {}
-    let gone = cgroup::remove(place);
+    let gone = place.config().map_or(Ok(()), |config| cgroup::remove(&config));
     umount2(&place.mount_point(), MntFlags::MNT_DETACH).map_err(err("umount"))?;
     gone.and(place.remove())
 }

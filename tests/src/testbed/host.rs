@@ -15,11 +15,12 @@ use std::time::Duration;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
+use super::command::{Result, complete, err};
 use super::config::{Config, HOME, LOGIN, address};
 use super::hall::{self, SWITCH, ip};
 use super::init::{self, Signals, report};
 use super::place::Place;
-use super::{LAST_LINES, Result, complete, err, files, pbs};
+use super::{files, logs, pbs};
 use crate::binaries::clone_folders;
 use crate::proc::{self, becomes_true};
 
@@ -68,7 +69,7 @@ pub(crate) fn run(place: &Place, name: &str) -> Result<()> {
         start_daemons(&config, name)
     });
     // The host's logs go with it when this ends.
-    let outcome = outcome.map_err(|why| format!("{why}{}", last_lines(name, Path::new("/"), LAST_LINES)));
+    let outcome = outcome.map_err(|why| format!("{why}{}", logs::of_host(name, Path::new("/"))));
     report(&outcome)?;
     outcome?;
     Signals::block()?.serve(None)
@@ -260,19 +261,4 @@ fn listening(name: &str, port: u16) -> Result<()> {
         came || !lives()
     });
     came.then_some(()).ok_or_else(|| format!("{name} does not listen at port {port}"))
-}
-
-/// The last lines of the logs of a host's daemons; `root` is the host's own.
-pub(crate) fn last_lines(host: &str, root: &Path, count: usize) -> String {
-    let logs = ["slurmctld.log", "slurmd.log", "munge/munged.log", "pbs.log"];
-    logs.iter().map(|log| tail(host, &root.join("var/log").join(log), count)).collect()
-}
-
-/// The last lines of a log, each after a line end and with the host's name; nothing when there is no such log.
-pub(crate) fn tail(host: &str, log: &Path, count: usize) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    let name = log.file_name().unwrap_or_default().display();
-    let last = &lines[lines.len().saturating_sub(count)..];
-    last.iter().map(|line| format!("\n  {host} {name}: {line}")).collect()
 }

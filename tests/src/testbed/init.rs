@@ -11,8 +11,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
+use super::command::{Result, err};
 use super::place::Place;
-use super::{Result, err};
 
 /// What an init says on its stdout when its host can be used.
 const READY: &str = "ready";

@@ -13,11 +13,14 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::bed::{Bed, enter};
+use super::command::{Result, complete, complete_with, err};
 use super::config::{HOME, LOGIN, UID, USER};
+use super::files;
 use super::host::OWN_OF_NODES;
 use super::place::own_number;
-use super::{Result, Testbed, complete, err, files, kill};
 use crate::fault_run::kind_of;
+use crate::proc::Pidfd;
 use crate::schedule::Kind;
 use crate::{World, proc};
 
@@ -27,7 +30,7 @@ const DYING: Duration = Duration::from_secs(20);
 /// A host of a bed: the login node or a compute node.
 #[derive(Debug, Clone)]
 pub struct Machine<'a> {
-    bed: &'a Testbed,
+    bed: &'a Bed,
     name: String,
 }
 
@@ -45,7 +48,7 @@ pub struct Process {
 }
 
 impl<'a> Machine<'a> {
-    pub(crate) fn new(bed: &'a Testbed, name: String) -> Self {
+    pub(crate) fn new(bed: &'a Bed, name: String) -> Self {
         Self { bed, name }
     }
 
@@ -241,7 +244,7 @@ impl<'a> Machine<'a> {
     pub fn refuse_connections(&self, open: &[u16]) -> Result<()> {
         let mut nft = self.root_command("nft")?;
         nft.args(["-f", "-"]).stdin(Stdio::piped());
-        super::complete_with(nft, &build_rules(open))
+        complete_with(nft, &build_rules(open))
     }
 
     /// Has connections that stand between this host and another one reset, as soon as something comes on them; others are not concerned.
@@ -255,7 +258,7 @@ impl<'a> Machine<'a> {
         let rules = format!(
             "flush ruleset\ntable inet testbed {{\n chain input {{\n  type filter hook input priority 0\n  {rule}\n }}\n}}\n"
         );
-        super::complete_with(nft, &rules)
+        complete_with(nft, &rules)
     }
 
     /// Has the ordinary user's programs on this host find nobody at that port, here or elsewhere, as when a server is away.
@@ -269,7 +272,7 @@ impl<'a> Machine<'a> {
         let rules = format!(
             "flush ruleset\ntable inet testbed {{\n chain output {{\n  type filter hook output priority 0\n  {rule}\n }}\n}}\n"
         );
-        super::complete_with(nft, &rules)
+        complete_with(nft, &rules)
     }
 
     /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`reset_connections_with`](Machine::reset_connections_with), and
@@ -319,7 +322,7 @@ impl<'a> Machine<'a> {
         gone.then_some(()).ok_or_else(|| format!("{} does not go off", self.name))
     }
 
-    /// Starts it anew, empty. Returns when its daemons can be used; Slurm may need a moment more ([`Testbed::wait_idle`]).
+    /// Starts it anew, empty. Returns when its daemons can be used; Slurm may need a moment more ([`Testbed::wait_idle`](super::Testbed::wait_idle)).
     ///
     /// # Errors
     /// When it is on, or does not start.
@@ -357,13 +360,6 @@ pub(crate) fn namespaces(pid: i32) -> BTreeSet<String> {
         links.map(|link| link.to_string_lossy().into_owned()).collect()
     };
     of(&pid.to_string()).difference(&of("self")).cloned().collect()
-}
-
-/// A command that runs what is added to it in the namespaces of an init.
-pub(crate) fn enter(init: i32) -> Command {
-    let mut command = Command::new("nsenter");
-    command.args(["--target", &init.to_string(), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]);
-    command
 }
 
 /// The program that runs in a command made by [`Machine::command`], once that has started it, as this machine numbers it.
@@ -419,13 +415,11 @@ fn build_rules(open: &[u16]) -> String {
     )
 }
 
-impl Testbed {
-    /// Every namespace that the bed consists of, as `/proc/PID/ns` names them.
-    #[must_use]
-    pub fn namespaces(&self) -> BTreeSet<String> {
-        let hosts = self.hosts().into_iter().flat_map(|host| host.namespaces());
-        hosts.chain(namespaces(self.hall_pid)).collect()
-    }
+/// Sends a signal to a process of a bed that was found a moment ago.
+fn kill(pid: i32, signal: Signal) -> Result<Pidfd> {
+    let process = Pidfd::open(pid).map_err(err(pid))?;
+    process.signal(signal).map_err(err(pid))?;
+    Ok(process)
 }
 
 #[cfg(test)]

@@ -17,45 +17,41 @@
 //! One process holds all: the hall's init. When it ends, the kernel ends everything in the bed (`hall.rs`). It ends when it is told to
 //! or, in a bed of a test, when the test's process ends in whatever way.
 
+mod bed;
 mod cgroup;
+mod command;
 pub mod config;
 mod files;
 mod hall;
 mod host;
 mod init;
+mod logs;
 mod machine;
 pub mod pbs;
 mod place;
 mod shared;
 
-use std::ffi::OsStr;
-use std::fmt::Display;
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-
+pub use command::Result;
 pub use config::Config;
 pub use machine::{Machine, Process, program};
 pub use shared::{Shared, shared, shared_with_others, turn_of, usable};
 
-use crate::proc::{Pidfd, becomes_true};
+use crate::proc::becomes_true;
+use bed::Bed;
+use command::{complete, complete_output, err};
 use place::{HALL, Held, Place};
-
-/// Why a bed could not be made or asked, in words for whoever runs the tests.
-pub type Result<T> = std::result::Result<T, String>;
 
 /// How long the nodes may take until Slurm has them all.
 const ASSEMBLING: Duration = Duration::from_secs(90);
 
 /// How long a bed that stands may take until Slurm has all nodes, before it counts as broken.
 const SETTLING: Duration = Duration::from_secs(8);
-
-/// Lines of each log in the report of a failure.
-const LAST_LINES: usize = 8;
 
 /// What a bed needs on this machine: command, Debian package.
 pub const NEEDS: [(&str, &str); 10] = [
@@ -77,11 +73,7 @@ pub const NEEDS: [(&str, &str); 10] = [
 /// [left standing](Testbed::leave) goes on.
 #[derive(Debug)]
 pub struct Testbed {
-    place: Place,
-    config: Config,
-    hall_pid: i32,
-    /// The program `testbed`, which plays the inits.
-    program: PathBuf,
+    bed: Bed,
     owned: bool,
 }
 
@@ -105,7 +97,7 @@ impl Testbed {
     pub fn stand(base: &Path, name: &str, config: &Config, program: &Path) -> Result<(Self, bool)> {
         let _held = Held::new(base)?;
         if let Some(bed) = Self::find_at(Place::new(base.join(name)), program)
-            && bed.config == *config
+            && bed.bed.config == *config
             && bed.is_whole()
         {
             return Ok((bed, false));
@@ -138,7 +130,7 @@ impl Testbed {
     fn find_at(place: Place, program: &Path) -> Option<Self> {
         let (hall_pid, _) = place.hall().filter(|_| place.is_ready())?;
         let config = place.config().ok()?;
-        Some(Self { place, config, hall_pid, program: program.to_path_buf(), owned: false })
+        Some(Self { bed: Bed { place, config, hall_pid, program: program.to_path_buf() }, owned: false })
     }
 
     fn make(place: Place, config: &Config, program: &Path, owner: Option<i32>) -> Result<Self> {
@@ -148,7 +140,7 @@ impl Testbed {
         place.create(config)?;
         let made = Self::assemble(&place, config, program, owner);
         made.map_err(|why| {
-            let logs = place::last_lines(&place, LAST_LINES);
+            let logs = logs::of_bed(&place);
             let swept = place.sweep().err().map_or_else(String::new, |error| format!("\nand {error}"));
             format!("{why}{logs}{swept}")
         })
@@ -162,38 +154,13 @@ impl Testbed {
         complete(open)?;
         let (hall_pid, _) = place.hall().ok_or("the hall is gone as soon as it was made")?;
         let (place, program) = (place.clone(), program.to_path_buf());
-        let mut bed = Self { place, config: config.clone(), hall_pid, program, owned: false };
-        bed.start_hosts(&[config::LOGIN.to_owned()])?;
-        bed.start_hosts(&config.node_names())?;
+        let mut bed = Self { bed: Bed { place, config: config.clone(), hall_pid, program }, owned: false };
+        bed.bed.start_hosts(&[config::LOGIN.to_owned()])?;
+        bed.bed.start_hosts(&config.node_names())?;
         bed.wait_idle(ASSEMBLING)?;
-        bed.place.set_ready()?;
+        bed.bed.place.set_ready()?;
         bed.owned = true;
         Ok(bed)
-    }
-
-    /// Starts hosts, all at once.
-    fn start_hosts(&self, names: &[String]) -> Result<()> {
-        let start = |name: &String| {
-            let mut command = self.in_hall();
-            command.arg(&self.program).args(["inside", "host"]).arg(self.place.dir()).arg(name);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
-        };
-        let starting: std::io::Result<Vec<_>> = names.iter().map(start).collect();
-        let mut failures = Vec::new();
-        for child in starting.map_err(err("nsenter"))? {
-            let output = child.wait_with_output().map_err(err("nsenter"))?;
-            if !output.status.success() {
-                failures.push(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-            }
-        }
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
-    }
-
-    /// A command that runs what is added to it in the hall, as root.
-    fn in_hall(&self) -> Command {
-        let mut command = machine::enter(self.hall_pid);
-        command.env_clear().env("PATH", self.config.path());
-        command
     }
 
     /// Waits until Slurm has all nodes and no job.
@@ -204,7 +171,7 @@ impl Testbed {
         let mut said = String::new();
         let idle = becomes_true(deadline, || {
             said = self.node_states().unwrap_or_else(|error| error);
-            said.lines().count() == usize::from(self.config.nodes)
+            said.lines().count() == usize::from(self.bed.config.nodes)
                 && said.lines().all(|line| line.ends_with(" idle"))
         });
         idle.then_some(()).ok_or_else(|| format!("after {deadline:?} the nodes are not all idle:\n{said}"))
@@ -216,11 +183,11 @@ impl Testbed {
     /// What `sinfo`, or `pbsnodes`, says.
     pub fn node_states(&self) -> Result<String> {
         let mut states = String::new();
-        if self.config.pbs.is_some() {
+        if self.bed.config.pbs.is_some() {
             let mut pbsnodes = self.login().root_command("pbsnodes")?;
             pbsnodes.arg("-a");
             states = pbs::parse_states(&complete_output(pbsnodes)?);
-            if self.config.kept_by_slurm == 0 {
+            if self.bed.config.kept_by_slurm == 0 {
                 return Ok(states);
             }
         }
@@ -239,44 +206,44 @@ impl Testbed {
     /// What the bed was made of.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.bed.config
     }
 
     /// The bed's folder on this machine.
     #[must_use]
     pub fn dir(&self) -> &Path {
-        self.place.dir()
+        self.bed.place.dir()
     }
 
     /// The hall's init, as this machine numbers it.
     #[must_use]
     pub fn hall(&self) -> i32 {
-        self.hall_pid
+        self.bed.hall_pid
     }
 
     /// The login node.
     #[must_use]
     pub fn login(&self) -> Machine<'_> {
-        Machine::new(self, config::LOGIN.to_owned())
+        Machine::new(&self.bed, config::LOGIN.to_owned())
     }
 
     /// Compute node number `number`, counted from 1 as in its name.
     #[must_use]
     pub fn node(&self, number: u16) -> Machine<'_> {
-        Machine::new(self, config::node_name(number))
+        Machine::new(&self.bed, config::node_name(number))
     }
 
     /// The host of that name, if the bed has it.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<Machine<'_>> {
-        let known = self.config.host_names().iter().any(|host| host == name);
-        known.then(|| Machine::new(self, name.to_owned()))
+        let known = self.bed.config.host_names().iter().any(|host| host == name);
+        known.then(|| Machine::new(&self.bed, name.to_owned()))
     }
 
     /// All compute nodes.
     #[must_use]
     pub fn nodes(&self) -> Vec<Machine<'_>> {
-        (1..=self.config.nodes).map(|number| self.node(number)).collect()
+        (1..=self.bed.config.nodes).map(|number| self.node(number)).collect()
     }
 
     /// All hosts, the login node first.
@@ -291,13 +258,20 @@ impl Testbed {
     /// What `scontrol` says.
     pub fn reconfigure(&mut self, parameters: &[(&str, &str)]) -> Result<()> {
         for (name, value) in parameters {
-            self.config.slurm.insert((*name).to_owned(), (*value).to_owned());
+            self.bed.config.slurm.insert((*name).to_owned(), (*value).to_owned());
         }
         let path = self.login().path("/etc/slurm/slurm.conf")?;
-        fs::write(&path, files::build_slurm_conf(&self.config)).map_err(err(path.display()))?;
+        fs::write(&path, files::build_slurm_conf(&self.bed.config)).map_err(err(path.display()))?;
         let mut scontrol = self.login().root_command("scontrol")?;
         scontrol.arg("reconfigure");
         complete(scontrol)
+    }
+
+    /// Every namespace that the bed consists of, as `/proc/PID/ns` names them.
+    #[must_use]
+    pub fn namespaces(&self) -> BTreeSet<String> {
+        let hosts = self.hosts().into_iter().flat_map(|host| host.namespaces());
+        hosts.chain(machine::namespaces(self.bed.hall_pid)).collect()
     }
 
     /// Everything that the ordinary user has left on any host: a process, a file in what is the host's own, a listening or connected
@@ -324,7 +298,7 @@ impl Testbed {
     /// The last lines of all logs of the bed, for the report of a failure.
     #[must_use]
     pub fn last_log_lines(&self) -> String {
-        place::last_lines(&self.place, LAST_LINES)
+        logs::of_bed(&self.bed.place)
     }
 
     /// Leaves the bed standing when this is dropped.
@@ -338,7 +312,7 @@ impl Testbed {
     /// When a process does not die or a file cannot be removed.
     pub fn down(mut self) -> Result<()> {
         self.owned = false;
-        self.place.sweep().map(drop)
+        self.bed.place.sweep().map(drop)
     }
 }
 
@@ -346,7 +320,7 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         if self.owned {
             // What cannot be removed now is found by whoever looks at the temporary folder.
-            drop(self.place.sweep());
+            drop(self.bed.place.sweep());
         }
     }
 }
@@ -366,54 +340,4 @@ pub fn play(part: &[String]) -> Result<()> {
         ["init", dir, name] => host::run(&Place::new(dir), name),
         _ => Err(format!("not a part in a testbed: {part:?}")),
     }
-}
-
-/// Puts what was done in front of an error.
-fn err<W: Display, E: Display>(what: W) -> impl FnOnce(E) -> String {
-    move |error| format!("{what}: {error}")
-}
-
-/// Runs a command to its end, which must be a good one.
-fn complete(command: Command) -> Result<()> {
-    complete_output(command).map(drop)
-}
-
-/// As [`complete`]; what it writes to stdout.
-fn complete_output(mut command: Command) -> Result<String> {
-    command.stdin(Stdio::null());
-    let output = command.output().map_err(|error| format!("{}: {error}", line_of(&command)))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    Err(format!("{}: {}\n{}", line_of(&command), output.status, text(&output.stderr).trim()))
-}
-
-/// As [`complete`], with something to read.
-fn complete_with(mut command: Command, input: &str) -> Result<()> {
-    command.stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", line_of(&command)))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A command that ends before it has read all says why below.
-        drop(stdin.write_all(input.as_bytes()));
-    }
-    let output = child.wait_with_output().map_err(err(line_of(&command)))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    output
-        .status
-        .success()
-        .then_some(())
-        .ok_or_else(|| format!("{}: {}\n{said}", line_of(&command), output.status))
-}
-
-fn line_of(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
-}
-
-/// Sends a signal to a process of a bed that was found a moment ago.
-fn kill(pid: i32, signal: Signal) -> Result<Pidfd> {
-    let process = Pidfd::open(pid).map_err(err(pid))?;
-    process.signal(signal).map_err(err(pid))?;
-    Ok(process)
 }

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::config::PATH;
-use super::config::{Config, LOGIN};
-use super::{Result, complete, complete_with, err, files};
+use super::command::{Result, complete, complete_with, err};
+use super::config::{Config, LOGIN, PATH, POSTGRES_UID};
 use crate::proc::becomes_true;
 
 /// Where an installation is looked for when `PBS_EXEC` does not say.
@@ -63,7 +62,7 @@ pub(crate) fn build_config(installation: &Path, start: Option<&str>) -> String {
 pub(crate) fn start_server(installation: &Path, config: &Config) -> Result<()> {
     // The server keeps its data in a PostgreSQL, which has its socket there.
     fs::create_dir_all("/run/postgresql").map_err(err("/run/postgresql"))?;
-    std::os::unix::fs::chown("/run/postgresql", Some(files::POSTGRES_UID), Some(files::POSTGRES_UID))
+    std::os::unix::fs::chown("/run/postgresql", Some(POSTGRES_UID), Some(POSTGRES_UID))
         .map_err(err("/run/postgresql"))?;
     lay_out(installation, LOGIN, "server")?;
     start(installation)?;

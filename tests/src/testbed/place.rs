@@ -11,9 +11,9 @@ use std::time::Duration;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
+use super::cgroup;
+use super::command::{Result, err};
 use super::config::Config;
-use super::host::{self, tail};
-use super::{Result, cgroup, err};
 use crate::proc::{self, Pidfd};
 
 /// The name of the hall in a process' command line, where hosts have theirs.
@@ -108,7 +108,9 @@ impl Place {
                 }
             }
         }
-        cgroup::remove(self)?;
+        if let Ok(config) = self.config() {
+            cgroup::remove(&config)?;
+        }
         self.remove()?;
         Ok(true)
     }
@@ -170,19 +172,6 @@ pub(crate) fn own_number(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
-}
-
-/// The last lines of each log of a bed that lives or has just failed: those on this machine, and those of daemons on their hosts.
-pub(crate) fn last_lines(place: &Place, count: usize) -> String {
-    let hosts = place.config().map(|config| config.host_names()).unwrap_or_default();
-    let mut text = tail(HALL, &place.log(HALL), count);
-    for host in hosts {
-        text.push_str(&tail(&host, &place.log(&host), count));
-        if let Some(init) = place.host(&host) {
-            text.push_str(&host::last_lines(&host, &PathBuf::from(format!("/proc/{init}/root")), count));
-        }
-    }
-    text
 }
 
 fn boot_id() -> String {
