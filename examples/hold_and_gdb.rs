@@ -23,7 +23,7 @@ use gantry_shared::rank_set::{NodeSet, RankSet};
 use gantry_shared::signal::Signal;
 use gantry_shared::wire::message::DaemonOutput;
 
-/// Everything that may wait takes a deadline.
+/// Everything that may wait takes a timeout.
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::main]

@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Everything that may wait takes a deadline.
+/// Everything that may wait takes a timeout.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How many functions of a stack are shown, from the innermost on.

@@ -45,7 +45,7 @@ pub enum Error {
         /// Who we are.
         expected: u32,
     },
-    /// The agent did not answer in time. The node is overloaded, or the agent is stopped: connect again, with a later deadline.
+    /// The agent did not answer in time. The node is overloaded, or the agent is stopped: connect again, with a longer timeout.
     #[error("{phase}: no answer in {} s", .after.as_secs_f64())]
     TimedOut {
         /// What was being done.

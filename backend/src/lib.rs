@@ -82,7 +82,7 @@ pub use gantry_shared::status::{ExitStatus, RankState};
 pub use gantry_shared::wire::backend::LocalRank;
 pub use gantry_shared::wire::channel::Member;
 pub use link::connect_abstract;
-pub use node::{Address, Backend, DEFAULT_DEADLINE};
+pub use node::{Address, Backend, DEFAULT_TIMEOUT};
 
 /// Opens the channel to the tool that has started this process as a daemon: [`Backend::connect`] and [`Backend::channel`] in one.
 ///

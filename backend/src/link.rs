@@ -31,10 +31,10 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects to the agent and sees that it is one of our own user.
-    pub(crate) fn connect(path: &Path, deadline: Duration) -> Result<Self, Error> {
-        let stream = open(path, deadline).map_err(|source| match source.kind() {
+    pub(crate) fn connect(path: &Path, timeout: Duration) -> Result<Self, Error> {
+        let stream = open(path, timeout).map_err(|source| match source.kind() {
             io::ErrorKind::TimedOut => {
-                Error::TimedOut { phase: "connect to this node's agent", after: deadline }
+                Error::TimedOut { phase: "connect to this node's agent", after: timeout }
             }
             _ => Error::Unreachable { socket: path.to_owned(), source },
         })?;
@@ -51,8 +51,8 @@ impl Link {
     }
 
     /// Asks and waits for the answer. After an error, or a refusal, which comes as one, the agent hears no more of us.
-    pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, deadline: Duration) -> Result<Tell, Error> {
-        let mut stream = Timed { stream: &self.stream, until: Instant::now() + deadline };
+    pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, timeout: Duration) -> Result<Tell, Error> {
+        let mut stream = Timed { stream: &self.stream, until: Instant::now() + timeout };
         let frame = encode(ask).map_err(Error::Protocol)?;
         let written = stream.write_all(&frame);
         // Who refuses us closes at once: then nothing can be written any more, and yet there is a reason to be read.
@@ -60,7 +60,7 @@ impl Link {
             (Ok(Some(body)), _) => decode(&body).map_err(Error::Protocol)?,
             (_, Err(error)) | (Err(FrameError::Io(error)), Ok(())) => {
                 return Err(if error.kind() == io::ErrorKind::TimedOut {
-                    Error::TimedOut { phase, after: deadline }
+                    Error::TimedOut { phase, after: timeout }
                 } else {
                     Error::Lost(Some(error))
                 });
@@ -98,13 +98,13 @@ impl Wire {
         &self,
         what: &T,
         until: Instant,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
         let frame = encode(what).map_err(Error::Protocol)?;
         let written = Timed { stream: &self.stream, until }.write_all(&frame);
         written.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
-                Error::TimedOut { phase: "write to this node's agent", after: deadline }
+                Error::TimedOut { phase: "write to this node's agent", after: timeout }
             }
             _ => Error::Lost(Some(error)),
         })
@@ -149,9 +149,9 @@ impl AsFd for Wire {
     }
 }
 
-fn open(path: &Path, deadline: Duration) -> io::Result<UnixStream> {
+fn open(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let short = SocketPath::new(path)?;
-    open_address(&UnixAddr::new(short.as_path())?, Instant::now() + deadline)
+    open_address(&UnixAddr::new(short.as_path())?, Instant::now() + timeout)
 }
 
 /// Connects, and is late at that time.

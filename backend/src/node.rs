@@ -15,7 +15,7 @@ use crate::channel::Channel;
 use crate::link::Link;
 
 /// How long [`Backend::connect`] and every question after it may take.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a daemon's agent is, and who the daemon is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,29 +71,29 @@ fn parse_address(env: &dyn Fn(&str) -> Option<OsString>) -> Result<Address, Erro
 pub struct Backend {
     address: Address,
     facts: NodeFacts,
-    deadline: Duration,
+    timeout: Duration,
     /// Empty after an error: what would come next might be the answer to an earlier question.
     link: Mutex<Option<Link>>,
 }
 
 impl Backend {
-    /// Connects to the agent that started this process. Waits for at most [`DEFAULT_DEADLINE`].
+    /// Connects to the agent that started this process. Waits for at most [`DEFAULT_TIMEOUT`].
     ///
     /// # Errors
     /// [`Error::NotStartedByGantry`] where the environment names no agent, and whatever [`Backend::connect_to`] has.
     pub fn connect() -> Result<Self, Error> {
-        Self::connect_to(&Address::from_environment()?, DEFAULT_DEADLINE)
+        Self::connect_to(&Address::from_environment()?, DEFAULT_TIMEOUT)
     }
 
-    /// Connects to the agent at an address that is known otherwise. Waits for at most `deadline`, and so does every question after it.
+    /// Connects to the agent at an address that is known otherwise. Waits for at most `timeout`, and so does every question after it.
     ///
     /// # Errors
     /// No agent listens there, or it is another user's. Or it does not know this session and daemon, or does not answer in time.
-    pub fn connect_to(address: &Address, deadline: Duration) -> Result<Self, Error> {
-        let link = Link::connect(&address.socket, deadline)?;
-        match link.exchange(&address.hello(), "say hello to this node's agent", deadline)? {
+    pub fn connect_to(address: &Address, timeout: Duration) -> Result<Self, Error> {
+        let link = Link::connect(&address.socket, timeout)?;
+        match link.exchange(&address.hello(), "say hello to this node's agent", timeout)? {
             Tell::Node(facts) => {
-                Ok(Self { address: address.clone(), facts, deadline, link: Mutex::new(Some(link)) })
+                Ok(Self { address: address.clone(), facts, timeout, link: Mutex::new(Some(link)) })
             }
             _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
         }
@@ -105,10 +105,10 @@ impl Backend {
     /// As [`Backend::connect_to`]; [`Error::Refused`] when this daemon has opened it before.
     pub fn channel(&self) -> Result<Channel, Error> {
         let Address { socket, daemon, .. } = &self.address;
-        let link = Link::connect(socket, self.deadline)?;
-        match link.exchange(&self.address.hello(), "say hello to this node's agent", self.deadline)? {
+        let link = Link::connect(socket, self.timeout)?;
+        match link.exchange(&self.address.hello(), "say hello to this node's agent", self.timeout)? {
             Tell::Node(_) => {
-                Channel::open(link, Member { node: self.facts.node, daemon: *daemon }, self.deadline)
+                Channel::open(link, Member { node: self.facts.node, daemon: *daemon }, self.timeout)
             }
             _ => Err(Error::Unusable { reason: "the answer does not match the question" }),
         }
@@ -189,7 +189,7 @@ impl Backend {
         let mut slot = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken out first: only a good answer puts it back.
         let link = slot.take().ok_or(Error::Unusable { reason: "the connection failed before" })?;
-        let answer = link.exchange(ask, phase, self.deadline)?;
+        let answer = link.exchange(ask, phase, self.timeout)?;
         *slot = Some(link);
         Ok(answer)
     }

@@ -112,8 +112,8 @@ impl Rendezvous {
     /// # Errors
     /// [`Error::Refused`]: this rank has registered already, this process belongs to no rank, there is no such rendezvous; [`Error::Broken`], [`Error::TimedOut`],
     /// [`Error::Unreachable`], [`Error::Lost`].
-    pub fn register(&self, item: &[u8], deadline: Duration) -> Result<(), Error> {
-        let mut asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", deadline)?;
+    pub fn register(&self, item: &[u8], timeout: Duration) -> Result<(), Error> {
+        let mut asked = self.ask(AskWhat::Put { bytes: item.len() as u64 }, "register", timeout)?;
         // Who refuses does not take the rest: then there is an answer all the same.
         let written = asked.timed().write_all(item);
         match (asked.hear(), written) {
@@ -128,35 +128,35 @@ impl Rendezvous {
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn get_all(&self, deadline: Duration) -> Result<Vec<u8>, Error> {
-        self.subscribe(deadline)?.wait()
+    pub fn get_all(&self, timeout: Duration) -> Result<Vec<u8>, Error> {
+        self.subscribe(timeout)?.wait()
     }
 
     /// One member's item: that of a rank, or of a whole app in a multijob. Waits for that member only.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn get_item(&self, member: u32, deadline: Duration) -> Result<Vec<u8>, Error> {
+    pub fn get_item(&self, member: u32, timeout: Duration) -> Result<Vec<u8>, Error> {
         let get = AskWhat::Get(Want::Item(member));
-        self.ask(get, "wait for an item", deadline)?.take()
+        self.ask(get, "wait for an item", timeout)?.take()
     }
 
     /// Waits until it is complete, and takes no data.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn wait(&self, deadline: Duration) -> Result<(), Error> {
+    pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         let get = AskWhat::Get(Want::Complete);
-        self.ask(get, "wait for the rendezvous", deadline)?.take().map(drop)
+        self.ask(get, "wait for the rendezvous", timeout)?.take().map(drop)
     }
 
     /// Subscribes to all items, without waiting. Call [`Subscription::wait`] within that deadline.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn subscribe(&self, deadline: Duration) -> Result<Subscription, Error> {
+    pub fn subscribe(&self, timeout: Duration) -> Result<Subscription, Error> {
         let get = AskWhat::Get(Want::All);
-        self.ask(get, "wait for the rendezvous", deadline).map(Subscription)
+        self.ask(get, "wait for the rendezvous", timeout).map(Subscription)
     }
 
     /// A descriptor for programs that poll: readable once the rendezvous is complete, or will never be. It has no data; [`Rendezvous::wait`] and the other calls
@@ -164,17 +164,17 @@ impl Rendezvous {
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn subscribe_to_end(&self, deadline: Duration) -> Result<OwnedFd, Error> {
+    pub fn subscribe_to_end(&self, timeout: Duration) -> Result<OwnedFd, Error> {
         let get = AskWhat::Get(Want::Complete);
-        self.ask(get, "wait for the rendezvous", deadline).map(|asked| asked.stream.into())
+        self.ask(get, "wait for the rendezvous", timeout).map(|asked| asked.stream.into())
     }
 
     /// How it stands.
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn status(&self, deadline: Duration) -> Result<Status, Error> {
-        match self.ask(AskWhat::Status, "ask for the rendezvous", deadline)?.hear()? {
+    pub fn status(&self, timeout: Duration) -> Result<Status, Error> {
+        match self.ask(AskWhat::Status, "ask for the rendezvous", timeout)?.hear()? {
             Tell::Status(status) => Ok(status),
             _ => Err(unfit()),
         }
@@ -184,8 +184,8 @@ impl Rendezvous {
     ///
     /// # Errors
     /// As [`Rendezvous::register`].
-    pub fn list(&self, deadline: Duration) -> Result<Vec<Status>, Error> {
-        let mut asked = self.ask(AskWhat::List, "ask for all rendezvous", deadline)?;
+    pub fn list(&self, timeout: Duration) -> Result<Vec<Status>, Error> {
+        let mut asked = self.ask(AskWhat::List, "ask for all rendezvous", timeout)?;
         let Tell::List { count } = asked.hear()? else { return Err(unfit()) };
         let status = |_| match asked.hear()? {
             Tell::Status(status) => Ok(status),
@@ -195,19 +195,19 @@ impl Rendezvous {
     }
 
     /// A link to the job's frontend, for the runtime.
-    pub(crate) fn open_link(&self, deadline: Duration) -> Result<UnixStream, Error> {
-        let mut asked = self.ask(AskWhat::Link, "connect to the job", deadline)?;
+    pub(crate) fn open_link(&self, timeout: Duration) -> Result<UnixStream, Error> {
+        let mut asked = self.ask(AskWhat::Link, "connect to the job", timeout)?;
         match asked.hear()? {
             Tell::Done => Ok(asked.stream),
             _ => Err(unfit()),
         }
     }
 
-    fn ask(&self, what: AskWhat, phase: &'static str, deadline: Duration) -> Result<Asked, Error> {
-        let until = Instant::now() + deadline;
+    fn ask(&self, what: AskWhat, phase: &'static str, timeout: Duration) -> Result<Asked, Error> {
+        let until = Instant::now() + timeout;
         let socket = || format!("@{}", self.handle.service).into();
         let unreachable = |source: io::Error| match source.kind() {
-            ErrorKind::TimedOut => Error::TimedOut { phase, after: deadline },
+            ErrorKind::TimedOut => Error::TimedOut { phase, after: timeout },
             _ => Error::Unreachable { socket: socket(), source },
         };
         let address = UnixAddr::new_abstract(self.handle.service.as_bytes());
@@ -219,7 +219,7 @@ impl Rendezvous {
         if found != expected {
             return Err(Error::ForeignAgent { socket: socket(), found, expected });
         }
-        let asked = Asked { stream, phase, until, after: deadline };
+        let asked = Asked { stream, phase, until, after: timeout };
         let of = Gate { resource: self.handle.resource.clone(), expected: self.expected };
         let ask = encode(&Ask { version: VERSION, rank: self.rank, of, what }).map_err(Error::Protocol)?;
         asked.timed().write_all(&ask).map_err(|error| asked.failed(error))?;

@@ -23,7 +23,7 @@ pub(crate) const STACKS: u32 = 2;
 /// How many stacks are read at once, at most: readers mostly wait for the disk and for the kernel.
 const MOST_READERS: usize = 8;
 
-/// Everything that may wait takes a deadline. This one is for what comes at once, or when somebody presses Enter.
+/// Everything that may wait takes a timeout. This one is for what comes at once, or when somebody presses Enter.
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What to do.

@@ -45,7 +45,7 @@ use daemon::Orders;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Everything that may wait takes a deadline.
+/// Everything that may wait takes a timeout.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Shows where all ranks of a parallel program are, as one tree of call paths.
@@ -167,9 +167,9 @@ async fn ask_daemons(session: &Session, args: &Args) -> Result<PrefixTree> {
     let orders =
         Orders { samples: args.samples, every: Duration::from_millis(args.every), depth: args.depth };
     channel.broadcast(daemon::ORDERS, orders.to_message().as_bytes(), MINUTE).await?;
-    let deadline = 2 * MINUTE + orders.every * orders.samples;
+    let timeout = 2 * MINUTE + orders.every * orders.samples;
     // A tree without the ranks of a lost node is better than none.
-    let reduced = channel.reduce(daemon::STACKS, Filter::PrefixTree, Policy::BestEffort, deadline).await?;
+    let reduced = channel.reduce(daemon::STACKS, Filter::PrefixTree, Policy::BestEffort, timeout).await?;
     for missing in &reduced.missing {
         println!("{}", ForeignText::of(&format_args!("no answer from {}: {}", missing.host, missing.why)));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{HeldScript, Host, JobRef, Submission, Wlm, find_batch};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time;
 
 use crate::app::{App, adopt};
 use crate::clock::{Clock, QueueTime};
@@ -39,10 +39,10 @@ impl Frontend {
     pub async fn submit<A: Into<OsString>>(
         &self,
         args: impl IntoIterator<Item = A>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Batch> {
         let args = args.into_iter().map(Into::into).collect();
-        self.submit_as(Submission { args, held: None, env: Vec::new(), cwd: own_dir()? }, deadline).await
+        self.submit_as(Submission { args, held: None, env: Vec::new(), cwd: own_dir()? }, timeout).await
     }
 
     /// As [`Frontend::submit`], of a script whose first launch will be held: `options` are those of the workload manager's own command, `env` are variables
@@ -56,14 +56,14 @@ impl Frontend {
         script: impl Into<OsString>,
         options: impl IntoIterator<Item = A>,
         env: Vec<(OsString, OsString)>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Batch> {
         let held = HeldScript { script: script.into(), launchers: helpers::find_launchers(&Machine)? };
         let args = options.into_iter().map(Into::into).collect();
-        self.submit_as(Submission { args, held: Some(held), env, cwd: own_dir()? }, deadline).await
+        self.submit_as(Submission { args, held: Some(held), env, cwd: own_dir()? }, timeout).await
     }
 
-    async fn submit_as(&self, submission: Submission, deadline: Duration) -> Result<Batch> {
+    async fn submit_as(&self, submission: Submission, timeout: Duration) -> Result<Batch> {
         let wlm = self.choice()?.wlm;
         let batch = find_batch(wlm)?;
         let program = helpers::find_helper(helpers::GUARD, &Machine)?;
@@ -77,8 +77,8 @@ impl Frontend {
             guard.at_loss(Some(cancel.clone())).await?;
             Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, _news: news })
         });
-        let late = |_| Error::TimedOut { phase: "submitting a job", after: deadline, missing: Vec::new() };
-        timeout(deadline, submitting).await.map_err(late)?.map_err(|e| Error::Protocol(e.to_string()))?
+        let late = |_| Error::TimedOut { phase: "submitting a job", after: timeout, missing: Vec::new() };
+        time::timeout(timeout, submitting).await.map_err(late)?.map_err(|e| Error::Protocol(e.to_string()))?
     }
 }
 
@@ -104,17 +104,17 @@ impl Batch {
         self
     }
 
-    fn clock(&self, deadline: Duration) -> Clock {
-        Clock::new(deadline, QueueTime::Apart(self.queue_timeout))
+    fn clock(&self, timeout: Duration) -> Clock {
+        Clock::new(timeout, QueueTime::Apart(self.queue_timeout))
     }
 
     /// Waits until the job has ranks, and attaches to them. They are not held: what they do before that they have done. `news` hears what is waited for,
-    /// in the words of the workload manager, each time it is asked. Time in the queue does not count towards `deadline`: see [`Batch::queue_timeout`].
+    /// in the words of the workload manager, each time it is asked. Time in the queue does not count towards `timeout`: see [`Batch::queue_timeout`].
     ///
     /// # Errors
-    /// At the deadline why there still are no ranks; the job has ended without any. It is cancelled in both cases.
-    pub async fn attach(self, deadline: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
-        let clock = self.clock(deadline);
+    /// When the timeout expires why there still are no ranks; the job has ended without any. It is cancelled in both cases.
+    pub async fn attach(self, timeout: Duration, mut news: impl FnMut(&str) + Send) -> Result<App> {
+        let clock = self.clock(timeout);
         let app = self.frontend.attach_until(self.wlm, &self.job, Some(&mut news), &clock).await?;
         self.detach().await?;
         Ok(app)
@@ -124,8 +124,8 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::attach`].
-    pub async fn wait_for_ranks(self, deadline: Duration) -> Result<String> {
-        let clock = self.clock(deadline);
+    pub async fn wait_for_ranks(self, timeout: Duration) -> Result<String> {
+        let clock = self.clock(timeout);
         let found = adopt(self.wlm, &self.job, &[], Some(&mut |_| {}), &clock).await?;
         self.detach().await?;
         Ok(found.job.0)
@@ -141,13 +141,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Cancels the job and waits until the workload manager knows that, at most until the deadline.
+    /// Cancels the job and waits until the workload manager knows that, at most until the timeout expires.
     ///
     /// # Errors
     /// What the workload manager says; it is tried once more behind our back.
-    pub async fn cancel(self, deadline: Duration) -> Result<()> {
+    pub async fn cancel(self, timeout: Duration) -> Result<()> {
         let command = self.cancel.clone();
-        let asking = tokio::task::spawn_blocking(move || Machine.ask(&command, deadline));
+        let asking = tokio::task::spawn_blocking(move || Machine.ask(&command, timeout));
         let said = asking.await.map_err(|e| Error::Protocol(e.to_string()))?;
         let said = said.map_err(|e| Error::io(format!("cannot cancel job {}", self.job.0), e))?;
         if said.stderr.trim().is_empty() {

@@ -103,13 +103,10 @@ impl Daemon {
     ///
     /// # Errors
     /// The app has ended, or a node did not answer in time.
-    pub async fn signal(&self, signal: Signal, deadline: Duration) -> Result<()> {
+    pub async fn signal(&self, signal: Signal, timeout: Duration) -> Result<()> {
         let nodes: NodeSet = self.processes.iter().map(|(node, _)| *node).collect();
         let nodes = nodes.intersection(&self.core.live_nodes());
         let order = Order::SignalDaemon { daemon: self.id, signal };
-        self.core
-            .ask(&nodes, order, "sending a signal to a daemon", Instant::now() + deadline)
-            .await
-            .map(drop)
+        self.core.ask(&nodes, order, "sending a signal to a daemon", Instant::now() + timeout).await.map(drop)
     }
 }

@@ -69,13 +69,13 @@ impl Frontend {
         }
     }
 
-    /// Launches an application. Waits until every rank is held, or runs. Time that the launch waits for nodes does not count towards `deadline`:
+    /// Launches an application. Waits until every rank is held, or runs. Time that the launch waits for nodes does not count towards `timeout`:
     /// see [`LaunchRequest::queue_timeout`].
     ///
     /// # Errors
     /// Nothing is left running when it fails: see [`Error`](crate::Error) for what can go wrong.
-    pub async fn launch(&self, request: LaunchRequest, deadline: Duration) -> Result<App> {
-        let clock = Clock::new(deadline, QueueTime::Apart(request.queue_timeout));
+    pub async fn launch(&self, request: LaunchRequest, timeout: Duration) -> Result<App> {
+        let clock = Clock::new(timeout, QueueTime::Apart(request.queue_timeout));
         self.launch_until(request, None, &clock).await
     }
 
@@ -87,9 +87,9 @@ impl Frontend {
         &self,
         request: LaunchRequest,
         mut news: impl FnMut(&QueueNews) + Send,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<App> {
-        let clock = Clock::new(deadline, QueueTime::Apart(request.queue_timeout));
+        let clock = Clock::new(timeout, QueueTime::Apart(request.queue_timeout));
         self.launch_until(request, Some(&mut news), &clock).await
     }
 
@@ -105,19 +105,19 @@ impl Frontend {
     ///
     /// # Errors
     /// No such program runs, or it belongs to another user.
-    pub async fn attach(&self, target: &str, deadline: Duration) -> Result<App> {
-        self.attach_to(target, None, deadline).await
+    pub async fn attach(&self, target: &str, timeout: Duration) -> Result<App> {
+        self.attach_to(target, None, timeout).await
     }
 
     /// As [`Frontend::attach`], and waits for a job that has no ranks yet.
     ///
     /// # Errors
-    /// As [`Frontend::attach`]; at the deadline why there still are none.
-    pub async fn attach_when_there(&self, target: &str, deadline: Duration) -> Result<App> {
-        self.attach_to(target, Some(&mut |_| {}), deadline).await
+    /// As [`Frontend::attach`]; when the timeout expires why there still are none.
+    pub async fn attach_when_there(&self, target: &str, timeout: Duration) -> Result<App> {
+        self.attach_to(target, Some(&mut |_| {}), timeout).await
     }
 
-    async fn attach_to(&self, target: &str, wait: News<'_>, deadline: Duration) -> Result<App> {
+    async fn attach_to(&self, target: &str, wait: News<'_>, timeout: Duration) -> Result<App> {
         // Where hosts have names a WLM's own words may have colons in them: who has chosen it need not name it again.
         let chosen = self.config.wlm.as_ref().map(|_| self.choice()).transpose()?;
         let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| reach(*wlm) != Reach::ThisMachine);
@@ -129,7 +129,7 @@ impl Frontend {
             },
             (None, _) => (self.choice()?.wlm, target),
         };
-        let clock = Clock::new(deadline, QueueTime::Counts);
+        let clock = Clock::new(timeout, QueueTime::Counts);
         self.attach_until(wlm, &JobRef(job.to_owned()), wait, &clock).await
     }
 }

@@ -19,7 +19,7 @@
 //! | [`error`], [`helpers`] | errors; the paths of gantry's own executables |
 //! | [`guard`] | the helper that outlives a killed tool |
 //!
-//! The API is asynchronous and runs on the caller's tokio runtime. Every call that may wait takes a deadline. The library installs no
+//! The API is asynchronous and runs on the caller's tokio runtime. Every call that may wait takes a timeout. The library installs no
 //! signal handler and waits for its own children only. It never changes the environment or the directory of the process.
 
 pub mod app;

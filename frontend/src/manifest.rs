@@ -121,16 +121,16 @@ impl Manifest {
     ///
     /// # Errors
     /// A needed library is not here, a node cannot take a file, or a file changes while it is sent. Files on the other nodes stay in the session.
-    pub async fn send(self, deadline: Duration) -> Result<Staged> {
-        self.stage(Instant::now() + deadline).await.map(|(staged, _)| staged)
+    pub async fn send(self, timeout: Duration) -> Result<Staged> {
+        self.stage(Instant::now() + timeout).await.map(|(staged, _)| staged)
     }
 
     /// Makes everything available and starts a daemon: one on every node, or on those that the request names. Waits until it runs.
     ///
     /// # Errors
     /// A node cannot have something or cannot start the daemon; nowhere does it run then. Nor does it when the future is dropped before.
-    pub async fn exec_daemon(mut self, request: DaemonRequest, deadline: Duration) -> Result<Daemon> {
-        let deadline = Instant::now() + deadline;
+    pub async fn exec_daemon(mut self, request: DaemonRequest, timeout: Duration) -> Result<Daemon> {
+        let deadline = Instant::now() + timeout;
         let source = find_program(Path::new(&request.program), &Machine)?;
         self.add(Place::Bin, &source, self.with_needs)?;
         let name = file_name(&source)?.to_owned();

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Lost`], [`Error::TimedOut`] and [`Error::Gone`], as of every order.
-pub async fn ping(app: &AppHandle, deadline: Duration) -> Result<usize> {
-    let deadline = Instant::now() + deadline;
+pub async fn ping(app: &AppHandle, timeout: Duration) -> Result<usize> {
+    let deadline = Instant::now() + timeout;
     let answers =
         app.core.overlay.request(To::All, Order::Ping, "asking for signs of life", deadline).await?;
     let nodes = answers.len();
@@ -31,10 +31,10 @@ pub async fn ping(app: &AppHandle, deadline: Duration) -> Result<usize> {
 ///
 /// # Errors
 /// As [`ping`]; [`Error::Protocol`] when a node received other bytes than were sent.
-pub async fn broadcast(app: &AppHandle, bytes: u64, deadline: Duration) -> Result<()> {
+pub async fn broadcast(app: &AppHandle, bytes: u64, timeout: Duration) -> Result<()> {
     let source = repeat(0x67).take(bytes);
     let all = app.core.overlay.reachable();
-    broadcast_to(app, all, bytes, source, Instant::now() + deadline).await
+    broadcast_to(app, all, bytes, source, Instant::now() + timeout).await
 }
 
 /// As [`broadcast`], to those nodes only whose numbers are given.
@@ -45,11 +45,11 @@ pub async fn broadcast_some(
     app: &AppHandle,
     nodes: impl IntoIterator<Item = u32>,
     bytes: u64,
-    deadline: Duration,
+    timeout: Duration,
 ) -> Result<()> {
     let nodes: NodeSet = nodes.into_iter().map(NodeId).collect();
     let source = repeat(0x67).take(bytes);
-    broadcast_to(app, nodes, bytes, source, Instant::now() + deadline).await
+    broadcast_to(app, nodes, bytes, source, Instant::now() + timeout).await
 }
 
 async fn broadcast_to(
@@ -78,9 +78,9 @@ async fn broadcast_to(
 ///
 /// # Errors
 /// As [`ping`].
-pub async fn bulk_counts(app: &AppHandle, deadline: Duration) -> Result<Vec<(u64, u64)>> {
-    let (order, deadline) = (Order::Bulk(BulkOrder::Count), Instant::now() + deadline);
-    let answers = app.core.overlay.request(To::All, order, "counting bulk data", deadline).await?;
+pub async fn bulk_counts(app: &AppHandle, timeout: Duration) -> Result<Vec<(u64, u64)>> {
+    let (order, timeout) = (Order::Bulk(BulkOrder::Count), Instant::now() + timeout);
+    let answers = app.core.overlay.request(To::All, order, "counting bulk data", timeout).await?;
     let count = |(node, answer): (NodeId, std::result::Result<Answer, Failure>)| match answer
         .map_err(|failure| refused(app, node, failure))?
     {

@@ -73,13 +73,13 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Gone`] when the app has ended, which has removed the session already.
-    pub async fn destroy(self, deadline: Duration) -> Result<()> {
+    pub async fn destroy(self, timeout: Duration) -> Result<()> {
         self.inner.check_alive()?;
         self.inner.alive.store(false, Ordering::SeqCst);
         self.inner.core.channels.close(Some(self.inner.id));
         let order = Order::CloseSession { session: self.inner.id, grace: DAEMON_GRACE };
         let nodes = self.inner.live_nodes();
-        let deadline = Instant::now() + deadline;
+        let deadline = Instant::now() + timeout;
         let destroyed = self.inner.core.ask(&nodes, order.clone(), "destroying a session", deadline).await;
         if let Err(Error::Lost { .. }) = destroyed {
             // With one node out of reach the others may not have been asked. Those that have been know nothing of it any more.

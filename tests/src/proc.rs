@@ -214,24 +214,24 @@ pub fn send(pid: i32, signal: Signal) {
 /// Waits until the process has ended, by event.
 ///
 /// # Panics
-/// When it is still there after `deadline`.
+/// When it is still there after `timeout`.
 #[track_caller]
-pub fn wait_gone(pid: i32, deadline: Duration) {
+pub fn wait_gone(pid: i32, timeout: Duration) {
     let Ok(process) = Pidfd::open(pid) else { return };
     let line = command_line(pid);
-    assert!(process.wait_end(deadline), "process {pid} ({line}) is still there after {deadline:?}");
+    assert!(process.wait_end(timeout), "process {pid} ({line}) is still there after {timeout:?}");
 }
 
 /// Waits until the file is there. See [`eventually`].
 ///
 /// # Panics
-/// When it is not there after `deadline`.
+/// When it is not there after `timeout`.
 #[track_caller]
-pub fn wait_file(path: &Path, deadline: Duration) {
-    eventually(deadline, &format!("{} is there", path.display()), || path.exists());
+pub fn wait_file(path: &Path, timeout: Duration) {
+    eventually(timeout, &format!("{} is there", path.display()), || path.exists());
 }
 
-/// Asks `condition` until it holds, and fails the test when it does not by `deadline`.
+/// Asks `condition` until it holds, and fails the test when it does not by `timeout`.
 ///
 /// This and [`becomes_true`], which it calls, are the only poll in the tests: for what the kernel tells no event
 /// about (a state in /proc, a file of another program). What has an event is waited for by it: [`Pidfd::wait_end`],
@@ -240,14 +240,14 @@ pub fn wait_file(path: &Path, deadline: Duration) {
 /// # Panics
 /// When the deadline passes; the message holds `what`.
 #[track_caller]
-pub fn eventually(deadline: Duration, what: &str, condition: impl FnMut() -> bool) {
-    assert!(becomes_true(deadline, condition), "after {deadline:?} it is still not so that {what}");
+pub fn eventually(timeout: Duration, what: &str, condition: impl FnMut() -> bool) {
+    assert!(becomes_true(timeout, condition), "after {timeout:?} it is still not so that {what}");
 }
 
 /// As [`eventually`], but says whether it came true. `condition` is asked at least once, and once more at the end.
 #[must_use]
-pub fn becomes_true(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + deadline;
+pub fn becomes_true(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + timeout;
     let mut pause = Duration::from_millis(1);
     loop {
         let last = Instant::now() >= end;

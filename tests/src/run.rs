@@ -144,10 +144,10 @@ impl Run {
     /// The next line of stdout that was not handed out yet.
     ///
     /// # Panics
-    /// When there is none by `deadline`, or stdout has ended; with all that was heard.
+    /// When there is none by `timeout`, or stdout has ended; with all that was heard.
     #[track_caller]
-    pub fn next_line(&mut self, deadline: Duration) -> String {
-        match self.find_line(deadline, |line| Some(line.to_owned())) {
+    pub fn next_line(&mut self, timeout: Duration) -> String {
+        match self.find_line(timeout, |line| Some(line.to_owned())) {
             Ok(line) => line,
             Err(why) => self.fail("no further line", why),
         }
@@ -156,10 +156,10 @@ impl Run {
     /// The next JSON event with this name (`{"event":NAME,...}`); what comes before it is passed over, and stays in [`Run::stdout`].
     ///
     /// # Panics
-    /// When it has not come by `deadline`, or stdout has ended; with all that was heard.
+    /// When it has not come by `timeout`, or stdout has ended; with all that was heard.
     #[track_caller]
-    pub fn next_event(&mut self, name: &str, deadline: Duration) -> Value {
-        let found = self.find_line(deadline, |line| parse_event(line).filter(|event| event["event"] == name));
+    pub fn next_event(&mut self, name: &str, timeout: Duration) -> Value {
+        let found = self.find_line(timeout, |line| parse_event(line).filter(|event| event["event"] == name));
         match found {
             Ok(event) => event,
             Err(why) => self.fail(&format!("no event {name:?}"), why),
@@ -169,10 +169,10 @@ impl Run {
     /// Waits for a line of stderr that holds `part`, and gives it.
     ///
     /// # Panics
-    /// When it has not come by `deadline`, or stderr has ended; with all that was heard.
+    /// When it has not come by `timeout`, or stderr has ended; with all that was heard.
     #[track_caller]
-    pub fn stderr_line(&mut self, part: &str, deadline: Duration) -> String {
-        let end = Instant::now() + deadline;
+    pub fn stderr_line(&mut self, part: &str, timeout: Duration) -> String {
+        let end = Instant::now() + timeout;
         loop {
             if let Some(line) = self.seen.stderr.iter().find(|line| line.contains(part)) {
                 return line.clone();
@@ -181,7 +181,7 @@ impl Run {
                 self.fail(&format!("no {part:?} on stderr"), "which has ended");
             }
             if !self.hear(end) {
-                self.fail(&format!("no {part:?} on stderr"), &format!("after {deadline:?}"));
+                self.fail(&format!("no {part:?} on stderr"), &format!("after {timeout:?}"));
             }
         }
     }
@@ -209,10 +209,10 @@ impl Run {
     /// Who inherited its output and lives on makes this fail: a program that returns leaves nobody at its caller's pipes.
     ///
     /// # Panics
-    /// When it has not ended, or somebody still holds its output, at `deadline`.
+    /// When it has not ended, or somebody still holds its output, at `timeout`.
     #[track_caller]
-    pub fn wait(&mut self, deadline: Duration) -> Finished {
-        let end = Instant::now() + deadline;
+    pub fn wait(&mut self, timeout: Duration) -> Finished {
+        let end = Instant::now() + timeout;
         loop {
             let seen = &self.seen;
             if let (Some(status), true, true) = (seen.status, seen.out_ended, seen.err_ended) {
@@ -221,7 +221,7 @@ impl Run {
             if !self.hear(end) {
                 let what =
                     if self.seen.status.is_some() { "ended, but its output is held open" } else { "no end" };
-                self.fail(what, &format!("after {deadline:?}"));
+                self.fail(what, &format!("after {timeout:?}"));
             }
         }
     }
@@ -229,16 +229,16 @@ impl Run {
     /// Waits for its end only, whoever may hold its output.
     ///
     /// # Panics
-    /// When it has not ended at `deadline`.
+    /// When it has not ended at `timeout`.
     #[track_caller]
-    pub fn exited(&mut self, deadline: Duration) -> ExitStatus {
-        let end = Instant::now() + deadline;
+    pub fn exited(&mut self, timeout: Duration) -> ExitStatus {
+        let end = Instant::now() + timeout;
         loop {
             if let Some(status) = self.seen.status {
                 return status;
             }
             if !self.hear(end) {
-                self.fail("no end", &format!("after {deadline:?}"));
+                self.fail("no end", &format!("after {timeout:?}"));
             }
         }
     }
@@ -246,10 +246,10 @@ impl Run {
     /// Looks through the lines of stdout from the first that was not handed out yet.
     fn find_line<T>(
         &mut self,
-        deadline: Duration,
+        timeout: Duration,
         mut pick: impl FnMut(&str) -> Option<T>,
     ) -> Result<T, &'static str> {
-        let end = Instant::now() + deadline;
+        let end = Instant::now() + timeout;
         loop {
             while let Some(line) = self.seen.stdout.get(self.taken) {
                 self.taken += 1;

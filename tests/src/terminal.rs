@@ -100,10 +100,10 @@ impl Terminal {
     /// Waits until the screen's text is as `wanted`, and gives it.
     ///
     /// # Panics
-    /// When it is not by `deadline`, with the text.
+    /// When it is not by `timeout`, with the text.
     #[track_caller]
-    pub fn wait_for(&self, what: &str, deadline: Duration, wanted: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + deadline;
+    pub fn wait_for(&self, what: &str, timeout: Duration, wanted: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + timeout;
         let mut state = self.shared.lock();
         loop {
             let text = state.vt.text();
@@ -122,8 +122,8 @@ impl Terminal {
     /// # Panics
     /// As [`Terminal::wait_for`].
     #[track_caller]
-    pub fn wait_text(&self, part: &str, deadline: Duration) -> String {
-        self.wait_for(&format!("{part:?}"), deadline, |text| text.contains(part))
+    pub fn wait_text(&self, part: &str, timeout: Duration) -> String {
+        self.wait_for(&format!("{part:?}"), timeout, |text| text.contains(part))
     }
 
     /// Reads on what the program writes.
@@ -147,11 +147,11 @@ impl Terminal {
     /// Waits for the program's end, and unless nobody reads it for the end of what it writes.
     ///
     /// # Panics
-    /// When it has not ended by `deadline`.
+    /// When it has not ended by `timeout`.
     #[track_caller]
-    pub fn wait(&mut self, deadline: Duration) -> ExitStatus {
-        let end = Instant::now() + deadline;
-        assert!(self.process.wait_end(deadline), "no end after {deadline:?}; there is:\n{}", self.text());
+    pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
+        let end = Instant::now() + timeout;
+        assert!(self.process.wait_end(timeout), "no end after {timeout:?}; there is:\n{}", self.text());
         let status = self.child.wait().expect("the status of our own child");
         let mut state = self.shared.lock();
         while !state.ended && !state.paused {

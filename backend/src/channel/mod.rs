@@ -52,8 +52,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn open(link: Link, member: Member, deadline: Duration) -> Result<Self, Error> {
-        match link.exchange(&Ask::Channel, "open the channel", deadline)? {
+    pub(crate) fn open(link: Link, member: Member, timeout: Duration) -> Result<Self, Error> {
+        match link.exchange(&Ask::Channel, "open the channel", timeout)? {
             Tell::Channel => Ok(Self {
                 member,
                 wire: link.into_wire(),
@@ -75,27 +75,27 @@ impl Channel {
     ///
     /// # Errors
     /// [`Error::TimedOut`]; what has come of it by then is kept. [`Error::Refused`] when the tool gave up sending it in the middle, [`Error::Lost`] when the agent has ended.
-    pub fn receive(&self, tag: u32, deadline: Duration) -> Result<Vec<u8>, Error> {
-        self.read(Some(tag), deadline).map(|(_, bytes)| bytes)
+    pub fn receive(&self, tag: u32, timeout: Duration) -> Result<Vec<u8>, Error> {
+        self.read(Some(tag), timeout).map(|(_, bytes)| bytes)
     }
 
     /// The next message, whatever its tag: the tag and the bytes. Waits for it.
     ///
     /// # Errors
     /// As [`Channel::receive`].
-    pub fn receive_any(&self, deadline: Duration) -> Result<(u32, Vec<u8>), Error> {
-        self.read(None, deadline)
+    pub fn receive_any(&self, timeout: Duration) -> Result<(u32, Vec<u8>), Error> {
+        self.read(None, timeout)
     }
 
     /// The next message with this tag, to be read as it comes: for what is too large to be held. Waits for its first bytes, and each read for the next ones as
-    /// long as `deadline`.
+    /// long as `timeout`.
     ///
     /// # Errors
     /// As [`Channel::receive`].
-    pub fn receive_reader(&self, tag: u32, deadline: Duration) -> Result<MessageReader<'_>, Error> {
-        let until = Instant::now() + deadline;
-        let number = self.wait("wait for a message", until, deadline, |state| Ok(state.claim(Some(tag))))?;
-        Ok(MessageReader { channel: self, number, patience: deadline, piece: Vec::new(), at: 0, over: false })
+    pub fn receive_reader(&self, tag: u32, timeout: Duration) -> Result<MessageReader<'_>, Error> {
+        let until = Instant::now() + timeout;
+        let number = self.wait("wait for a message", until, timeout, |state| Ok(state.claim(Some(tag))))?;
+        Ok(MessageReader { channel: self, number, patience: timeout, piece: Vec::new(), at: 0, over: false })
     }
 
     /// Sends a message to the tool, of 128 KiB at most, unasked. Waits while 256 KiB of this daemon's messages wait for the tool.
@@ -103,15 +103,15 @@ impl Channel {
     /// # Errors
     /// [`Error::TooLong`]: contribute it to a gather, which takes 64 MiB, or send several. [`Error::TimedOut`]: the tool does not take messages.
     /// [`Error::Lost`] when the agent has ended.
-    pub fn send(&self, tag: u32, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
+    pub fn send(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         if bytes.len() > MAX_MESSAGE_BYTES {
             return Err(Error::TooLong { bytes: bytes.len() as u64, limit: MAX_MESSAGE_BYTES as u64 });
         }
-        let (until, cost) = (Instant::now() + deadline, cost_of(bytes.len()));
-        self.wait("send a message: the tool does not take any", until, deadline, |state| {
+        let (until, cost) = (Instant::now() + timeout, cost_of(bytes.len()));
+        self.wait("send a message: the tool does not take any", until, timeout, |state| {
             Ok(state.spend(cost))
         })?;
-        self.say(&FromDaemon::Message { tag, bytes: Blob(bytes.to_vec()) }, in_time(until), deadline)
+        self.say(&FromDaemon::Message { tag, bytes: Blob(bytes.to_vec()) }, in_time(until), timeout)
     }
 
     /// Contributes to the tool's next gather or reduction with this tag to which this daemon has not yet contributed, 64 MiB at most.
@@ -121,12 +121,12 @@ impl Channel {
     ///
     /// # Errors
     /// [`Error::TooLong`]; [`Error::TimedOut`] when the tool does not ask: the contribution then counts as missing; [`Error::Lost`].
-    pub fn contribute(&self, tag: u32, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
+    pub fn contribute(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let total = bytes.len() as u64;
         if total > MAX_PART_BYTES {
             return Err(Error::TooLong { bytes: total, limit: MAX_PART_BYTES });
         }
-        let until = Instant::now() + deadline;
+        let until = Instant::now() + timeout;
         let (first, mut rest) = bytes.split_at(bytes.len().min(CHUNK_BYTES));
         let cost = cost_of(first.len());
         let phase = "contribute: too many contributions wait to be collected";
@@ -137,17 +137,17 @@ impl Channel {
             Some(round) => (turn, round),
             None => {
                 drop(turn);
-                self.wait(phase, until, deadline, |state| Ok(state.has_room(cost).then_some(())))?;
+                self.wait(phase, until, timeout, |state| Ok(state.has_room(cost).then_some(())))?;
                 return self.contribute(tag, bytes, until.saturating_duration_since(Instant::now()));
             }
         };
         let part = |bytes: &[u8]| FromDaemon::Part { tag, round, total, bytes: Blob(bytes.to_vec()) };
-        let sent = self.wire.write(&part(first), in_time(until), deadline);
+        let sent = self.wire.write(&part(first), in_time(until), timeout);
         drop(turn);
         self.lose_on_error(sent)?;
         while !rest.is_empty() {
             let phase = "contribute: the rest is not being collected";
-            let granted = self.wait(phase, until, deadline, |state| Ok(state.granted(tag, round)));
+            let granted = self.wait(phase, until, timeout, |state| Ok(state.granted(tag, round)));
             let granted = match granted {
                 Ok(Some(bytes)) => bytes,
                 // The operation is over.
@@ -162,7 +162,7 @@ impl Channel {
             };
             let (now, later) = rest.split_at(rest.len().min(granted as usize));
             for chunk in now.chunks(CHUNK_BYTES) {
-                self.say(&part(chunk), in_time(until), deadline)?;
+                self.say(&part(chunk), in_time(until), timeout)?;
             }
             rest = later;
         }
@@ -170,13 +170,13 @@ impl Channel {
         Ok(())
     }
 
-    fn read(&self, tag: Option<u32>, deadline: Duration) -> Result<(u32, Vec<u8>), Error> {
-        let until = Instant::now() + deadline;
+    fn read(&self, tag: Option<u32>, timeout: Duration) -> Result<(u32, Vec<u8>), Error> {
+        let until = Instant::now() + timeout;
         let phase = "wait for a message";
-        let number = self.wait(phase, until, deadline, |state| Ok(state.claim(tag)))?;
+        let number = self.wait(phase, until, timeout, |state| Ok(state.claim(tag)))?;
         let mut bytes = Vec::new();
         loop {
-            match self.take(number, until, deadline) {
+            match self.take(number, until, timeout) {
                 Ok((tag, piece, last)) => {
                     bytes.extend_from_slice(&piece);
                     if last {
@@ -192,12 +192,12 @@ impl Channel {
     }
 
     /// The next bytes of a message that was claimed: its tag, the bytes, and whether they are the last.
-    fn take(&self, number: u64, until: Instant, deadline: Duration) -> Result<(u32, Vec<u8>, bool), Error> {
+    fn take(&self, number: u64, until: Instant, timeout: Duration) -> Result<(u32, Vec<u8>, bool), Error> {
         let phase = "wait for the rest of a message";
         let Taken { tag, bytes, cost, last } =
-            self.wait(phase, until, deadline, |state| state.take(number))?;
+            self.wait(phase, until, timeout, |state| state.take(number))?;
         if cost > 0 {
-            self.say(&FromDaemon::Taken { cost }, in_time(until), deadline)?;
+            self.say(&FromDaemon::Taken { cost }, in_time(until), timeout)?;
         }
         Ok((tag, bytes, last))
     }
@@ -206,9 +206,9 @@ impl Channel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, what: &FromDaemon, until: Instant, deadline: Duration) -> Result<(), Error> {
+    fn say(&self, what: &FromDaemon, until: Instant, timeout: Duration) -> Result<(), Error> {
         let turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = self.wire.write(what, until, deadline);
+        let said = self.wire.write(what, until, timeout);
         drop(turn);
         self.lose_on_error(said)
     }
@@ -232,7 +232,7 @@ impl Channel {
         &self,
         phase: &'static str,
         until: Instant,
-        deadline: Duration,
+        timeout: Duration,
         mut ready: impl FnMut(&mut State) -> Result<Option<T>, Failure>,
     ) -> Result<T, Error> {
         let mut state = self.lock();
@@ -246,7 +246,7 @@ impl Channel {
             let left = until.saturating_duration_since(Instant::now());
             // What has come by now is still taken in, so that who polls may ask with no time at all.
             if left.is_zero() && (state.is_read() || !self.wire.has_input()) {
-                return Err(Error::TimedOut { phase, after: deadline });
+                return Err(Error::TimedOut { phase, after: timeout });
             }
             if !state.start_reading() {
                 state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

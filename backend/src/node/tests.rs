@@ -62,7 +62,7 @@ fn an_agent_that_is_gone_is_unreachable() {
     let scratch = tempfile::tempdir().unwrap();
     let socket = scratch.path().join("agent.sock");
     for _ in 0..2 {
-        let error = Backend::connect_to(&address(&socket), DEFAULT_DEADLINE).unwrap_err();
+        let error = Backend::connect_to(&address(&socket), DEFAULT_TIMEOUT).unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }) && error.kind() == Kind::Gone, "{error:?}");
         drop(UnixListener::bind(&socket)); // leaves a socket at which nobody listens
     }
@@ -84,7 +84,7 @@ fn an_agent_whose_queue_is_full_is_timed_out() {
     let socket = scratch.path().join("agent.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
-    let held = Link::connect(&socket, DEFAULT_DEADLINE).unwrap();
+    let held = Link::connect(&socket, DEFAULT_TIMEOUT).unwrap();
     let error = Link::connect(&socket, Duration::from_millis(30)).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     drop(held);
@@ -119,7 +119,7 @@ fn an_agent_of_another_user_is_not_believed() {
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let socket = scratch.path().join("agent.sock");
     let mut agent = foreign_listener(&socket);
-    let error = Backend::connect_to(&address(&socket), DEFAULT_DEADLINE).unwrap_err();
+    let error = Backend::connect_to(&address(&socket), DEFAULT_TIMEOUT).unwrap_err();
     assert!(matches!(error, Error::ForeignAgent { found: 65534, expected: 0, .. }), "{error:?}");
     assert!(agent.wait().unwrap().success());
 }

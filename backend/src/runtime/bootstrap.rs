@@ -17,26 +17,26 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::receive_from_subjobs`].
-    pub fn exchange(&self, said: &[u8], deadline: Duration) -> Result<Vec<Vec<u8>>, Error> {
-        let structure = self.structure(deadline)?;
+    pub fn exchange(&self, said: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        let structure = self.structure(timeout)?;
         let tag = self.tag("exchange")?;
         if self.rank() != Rank(0) {
-            return unpack(&self.receive_from_rank(Rank(0), &tag, deadline)?.bytes);
+            return unpack(&self.receive_from_rank(Rank(0), &tag, timeout)?.bytes);
         }
         let count = structure.sizes.len();
         let others = || (0..).take(count).filter(|subjob| *subjob != structure.index);
         for subjob in others() {
-            self.send_to_subjob(subjob, &tag, said, deadline)?;
+            self.send_to_subjob(subjob, &tag, said, timeout)?;
         }
         let mut all = BTreeMap::from([(structure.index, said.to_vec())]);
         for subjob in others() {
             let from = Address { subjob, rank: Rank(0) };
-            all.insert(subjob, self.receive_from(from, &tag, deadline)?.bytes);
+            all.insert(subjob, self.receive_from(from, &tag, timeout)?.bytes);
         }
         let all: Vec<Vec<u8>> = all.into_values().collect();
         let packed = pack(&all);
         for rank in 1..self.size() {
-            self.send_to_rank(Rank(rank), &tag, &packed, deadline)?;
+            self.send_to_rank(Rank(rank), &tag, &packed, timeout)?;
         }
         Ok(all)
     }
@@ -45,10 +45,10 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::receive_from_subjobs`].
-    pub fn master_vector(&self, start: &[u8], deadline: Duration) -> Result<Option<Vec<Vec<u8>>>, Error> {
-        let structure = self.structure(deadline)?;
+    pub fn master_vector(&self, start: &[u8], timeout: Duration) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let structure = self.structure(timeout)?;
         let order: Vec<u32> = (0..).take(structure.sizes.len()).collect();
-        self.gather_in_order(start, &order, deadline)
+        self.gather_in_order(start, &order, timeout)
     }
 
     /// As [`Runtime::master_vector`], where each subjob says at which place it wants to be: numbers from 0, each taken by one. The master is rank 0 of the one at place 0.
@@ -59,9 +59,9 @@ impl Runtime {
         &self,
         start: &[u8],
         place: u32,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Option<Vec<Vec<u8>>>, Error> {
-        let said = self.exchange(&place.to_be_bytes(), deadline)?;
+        let said = self.exchange(&place.to_be_bytes(), timeout)?;
         let places = said.iter().map(|place| place.as_slice().try_into().map(u32::from_be_bytes));
         let places: Result<Vec<u32>, _> = places.collect();
         let places = places.map_err(|_| refused(Kind::Protocol, "read the places of subjobs".to_owned()))?;
@@ -72,34 +72,34 @@ impl Runtime {
             return Err(refused(Kind::Invalid, why));
         }
         let order: Vec<u32> = order.into_iter().map(|(_, subjob)| subjob).collect();
-        self.gather_in_order(start, &order, deadline)
+        self.gather_in_order(start, &order, timeout)
     }
 
     fn gather_in_order(
         &self,
         start: &[u8],
         order: &[u32],
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Option<Vec<Vec<u8>>>, Error> {
-        let structure = self.structure(deadline)?;
+        let structure = self.structure(timeout)?;
         let tag = self.tag("vector")?;
         if self.rank() != Rank(0) {
-            self.send_to_rank(Rank(0), &tag, start, deadline)?;
+            self.send_to_rank(Rank(0), &tag, start, timeout)?;
             return Ok(None);
         }
         let mut own = vec![start.to_vec()];
         for rank in 1..self.size() {
-            own.push(self.receive_from_rank(Rank(rank), &tag, deadline)?.bytes);
+            own.push(self.receive_from_rank(Rank(rank), &tag, timeout)?.bytes);
         }
         let master = order.first().copied().unwrap_or_default();
         if structure.index != master {
-            self.send_to_subjob(master, &tag, &pack(&own), deadline)?;
+            self.send_to_subjob(master, &tag, &pack(&own), timeout)?;
             return Ok(None);
         }
         let mut all = BTreeMap::from([(structure.index, own)]);
         for subjob in order.iter().copied().filter(|subjob| *subjob != master) {
             let from = Address { subjob, rank: Rank(0) };
-            all.insert(subjob, unpack(&self.receive_from(from, &tag, deadline)?.bytes)?);
+            all.insert(subjob, unpack(&self.receive_from(from, &tag, timeout)?.bytes)?);
         }
         Ok(Some(order.iter().flat_map(|subjob| all.remove(subjob).unwrap_or_default()).collect()))
     }

@@ -59,14 +59,13 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::NotStartedByGantry`]; [`Error::Refused`]: another process of this rank is connected; [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
-    pub fn connect(deadline: Duration) -> Result<Self, Error> {
-        let until = after(deadline);
-        let wire = Wire::new(Rendezvous::of_job()?.open_link(deadline)?)?;
-        let (rank, size) =
-            wire.until("connect to the job", until, deadline, |state| match state.welcome {
-                Some(welcome) => Some(Ok(welcome)),
-                None => state.aborted().map(Err),
-            })?;
+    pub fn connect(timeout: Duration) -> Result<Self, Error> {
+        let until = after(timeout);
+        let wire = Wire::new(Rendezvous::of_job()?.open_link(timeout)?)?;
+        let (rank, size) = wire.until("connect to the job", until, timeout, |state| match state.welcome {
+            Some(welcome) => Some(Ok(welcome)),
+            None => state.aborted().map(Err),
+        })?;
         Ok(Self { wire, rank, size })
     }
 
@@ -87,17 +86,17 @@ impl Runtime {
     /// # Errors
     /// [`Error::Refused`]: the job was killed, or this subjob taken out of it: what was to begin does not, so leave. [`Error::TimedOut`]: call it again.
     /// [`Error::Lost`].
-    pub fn barrier(&self, deadline: Duration) -> Result<(), Error> {
-        let until = after(deadline);
+    pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
+        let until = after(timeout);
         if self.wire.look(|state| !std::mem::replace(&mut state.checked_in, true))? {
-            self.wire.say(&Say::CheckIn, "pass the barrier", until, deadline)?;
+            self.wire.say(&Say::CheckIn, "pass the barrier", until, timeout)?;
         }
-        self.wire.until("pass the barrier", until, deadline, |state| match state.released {
+        self.wire.until("pass the barrier", until, timeout, |state| match state.released {
             true => Some(Ok(())),
             false => state.aborted().map(Err),
         })?;
         if self.wire.look(|state| !std::mem::replace(&mut state.passed, true))? {
-            self.wire.say(&Say::Passed, "pass the barrier", until, deadline)?;
+            self.wire.say(&Say::Passed, "pass the barrier", until, timeout)?;
         }
         Ok(())
     }
@@ -106,8 +105,8 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Refused`]: this subjob takes no part in that (`subjobCommsType=independent`), or there is no job any more; as [`Runtime::barrier`].
-    pub fn structure(&self, deadline: Duration) -> Result<Structure, Error> {
-        self.wire.until("wait for all subjobs", after(deadline), deadline, |state| match &state.structure {
+    pub fn structure(&self, timeout: Duration) -> Result<Structure, Error> {
+        self.wire.until("wait for all subjobs", after(timeout), timeout, |state| match &state.structure {
             Some(Ok(structure)) => Some(Ok(structure.clone())),
             Some(Err(why)) => {
                 let why = format!("exchange messages with other subjobs: {why}");
@@ -126,17 +125,17 @@ impl Runtime {
         subjob: u32,
         tag: &str,
         bytes: &[u8],
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
-        self.send_to(Address { subjob, rank: Rank(0) }, tag, bytes, deadline)
+        self.send_to(Address { subjob, rank: Rank(0) }, tag, bytes, timeout)
     }
 
     /// As [`Runtime::send_to_subjob`], to any process of the job.
     ///
     /// # Errors
     /// As [`Runtime::send_to_subjob`].
-    pub fn send_to(&self, to: Address, tag: &str, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
-        let structure = self.structure(deadline)?;
+    pub fn send_to(&self, to: Address, tag: &str, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+        let structure = self.structure(timeout)?;
         let size = usize::try_from(to.subjob).ok().and_then(|number| structure.sizes.get(number));
         if size.is_none_or(|size| to.rank.0 >= *size) {
             return Err(refused(
@@ -147,16 +146,16 @@ impl Runtime {
         if self.wire.look(|state| state.ended.contains(&to.subjob))? {
             return Err(refused(Kind::Gone, format!("send a message to subjob {}: it has ended", to.subjob)));
         }
-        self.send(Scope::Job, to, tag, bytes, deadline)
+        self.send(Scope::Job, to, tag, bytes, timeout)
     }
 
     /// Takes the next message with this tag that another subjob has sent to this rank, or its own. Waits until there is one.
     ///
     /// # Errors
     /// [`Error::Refused`]: all other subjobs have ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
-    pub fn receive_from_subjobs(&self, tag: &str, deadline: Duration) -> Result<Message, Error> {
-        let structure = self.structure(deadline)?;
-        self.receive(Scope::Job, tag, None, deadline, |state| {
+    pub fn receive_from_subjobs(&self, tag: &str, timeout: Duration) -> Result<Message, Error> {
+        let structure = self.structure(timeout)?;
+        self.receive(Scope::Job, tag, None, timeout, |state| {
             let others = structure.sizes.len().saturating_sub(1);
             (others > 0 && state.ended.len() >= others).then(|| "all other subjobs have ended".to_owned())
         })
@@ -166,9 +165,9 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Refused`] names that process: it has ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
-    pub fn receive_from(&self, from: Address, tag: &str, deadline: Duration) -> Result<Message, Error> {
-        self.structure(deadline)?;
-        self.receive(Scope::Job, tag, Some(from), deadline, |state| {
+    pub fn receive_from(&self, from: Address, tag: &str, timeout: Duration) -> Result<Message, Error> {
+        self.structure(timeout)?;
+        self.receive(Scope::Job, tag, Some(from), timeout, |state| {
             let why = || format!("rank {} of subjob {} has ended", from.rank, from.subjob);
             state.is_gone(Scope::Job, from).then(why)
         })
@@ -178,23 +177,23 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Refused`]: no such rank, or a tag of more than [`MAX_TAG_BYTES`]; [`Error::TimedOut`], [`Error::Lost`].
-    pub fn send_to_rank(&self, rank: Rank, tag: &str, bytes: &[u8], deadline: Duration) -> Result<(), Error> {
+    pub fn send_to_rank(&self, rank: Rank, tag: &str, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         if rank.0 >= self.size {
             return Err(refused(
                 Kind::Invalid,
                 format!("send a message to rank {rank}: there are {}", self.size),
             ));
         }
-        self.send(Scope::Subjob, Address { subjob: 0, rank }, tag, bytes, deadline)
+        self.send(Scope::Subjob, Address { subjob: 0, rank }, tag, bytes, timeout)
     }
 
     /// Takes the next message with this tag that a rank of this subjob has sent to this one. Waits until there is one.
     ///
     /// # Errors
     /// [`Error::Refused`]: all other ranks have ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
-    pub fn receive_from_ranks(&self, tag: &str, deadline: Duration) -> Result<Message, Error> {
+    pub fn receive_from_ranks(&self, tag: &str, timeout: Duration) -> Result<Message, Error> {
         let others = usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(1);
-        self.receive(Scope::Subjob, tag, None, deadline, |state| {
+        self.receive(Scope::Subjob, tag, None, timeout, |state| {
             let gone = state.gone_here();
             (others > 0 && gone.len() >= others).then(|| match gone.first() {
                 Some(rank) if others == 1 => format!("rank {rank} has ended"),
@@ -207,9 +206,9 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Refused`] names that rank: it has ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
-    pub fn receive_from_rank(&self, rank: Rank, tag: &str, deadline: Duration) -> Result<Message, Error> {
+    pub fn receive_from_rank(&self, rank: Rank, tag: &str, timeout: Duration) -> Result<Message, Error> {
         let from = Address { subjob: 0, rank };
-        self.receive(Scope::Subjob, tag, Some(from), deadline, |state| {
+        self.receive(Scope::Subjob, tag, Some(from), timeout, |state| {
             state.is_gone(Scope::Subjob, from).then(|| format!("rank {rank} has ended"))
         })
     }
@@ -220,7 +219,7 @@ impl Runtime {
         peer: Address,
         tag: &str,
         bytes: &[u8],
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
         if tag.len() > MAX_TAG_BYTES {
             return Err(refused(
@@ -228,7 +227,7 @@ impl Runtime {
                 format!("send a message: a tag has at most {MAX_TAG_BYTES} bytes"),
             ));
         }
-        let (until, phase) = (after(deadline), "send a message");
+        let (until, phase) = (after(timeout), "send a message");
         let message = self.wire.look(|state| state.next_message())?;
         let piece = |then, bytes: &[u8]| {
             let bytes = gantry_shared::wire::message::Blob(bytes.to_vec());
@@ -238,7 +237,7 @@ impl Runtime {
         loop {
             let (now, later) = rest.split_at(rest.len().min(MESSAGE_PIECE_BYTES));
             let then = if later.is_empty() { Then::Complete } else { Then::More };
-            if let Err(error) = self.wire.say(&piece(then, now), phase, until, deadline) {
+            if let Err(error) = self.wire.say(&piece(then, now), phase, until, timeout) {
                 if rest.len() < bytes.len() {
                     // What has come of it is not kept for ever.
                     self.wire.say_later(&piece(Then::GivenUp, &[]));
@@ -247,7 +246,7 @@ impl Runtime {
             }
             rest = later;
             if rest.is_empty() {
-                return self.wire.flush(phase, until, deadline);
+                return self.wire.flush(phase, until, timeout);
             }
         }
     }
@@ -257,10 +256,10 @@ impl Runtime {
         scope: Scope,
         tag: &str,
         from: Option<Address>,
-        deadline: Duration,
+        timeout: Duration,
         hopeless: impl Fn(&State) -> Option<String>,
     ) -> Result<Message, Error> {
-        self.wire.until("receive a message", after(deadline), deadline, |state| {
+        self.wire.until("receive a message", after(timeout), timeout, |state| {
             if let Some(message) = state.take_message(scope, tag, from) {
                 return Some(Ok(message));
             }
@@ -278,7 +277,7 @@ fn refused(kind: Kind, why: String) -> Error {
 }
 
 /// The time by which something is to be done; some far day where the clock has none.
-fn after(deadline: Duration) -> Instant {
+fn after(timeout: Duration) -> Instant {
     let now = Instant::now();
-    now.checked_add(deadline).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600))
+    now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600))
 }

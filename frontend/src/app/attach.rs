@@ -68,7 +68,7 @@ pub(crate) async fn adopt(
 ) -> Result<Adoption> {
     let agent = helpers::find_helper(helpers::AGENT, &Machine)?;
     let started = Instant::now();
-    // What the WLM has said last: at the deadline that says more than that it was asked once more.
+    // What the WLM has said last: when the timeout expires that says more than that it was asked once more.
     let mut said = None;
     let asking = async {
         loop {

@@ -47,7 +47,7 @@ pub(super) struct LaunchContext {
     command: Vec<String>,
     /// It is not launched.
     attached: bool,
-    /// Ranks that are not there yet are waited for until the deadline.
+    /// Ranks that are not there yet are waited for until the timeout expires.
     waits: bool,
     /// As [`LaunchRequest::linger`] has it.
     pub(super) linger: bool,

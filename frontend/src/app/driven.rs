@@ -61,7 +61,7 @@ impl Frontend {
         let until =
             if wlm.capabilities().launcher_waits.is_some() { clock.latest() } else { clock.deadline() };
         let left = until.saturating_duration_since(Instant::now());
-        let driven = Some(Drive { deadline: left, at_breakpoint: plan.at_breakpoint });
+        let driven = Some(Drive { timeout: left, at_breakpoint: plan.at_breakpoint });
         let start = LauncherStart { argv: plan.argv, env, cwd, stdio: theirs, pipes, driven };
         guard.start_launcher(start).await?;
         let told = words.clone();

@@ -92,7 +92,7 @@ impl AppHandle {
     ///
     /// # Errors
     /// [`Error::Invalid`] when the app is not held (any more).
-    pub async fn release(&self, deadline: Duration) -> Result<()> {
+    pub async fn release(&self, timeout: Duration) -> Result<()> {
         self.core.check_alive()?;
         match self.state() {
             AppState::Held => {}
@@ -105,7 +105,7 @@ impl AppHandle {
             }
         }
         let core = Arc::clone(&self.core);
-        let deadline = Instant::now() + deadline;
+        let deadline = Instant::now() + timeout;
         // A task of its own: what the nodes have done must be known, even if our caller does not wait for it.
         let released = tokio::spawn(async move {
             core.happened(Happening::Releasing);
@@ -128,7 +128,7 @@ impl AppHandle {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a held app and another signal than SIGKILL, or a rank that the app does not have.
-    pub async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()> {
+    pub async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, timeout: Duration) -> Result<()> {
         self.core.check_alive()?;
         if self.state() == AppState::Held && signal != Signal::KILL && signal != Signal::PROBE {
             return Err(Error::Invalid {
@@ -137,7 +137,7 @@ impl AppHandle {
             });
         }
         let nodes = self.nodes_of(ranks)?;
-        let deadline = Instant::now() + deadline;
+        let deadline = Instant::now() + timeout;
         let order = Order::Signal { signal, ranks: ranks.cloned() };
         self.core.ask(&nodes, order, "sending a signal", deadline).await.map(drop)
     }
@@ -146,17 +146,17 @@ impl AppHandle {
     ///
     /// # Errors
     /// [`Error::TimedOut`] when ranks do not end in time.
-    pub async fn kill(&self, deadline: Duration) -> Result<Exit> {
+    pub async fn kill(&self, timeout: Duration) -> Result<Exit> {
         if let Some(exit) = self.core.state().exit().cloned() {
             return Ok(exit);
         }
         let started = Instant::now();
-        match self.signal(Signal::KILL, None, deadline).await {
+        match self.signal(Signal::KILL, None, timeout).await {
             // It ended meanwhile: that is what was wanted.
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
-        within(deadline.saturating_sub(started.elapsed()), "waiting for killed ranks to end", self.wait())
+        within(timeout.saturating_sub(started.elapsed()), "waiting for killed ranks to end", self.wait())
             .await?
     }
 
@@ -179,8 +179,8 @@ impl AppHandle {
     ///
     /// # Errors
     /// A node has no place for it.
-    pub async fn session(&self, deadline: Duration) -> Result<Session> {
-        Session::open(&self.core, Instant::now() + deadline).await
+    pub async fn session(&self, timeout: Duration) -> Result<Session> {
+        Session::open(&self.core, Instant::now() + timeout).await
     }
 
     /// Waits until the app and all that belonged to it is gone from every node.
@@ -208,10 +208,10 @@ impl AppHandle {
 }
 
 pub(super) async fn within<T>(
-    deadline: Duration,
+    timeout: Duration,
     phase: &'static str,
     what: impl Future<Output = T>,
 ) -> Result<T> {
-    let waited = tokio::time::timeout(deadline, what).await;
-    waited.map_err(|_| Error::TimedOut { phase, after: deadline, missing: Vec::new() })
+    let waited = tokio::time::timeout(timeout, what).await;
+    waited.map_err(|_| Error::TimedOut { phase, after: timeout, missing: Vec::new() })
 }

@@ -37,8 +37,8 @@ impl App {
     ///
     /// # Errors
     /// An agent could not be told in time; the app then ends as if its owner had been dropped.
-    pub async fn detach(self, deadline: Duration) -> Result<()> {
-        self.core.let_go(Instant::now() + deadline).await
+    pub async fn detach(self, timeout: Duration) -> Result<()> {
+        self.core.let_go(Instant::now() + timeout).await
     }
 
     /// Ends the app with its daemons and sessions. An app that was attached to is left as it was found. Waits until nothing is left and all output has
@@ -46,7 +46,7 @@ impl App {
     ///
     /// # Errors
     /// [`Error::TimedOut`](crate::Error::TimedOut): the end goes on behind our back.
-    pub async fn close(mut self, deadline: Duration) -> Result<()> {
+    pub async fn close(mut self, timeout: Duration) -> Result<()> {
         self.core.end();
         let core = Arc::clone(&self.core);
         let control = self.control.take();
@@ -58,7 +58,7 @@ impl App {
                 control.close().await;
             }
         };
-        within(deadline, "closing the app", over).await
+        within(timeout, "closing the app", over).await
     }
 }
 

@@ -113,7 +113,7 @@ async fn wait_for_nodes(
 ) -> Result<Direct> {
     clock.stop();
     let started = Instant::now();
-    // What was said last: at the deadline that says more than that it was asked once more.
+    // What was said last: when the timeout expires that says more than that it was asked once more.
     let mut said = None;
     let asking = async {
         loop {

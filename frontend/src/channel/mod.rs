@@ -119,8 +119,8 @@ impl Channel {
     /// # Errors
     /// [`Error::Incomplete`] with the missing members, if the policy does not allow that; [`Error::Gone`] when the session ends; [`Error::Invalid`] without members, or when the
     /// contributions are too much together.
-    pub async fn gather(&self, tag: u32, policy: Policy, deadline: Duration) -> Result<Gathered> {
-        let deadline = Instant::now() + deadline;
+    pub async fn gather(&self, tag: u32, policy: Policy, timeout: Duration) -> Result<Gathered> {
+        let deadline = Instant::now() + timeout;
         let mut parts = Taking::Apart(BTreeMap::new());
         let Outcome { missing, .. } =
             self.collect("gathering contributions", tag, None, policy, deadline, &mut parts).await?;
@@ -139,9 +139,9 @@ impl Channel {
         tag: u32,
         filter: Filter,
         policy: Policy,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Reduced> {
-        let deadline = Instant::now() + deadline;
+        let deadline = Instant::now() + timeout;
         let mut one = Taking::merge(filter.clone(), self.start_filter(&filter)?);
         let phase = "reducing contributions";
         let Outcome { missing, contributed } =

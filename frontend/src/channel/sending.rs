@@ -33,8 +33,8 @@ impl Channel {
     /// # Errors
     /// [`Error::TimedOut`] names the nodes whose daemons do not take it; they may do so later. [`Error::Gone`] when the session has ended, and for bulk data
     /// [`Error::Lost`] when nodes are lost in the middle of it.
-    pub async fn broadcast(&self, tag: u32, bytes: &[u8], deadline: Duration) -> Result<Vec<Missing>> {
-        self.deliver(self.live_members(), tag, bytes, Instant::now() + deadline).await
+    pub async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<Vec<Missing>> {
+        self.deliver(self.live_members(), tag, bytes, Instant::now() + timeout).await
     }
 
     /// As [`Channel::broadcast`], with the content of `source` as the message, read in pieces.
@@ -45,21 +45,21 @@ impl Channel {
         &self,
         tag: u32,
         source: impl AsyncRead + Unpin,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Missing>> {
-        self.deliver_stream(self.live_members(), tag, source, Instant::now() + deadline).await
+        self.deliver_stream(self.live_members(), tag, source, Instant::now() + timeout).await
     }
 
     /// Sends a message to one member. Waits until it has arrived.
     ///
     /// # Errors
     /// As [`Channel::broadcast`]; [`Error::Node`] when it has ended.
-    pub async fn send(&self, member: Member, tag: u32, bytes: &[u8], deadline: Duration) -> Result<()> {
+    pub async fn send(&self, member: Member, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
         let to = MemberSet::of(member);
         if self.session.end.members().intersection(&to) != to {
             return Err(Error::invalid(format!("the session has no {member}")));
         }
-        let missing = self.deliver(to, tag, bytes, Instant::now() + deadline).await?;
+        let missing = self.deliver(to, tag, bytes, Instant::now() + timeout).await?;
         match missing.into_iter().next() {
             None => Ok(()),
             Some(Missing { host, why, .. }) => Err(Error::Node { hosts: vec![host], failure: why }),
@@ -74,9 +74,9 @@ impl Channel {
         &self,
         tag: u32,
         parts: impl IntoIterator<Item = (Member, Vec<u8>)>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Missing>> {
-        let deadline = Instant::now() + deadline;
+        let deadline = Instant::now() + timeout;
         let parts: Vec<(Member, Vec<u8>)> = parts.into_iter().collect();
         let members = self.session.end.members();
         if let Some((member, _)) = parts.iter().find(|(member, _)| !members.contains(*member)) {
@@ -104,14 +104,14 @@ impl Channel {
         &self,
         tag: u32,
         parts: impl IntoIterator<Item = (NodeId, Vec<u8>)>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Missing>> {
         let members = self.live_members();
         let parts = parts.into_iter().flat_map(|(node, bytes)| {
             let daemons: Vec<DaemonId> = members.daemons_on(node).collect();
             daemons.into_iter().map(move |daemon| (Member { node, daemon }, bytes.clone()))
         });
-        self.scatter(tag, parts.collect::<Vec<_>>(), deadline).await
+        self.scatter(tag, parts.collect::<Vec<_>>(), timeout).await
     }
 
     fn live_members(&self) -> MemberSet {

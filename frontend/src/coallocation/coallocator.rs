@@ -53,19 +53,19 @@ impl Coallocator {
     }
 
     /// Asks for a job. All its subjobs are looked at first: if one cannot be honoured, none is started. Then all are launched at once, each
-    /// within `deadline`, to which time in a queue does not count; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
+    /// within `timeout`, to which time in a queue does not count; what becomes of them is told by [`Job::events`] and [`Job::states`]. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// [`Error::Invalid`] with all that is wrong with the request.
-    pub fn request(&self, description: &str, deadline: Duration) -> Result<Job> {
-        self.request_each(description, deadline)?.into_job()
+    pub fn request(&self, description: &str, timeout: Duration) -> Result<Job> {
+        self.request_each(description, timeout)?.into_job()
     }
 
     /// As [`Coallocator::request`], with a result for every subrequest. There is a job if none of them is an error.
     ///
     /// # Errors
     /// [`Error::Invalid`]: it is no request, or two of its subjobs have one label.
-    pub fn request_each(&self, description: &str, deadline: Duration) -> Result<Requested> {
+    pub fn request_each(&self, description: &str, timeout: Duration) -> Result<Requested> {
         let subrequests = self.planner.read(description)?;
         let mut planned = Vec::with_capacity(subrequests.len());
         let mut results = Vec::with_capacity(subrequests.len());
@@ -83,7 +83,7 @@ impl Coallocator {
         {
             return Err(Error::invalid(format!("two subjobs have the label '{label}'")));
         }
-        let job = Some(Job::start(planned, deadline, self.planner.clone()));
+        let job = Some(Job::start(planned, timeout, self.planner.clone()));
         Ok(Requested { job, results })
     }
 }

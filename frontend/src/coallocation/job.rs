@@ -103,14 +103,14 @@ struct Seen {
 }
 
 impl Job {
-    pub(super) fn start(planned: Vec<Planned>, deadline: Duration, planner: Planner) -> Self {
+    pub(super) fn start(planned: Vec<Planned>, timeout: Duration, planner: Planner) -> Self {
         let (wishes, asked) = mpsc::unbounded_channel();
         let board = Arc::new(Board {
             seen: Mutex::default(),
             job: watch::Sender::new(JobState::Open),
             let_go: watch::Sender::new(false),
         });
-        let mut keeper = Keeper::new(Arc::clone(&board), deadline);
+        let mut keeper = Keeper::new(Arc::clone(&board), timeout);
         for plan in planned {
             // The job is open: nothing is refused.
             drop(keeper.add(plan));
@@ -177,12 +177,12 @@ impl Job {
     /// Releases all subjobs together. With `wait` it waits for the last one to check in. Without, it cancels a job with a subjob that has not checked
     /// in. Returns when every subjob has received the release, so this process may end then.
     ///
-    /// With `wait`, the deadline counts from the end of the last launch: launches have a deadline of their own, and may be in a queue.
+    /// With `wait`, the timeout counts from the end of the last launch: launches have a timeout of their own, and may be in a queue.
     ///
     /// # Errors
     /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
     /// in yet.
-    pub async fn release(&self, wait: bool, deadline: Duration) -> Result<()> {
+    pub async fn release(&self, wait: bool, timeout: Duration) -> Result<()> {
         self.ask(Asked::Release { wait }).await?;
         let (mut states, mut let_go) = (self.board.job.subscribe(), self.board.let_go.subscribe());
         let settled = async {
@@ -198,7 +198,7 @@ impl Job {
             if wait {
                 self.launched().await;
             }
-            sleep(deadline).await;
+            sleep(timeout).await;
         };
         let in_time = tokio::select! {
             biased;
@@ -211,7 +211,7 @@ impl Job {
             let missing = self.states().into_iter().filter(missing).map(|info| info.label).collect();
             return Err(Error::TimedOut {
                 phase: "waiting for subjobs to check in",
-                after: deadline,
+                after: timeout,
                 missing,
             });
         }
@@ -256,18 +256,18 @@ impl Job {
     /// end. Its processes cannot exchange messages any more, because the tool passes them on: they get the error that the connection is lost.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: it was not released, and is cancelled. An app could not be let go within `deadline`; it then ends as if its owner had been dropped.
-    pub async fn detach(self, deadline: Duration) -> Result<()> {
-        self.let_be(deadline).await
+    /// [`Error::Invalid`]: it was not released, and is cancelled. An app could not be let go within `timeout`; it then ends as if its owner had been dropped.
+    pub async fn detach(self, timeout: Duration) -> Result<()> {
+        self.let_be(timeout).await
     }
 
     /// As [`Job::detach`], of a job that is kept: one that was not released is left as it is.
     ///
     /// # Errors
     /// As there.
-    pub async fn let_be(&self, deadline: Duration) -> Result<()> {
+    pub async fn let_be(&self, timeout: Duration) -> Result<()> {
         let (done, mut outcomes) = mpsc::unbounded_channel();
-        self.ask(Asked::Detach { until: Instant::now() + deadline, done }).await?;
+        self.ask(Asked::Detach { until: Instant::now() + timeout, done }).await?;
         let mut outcome = Ok(());
         // All of them have their turn.
         while let Some(of_one) = outcomes.recv().await {
@@ -298,16 +298,16 @@ struct Keeper {
     reports: subjob::Reports,
     told: mpsc::UnboundedReceiver<(SubjobId, Told)>,
     next: u32,
-    deadline: Duration,
+    timeout: Duration,
 }
 
 impl Keeper {
-    fn new(board: Arc<Board>, deadline: Duration) -> Self {
+    fn new(board: Arc<Board>, timeout: Duration) -> Self {
         let (reports, told) = mpsc::unbounded_channel();
         let (orders, plans) = (BTreeMap::new(), BTreeMap::new());
         let (exchange, unheard) = (Exchange::default(), BTreeSet::new());
         let state = State::new();
-        Self { state, board, orders, plans, exchange, unheard, reports, told, next: 0, deadline }
+        Self { state, board, orders, plans, exchange, unheard, reports, told, next: 0, timeout }
     }
 
     /// Until the job is over. When its owner is gone, it is cancelled.
@@ -495,7 +495,7 @@ impl Keeper {
         let Some(planned) = self.plans.remove(&id) else { return };
         let (sender, orders) = mpsc::unbounded_channel();
         self.orders.insert(id, sender);
-        let deadline = Instant::now() + self.deadline;
+        let deadline = Instant::now() + self.timeout;
         let barrier = planned.start != StartType::NoBarrier;
         let (member, arrivals) = self.exchange.add(id, planned.comms, barrier);
         let inputs = Inputs { orders, member, arrivals };

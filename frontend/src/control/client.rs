@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time;
 
 use super::line::{self, Lines};
 use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_ANSWER_BYTES, Request};
@@ -36,17 +36,17 @@ pub struct Listing {
     pub silent: Vec<AppId>,
 }
 
-/// All live apps of the user, of any tool. Every frontend has until the deadline.
+/// All live apps of the user, of any tool. Every frontend has until the timeout expires.
 ///
 /// # Errors
 /// The runtime directory cannot be read.
-pub async fn list(registry: &Registry, deadline: Duration) -> Result<Listing> {
+pub async fn list(registry: &Registry, timeout: Duration) -> Result<Listing> {
     let mut listing = Listing::default();
     for some in registry.apps(Shelf::Live)?.chunks(AT_A_TIME) {
         let mut asked = JoinSet::new();
         for app in some.iter().copied() {
             let registry = registry.clone();
-            asked.spawn(async move { (app, ask_info(&registry, app, deadline).await) });
+            asked.spawn(async move { (app, ask_info(&registry, app, timeout).await) });
         }
         while let Some(answered) = asked.join_next().await {
             match answered {
@@ -65,9 +65,9 @@ pub async fn list(registry: &Registry, deadline: Duration) -> Result<Listing> {
     Ok(listing)
 }
 
-async fn ask_info(registry: &Registry, app: AppId, deadline: Duration) -> Result<AppInfo> {
-    let asking = async { Client::connect(registry, app).await?.info(deadline).await };
-    timeout(deadline, asking).await.unwrap_or_else(|_| Err(late("asking for the app", deadline, app)))
+async fn ask_info(registry: &Registry, app: AppId, timeout: Duration) -> Result<AppInfo> {
+    let asking = async { Client::connect(registry, app).await?.info(timeout).await };
+    time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(late("asking for the app", timeout, app)))
 }
 
 /// The live app that is meant by `name`, the beginning of its id; without a name the only one there is.
@@ -142,63 +142,60 @@ impl Client {
     /// Everything that is known of the app.
     ///
     /// # Errors
-    /// No answer by the deadline, or the frontend is gone; so for every request.
-    pub async fn info(&mut self, deadline: Duration) -> Result<AppInfo> {
-        self.ask(Ask::Info, "asking for the app", deadline).await
+    /// No answer within the timeout, or the frontend is gone; so for every request.
+    pub async fn info(&mut self, timeout: Duration) -> Result<AppInfo> {
+        self.ask(Ask::Info, "asking for the app", timeout).await
     }
 
     /// What is known of the app as a process group.
     ///
     /// # Errors
     /// See [`Client::info`].
-    pub async fn group(&mut self, deadline: Duration) -> Result<GroupFacts> {
-        self.ask(Ask::Group, "asking for the group", deadline).await
+    pub async fn group(&mut self, timeout: Duration) -> Result<GroupFacts> {
+        self.ask(Ask::Group, "asking for the group", timeout).await
     }
 
     /// Forgets a group that has ended and is kept.
     ///
     /// # Errors
     /// It has not ended.
-    pub async fn forget(&mut self, deadline: Duration) -> Result<()> {
-        self.ask(Ask::Forget, "forgetting the group", deadline).await
+    pub async fn forget(&mut self, timeout: Duration) -> Result<()> {
+        self.ask(Ask::Forget, "forgetting the group", timeout).await
     }
 
     /// Lets held ranks go. Returns when they are.
     ///
     /// # Errors
     /// The app is not held.
-    pub async fn release(&mut self, deadline: Duration) -> Result<()> {
-        self.ask(Ask::Release, "releasing the app", deadline).await
+    pub async fn release(&mut self, timeout: Duration) -> Result<()> {
+        self.ask(Ask::Release, "releasing the app", timeout).await
     }
 
     /// Sends a signal to ranks; none: to all. Returns when it is delivered.
     ///
     /// # Errors
     /// The ranks are not there, or are held and the signal is not SIGKILL.
-    pub async fn signal(
-        &mut self,
-        signal: Signal,
-        ranks: Option<&RankSet>,
-        deadline: Duration,
-    ) -> Result<()> {
-        self.ask(Ask::Signal { signal, ranks: ranks.cloned() }, "sending a signal", deadline).await
+    pub async fn signal(&mut self, signal: Signal, ranks: Option<&RankSet>, timeout: Duration) -> Result<()> {
+        self.ask(Ask::Signal { signal, ranks: ranks.cloned() }, "sending a signal", timeout).await
     }
 
     /// Ends all ranks by SIGKILL. Returns when they have ended.
     ///
     /// # Errors
-    /// They have not ended by the deadline.
-    pub async fn kill(&mut self, deadline: Duration) -> Result<Exit> {
-        self.ask(Ask::Kill, "killing the app", deadline).await
+    /// They have not ended within the timeout.
+    pub async fn kill(&mut self, timeout: Duration) -> Result<Exit> {
+        self.ask(Ask::Kill, "killing the app", timeout).await
     }
 
     /// Waits until the app is gone, with its daemons and sessions: its frontend then closes the connection.
     ///
     /// # Errors
-    /// It is not gone by the deadline.
-    pub async fn gone(mut self, deadline: Duration) -> Result<()> {
+    /// It is not gone within the timeout.
+    pub async fn gone(mut self, timeout: Duration) -> Result<()> {
         let closed = async { while let Ok(Some(_)) = self.lines.next().await {} };
-        timeout(deadline, closed).await.map_err(|_| late("waiting for the app to end", deadline, self.app))
+        time::timeout(timeout, closed)
+            .await
+            .map_err(|_| late("waiting for the app to end", timeout, self.app))
     }
 
     /// Waits for the app's end, as long as it takes.
@@ -223,8 +220,8 @@ impl Client {
     ///
     /// # Errors
     /// See [`Client::info`].
-    pub async fn events(mut self, deadline: Duration) -> Result<RemoteEvents> {
-        self.ask::<()>(Ask::Events, "asking for events", deadline).await?;
+    pub async fn events(mut self, timeout: Duration) -> Result<RemoteEvents> {
+        self.ask::<()>(Ask::Events, "asking for events", timeout).await?;
         Ok(RemoteEvents { app: self.app, client: self })
     }
 
@@ -236,11 +233,11 @@ impl Client {
     pub async fn daemon(
         mut self,
         order: DaemonOrder,
-        deadline: Duration,
+        timeout: Duration,
         news: impl FnMut(Event),
     ) -> Result<(DaemonId, RemoteEvents)> {
         let number: DaemonNumber =
-            self.ask_with_news(Ask::Daemon(order), "starting a daemon", deadline, news).await?;
+            self.ask_with_news(Ask::Daemon(order), "starting a daemon", timeout, news).await?;
         Ok((number.daemon, RemoteEvents { app: self.app, client: self }))
     }
 
@@ -248,19 +245,19 @@ impl Client {
         &mut self,
         ask: Ask,
         phase: &'static str,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<T> {
-        self.ask_with_news(ask, phase, deadline, drop).await
+        self.ask_with_news(ask, phase, timeout, drop).await
     }
 
     async fn ask_with_news<T: DeserializeOwned>(
         &mut self,
         ask: Ask,
         phase: &'static str,
-        deadline: Duration,
+        timeout: Duration,
         mut news: impl FnMut(Event),
     ) -> Result<T> {
-        let request = Request::new(ask, Some(deadline));
+        let request = Request::new(ask, Some(timeout));
         let app = self.app;
         let asking = async {
             // A frontend that refuses us hangs up before it has read this; what it says is there to be read all the same.
@@ -278,8 +275,8 @@ impl Client {
                 }
             }
         };
-        let waited = deadline.saturating_add(ANSWER_SLACK);
-        let line = timeout(waited, asking).await.unwrap_or_else(|_| Err(late(phase, deadline, app)))?;
+        let waited = timeout.saturating_add(ANSWER_SLACK);
+        let line = time::timeout(waited, asking).await.unwrap_or_else(|_| Err(late(phase, timeout, app)))?;
         match serde_json::from_slice(&line) {
             Ok(Answer::Ok(value)) => Ok(value),
             Ok(Answer::Error(failure)) => Err(Error::Node { hosts: Vec::new(), failure }),

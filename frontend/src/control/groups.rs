@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gantry_shared::id::AppId;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time;
 
 use super::client::{AT_A_TIME, Client, late};
 use super::registry::{Registry, Shelf};
@@ -20,11 +20,11 @@ pub(crate) struct GroupListing {
     pub(crate) silent: Vec<AppId>,
 }
 
-/// All process groups of the user. Every frontend has until the deadline.
+/// All process groups of the user. Every frontend has until the timeout expires.
 ///
 /// # Errors
 /// The runtime directory cannot be read.
-pub(crate) async fn list_groups(registry: &Registry, deadline: Duration) -> Result<GroupListing> {
+pub(crate) async fn list_groups(registry: &Registry, timeout: Duration) -> Result<GroupListing> {
     let mut listing = GroupListing::default();
     // In this order: one that ends meanwhile is kept before it is gone.
     for shelf in [Shelf::Live, Shelf::Kept] {
@@ -32,7 +32,7 @@ pub(crate) async fn list_groups(registry: &Registry, deadline: Duration) -> Resu
             let mut asked = JoinSet::new();
             for app in some.iter().copied() {
                 let registry = registry.clone();
-                asked.spawn(async move { (app, ask(&registry, app, shelf, deadline).await) });
+                asked.spawn(async move { (app, ask(&registry, app, shelf, timeout).await) });
             }
             while let Some(answered) = asked.join_next().await {
                 match answered {
@@ -55,7 +55,7 @@ pub(crate) async fn list_groups(registry: &Registry, deadline: Duration) -> Resu
     Ok(listing)
 }
 
-async fn ask(registry: &Registry, app: AppId, shelf: Shelf, deadline: Duration) -> Result<GroupFacts> {
-    let asking = async { Client::connect_to(registry, app, shelf).await?.group(deadline).await };
-    timeout(deadline, asking).await.unwrap_or_else(|_| Err(late("asking for the group", deadline, app)))
+async fn ask(registry: &Registry, app: AppId, shelf: Shelf, timeout: Duration) -> Result<GroupFacts> {
+    let asking = async { Client::connect_to(registry, app, shelf).await?.group(timeout).await };
+    time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(late("asking for the group", timeout, app)))
 }

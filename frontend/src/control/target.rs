@@ -35,16 +35,16 @@ pub(crate) trait Target: Send + Sync + 'static {
     fn sessions(&self) -> Numbers;
     /// Forgets an app that has ended and is kept.
     fn forget(&self) -> Result<()>;
-    async fn release(&self, deadline: Duration) -> Result<()>;
-    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()>;
-    async fn kill(&self, deadline: Duration) -> Result<Exit>;
+    async fn release(&self, timeout: Duration) -> Result<()>;
+    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, timeout: Duration) -> Result<()>;
+    async fn kill(&self, timeout: Duration) -> Result<Exit>;
     /// What happens to the daemon, until it has ended everywhere. Dropping the feed ends a daemon whose output is forwarded. Until it is started,
     /// `news` gets what is wanted of how far its files are; what finds no room there is dropped, but for the end.
     async fn start_daemon(
         &self,
         order: DaemonOrder,
         news: mpsc::Sender<Event>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)>;
 }
 
@@ -82,23 +82,23 @@ impl Target for AppHandle {
         })
     }
 
-    async fn release(&self, deadline: Duration) -> Result<()> {
-        AppHandle::release(self, deadline).await
+    async fn release(&self, timeout: Duration) -> Result<()> {
+        AppHandle::release(self, timeout).await
     }
 
-    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, deadline: Duration) -> Result<()> {
-        AppHandle::signal(self, signal, ranks, deadline).await
+    async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, timeout: Duration) -> Result<()> {
+        AppHandle::signal(self, signal, ranks, timeout).await
     }
 
-    async fn kill(&self, deadline: Duration) -> Result<Exit> {
-        AppHandle::kill(self, deadline).await
+    async fn kill(&self, timeout: Duration) -> Result<Exit> {
+        AppHandle::kill(self, timeout).await
     }
 
     async fn start_daemon(
         &self,
         order: DaemonOrder,
         news: mpsc::Sender<Event>,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
         let (forward, progress) = (order.forward, order.progress);
         let mut request = DaemonRequest::new(order.program.0).args(order.args.into_iter().map(|arg| arg.0));
@@ -109,7 +109,7 @@ impl Target for AppHandle {
             request = request.nodes(self.nodes_by_hosts(hosts)?);
         }
         request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
-        let session = self.session(deadline).await?;
+        let session = self.session(timeout).await?;
         let mut manifest = session.manifest();
         if order.without_dependencies {
             manifest.without_dependencies();
@@ -131,7 +131,7 @@ impl Target for AppHandle {
         }
         // Before the start, so that no news of the daemon is missed.
         let events = AppHandle::events(self);
-        let starting = manifest.exec_daemon(request, deadline);
+        let starting = manifest.exec_daemon(request, timeout);
         let daemon = match progress {
             true => tell_progress(AppHandle::events(self), session.id(), news, starting).await,
             false => starting.await,

@@ -61,7 +61,7 @@ impl Driven {
             stderr,
             at_breakpoint: drive.at_breakpoint,
             breakpoints: Breakpoints::default(),
-            deadline: drive.deadline,
+            deadline: drive.timeout,
         });
         let driver = driver.map_err(|error| {
             Failure::new(Kind::LauncherFailed, format!("cannot drive a launcher: {error}"))

@@ -80,7 +80,7 @@ pub struct StartLauncher {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
     /// How long it may take until its ranks are there.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// What is done with it then.
     pub at_breakpoint: AtBreakpoint,
 }

@@ -479,7 +479,7 @@ fn run(command: &[std::ffi::OsString]) {
 }
 
 /// Runs a command to its end, or to the deadline.
-fn run_briefly(mut command: Command, deadline: Duration) {
+fn run_briefly(mut command: Command, timeout: Duration) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env(GANTRY_KEPT, "1");
     let Ok(mut child) = command.spawn() else { return };
     let ended = i32::try_from(child.id())
@@ -487,7 +487,7 @@ fn run_briefly(mut command: Command, deadline: Duration) {
         .and_then(Pid::new)
         .and_then(|pid| gantry_wlm::host::open_pidfd(pid).ok());
     if let Some(ended) = ended {
-        let limit = PollTimeout::try_from(deadline).unwrap_or(PollTimeout::MAX);
+        let limit = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         poll(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], limit).ok();
         // It has ended, or hangs on its disk and must not keep us. One that cannot even be killed is reaped as an orphan.
         if !matches!(child.try_wait(), Ok(Some(_))) {

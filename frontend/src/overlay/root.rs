@@ -216,7 +216,7 @@ impl Asked {
         self.request
     }
 
-    /// Waits until all have answered or are lost, or until the deadline.
+    /// Waits until all have answered or are lost, or until the timeout expires.
     pub(crate) async fn outcome(mut self, deadline: Instant) -> Result<Outcome> {
         let (settled, missing) = match self.settled.as_mut() {
             None => (Settled::default(), Vec::new()),

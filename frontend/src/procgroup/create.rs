@@ -12,7 +12,7 @@ use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, spawn_orphan};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::time::timeout;
+use tokio::time;
 
 use super::query::Number;
 use super::request::{CreateGroup, ProcessSpec};
@@ -53,7 +53,7 @@ pub(super) struct Order {
 ///
 /// # Errors
 /// The message makes no sense; the group cannot be started: then nothing of it runs.
-pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, deadline: Duration) -> Result<u32> {
+pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, timeout: Duration) -> Result<u32> {
     // A mistake costs no process.
     plan(create, Path::new("/"))?;
     let failed = |e| Error::io("cannot start the group's owner", e);
@@ -62,7 +62,7 @@ pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, deadline: D
         create: create.clone(),
         dir: Machine.current_dir().map_err(failed)?,
         runtime_dir: std::path::absolute(runtime_dir).map_err(failed)?,
-        timeout_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
     spawn_orphan(&program, &[OWNER_OPTION], OwnedFd::from(theirs)).map_err(failed)?;
@@ -76,8 +76,8 @@ pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, deadline: D
         BufReader::new(from).read_line(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    let answer = timeout(deadline.saturating_add(ANSWER_SLACK), asking).await;
-    let late = || Error::TimedOut { phase: "starting a process group", after: deadline, missing: Vec::new() };
+    let answer = time::timeout(timeout.saturating_add(ANSWER_SLACK), asking).await;
+    let late = || Error::TimedOut { phase: "starting a process group", after: timeout, missing: Vec::new() };
     let answer = answer.map_err(|_| late())?.map_err(failed)?;
     match serde_json::from_str(&answer) {
         Ok(Answer::Ok(pgid)) => Ok(pgid),

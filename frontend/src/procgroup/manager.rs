@@ -47,20 +47,20 @@ impl ProcessManager {
         Ok(Self { registry: Registry::open(runtime_dir, &Machine)? })
     }
 
-    /// Carries a request out. What it does to a group may take until the deadline; a wait has its own.
-    pub async fn carry_out(&self, request: &Request, deadline: Duration) -> Answer {
+    /// Carries a request out. What it does to a group may take until the timeout expires; a wait has its own.
+    pub async fn carry_out(&self, request: &Request, timeout: Duration) -> Answer {
         let done = match request {
             Request::Get(query) => self.select(query).await,
             Request::Signal { query, signal } => match self.select(query).await {
-                Ok(told) => Ok(self.signal(told, *signal, deadline).await),
+                Ok(told) => Ok(self.signal(told, *signal, timeout).await),
                 Err(error) => Err(error),
             },
             Request::Kill(query) => match self.select(query).await {
-                Ok(told) => Ok(self.kill(told, deadline).await),
+                Ok(told) => Ok(self.kill(told, timeout).await),
                 Err(error) => Err(error),
             },
             Request::Forget(query) => match self.select(query).await {
-                Ok(told) => Ok(self.forget(told, deadline).await),
+                Ok(told) => Ok(self.forget(told, timeout).await),
                 Err(error) => Err(error),
             },
             Request::Wait { query, limit } => self.wait(query, *limit).await,
@@ -68,7 +68,7 @@ impl ProcessManager {
                 "nothing here can save a process group so that it can be started again",
                 "have its program write checkpoints of its own; a signal may ask it to",
             )),
-            Request::Create(create) => match self.create(create, deadline).await {
+            Request::Create(create) => match self.create(create, timeout).await {
                 Ok(pgid) => return Answer::Created { pgid },
                 Err(error) => Err(error),
             },
@@ -80,8 +80,8 @@ impl ProcessManager {
     ///
     /// # Errors
     /// What makes no sense of it; why it cannot be started: then nothing of it runs.
-    pub async fn create(&self, group: &CreateGroup, deadline: Duration) -> Result<u32> {
-        create::create(group, self.registry.path(), deadline).await
+    pub async fn create(&self, group: &CreateGroup, timeout: Duration) -> Result<u32> {
+        create::create(group, self.registry.path(), timeout).await
     }
 
     /// The groups that a query means, with what it asks of them.
@@ -94,32 +94,32 @@ impl ProcessManager {
 
     /// Sends a signal to all processes of the groups that were found. What is returned tells of those that got it, as they were before. A group that
     /// has ended gets none.
-    pub async fn signal(&self, told: Told, signal: Signal, deadline: Duration) -> Told {
+    pub async fn signal(&self, told: Told, signal: Signal, timeout: Duration) -> Told {
         let registry = self.registry.clone();
         self.each_live(told, move |app| {
             let registry = registry.clone();
-            async move { Client::connect(&registry, app).await?.signal(signal, None, deadline).await }
+            async move { Client::connect(&registry, app).await?.signal(signal, None, timeout).await }
         })
         .await
     }
 
     /// Ends the groups that were found: kills their processes and waits until nothing is left of them. What is returned tells of those that were ended, as
     /// they were before.
-    pub async fn kill(&self, told: Told, deadline: Duration) -> Told {
+    pub async fn kill(&self, told: Told, timeout: Duration) -> Told {
         let registry = self.registry.clone();
         self.each_live(told, move |app| {
             let registry = registry.clone();
             async move {
                 let mut client = Client::connect(&registry, app).await?;
-                client.kill(deadline).await?;
-                client.gone(deadline).await
+                client.kill(timeout).await?;
+                client.gone(timeout).await
             }
         })
         .await
     }
 
     /// Forgets the groups that were found. One that has not ended is none that can be forgotten.
-    pub async fn forget(&self, mut told: Told, deadline: Duration) -> Told {
+    pub async fn forget(&self, mut told: Told, timeout: Duration) -> Told {
         let (kept, live) = split(&told, |told, pgid| told.kept.contains(&pgid));
         for found in live {
             let pgid = told.groups.pgid(found.at).unwrap_or_default();
@@ -132,8 +132,8 @@ impl ProcessManager {
             let registry = registry.clone();
             async move {
                 let mut client = Client::connect_to(&registry, app, Shelf::Kept).await?;
-                client.forget(deadline).await?;
-                client.gone(deadline).await
+                client.forget(timeout).await?;
+                client.gone(timeout).await
             }
         })
         .await

@@ -123,12 +123,12 @@ async fn start_beside(
     app: &App,
     create: &CreateGroup,
     daemons: Vec<(usize, Vec<String>)>,
-    deadline: Duration,
+    timeout: Duration,
 ) -> Result<Option<Session>> {
     if daemons.is_empty() {
         return Ok(None);
     }
-    let session = app.session(deadline).await?;
+    let session = app.session(timeout).await?;
     let mixed = plan(create, std::path::Path::new("/"))?;
     let placement = app.placement();
     for (at, words) in daemons {
@@ -139,9 +139,9 @@ async fn start_beside(
             .filter(|node| !placement.ranks_on(*node).is_disjoint(&part.ranks))
             .collect();
         let request = DaemonRequest::new(program).args(args).nodes(nodes);
-        session.manifest().exec_daemon(request, deadline).await?;
+        session.manifest().exec_daemon(request, timeout).await?;
     }
-    app.release(deadline).await?;
+    app.release(timeout).await?;
     Ok(Some(session))
 }
 

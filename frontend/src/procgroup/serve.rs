@@ -29,9 +29,9 @@ const MAX_CLIENTS: usize = 32;
 const SLOW: Duration = Duration::from_secs(60);
 
 /// Answers one message, in XML both.
-pub async fn answer(manager: &ProcessManager, message: &[u8], deadline: Duration) -> Vec<u8> {
+pub async fn answer(manager: &ProcessManager, message: &[u8], timeout: Duration) -> Vec<u8> {
     let answer = match parse_request(message) {
-        Ok(request) => manager.carry_out(&request, deadline).await,
+        Ok(request) => manager.carry_out(&request, timeout).await,
         Err(error) => refuse(&error),
     };
     write(&answer)
@@ -85,13 +85,13 @@ impl Service {
     }
 
     /// Answers clients for as long as it is awaited.
-    pub async fn run(&mut self, manager: &ProcessManager, deadline: Duration) {
+    pub async fn run(&mut self, manager: &ProcessManager, timeout: Duration) {
         let mut clients = JoinSet::new();
         loop {
             tokio::select! {
                 Arrival { stream, seat, eviction } = self.gate.next() => {
                     let manager = manager.clone();
-                    clients.spawn(eviction.or(async move { talk(stream, &seat, &manager, deadline).await }));
+                    clients.spawn(eviction.or(async move { talk(stream, &seat, &manager, timeout).await }));
                 }
                 Some(ended) = clients.join_next() => if let Ok(Some(Err(error))) = ended {
                     tracing::debug!(%error, "a client was disconnected: it did not read its answers");

@@ -124,7 +124,7 @@ impl Multijob {
     ///
     /// # Errors
     /// [`Error::Lost`] names the subjob that ended before it had registered; [`Error::TimedOut`].
-    pub async fn wait(&self, deadline: Duration) -> Result<Vec<u8>> {
+    pub async fn wait(&self, timeout: Duration) -> Result<Vec<u8>> {
         let look = || {
             let place = lock(&self.inner.place);
             match place.gathering.broken() {
@@ -132,7 +132,7 @@ impl Multijob {
                 None => Ok(place.data()),
             }
         };
-        until(self.inner.changed.subscribe(), deadline, look).await
+        until(self.inner.changed.subscribe(), timeout, look).await
     }
 
     pub(super) fn resource(&self) -> Resource {

@@ -31,8 +31,8 @@ impl AppRendezvous {
     ///
     /// # Errors
     /// [`Error::Lost`](crate::Error::Lost) names the rank that ended before it had registered; [`Error::TimedOut`](crate::Error::TimedOut).
-    pub async fn wait(&self, deadline: Duration) -> Result<Vec<u8>> {
+    pub async fn wait(&self, timeout: Duration) -> Result<Vec<u8>> {
         let service = &self.app.core.rendezvous;
-        until(service.changes(), deadline, || service.job_data()).await
+        until(service.changes(), timeout, || service.job_data()).await
     }
 }

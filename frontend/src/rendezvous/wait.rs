@@ -15,10 +15,10 @@ const WAITING: &str = "waiting for a rendezvous";
 /// Looks until there is something to see.
 pub(super) async fn until(
     mut changes: watch::Receiver<u64>,
-    deadline: Duration,
+    timeout: Duration,
     mut look: impl FnMut() -> Result<Option<Vec<u8>>>,
 ) -> Result<Vec<u8>> {
-    let end = Instant::now() + deadline;
+    let end = Instant::now() + timeout;
     loop {
         changes.mark_unchanged();
         if let Some(data) = look()? {
@@ -27,7 +27,7 @@ pub(super) async fn until(
         match timeout_at(end, changes.changed()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err(Error::Gone { what: "the rendezvous".to_owned() }),
-            Err(_) => return Err(Error::TimedOut { phase: WAITING, after: deadline, missing: Vec::new() }),
+            Err(_) => return Err(Error::TimedOut { phase: WAITING, after: timeout, missing: Vec::new() }),
         }
     }
 }

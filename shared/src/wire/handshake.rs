@@ -43,7 +43,7 @@ const DRAIN_BYTES: u64 = 16 * 1024;
 
 /// Makes a link as the side that dialled. `app` is the app's id.
 ///
-/// Waits until the peer has answered or `deadline` has passed
+/// Waits until the peer has answered or `timeout` has passed
 /// ([`HANDSHAKE_DEADLINE`](super::limits::HANDSHAKE_DEADLINE) from now is the usual one). The stream is closed on any
 /// error, and when the future is dropped.
 ///
@@ -75,7 +75,7 @@ pub async fn connect_bridge<S: Stream>(
 
 /// Makes a link as the side that was dialled. `app` is the app's id.
 ///
-/// Waits as [`connect`] does, and after a failure up to a second more, within `deadline`, so that the peer reads why: accept
+/// Waits as [`connect`] does, and after a failure up to a second more, within `timeout`, so that the peer reads why: accept
 /// each stream in a task of its own. When it returns a link, the peer is there and has the secret.
 ///
 /// # Errors

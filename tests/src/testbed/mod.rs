@@ -167,14 +167,14 @@ impl Testbed {
     ///
     /// # Errors
     /// What Slurm says of the nodes, when the time is up.
-    pub fn wait_idle(&self, deadline: Duration) -> Result<()> {
+    pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
         let mut said = String::new();
-        let idle = becomes_true(deadline, || {
+        let idle = becomes_true(timeout, || {
             said = self.node_states().unwrap_or_else(|error| error);
             said.lines().count() == usize::from(self.bed.config.nodes)
                 && said.lines().all(|line| line.ends_with(" idle"))
         });
-        idle.then_some(()).ok_or_else(|| format!("after {deadline:?} the nodes are not all idle:\n{said}"))
+        idle.then_some(()).ok_or_else(|| format!("after {timeout:?} the nodes are not all idle:\n{said}"))
     }
 
     /// A line for each node: its name and what Slurm calls its state.

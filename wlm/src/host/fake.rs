@@ -89,9 +89,9 @@ impl Host for FakeHost {
         dir: &Path,
         command: &[OsString],
         _env: &[(OsString, OsString)],
-        deadline: Duration,
+        timeout: Duration,
     ) -> io::Result<Asked> {
-        self.ask_in(dir, command, deadline)
+        self.ask_in(dir, command, timeout)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

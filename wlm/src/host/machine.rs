@@ -56,9 +56,9 @@ impl Host for Machine {
         dir: &Path,
         command: &[OsString],
         input: &[u8],
-        deadline: Duration,
+        timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, input, &[], deadline)
+        super::orphan::ask_with(dir, command, input, &[], timeout)
     }
 
     fn ask_in_with(
@@ -66,9 +66,9 @@ impl Host for Machine {
         dir: &Path,
         command: &[OsString],
         env: &[(OsString, OsString)],
-        deadline: Duration,
+        timeout: Duration,
     ) -> io::Result<Asked> {
-        super::orphan::ask_with(dir, command, &[], env, deadline)
+        super::orphan::ask_with(dir, command, &[], env, timeout)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -103,20 +103,20 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// What the program `command` says when it runs in `/`. Runs as long as it does, at most until the deadline.
+    /// What the program `command` says when it runs in `/`. Runs as long as it does, at most until the timeout expires.
     ///
     /// # Errors
     /// It cannot be executed, or goes on (`TimedOut`).
-    fn ask(&self, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-        self.ask_in(Path::new("/"), command, deadline)
+    fn ask(&self, command: &[OsString], timeout: Duration) -> io::Result<Asked> {
+        self.ask_in(Path::new("/"), command, timeout)
     }
 
     /// As [`Host::ask`], of a program that runs in the directory `dir`.
     ///
     /// # Errors
     /// As [`Host::ask`].
-    fn ask_in(&self, dir: &Path, command: &[OsString], deadline: Duration) -> io::Result<Asked> {
-        self.ask_with(dir, command, &[], deadline)
+    fn ask_in(&self, dir: &Path, command: &[OsString], timeout: Duration) -> io::Result<Asked> {
+        self.ask_with(dir, command, &[], timeout)
     }
 
     /// As [`Host::ask_in`], of a program in whose environment these variables are set as well.
@@ -128,7 +128,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         dir: &Path,
         command: &[OsString],
         env: &[(OsString, OsString)],
-        deadline: Duration,
+        timeout: Duration,
     ) -> io::Result<Asked>;
 
     /// As [`Host::ask_in`], of a program that has this to read on its standard input. It is little: a script.
@@ -140,7 +140,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
         dir: &Path,
         command: &[OsString],
         input: &[u8],
-        deadline: Duration,
+        timeout: Duration,
     ) -> io::Result<Asked>;
 
     /// The file that a program's name leads to, by the absolute folders in the PATH of this process.

@@ -120,13 +120,13 @@ pub(super) fn ask_with(
     command: &[OsString],
     input: &[u8],
     env: &[(OsString, OsString)],
-    deadline: Duration,
+    timeout: Duration,
 ) -> io::Result<Asked> {
     if input.len() > MOST_INPUT_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too much for its standard input"));
     }
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let until = Instant::now() + deadline;
+    let until = Instant::now() + timeout;
     let (out, to_out) = io::pipe()?;
     let (err, to_err) = io::pipe()?;
     let stdin = if input.is_empty() {
@@ -150,10 +150,7 @@ pub(super) fn ask_with(
         let late = |_| {
             // An error here is less than that it is late.
             orphan.kill().err();
-            io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("did not end within {} s", deadline.as_secs_f32()),
-            )
+            io::Error::new(io::ErrorKind::TimedOut, format!("did not end within {} s", timeout.as_secs_f32()))
         };
         let bytes = read.recv_timeout(left).map_err(late)??;
         Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
@@ -167,7 +164,7 @@ fn read_aside(mut pipe: PipeReader) -> io::Result<Receiver<io::Result<Vec<u8>>>>
     std::thread::Builder::new().name("answer".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
         let all = pipe.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes).map(|_| bytes);
-        // Nobody waits any more when the deadline has passed.
+        // Nobody waits any more when the timeout has expired.
         drop(sender.send(all));
     })?;
     Ok(read)

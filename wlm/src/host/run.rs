@@ -8,15 +8,15 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// Runs `program` with nothing on its standard input and returns how it ended and what it printed on standard output. The program is a
-/// child of this process, so a library calls this only where its host program knows of it. Waits at most until the deadline; the program
+/// child of this process, so a library calls this only where its host program knows of it. Waits at most until the timeout expires; the program
 /// is then killed.
 ///
 /// # Errors
-/// The program cannot be executed, or has not ended by the deadline (`TimedOut`).
+/// The program cannot be executed, or has not ended within the timeout (`TimedOut`).
 pub fn run<A: AsRef<OsStr>>(
     program: &Path,
     args: &[A],
-    deadline: Duration,
+    timeout: Duration,
 ) -> io::Result<(ExitStatus, Vec<u8>)> {
     #[expect(clippy::disallowed_methods, reason = "foreign processes start behind this door")]
     let mut command = Command::new(program);
@@ -29,11 +29,11 @@ pub fn run<A: AsRef<OsStr>>(
         std::thread::spawn(move || {
             let mut text = Vec::new();
             let read = stdout.read_to_end(&mut text).map(|_| text);
-            // Nobody waits any more when the deadline has passed.
+            // Nobody waits any more when the timeout has passed.
             drop(sender.send(read));
         });
     }
-    match printed.recv_timeout(deadline) {
+    match printed.recv_timeout(timeout) {
         Ok(text) => Ok((child.wait()?, text?)),
         Err(_) => {
             child.kill()?;

@@ -109,9 +109,9 @@ impl Driver {
         Some(event)
     }
 
-    /// Waits for the next event until the deadline. None as well when there will be no more.
-    pub fn next_event(&mut self, deadline: Duration) -> Option<Event> {
-        let event = self.events.recv_timeout(deadline).ok()?;
+    /// Waits for the next event until the timeout expires. None as well when there will be no more.
+    pub fn next_event(&mut self, timeout: Duration) -> Option<Event> {
+        let event = self.events.recv_timeout(timeout).ok()?;
         self.hear();
         Some(event)
     }

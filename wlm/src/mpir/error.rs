@@ -54,7 +54,7 @@ pub enum MpirError {
         /// The last that it wrote on standard error.
         words: String,
     },
-    /// The ranks were not started by the deadline. The launcher was ended.
+    /// The ranks were not started within the timeout. The launcher was ended.
     #[error("hold the ranks of {}: they were not started by the deadline{}", command(.argv), said(.words))]
     TimedOut {
         /// The launcher's command line.

@@ -40,7 +40,7 @@ impl PbsExtras {
     ///
     /// # Errors
     /// This process is in no job: only its moms know of tasks, and they answer its own processes only. Its mom does not answer.
-    pub async fn tasks(&self, host: &dyn Host, deadline: Duration) -> Result<Vec<(String, Task)>> {
+    pub async fn tasks(&self, host: &dyn Host, timeout: Duration) -> Result<Vec<(String, Task)>> {
         if job(host).is_none() {
             let message = "only the moms of a job know its tasks, and they answer its own processes alone";
             return Err(Error::invalid_with(
@@ -48,11 +48,11 @@ impl PbsExtras {
                 "ask in the job: in its script, or in what that starts",
             ));
         }
-        let client = Client::connect(&read_environment(host)?, Framing::Packets, deadline).await?;
+        let client = Client::connect(&read_environment(host)?, Framing::Packets, timeout).await?;
         let mut all: Vec<(String, Task)> = Vec::new();
         for node in client.nodes().all().to_vec() {
             let name = node.host.clone().unwrap_or_default();
-            for task in client.task_info(node.id, deadline).await? {
+            for task in client.task_info(node.id, timeout).await? {
                 // A mom lists those of its own host for each of the host's nodes.
                 if all.iter().all(|(_, known)| known.id != task.id) {
                     all.push((name.clone(), task));

@@ -50,11 +50,11 @@ pub(crate) fn ask(
     there: &str,
     words: &[impl AsRef<str>],
     agent: &Path,
-    deadline: Duration,
+    timeout: Duration,
     host: &dyn Host,
 ) -> Result<(String, String)> {
     let command = build_command(there, words, agent, host)?;
-    let said = host.ask(&command, deadline).map_err(|error| {
+    let said = host.ask(&command, timeout).map_err(|error| {
         let kind =
             if error.kind() == std::io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
         Error::Refused(Failure::new(kind, format!("ask {there} by ssh: {error}")))

@@ -53,7 +53,7 @@ pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWri
     Ok((reader, writer))
 }
 
-/// The halves of a bridge to another agent, tried until `deadline`; an error is what was seen.
+/// The halves of a bridge to another agent, tried until `timeout`; an error is what was seen.
 pub(crate) async fn dial_bridge(
     addresses: &[SocketAddr],
     (bridge, key): (BridgeNumber, Secret),
@@ -63,7 +63,7 @@ pub(crate) async fn dial_bridge(
     dialled.map(|(link, _)| link.split()).map_err(|error| error.to_string())
 }
 
-/// A link to whoever answers first at one of `addresses`, and the address of this side of it. Tries until `deadline`; a peer that answers
+/// A link to whoever answers first at one of `addresses`, and the address of this side of it. Tries until `timeout`; a peer that answers
 /// and does not want us is not asked again.
 pub(super) async fn dial(
     addresses: &[SocketAddr],

@@ -170,10 +170,10 @@ impl Follower {
         Self::start_with(pids, pattern, Chase::seize_held).await
     }
 
-    /// Waits until a program of every rank is held, at most until `deadline`. Gives, in the order of the ranks, the processes that are held.
+    /// Waits until a program of every rank is held, at most until `timeout`. Gives, in the order of the ranks, the processes that are held.
     ///
     /// # Errors
-    /// The first rank none of whose programs fits; [`StartError::GivenUp`] after `deadline`. None of them is left then.
+    /// The first rank none of whose programs fits; [`StartError::GivenUp`] after `timeout`. None of them is left then.
     pub(crate) async fn hold(mut self, deadline: Instant) -> Result<Vec<(i32, HeldProof)>, StartFailure> {
         match timeout_at(deadline, &mut self.held).await {
             Ok(held) => held.unwrap_or_else(|_| Err(given_up())),

@@ -79,10 +79,10 @@ impl RanksThread {
     }
 
     /// Starts a batch of ranks: see [`start_ranks`]. Waits until all of them are held (or run), at most until
-    /// `deadline`. If the future is dropped before, the batch is killed.
+    /// `timeout`. If the future is dropped before, the batch is killed.
     ///
     /// # Errors
-    /// The first rank that failed; [`StartError::GivenUp`] after `deadline`.
+    /// The first rank that failed; [`StartError::GivenUp`] after `timeout`.
     pub(crate) async fn start(
         &self,
         specs: Vec<ProcessSpec>,
@@ -96,11 +96,11 @@ impl RanksThread {
         self.ask(program, request, deadline).await
     }
 
-    /// Starts one process that is no rank: see [`start_alone`]. Waits until it is its program, at most until `deadline`. If the future is dropped
+    /// Starts one process that is no rank: see [`start_alone`]. Waits until it is its program, at most until `timeout`. If the future is dropped
     /// before, it is killed.
     ///
     /// # Errors
-    /// Why it cannot be started; [`StartError::GivenUp`] after `deadline`.
+    /// Why it cannot be started; [`StartError::GivenUp`] after `timeout`.
     pub(crate) async fn start_alone(
         &self,
         spec: ProcessSpec,
@@ -200,10 +200,10 @@ pub(crate) struct Seized {
 }
 
 impl Seized {
-    /// Brings them to their first instruction, once they were told to go on. Waits until all are there, at most until `deadline`.
+    /// Brings them to their first instruction, once they were told to go on. Waits until all are there, at most until `timeout`.
     ///
     /// # Errors
-    /// The first that failed; [`StartError::GivenUp`] after `deadline`. None of them is left then.
+    /// The first that failed; [`StartError::GivenUp`] after `timeout`. None of them is left then.
     pub(crate) async fn hold(self, deadline: Instant) -> Result<Vec<HeldProof>, StartFailure> {
         let (reply, mut answer) = oneshot::channel();
         let request = Request::Hold { pids: self.pids, batch: Arc::clone(&self.batch.0), reply };

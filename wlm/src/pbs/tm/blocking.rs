@@ -70,9 +70,9 @@ impl Session {
     /// # Errors
     /// [`TmError::Connect`] where no mom is; [`TmError::Lost`] where it does not trust the caller; [`TmError::Refused`] where the calling task is
     /// not known; [`TmError::TimedOut`].
-    pub fn start(environment: Environment, framing: Framing, deadline: Duration) -> Result<Self> {
+    pub fn start(environment: Environment, framing: Framing, timeout: Duration) -> Result<Self> {
         let mut session = Self::new(environment, framing);
-        if let Answer::Init(roots) = session.ask(&Command::Init, deadline)? {
+        if let Answer::Init(roots) = session.ask(&Command::Init, timeout)? {
             session.nodes = Nodes::new(&roots, &session.environment);
             let parent = TaskId(roots.parent_task);
             if parent != TaskId::NONE && roots.parent_job == session.environment.caller.job {
@@ -198,9 +198,9 @@ impl Session {
     }
 
     /// Sends a request and waits for its end. Others that end meanwhile are kept.
-    fn ask(&mut self, command: &Command, deadline: Duration) -> Result<Answer> {
+    fn ask(&mut self, command: &Command, timeout: Duration) -> Result<Answer> {
         let asked = Asked { verb: command.verb(), node: command.node() };
-        let until = Instant::now() + deadline;
+        let until = Instant::now() + timeout;
         let event = self.begin(command)?;
         loop {
             if let Some(index) = self.ended.iter().position(|ended| ended.event == event)
@@ -213,7 +213,7 @@ impl Session {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(TmError::TimedOut { asked, deadline });
+                return Err(TmError::TimedOut { asked, timeout });
             }
             self.read(Wait::For(left));
         }
@@ -319,11 +319,11 @@ fn remember(tasks: &mut HashMap<TaskId, NodeId>, node: NodeId, answer: &Answer) 
 ///
 /// # Errors
 /// As there.
-pub fn attach(job: &[u8], uid: u32, pid: i32, port: u16, deadline: Duration) -> Result<TaskId> {
+pub fn attach(job: &[u8], uid: u32, pid: i32, port: u16, timeout: Duration) -> Result<TaskId> {
     let caller = Caller { job: job.to_vec(), cookie: Cookie::none(), task: TaskId::NONE };
     let environment = Environment { caller, host_index: 0, port, hosts: None, own_host: None };
     let mut session = Session::new(environment, Framing::Packets);
-    match session.ask(&Command::Attach { uid: uid.cast_signed(), pid }, deadline)? {
+    match session.ask(&Command::Attach { uid: uid.cast_signed(), pid }, timeout)? {
         Answer::Task(task) => Ok(task),
         _ => Ok(TaskId::NONE),
     }

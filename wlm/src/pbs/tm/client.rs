@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{self, Instant, timeout_at};
 
 use super::connection::{self, Ended, Order, Ticket, Waiting};
 use super::engine::Engine;
@@ -82,7 +82,7 @@ impl Spawn {
 
 /// A connection to the mom of this host.
 ///
-/// All that waits is safe to be dropped. A task that comes although nobody waits for it any more (its deadline has passed, its future was
+/// All that waits is safe to be dropped. A task that comes although nobody waits for it any more (its timeout has expired, its future was
 /// dropped) is killed. Dropping the client hangs up; tasks go on and end with their job at the latest.
 #[derive(Debug)]
 pub struct Client {
@@ -99,10 +99,10 @@ impl Client {
     /// # Errors
     /// [`TmError::Connect`] where no mom is; [`TmError::Lost`] where it does not trust the caller; [`TmError::Refused`] where the calling task is
     /// not known; [`TmError::TimedOut`].
-    pub async fn connect(environment: &Environment, framing: Framing, deadline: Duration) -> Result<Self> {
-        let until = Instant::now() + deadline;
+    pub async fn connect(environment: &Environment, framing: Framing, timeout: Duration) -> Result<Self> {
+        let until = Instant::now() + timeout;
         let asked = Asked { verb: Verb::Init, node: None };
-        let late = || TmError::TimedOut { asked, deadline };
+        let late = || TmError::TimedOut { asked, timeout };
         let stream = timeout_at(until, open(environment)).await.map_err(|_| late())??;
         let engine = Engine::new(environment.caller.clone(), framing);
         let (orders, received) = mpsc::unbounded_channel();
@@ -145,8 +145,8 @@ impl Client {
     ///
     /// # Errors
     /// As for every request: [`TmError::Refused`], [`TmError::Lost`], [`TmError::TimedOut`].
-    pub async fn init(&self, deadline: Duration) -> Result<Roots> {
-        match self.ask_by(Command::Init, deadline).await? {
+    pub async fn init(&self, timeout: Duration) -> Result<Roots> {
+        match self.ask_by(Command::Init, timeout).await? {
             Answer::Init(roots) => Ok(roots),
             _ => Ok(Roots::default()),
         }
@@ -158,8 +158,8 @@ impl Client {
     /// # Errors
     /// [`TmError::TooLarge`], [`TmError::Invalid`], [`TmError::AttachedCaller`] before anything is sent, and as for every request. A task that comes after the
     /// deadline is killed.
-    pub async fn spawn(&self, node: NodeId, program: Spawn, deadline: Duration) -> Result<Task> {
-        match self.ask_by(program.on(node), deadline).await? {
+    pub async fn spawn(&self, node: NodeId, program: Spawn, timeout: Duration) -> Result<Task> {
+        match self.ask_by(program.on(node), timeout).await? {
             Answer::Task(id) => Ok(Task { id, node }),
             _ => Ok(Task { id: TaskId::NONE, node }),
         }
@@ -169,12 +169,12 @@ impl Client {
     ///
     /// # Errors
     /// As for every request.
-    pub async fn kill(&self, task: Task, signal: i32, deadline: Duration) -> Result<()> {
-        self.ask_by(Command::Signal { node: task.node, task: task.id, signal }, deadline).await.map(drop)
+    pub async fn kill(&self, task: Task, signal: i32, timeout: Duration) -> Result<()> {
+        self.ask_by(Command::Signal { node: task.node, task: task.id, signal }, timeout).await.map(drop)
     }
 
     /// Waits for a task's end: an exit code up to 255, 254 for a program that could not be executed, 256 and a signal's number for one that was killed; always 0
-    /// of an attached one. Has no deadline: of a host that has died nothing is heard for as long as the job lives.
+    /// of an attached one. Has no timeout: of a host that has died nothing is heard for as long as the job lives.
     ///
     /// # Errors
     /// As for every request.
@@ -189,8 +189,8 @@ impl Client {
     ///
     /// # Errors
     /// As for every request.
-    pub async fn task_info(&self, node: NodeId, deadline: Duration) -> Result<Vec<Task>> {
-        match self.ask_by(Command::Tasks { node }, deadline).await? {
+    pub async fn task_info(&self, node: NodeId, timeout: Duration) -> Result<Vec<Task>> {
+        match self.ask_by(Command::Tasks { node }, timeout).await? {
             Answer::Tasks(tasks) => Ok(tasks.into_iter().map(|id| Task { id, node }).collect()),
             _ => Ok(Vec::new()),
         }
@@ -200,8 +200,8 @@ impl Client {
     ///
     /// # Errors
     /// As for every request.
-    pub async fn resource_info(&self, node: NodeId, deadline: Duration) -> Result<Vec<u8>> {
-        match self.ask_by(Command::Resources { node }, deadline).await? {
+    pub async fn resource_info(&self, node: NodeId, timeout: Duration) -> Result<Vec<u8>> {
+        match self.ask_by(Command::Resources { node }, timeout).await? {
             Answer::Resources(text) => Ok(text),
             _ => Ok(Vec::new()),
         }
@@ -211,18 +211,18 @@ impl Client {
     ///
     /// # Errors
     /// [`TmError::TooLarge`], and as for every request.
-    pub async fn publish(&self, name: &[u8], info: &[u8], deadline: Duration) -> Result<()> {
+    pub async fn publish(&self, name: &[u8], info: &[u8], timeout: Duration) -> Result<()> {
         let command = Command::Publish { name: name.to_vec(), info: info.to_vec() };
-        self.ask_by(command, deadline).await.map(drop)
+        self.ask_by(command, timeout).await.map(drop)
     }
 
     /// Reads what a task has left under a name. Does not wait for it to be there.
     ///
     /// # Errors
     /// [`TmError::Refused`] with a code that [`is_not_found`](super::Code::is_not_found), and as for every request.
-    pub async fn subscribe(&self, task: Task, name: &[u8], deadline: Duration) -> Result<Vec<u8>> {
+    pub async fn subscribe(&self, task: Task, name: &[u8], timeout: Duration) -> Result<Vec<u8>> {
         let command = Command::Subscribe { node: task.node, task: task.id, name: name.to_vec() };
-        match self.ask_by(command, deadline).await? {
+        match self.ask_by(command, timeout).await? {
             Answer::Info(info) => Ok(info),
             _ => Ok(Vec::new()),
         }
@@ -251,13 +251,13 @@ impl Client {
         answer.await.unwrap_or(Err(TmError::Gone { asked }))
     }
 
-    /// As [`ask`](Self::ask), until the deadline.
+    /// As [`ask`](Self::ask), until the timeout expires.
     ///
     /// # Errors
     /// As for every request.
-    pub async fn ask_by(&self, command: Command, deadline: Duration) -> Result<Answer> {
+    pub async fn ask_by(&self, command: Command, timeout: Duration) -> Result<Answer> {
         let asked = Asked { verb: command.verb(), node: command.node() };
-        timeout(deadline, self.ask(command)).await.unwrap_or(Err(TmError::TimedOut { asked, deadline }))
+        time::timeout(timeout, self.ask(command)).await.unwrap_or(Err(TmError::TimedOut { asked, timeout }))
     }
 
     /// Hangs up. PBS is told nothing else.
@@ -277,7 +277,7 @@ impl Client {
 /// # Errors
 /// [`TmError::Refused`]: the process is a task already, belongs to somebody else, is not there; the job is not there or is
 /// somebody else's; [`TmError::Connect`]: no mom is on this host; [`TmError::TimedOut`].
-pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, deadline: Duration) -> Result<TaskId> {
+pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, timeout: Duration) -> Result<TaskId> {
     let caller = Caller { job: job.to_vec(), cookie: Cookie::none(), task: TaskId::NONE };
     let environment = Environment { caller, host_index: 0, port, hosts: None, own_host: None };
     let asked = Asked { verb: Verb::Attach, node: None };
@@ -296,7 +296,7 @@ pub async fn attach(job: &[u8], uid: u32, pid: i32, port: u16, deadline: Duratio
         drop(orders);
         answer
     };
-    match timeout(deadline, attach).await.unwrap_or(Err(TmError::TimedOut { asked, deadline }))? {
+    match time::timeout(timeout, attach).await.unwrap_or(Err(TmError::TimedOut { asked, timeout }))? {
         Answer::Task(task) => Ok(task),
         _ => Ok(TaskId::NONE),
     }

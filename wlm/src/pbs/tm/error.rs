@@ -70,13 +70,13 @@ pub enum TmError {
         /// How it ended.
         loss: Loss,
     },
-    /// There was no answer by the deadline.
-    #[error("{asked}: no answer within {deadline:?}")]
+    /// There was no answer within the timeout.
+    #[error("{asked}: no answer within {timeout:?}")]
     TimedOut {
         /// What was asked.
         asked: Asked,
         /// The time it had.
-        deadline: Duration,
+        timeout: Duration,
     },
     /// It does not fit into what a mom reads in one go.
     #[error("{asked}: the request has {bytes} bytes, and moms accept at most {most}")]
@@ -262,7 +262,7 @@ mod tests {
             17006,
         );
         check(
-            TmError::TimedOut { asked: ASKED, deadline: Duration::from_secs(3) },
+            TmError::TimedOut { asked: ASKED, timeout: Duration::from_secs(3) },
             "spawn on node 3: no answer within 3s",
             Kind::TimedOut,
             17000,

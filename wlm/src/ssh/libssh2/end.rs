@@ -30,9 +30,9 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Whether a program in PATH ends well, and what it prints.
-pub(crate) fn run_found<A: AsRef<OsStr>>(name: &str, args: &[A], deadline: Duration) -> Way<(bool, Vec<u8>)> {
+pub(crate) fn run_found<A: AsRef<OsStr>>(name: &str, args: &[A], timeout: Duration) -> Way<(bool, Vec<u8>)> {
     let no = |why: String| End::Openssh(format!("{name} cannot be used: {why}"));
     let program = Machine.find_in_path(name).ok_or_else(|| no("it is not in PATH".to_owned()))?;
-    let (status, said) = run(&program, args, deadline).map_err(|error| no(error.to_string()))?;
+    let (status, said) = run(&program, args, timeout).map_err(|error| no(error.to_string()))?;
     Ok((status.success(), said))
 }

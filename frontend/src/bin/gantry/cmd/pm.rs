@@ -22,21 +22,21 @@ pub(super) async fn run(args: Pm) -> Outcome {
     }
 }
 
-async fn answer_one(manager: &ProcessManager, deadline: Duration) -> Outcome {
+async fn answer_one(manager: &ProcessManager, timeout: Duration) -> Outcome {
     let mut message = Vec::new();
     // A byte more than may be: what is too long is refused by who reads it.
     let read = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut message);
     read.map_err(|e| Fault::io("cannot read standard input", &e))?;
-    let text = answer(manager, &message, deadline).await;
+    let text = answer(manager, &message, timeout).await;
     say(&Page::data(String::from_utf8_lossy(&text).into_owned()))?;
     Ok(exit::SUCCESS)
 }
 
-async fn listen(manager: &ProcessManager, socket: &Path, deadline: Duration) -> Outcome {
+async fn listen(manager: &ProcessManager, socket: &Path, timeout: Duration) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let mut service = Service::bind(socket).await?;
     tokio::select! {
-        () = service.run(manager, deadline) => {}
+        () = service.run(manager, timeout) => {}
         interrupt = interrupts.next() => tracing::debug!(?interrupt, "asked to end"),
     }
     Ok(exit::SUCCESS)

@@ -45,14 +45,14 @@ pub(super) struct Plan {
     /// Ctrl-C lets go of it instead of ending it.
     pub(super) attached: bool,
     /// How long starting daemons and releasing may take.
-    pub(super) deadline: Duration,
+    pub(super) timeout: Duration,
     /// Enter releases it.
     pub(super) enter: Option<Enter>,
 }
 
 impl Plan {
     /// Nothing but what the command line says of daemons.
-    pub(super) fn new(daemons: Daemons, deadline: Duration) -> Result<Self, Fault> {
+    pub(super) fn new(daemons: Daemons, timeout: Duration) -> Result<Self, Fault> {
         let requests = daemons.daemon.iter().map(|command| {
             let words = split_words(command).map_err(|why| {
                 Fault::invalid(
@@ -80,7 +80,7 @@ impl Plan {
             for_daemons: false,
             linger: false,
             attached: false,
-            deadline,
+            timeout,
             enter: None,
         })
     }
@@ -173,7 +173,7 @@ impl Staying {
             false => Some(self.start_daemons(plan).await?),
         };
         if !plan.hold && !plan.attached && session.is_some() {
-            self.app.release(plan.deadline).await?;
+            self.app.release(plan.timeout).await?;
         }
         // What has happened by now belongs to the start.
         self.tell_news().await;
@@ -199,14 +199,14 @@ impl Staying {
         let info = self.app.info();
         if info.state == AppState::Held
             && info.daemons.iter().all(|daemon| daemon.ended)
-            && let Err(error) = self.app.release(plan.deadline).await
+            && let Err(error) = self.app.release(plan.timeout).await
         {
             self.teller.screen.failure(&error.to_failure());
         }
     }
 
     async fn start_daemons(&mut self, plan: &mut Plan) -> Result<Session, Fault> {
-        let session = self.app.session(plan.deadline).await?;
+        let session = self.app.session(plan.timeout).await?;
         let new_manifest = || {
             let mut manifest = session.manifest();
             plan.files.set_options(&mut manifest);
@@ -226,7 +226,7 @@ impl Staying {
             manifest.add_lib_dir(path)?;
         }
         for request in std::mem::take(&mut plan.daemons) {
-            let daemon = self.telling(manifest.exec_daemon(request, plan.deadline)).await?;
+            let daemon = self.telling(manifest.exec_daemon(request, plan.timeout)).await?;
             // That it runs is told before anything that it writes.
             self.tell_news().await;
             self.print(daemon.take_output());
@@ -284,7 +284,7 @@ impl Staying {
                     None => return None,
                 },
                 () = pressed(&mut plan.enter) => {
-                    if let Err(error) = self.app.release(plan.deadline).await {
+                    if let Err(error) = self.app.release(plan.timeout).await {
                         self.teller.screen.failure(&error.to_failure());
                     }
                 }
