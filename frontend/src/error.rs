@@ -159,8 +159,13 @@ impl Error {
         }
     }
 
-    /// What the user can do about it.
+    /// What the user can do about it: what is known of this error, else what its kind says.
     pub fn hint(&self) -> Option<String> {
+        self.own_hint().or_else(|| remedy_of(self.kind()).map(str::to_owned))
+    }
+
+    /// What is known of this error in particular.
+    fn own_hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } => hint.clone(),
             Self::Wlm(error) => error.hint(),
@@ -181,7 +186,7 @@ impl Error {
                 explain_open_files(source).or_else(|| hint_of(source).map(str::to_owned))
             }
             Self::NoMoreFiles { source, .. } => explain_open_files(source),
-            Self::Crowded { error, .. } => Some(error.hint().unwrap_or_else(|| {
+            Self::Crowded { error, .. } => Some(error.own_hint().unwrap_or_else(|| {
                 "see which programs connect to all ports of this host, with 'ss -tnp' as root".to_owned()
             })),
             Self::TimedOut { .. } | Self::Incomplete { .. } | Self::Lost { .. } | Self::Protocol(_) => None,
@@ -198,6 +203,19 @@ impl Error {
     }
 }
 
+/// What helps against every error of a kind, where there is such a thing.
+fn remedy_of(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::TimedOut => {
+            Some("look at the nodes or the process that the message names, or set a longer timeout")
+        }
+        Kind::Protocol => Some("install all of gantry from one version on every node; else report a bug"),
+        Kind::Lost => Some("see whether that node or process still runs, then launch or attach again"),
+        Kind::Gone => Some("it has ended: launch, attach or start it again"),
+        _ => None,
+    }
+}
+
 fn where_trusted(refused: &[Distrust]) -> String {
     let reasons = refused.iter().map(Distrust::to_string).collect::<Vec<_>>().join("; ");
     if refused.is_empty() { reasons } else { format!(" where only you can change it: {reasons}") }
@@ -211,6 +229,18 @@ fn hint_of(error: &std::io::Error) -> Option<&'static str> {
             Some("see that its permissions, and those of the folders above it, let you use it")
         }
         E::IsADirectory => Some("name a file in it"),
+        E::AlreadyExists => Some("remove it, or choose another name"),
+        E::StorageFull | E::QuotaExceeded => Some("free some space there, or choose another directory"),
+        E::ReadOnlyFilesystem => Some("choose a directory on a file system that you can write to"),
+        E::OutOfMemory => Some("free memory on this machine, or raise the limit (ulimit -v)"),
+        E::WouldBlock => Some("try again; if a limit of processes is reached, raise ulimit -u"),
+        E::AddrInUse => Some("end what uses that address, or choose another one"),
+        E::AddrNotAvailable | E::NetworkUnreachable | E::HostUnreachable => {
+            Some("see whether this machine has that network address, and a route to the nodes")
+        }
+        E::ConnectionRefused | E::ConnectionReset | E::BrokenPipe | E::UnexpectedEof => {
+            Some("the process at the other end has ended: see why, then try again")
+        }
         _ => None,
     }
 }
@@ -239,4 +269,36 @@ fn first_missing(missing: &[Missing]) -> String {
         text.push_str("; ...");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_without_a_hint_of_its_own_has_that_of_its_kind() {
+        for kind in [Kind::TimedOut, Kind::Protocol, Kind::Lost, Kind::Gone] {
+            let node = |failure: Failure| Error::Node { hosts: vec!["n1".to_owned()], failure }.to_failure();
+            assert_eq!(node(Failure::new(kind, "it failed")).hint(), remedy_of(kind));
+            assert!(remedy_of(kind).is_some());
+            let own = Failure::new(kind, "it failed").with_hint("mend it");
+            assert_eq!(node(own).hint(), Some("mend it"));
+        }
+        assert_eq!(Error::invalid("no program").hint(), None);
+    }
+
+    #[test]
+    fn errors_of_the_system_that_users_can_mend_have_a_hint() {
+        use libc::{
+            EACCES, EAGAIN, ECONNREFUSED, EDQUOT, EEXIST, EMFILE, ENOENT, ENOMEM, ENOSPC, EPERM, EROFS,
+        };
+        for number in
+            [EACCES, EAGAIN, ECONNREFUSED, EDQUOT, EEXIST, EMFILE, ENOENT, ENOMEM, ENOSPC, EPERM, EROFS]
+        {
+            let error = Error::io("write the log", io::Error::from_raw_os_error(number));
+            assert!(error.hint().is_some(), "{error}");
+        }
+    }
 }

@@ -143,7 +143,7 @@ fn count(create: &CreateGroup) -> Result<u32> {
     let highest = create.specs.iter().filter_map(last).max();
     let total = create.totalprocs.or(highest).unwrap_or(1);
     if total > MAX_PROCESSES {
-        return Err(Error::invalid(format!("more than {MAX_PROCESSES} processes")));
+        return Err(Error::invalid(format!("more than {MAX_PROCESSES} processes in one group")));
     }
     match highest {
         Some(highest) if highest > total => {
@@ -268,7 +268,7 @@ mod tests {
             "totalprocs='4'",
             "process 9 is specified, and there are 4",
         );
-        check("<process-spec exec='a'/>", "totalprocs='2000000'", "more than 1000000 processes");
+        check("<process-spec exec='a'/>", "totalprocs='2000000'", "more than 1000000 processes in one group");
         check("<process-spec exec='a'/><host-spec>a b</host-spec>", "", "2 hosts are named for 1 processes");
         check("<process-spec exec='a' user='nobody-like-this'/>", "", "cannot be started by");
         check(&"<process-spec exec='a'/>".repeat(1_001), "", "more than 1000 specifications");

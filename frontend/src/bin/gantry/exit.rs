@@ -108,12 +108,9 @@ impl From<gantry_wlm::Error> for Fault {
 impl Fault {
     /// Something of this machine failed.
     pub(crate) fn io(what: &str, error: &std::io::Error) -> Self {
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => Kind::NotFound,
-            std::io::ErrorKind::PermissionDenied => Kind::NoAccess,
-            _ => Kind::LauncherFailed,
-        };
-        Self(Failure::new(kind, format!("{what}: {error}")))
+        let again = || std::io::Error::new(error.kind(), error.to_string());
+        let source = error.raw_os_error().map_or_else(again, std::io::Error::from_raw_os_error);
+        gantry_frontend::Error::Io { what: what.to_owned(), source }.into()
     }
 
     /// What was asked makes no sense.
