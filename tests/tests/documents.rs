@@ -1,5 +1,10 @@
 //! Documents name tests and pages that exist, and are written in short sentences.
 
+#[path = "documents/error_texts.rs"]
+mod error_texts;
+#[path = "documents/remedies.rs"]
+mod remedies;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -273,8 +278,9 @@ fn the_page_of_variables_has_those_of_the_code() {
 
 #[test]
 fn messages_on_the_page_for_troubles_are_those_of_the_code() {
-    let code: String =
-        ["shared/src", "wlm/src", "frontend/src", "backend/src"].into_iter().map(product_code).collect();
+    let folders =
+        ["shared/src", "wlm/src", "frontend/src", "frontend/capi/src", "backend/src", "backend/capi/src"];
+    let code: String = folders.into_iter().map(product_code).collect();
     let page =
         fs::read_to_string(workspace().join("docs/src/operations/troubleshooting.md")).expect("a page");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
