@@ -25,7 +25,7 @@ use gantry_shared::wire::hold::{
     build_desk_name,
 };
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
-use gantry_wlm::launcher::{Launcher, is_asked_for, parse_rank_facts};
+use gantry_wlm::launcher::{Dialect, find_by_word, parse_rank_facts};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{AccessFlags, access, getppid};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
         rest => (None, rest),
     };
     let command = command.strip_prefix(&[OsString::from("--")]).unwrap_or(command);
-    let by = by.and_then(|name| name.parse::<Launcher>().ok());
+    let by = by.and_then(find_by_word);
     let (failure, code) = match check_in(by) {
         Ok(entered) => become_program(command, by, entered),
         Err(failure) => (failure, NOT_EXECUTED),
@@ -76,7 +76,7 @@ struct Entered {
 }
 
 /// Checks in and waits for the agent's word.
-fn check_in(by: Option<Launcher>) -> Result<Entered, Failure> {
+fn check_in(by: Option<&Dialect>) -> Result<Entered, Failure> {
     let host = Machine;
     let text = host.env(GANTRY_TICKET).ok_or_else(|| {
         Failure::new(Kind::Invalid, format!("{GANTRY_TICKET} is not set"))
@@ -190,7 +190,7 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 /// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
 fn become_program(
     command: &[OsString],
-    by: Option<Launcher>,
+    by: Option<&Dialect>,
     Entered { mut desk, variables, own }: Entered,
 ) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {
@@ -201,7 +201,8 @@ fn become_program(
     for name in VARIABLES {
         becoming.env_remove(name);
     }
-    for (name, _) in Machine.environment().iter().filter(|(name, _)| is_asked_for(by, name)) {
+    let hides = |name: &OsString| by.is_some_and(|by| by.hides(name));
+    for (name, _) in Machine.environment().iter().filter(|(name, _)| hides(name)) {
         becoming.env_remove(name);
     }
     if let Some(cwd) = &own.cwd {

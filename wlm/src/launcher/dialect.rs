@@ -1,50 +1,12 @@
-//! How a launcher reads its arguments: the shape of a dialect. Each launcher's own table is a file beside this one.
+//! What is known of a launcher: how it is recognized, how it reads its arguments, and how its ranks learn who they are. Each launcher has a
+//! file of its own with a [`Dialect`], and a line in the table.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::str::FromStr;
+use std::os::unix::ffi::OsStrExt;
 
-use crate::error::Error;
-
-/// The launchers whose arguments are understood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Launcher {
-    /// Slurm's `srun`.
-    Srun,
-    /// MPICH's `mpiexec.hydra` and those made from it.
-    Hydra,
-    /// Open MPI's `mpirun` (`orterun`).
-    OpenMpi,
-    /// PRRTE's `prterun`, which stands behind Open MPI's `mpirun` since 5.0, started by its own name.
-    Prrte,
-}
-
-impl Launcher {
-    /// Every launcher there is.
-    pub const ALL: [Self; 4] = [Self::Srun, Self::Hydra, Self::OpenMpi, Self::Prrte];
-}
-
-impl fmt::Display for Launcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Srun => "srun",
-            Self::Hydra => "hydra",
-            Self::OpenMpi => "openmpi",
-            Self::Prrte => "prrte",
-        })
-    }
-}
-
-impl FromStr for Launcher {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|launcher| launcher.to_string() == text)
-            .ok_or_else(|| Error::invalid(format!("no launcher is named '{text}'")))
-    }
-}
+use super::variables::RankVariables;
+use crate::error::Result;
 
 /// What an option takes with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +27,7 @@ pub(crate) enum Takes {
 
 /// How a launcher reads its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grammar {
+pub(crate) enum Grammar {
     /// As getopt_long does: clusters of letters behind one dash, unique beginnings of long names behind two.
     Getopt,
     /// Any number of dashes before a whole name, letters in any case, `NAME=VALUE` as if it were two arguments.
@@ -86,37 +48,99 @@ pub(crate) struct Given {
 }
 
 /// An environment, as names and values.
-pub(super) type Environment = [(OsString, OsString)];
+pub(crate) type Environment = [(OsString, OsString)];
 
-/// How one launcher reads its arguments.
+/// Where a launcher reads programs from, if not from its command line.
 #[derive(Debug)]
-pub(crate) struct Dialect {
-    /// Which launcher it is.
-    pub launcher: Launcher,
+pub(crate) enum ProgramFiles {
+    /// From a file that an option names. Each of its lines is a part of a command line, in which blanks separate and nothing quotes.
+    Option {
+        /// The options.
+        names: &'static [&'static str],
+        /// How comments begin.
+        comments: &'static [&'static str],
+    },
+    /// From a file in the program's place, in a format of its own. A line that ends in a backslash goes on in the next.
+    InPlace {
+        /// Whether it is given such a file.
+        is_given: fn(&[Given], &Environment) -> bool,
+        /// Puts words in front of the program of a line.
+        rewrite_line: fn(&[u8], &[OsString]) -> Result<Vec<u8>>,
+        /// The most bytes that it reads.
+        max_bytes: usize,
+    },
+}
+
+/// What gantry changes of a launch besides the programs.
+#[derive(Debug)]
+pub(crate) struct Adjusted {
+    /// Options to add.
+    pub options: Vec<OsString>,
+    /// The launcher whose variables the ranks will have.
+    pub by: &'static Dialect,
+}
+
+/// Changes arguments of a launch, given the options among them.
+pub(crate) type Adjust = fn(&mut [OsString], &[&Given], &Environment) -> Adjusted;
+
+/// What is known of one launcher. Equal by its word.
+#[derive(Debug)]
+pub struct Dialect {
+    /// The word for it in `gantry-agent hold --by`.
+    pub(crate) word: &'static str,
     /// What it is called in messages.
-    pub name: &'static str,
-    pub(super) grammar: Grammar,
+    pub(crate) name: &'static str,
+    /// File names that no other launcher has.
+    pub(crate) file_names: &'static [&'static str],
+    /// Words that the first line of its answer to `--version` has, in small letters. A line break in front: the line begins with the word.
+    pub(crate) versions: &'static [&'static str],
+    /// It stops its ranks itself, as for a debugger. A script that runs it needs no understanding.
+    pub(crate) stops_ranks: bool,
+    pub(crate) grammar: Grammar,
     /// Names separated by a blank, the first being the one by which [`Given`] names it, and what the option takes.
-    pub(super) options: &'static [(Takes, &'static [&'static str])],
+    pub(crate) options: &'static [(Takes, &'static [&'static str])],
     /// Options with which nothing is launched.
-    pub(super) runs_nothing: &'static [&'static str],
-    /// Options whose value is a file with programs.
-    pub(super) file_options: &'static [&'static str],
-    /// The file with programs is named in the program's place.
-    pub(super) file_is_program: bool,
-    /// Whether it reads programs from a file in the program's place.
-    pub(super) reads_file: fn(&[Given], &Environment) -> bool,
+    pub(crate) runs_nothing: &'static [&'static str],
+    pub(crate) files: ProgramFiles,
     /// It knows `--` itself. Else the marker is ours and is taken out again.
-    pub(super) knows_marker: bool,
+    pub(crate) knows_marker: bool,
+    /// The option that names a variable which ranks on other hosts are to get, where they do not get all.
+    pub(crate) forward_option: Option<&'static str>,
+    /// Changes the arguments so that gantry finds the ranks, given the options among them.
+    pub(crate) adjust: Option<Adjust>,
+    /// Beginnings of variables that ranks have only because of `adjust`.
+    pub(crate) hides: &'static [&'static str],
+    /// The variable in which what it starts has the node's name.
+    pub(crate) node_name: Option<&'static str>,
+    /// Whether what ranks leave behind is killed with them: whether a control group is of its making. Takes the content of `/proc/PID/cgroup`.
+    pub(crate) kills_leftovers: fn(&str) -> bool,
+    /// The variables that its ranks have.
+    pub(crate) ranks: &'static [RankVariables],
 }
 
 impl Dialect {
     pub(super) fn rows(&self) -> impl Iterator<Item = (&'static str, Takes)> + '_ {
         self.options.iter().flat_map(|(takes, rows)| rows.iter().map(move |names| (*names, *takes)))
     }
+
+    pub(super) fn reads_in_place(&self) -> bool {
+        matches!(self.files, ProgramFiles::InPlace { .. })
+    }
+
+    /// Whether its ranks have this variable only because gantry has asked the launcher for it: the program is not to see it.
+    pub fn hides(&self, name: &OsStr) -> bool {
+        self.hides.iter().any(|beginning| name.as_bytes().starts_with(beginning.as_bytes()))
+    }
 }
 
-/// For launchers that never read programs from a file in the program's place.
-pub(super) fn reads_no_file(_given: &[Given], _environment: &Environment) -> bool {
-    false
+impl PartialEq for Dialect {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
 }

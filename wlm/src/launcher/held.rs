@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::GANTRY_TICKET;
 
-use super::dialect::{Dialect, Launcher};
+use super::dialect::{Adjusted, Dialect, Given};
 use super::files::rewrite_file;
 use super::options::{Part, locate};
-use super::prrte;
 use super::recognize::recognize;
 use super::rewrite::{replace_file, rewrite};
 use crate::host::Host;
@@ -17,17 +16,13 @@ use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};
 
 /// What stands in front of each program in the arguments of a launcher of that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
-    build_shim_of(agent, dialect, dialect.launcher)
+    build_shim_of(agent, dialect, dialect)
 }
 
 /// As [`build_shim`], with ranks that are known by the variables of the launcher `by`.
-fn build_shim_of(agent: &Path, dialect: &Dialect, by: Launcher) -> Vec<OsString> {
-    let by = by.to_string();
-    // Open MPI gives ranks on other hosts of the environment only what it is told to, by name.
-    let by_name = matches!(dialect.launcher, Launcher::OpenMpi | Launcher::Prrte);
-    let told: &[&str] = if by_name { &["-x", GANTRY_TICKET] } else { &[] };
-    let hold = [agent.into(), "hold".into(), "--by".into(), by.into(), "--".into()];
-    told.iter().map(OsString::from).chain(hold).collect()
+fn build_shim_of(agent: &Path, dialect: &Dialect, by: &Dialect) -> Vec<OsString> {
+    let forward = dialect.forward_option.into_iter().flat_map(|option| [option.into(), GANTRY_TICKET.into()]);
+    forward.chain([agent.into(), "hold".into(), "--by".into(), by.word.into(), "--".into()]).collect()
 }
 
 /// The launcher of that name, as a path, and how it reads its arguments. May run it with `--version`.
@@ -64,9 +59,10 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     let environment = host.environment();
     let mut args = launch.args.clone();
     let parts = locate(dialect, &args, &environment)?;
-    let (more, by) = match dialect.launcher {
-        Launcher::Prrte => prrte::ask_for_sizes(&mut args, &parts, &environment),
-        launcher => (Vec::new(), launcher),
+    let given: Vec<&Given> = parts.iter().flat_map(|part| &part.given).collect();
+    let Adjusted { options: more, by } = match dialect.adjust {
+        Some(adjust) => adjust(&mut args, &given, &environment),
+        None => Adjusted { options: Vec::new(), by: dialect },
     };
     let shim = build_shim_of(&launch.agent, dialect, by);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;

@@ -1,18 +1,34 @@
 //! Hydra's mpiexec: MPICH 3.2 to 5.0, and Intel MPI's, which is made from it. Source: the match tables of those releases, `mpiexec --help`;
 //! for Intel's own options its developer reference.
 
-use super::dialect::{Dialect, Grammar, Launcher, Takes, reads_no_file};
+use super::dialect::{Dialect, Grammar, ProgramFiles, Takes};
+use super::variables::RankVariables;
 
-pub(super) static DIALECT: Dialect = Dialect {
-    launcher: Launcher::Hydra,
+pub(super) static HYDRA: Dialect = Dialect {
+    word: "hydra",
     name: "mpiexec.hydra",
+    file_names: &["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"],
+    versions: &["hydra", "intel(r) mpi"],
+    stops_ranks: false,
     grammar: Grammar::AnyDashes,
     options: &[(Takes::Nothing, NOTHING), (Takes::Value, VALUE), (Takes::Assignment, ASSIGNMENT)],
     runs_nothing: &["help", "info"],
-    file_options: &["configfile"],
-    file_is_program: false,
-    reads_file: reads_no_file,
+    files: ProgramFiles::Option { names: &["configfile"], comments: &["#"] },
     knows_marker: false,
+    forward_option: None,
+    adjust: None,
+    hides: &[],
+    node_name: None,
+    kills_leftovers: |_| false,
+    ranks: &[RankVariables {
+        outward: 1,
+        needs: &[],
+        rank: "PMI_RANK",
+        size: &["PMI_SIZE"],
+        local_rank: "MPI_LOCALRANKID",
+        local_size: |variables| variables.number("MPI_LOCALNRANKS"),
+        serves: |_| false,
+    }],
 };
 
 #[rustfmt::skip]

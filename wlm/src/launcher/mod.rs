@@ -1,9 +1,9 @@
 //! Launchers: where the program stands among their arguments, what the files say that some read programs from, and how a process that
 //! they have started learns its rank.
 //!
-//! This is all that is known of launchers, and no launcher is named outside this folder and the folders of WLMs. Nothing here opens a file, and
-//! `recognize` alone starts a process: a launcher that is asked for its version. The tables hold facts about the launchers' option parsers; a test compares them with the help texts of the
-//! launchers that are installed.
+//! What is known of one launcher is its [`Dialect`], in a file of its own: here, or in the folder of its WLM. `table` lists them. No launcher is named elsewhere.
+//! Nothing here opens a file, and `recognize` alone starts a process: a launcher that is asked for its version. Tests compare the dialects with the help
+//! texts of the launchers that are installed.
 
 mod dialect;
 mod facts;
@@ -16,19 +16,22 @@ pub(crate) mod proxies;
 mod prrte;
 mod recognize;
 mod rewrite;
-mod srun;
-pub(crate) mod table;
+mod table;
+mod variables;
 
-pub use dialect::Launcher;
-pub use facts::{LocalFacts, NoRank, RankFacts, dies_with_step, find_node_name, parse_rank_facts};
-pub(crate) use files::{escape_multi_prog, rewrite_file};
+pub use dialect::Dialect;
+pub(crate) use dialect::{Environment, Given, Grammar, ProgramFiles, Takes};
+pub use facts::{RankFacts, dies_with_step, find_node_name, parse_rank_facts};
+pub(crate) use files::{insert_words, rewrite_file, trimmed_newline, unwritable, words_of};
 pub(crate) use held::{build_shim, find_launcher, find_program, move_files, plan_driven, plan_launcher};
 pub(crate) use options::{Part, locate};
-pub use prrte::is_asked_for;
 pub(crate) use recognize::recognize;
 pub(crate) use rewrite::rewrite;
-pub(crate) use table::dialect_of;
-pub use table::is_launcher_option;
+#[cfg(test)]
+pub(crate) use table::find_by_version;
+pub use table::{find_by_word, is_launcher_option};
+pub use variables::{LocalFacts, NoRank};
+pub(crate) use variables::{RankVariables, Variables};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,14 +2,18 @@
 //!
 //! One table for both. The few options that take something in one of them and nothing in the other cannot be told.
 
-use super::dialect::{Dialect, Grammar, Launcher, Takes, reads_no_file};
+use super::dialect::{Dialect, Grammar, ProgramFiles, Takes};
+use super::variables::RankVariables;
 
-pub(super) static DIALECT: Dialect = COMMON;
+pub(super) static OPEN_MPI: Dialect = COMMON;
 
 /// What `mpirun` and `prterun` have in common.
 pub(super) const COMMON: Dialect = Dialect {
-    launcher: Launcher::OpenMpi,
+    word: "openmpi",
     name: "mpirun",
+    file_names: &["orterun", "mpirun.openmpi", "mpiexec.openmpi"],
+    versions: &["open mpi", "openrte"],
+    stops_ranks: false,
     grammar: Grammar::OneOrTwoDashes,
     options: &[
         (Takes::Nothing, NOTHING),
@@ -19,10 +23,34 @@ pub(super) const COMMON: Dialect = Dialect {
         (Takes::Depends, &["display-topo", "dvm"]),
     ],
     runs_nothing: &["help", "version"],
-    file_options: &["app"],
-    file_is_program: false,
-    reads_file: reads_no_file,
+    files: ProgramFiles::Option { names: &["app"], comments: &["#", "//"] },
     knows_marker: true,
+    forward_option: Some("-x"),
+    adjust: None,
+    hides: &[],
+    node_name: None,
+    kills_leftovers: |_| false,
+    ranks: &[
+        RankVariables {
+            outward: 0,
+            needs: &[],
+            rank: "OMPI_COMM_WORLD_RANK",
+            size: &["OMPI_COMM_WORLD_SIZE"],
+            local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+            local_size: |variables| variables.number("OMPI_COMM_WORLD_LOCAL_SIZE"),
+            serves: |_| false,
+        },
+        // PMIx names the rank, but usually no size: that is in what its server tells, not in the environment.
+        RankVariables {
+            outward: 2,
+            needs: &[],
+            rank: "PMIX_RANK",
+            size: &["PMIX_SIZE"],
+            local_rank: "PMIX_LOCAL_RANK",
+            local_size: |variables| variables.number("PMIX_LOCAL_SIZE"),
+            serves: |_| false,
+        },
+    ],
 };
 
 #[rustfmt::skip]

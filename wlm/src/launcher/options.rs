@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::dialect::{Dialect, Given, Grammar, Takes};
+use super::dialect::{Dialect, Given, Grammar, ProgramFiles, Takes};
 use crate::error::{Error, Result};
 
 /// A file that holds the programs instead of the command line.
@@ -83,7 +83,7 @@ pub(crate) fn locate(
             break;
         }
     }
-    if parts.len() > 1 && parts.iter().any(|part| part.file.is_some()) && !dialect.file_is_program {
+    if parts.len() > 1 && parts.iter().any(|part| part.file.is_some()) && !dialect.reads_in_place() {
         return Err(Error::invalid(format!(
             "{} is given programs both in a file and on the command line",
             dialect.name
@@ -109,14 +109,16 @@ fn locate_part(
         )));
     }
     let mut file = walk.file;
-    if dialect.file_is_program && (dialect.reads_file)(&walk.given, environment) {
+    if let ProgramFiles::InPlace { is_given, .. } = &dialect.files
+        && is_given(&walk.given, environment)
+    {
         file = Some(ProgramFile { at: program, prefix_bytes: 0 });
     }
     let has_program = program < end;
     match (has_program, file) {
         (false, None) => Err(no_program(dialect)),
-        (false, Some(_)) if dialect.file_is_program => Err(no_program(dialect)),
-        (true, Some(_)) if !dialect.file_is_program => Err(Error::invalid(format!(
+        (false, Some(_)) if dialect.reads_in_place() => Err(no_program(dialect)),
+        (true, Some(_)) if !dialect.reads_in_place() => Err(Error::invalid(format!(
             "{} is given programs both in a file and on the command line",
             dialect.name
         ))),
@@ -283,7 +285,9 @@ impl Walk<'_> {
                 self.dialect.name
             ))
         })?;
-        if self.dialect.file_options.contains(&name) {
+        if let ProgramFiles::Option { names, .. } = &self.dialect.files
+            && names.contains(&name)
+        {
             let prefix_bytes = attached.map_or(0, |value| self.args[at].len() - value.len());
             let at = if attached.is_some() { at } else { behind };
             self.file = Some(ProgramFile { at, prefix_bytes });

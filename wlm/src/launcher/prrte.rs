@@ -4,15 +4,21 @@
 //! environment without them. The personality maps and binds ranks as prterun's own does. One case differs: with `--map-by ppr` over several
 //! hosts and no `--rank-by`, ranks are numbered as under `mpirun`. Source: PRRTE 3.0.14; PMIx 5's component for Open MPI.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
-use super::dialect::{Dialect, Environment, Launcher};
-use super::openmpi;
-use super::options::Part;
+use super::dialect::{Adjusted, Dialect, Environment, Given};
+use super::openmpi::{COMMON, OPEN_MPI};
 
-pub(super) static DIALECT: Dialect =
-    Dialect { launcher: Launcher::Prrte, name: "prterun", ..openmpi::COMMON };
+pub(super) static PRRTE: Dialect = Dialect {
+    word: "prrte",
+    name: "prterun",
+    file_names: &["prterun"],
+    versions: &["prrte", "pmix reference"],
+    adjust: Some(ask_for_sizes),
+    hides: BROUGHT,
+    ..COMMON
+};
 
 /// The option for the personality, and the one that tells ranks how many they are.
 const PERSONALITY: &str = "personality";
@@ -21,11 +27,10 @@ const TELLS: &str = "ompi";
 /// The variable by which a program that starts prterun chooses a personality, as Open MPI's `mpirun` does.
 const CHOSEN: &str = "PRTE_MCA_schizo_proxy";
 
-/// Beginnings of variables that this personality brings.
-const BROUGHT_BEGINNINGS: [&str; 2] = ["OMPI_COMM_WORLD_", "OMPI_WORLD_"];
-
-/// Other variables that it brings.
-const BROUGHT: [&str; 10] = [
+/// Variables that this personality brings, or their beginnings.
+const BROUGHT: &[&str] = &[
+    "OMPI_COMM_WORLD_",
+    "OMPI_WORLD_",
     "OMPI_UNIVERSE_SIZE",
     "OMPI_NUM_APP_CTX",
     "OMPI_FIRST_RANKS",
@@ -38,36 +43,21 @@ const BROUGHT: [&str; 10] = [
     "OMPI_MCA_cpu_type",
 ];
 
-/// Has ranks told how many they are. Changes the user's own choice of a personality where there is one. Returns the options to add, and the
-/// launcher whose variables the ranks will have.
-pub(super) fn ask_for_sizes(
-    args: &mut [OsString],
-    parts: &[Part],
-    environment: &Environment,
-) -> (Vec<OsString>, Launcher) {
-    let given = parts.iter().flat_map(|part| &part.given).find(|given| given.name == PERSONALITY);
+/// Has ranks told how many they are. Changes the user's own choice of a personality where there is one.
+fn ask_for_sizes(args: &mut [OsString], given: &[&Given], environment: &Environment) -> Adjusted {
+    let as_it_is = || Adjusted { options: Vec::new(), by: &OPEN_MPI };
+    let given = given.iter().find(|given| given.name == PERSONALITY);
     let Some((given, value)) = given.and_then(|given| Some((given, given.values.first()?))) else {
-        let chosen = environment.iter().any(|(name, value)| name == CHOSEN && value == TELLS);
-        return match chosen {
-            true => (Vec::new(), Launcher::OpenMpi),
-            false => (vec![format!("--{PERSONALITY}").into(), TELLS.into()], Launcher::Prrte),
-        };
+        if environment.iter().any(|(name, value)| name == CHOSEN && value == TELLS) {
+            return as_it_is();
+        }
+        return Adjusted { options: vec![format!("--{PERSONALITY}").into(), TELLS.into()], by: &PRRTE };
     };
     if value.to_string_lossy().contains(TELLS) {
-        return (Vec::new(), Launcher::OpenMpi);
+        return as_it_is();
     }
     // The value stands behind `=` or is the next argument: both end with it.
     let at = if args[given.at].as_bytes().contains(&b'=') { given.at } else { given.at + 1 };
-    let mut both = std::mem::take(&mut args[at]).into_vec();
-    both.extend(format!(",{TELLS}").into_bytes());
-    args[at] = OsString::from_vec(both);
-    (Vec::new(), Launcher::Prrte)
-}
-
-/// Whether a rank has this variable only because gantry has asked the launcher `by` for it: the program is not to see it.
-pub fn is_asked_for(by: Option<Launcher>, name: &OsStr) -> bool {
-    by == Some(Launcher::Prrte)
-        && name.to_str().is_some_and(|name| {
-            BROUGHT.contains(&name) || BROUGHT_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
-        })
+    args[at].push(format!(",{TELLS}"));
+    Adjusted { options: Vec::new(), by: &PRRTE }
 }

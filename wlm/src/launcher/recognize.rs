@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::dialect::{Dialect, Launcher};
+use super::dialect::Dialect;
 use super::table::{find_by_name, find_by_version};
 use crate::error::Error;
 use crate::host::{FileVersion, Host};
@@ -142,10 +142,8 @@ fn ask(path: &Path, host: &dyn Host) -> Result<Recognized, NotRecognized> {
     let answers = [&said.stdout, &said.stderr];
     let shown = answers.iter().find_map(|text| first_line(text)).ok_or(NotRecognized::Silent)?;
     match answers.iter().find_map(|text| find_by_version(text)) {
-        // Its options are the script's own, and srun stops its ranks itself.
-        Some(dialect) if dialect.launcher == Launcher::Srun && is_script(path, host) => {
-            Err(NotRecognized::Script(shown))
-        }
+        // Its options are the script's own.
+        Some(dialect) if dialect.stops_ranks && is_script(path, host) => Err(NotRecognized::Script(shown)),
         Some(dialect) => Ok(Recognized { dialect, by: Telling::Version(shown) }),
         None => Err(NotRecognized::Says(shown)),
     }
@@ -176,10 +174,6 @@ mod tests {
             .with_answer("/opt/bin/chatty --version", "\n", "warning: \x1b[31m\nHYDRA build details:\n")
             .with_file("/opt/bin/wrapped", "#!/bin/sh\nexec mpiexec \"$@\"\n")
             .with_answer("/opt/bin/wrapped --version", "HYDRA build details:\n", "")
-            .with_file("/opt/bin/site-run", "#!/bin/sh\nexec srun \"$@\"\n")
-            .with_answer("/opt/bin/site-run --version", "slurm 24.11.5\n", "")
-            .with_file("/opt/bin/copied", "\x7fELF")
-            .with_answer("/opt/bin/copied --version", "slurm-wlm 22.05.8\n", "")
             .with_file("/opt/bin/other", "\x7fELF")
             .with_answer("/opt/bin/other --version", "\n  other 1.0\n", "")
             .with_file("/opt/bin/silent", "\x7fELF")
@@ -188,32 +182,26 @@ mod tests {
             .with_link("/opt/bin/alias", "orterun")
     }
 
-    fn check(name: &str, expected: Result<(Launcher, &str), &str>) {
+    fn check(name: &str, expected: Result<(&str, &str), &str>) {
         let found = recognize(Path::new(name), &host());
-        let found = found.map(|it| (it.dialect.launcher, it.by.to_string())).map_err(|it| it.to_string());
-        let found = found.as_ref().map(|(launcher, by)| (*launcher, by.as_str())).map_err(String::as_str);
+        let found = found.map(|it| (it.dialect.word, it.by.to_string())).map_err(|it| it.to_string());
+        let found = found.as_ref().map(|(word, by)| (*word, by.as_str())).map_err(String::as_str);
         assert_eq!(found, expected, "{name}");
     }
 
     #[test]
     fn a_name_or_a_link_tells_without_a_question() {
-        check("/opt/bin/mpiexec.hydra", Ok((Launcher::Hydra, "by its name, mpiexec.hydra")));
-        check("/opt/bin/alias", Ok((Launcher::OpenMpi, "by its name, orterun")));
+        check("/opt/bin/mpiexec.hydra", Ok(("hydra", "by its name, mpiexec.hydra")));
+        check("/opt/bin/alias", Ok(("openmpi", "by its name, orterun")));
     }
 
     #[test]
     fn a_launcher_whose_name_does_not_tell_is_recognized_by_its_version() {
         let open = "by its answer to --version, 'mpirun (Open MPI) 5.0.11'";
-        check("/opt/bin/mpirun", Ok((Launcher::OpenMpi, open)));
+        check("/opt/bin/mpirun", Ok(("openmpi", open)));
         let hydra = "by its answer to --version, 'HYDRA build details:'";
-        check("/opt/bin/mpiexec", Ok((Launcher::Hydra, hydra)));
-        check("/opt/bin/wrapped", Ok((Launcher::Hydra, hydra)));
-        check("/opt/bin/copied", Ok((Launcher::Srun, "by its answer to --version, 'slurm-wlm 22.05.8'")));
-    }
-
-    #[test]
-    fn a_script_around_srun_is_left_to_what_srun_says_of_its_ranks() {
-        check("/opt/bin/site-run", Err("it is a script, whose answer to --version is 'slurm 24.11.5'"));
+        check("/opt/bin/mpiexec", Ok(("hydra", hydra)));
+        check("/opt/bin/wrapped", Ok(("hydra", hydra)));
     }
 
     #[test]

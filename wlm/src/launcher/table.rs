@@ -1,55 +1,99 @@
-//! Every launcher whose arguments are understood, and what tells which of them a program is.
+//! The launchers whose arguments are understood, and what tells which of them a program is.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::dialect::{Dialect, Launcher};
-use super::{hydra, openmpi, prrte, srun};
+use super::dialect::Dialect;
+use super::{hydra, openmpi, prrte};
 
-/// How a launcher reads its arguments.
-pub(crate) fn dialect_of(launcher: Launcher) -> &'static Dialect {
-    match launcher {
-        Launcher::Srun => &srun::DIALECT,
-        Launcher::Hydra => &hydra::DIALECT,
-        Launcher::OpenMpi => &openmpi::DIALECT,
-        Launcher::Prrte => &prrte::DIALECT,
-    }
+/// Every launcher. The only list there is.
+#[rustfmt::skip]
+pub(super) static LAUNCHERS: &[&Dialect] = &[
+    &openmpi::OPEN_MPI,
+    &prrte::PRRTE,
+    &hydra::HYDRA,
+    &crate::slurm::SRUN,
+];
+
+/// The launcher for which `gantry-agent hold --by` has that word.
+pub fn find_by_word(word: &str) -> Option<&'static Dialect> {
+    LAUNCHERS.iter().copied().find(|dialect| dialect.word == word)
 }
 
 /// The dialect of a launcher of that file name, links having been followed by the caller: the base name of what `mpirun` leads to.
 /// A name that several launchers have (`mpiexec`) tells nothing: [`find_by_version`] does.
 pub(super) fn find_by_name(name: &OsStr) -> Option<&'static Dialect> {
-    let base = Path::new(name).file_name()?.as_bytes();
-    match base {
-        b"srun" => Some(&srun::DIALECT),
-        b"mpiexec.hydra" | b"mpiexec.mpich" | b"mpirun.mpich" => Some(&hydra::DIALECT),
-        b"orterun" | b"mpirun.openmpi" | b"mpiexec.openmpi" => Some(&openmpi::DIALECT),
-        b"prterun" => Some(&prrte::DIALECT),
-        _ => None,
-    }
+    let base = Path::new(name).file_name()?.to_str()?;
+    LAUNCHERS.iter().copied().find(|dialect| dialect.file_names.contains(&base))
 }
 
 /// The dialect of the launcher that prints this when it is asked for its version.
 pub(crate) fn find_by_version(printed: &str) -> Option<&'static Dialect> {
-    let first = printed.lines().find(|line| !line.trim().is_empty())?.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| first.contains(word));
-    if says(&["hydra", "intel(r) mpi"]) {
-        Some(&hydra::DIALECT)
-    } else if says(&["open mpi", "openrte"]) {
-        Some(&openmpi::DIALECT)
-    } else if says(&["prrte", "pmix reference"]) {
-        Some(&prrte::DIALECT)
-    } else if first.starts_with("slurm") {
-        Some(&srun::DIALECT)
-    } else {
-        None
-    }
+    let first = printed.lines().find(|line| !line.trim().is_empty())?;
+    let first = format!("\n{}", first.to_ascii_lowercase());
+    LAUNCHERS.iter().copied().find(|dialect| dialect.versions.iter().any(|word| first.contains(word)))
 }
 
 /// Whether a launcher has an option of this name: `--time`, `--time=5`.
 pub fn is_launcher_option(word: &str) -> bool {
     let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
-    let mut rows = Launcher::ALL.into_iter().flat_map(|launcher| dialect_of(launcher).rows());
+    let mut rows = LAUNCHERS.iter().flat_map(|dialect| dialect.rows());
     word.starts_with("--") && rows.any(|(names, _)| names.split(' ').any(|known| known == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `list` has of all launchers, and stands twice.
+    fn twice(list: fn(&'static Dialect) -> Vec<&'static str>) -> Vec<&'static str> {
+        let mut all: Vec<&str> = LAUNCHERS.iter().flat_map(|dialect| list(dialect)).collect();
+        assert!(all.len() >= LAUNCHERS.len());
+        all.sort_unstable();
+        all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
+    }
+
+    #[test]
+    fn no_two_launchers_are_told_by_the_same() {
+        assert_eq!(twice(|dialect| vec![dialect.word]), [""; 0]);
+        assert_eq!(twice(|dialect| vec![dialect.name]), [""; 0]);
+        assert_eq!(twice(|dialect| dialect.file_names.to_vec()), [""; 0]);
+        assert_eq!(twice(|dialect| dialect.versions.to_vec()), [""; 0]);
+        for dialect in LAUNCHERS {
+            assert_eq!(find_by_word(dialect.word), Some(*dialect));
+            for name in dialect.file_names {
+                assert_eq!(find_by_name(name.as_ref()), Some(*dialect), "{name}");
+            }
+            // No word is part of another launcher's.
+            for word in dialect.versions {
+                assert_eq!(find_by_version(&format!("{} 1.0", word.trim())), Some(*dialect), "{word}");
+            }
+        }
+        assert_eq!(find_by_word("other"), None);
+    }
+
+    #[test]
+    fn dialects_by_name_and_by_version() {
+        let of = |name: &str| find_by_name(name.as_ref()).map(|dialect| dialect.word);
+        assert_eq!(of("/usr/bin/mpiexec.hydra"), Some("hydra"));
+        assert_eq!(of("/usr/bin/orterun"), Some("openmpi"));
+        assert_eq!(of("prterun"), Some("prrte"));
+        assert_eq!([of("mpiexec"), of("jsrun"), of("/")], [None; 3]);
+        let says = |text: &str| find_by_version(text).map(|dialect| dialect.word);
+        assert_eq!(says("HYDRA build details:\n    Version: 4.0.2\n"), Some("hydra"));
+        assert_eq!(says("mpirun (Open MPI) 5.0.5\n"), Some("openmpi"));
+        assert_eq!(says("prterun (PRRTE) 3.0.14\n"), Some("prrte"));
+        assert_eq!(says("\nmpirun.openmpi (OpenRTE) 4.1.4\n"), Some("openmpi"));
+        assert_eq!([says(""), says("hello")], [None; 2]);
+    }
+
+    #[test]
+    fn no_option_stands_twice_in_a_dialect() {
+        for dialect in LAUNCHERS {
+            let mut names: Vec<&str> = dialect.rows().flat_map(|(names, _)| names.split(' ')).collect();
+            names.sort_unstable();
+            let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+            assert!(twice.is_empty(), "{dialect}: {twice:?}");
+        }
+    }
 }

@@ -4,21 +4,24 @@ use std::ffi::OsString;
 
 use proptest::prelude::*;
 
-use super::dialect::Launcher;
+use super::dialect::Dialect;
+use super::facts::parse_rank_facts;
+use super::files::rewrite_file;
+use super::hydra::HYDRA;
+use super::openmpi::OPEN_MPI;
 use super::options::{Part, locate};
 use super::rewrite::{replace_file, rewrite};
-use super::table::{dialect_of, find_by_name, find_by_version};
+use super::table::LAUNCHERS;
 
-mod help;
+pub(crate) mod help;
 
-fn words(text: &str) -> Vec<OsString> {
+pub(crate) fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
 }
 
 /// `args` with `S --` put in front of each program, or the error; `|` stands for nothing, to show where options of ours go.
-fn check(launcher: Launcher, args: &str, expected: Result<&str, &str>) {
+pub(crate) fn check(dialect: &'static Dialect, args: &str, expected: Result<&str, &str>) {
     let args = words(args);
-    let dialect = dialect_of(launcher);
     let found = locate(dialect, &args, &[]).map_err(|error| error.to_string()).map(|parts| {
         let written = rewrite(dialect, &args, &parts, |_| vec!["|".into()], &["S".into()]);
         written.join(" ".as_ref()).into_string().unwrap()
@@ -26,109 +29,89 @@ fn check(launcher: Launcher, args: &str, expected: Result<&str, &str>) {
     assert_eq!(found.as_deref().map_err(String::as_str), expected, "{args:?}");
 }
 
+/// What an environment says of a rank: its number, the number of ranks, and the place on the node.
+pub(crate) type Expected = (u32, u32, Option<(u32, u32)>);
+
+pub(crate) fn check_facts(text: &str, by: Option<&Dialect>, expected: Result<Expected, &str>) {
+    let entries = text.split_whitespace().filter_map(|entry| entry.split_once('='));
+    let environment: Vec<(OsString, OsString)> =
+        entries.map(|(name, value)| (name.into(), value.into())).collect();
+    let found = parse_rank_facts(&environment, by)
+        .map(|facts| (facts.rank, facts.size, facts.local.map(|local| (local.rank, local.size))))
+        .map_err(|error| error.to_string());
+    assert_eq!(found, expected.map_err(str::to_owned), "{text}");
+}
+
+/// A file with programs, with `shim` in front of each; or the error.
+pub(crate) fn check_rewritten(
+    dialect: &'static Dialect,
+    text: &str,
+    shim: &[&str],
+    expected: Result<&str, &str>,
+) {
+    let shim: Vec<OsString> = shim.iter().map(OsString::from).collect();
+    let found = rewrite_file(dialect, text.as_bytes(), &shim)
+        .map(|text| String::from_utf8(text).unwrap())
+        .map_err(|error| error.to_string());
+    assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+}
+
 fn unknown(option: &str, launcher: &str) -> String {
     format!("cannot tell where the program begins: option '{option}' of {launcher} is unknown or ambiguous")
 }
 
 #[test]
-fn srun_reads_options_as_getopt_long_does() {
-    use Launcher::Srun;
-    check(Srun, "a", Ok("| S a"));
-    check(Srun, "-n4N2 a -n 1", Ok("-n4N2 | S a -n 1"));
-    check(Srun, "-lN 4 a", Ok("-lN 4 | S a"));
-    check(Srun, "-ln4 a", Ok("-ln4 | S a"));
-    check(Srun, "--ntasks=4 a", Ok("--ntasks=4 | S a"));
-    check(Srun, "--ntasks 4 a", Ok("--ntasks 4 | S a"));
-    check(Srun, "--lab --node 2 a", Ok("--lab --node 2 | S a"));
-    check(Srun, "-K a", Ok("-K | S a"));
-    check(Srun, "-K0 --nice -I5 --bcast=/x a b", Ok("-K0 --nice -I5 --bcast=/x | S a b"));
-    check(Srun, "-n 2 -- -odd x", Ok("-n 2 | -- S -odd x"));
-    check(Srun, "-n 2 - x", Ok("-n 2 | S - x"));
-    check(Srun, "-J : a", Ok("-J : | S a"));
-    // A beginning of several options that all take a value: srun itself says that it is ambiguous.
-    check(Srun, "--nta 1 a", Ok("--nta 1 | S a"));
-    check(Srun, "--container-image=x a", Ok("--container-image=x | S a"));
-}
-
-#[test]
-fn srun_in_parts() {
-    check(Launcher::Srun, "-n1 a : -n 2 b -- : -- c", Ok("-n1 | S a : -n 2 | S b -- : | -- S c"));
-    check(Launcher::Srun, "-n1 a :", Err("nothing to launch: no program in the arguments of srun"));
-}
-
-#[test]
-fn what_srun_has_no_program_for() {
-    use Launcher::Srun;
-    check(Srun, "", Err("nothing to launch: no program in the arguments of srun"));
-    check(Srun, "-n 1", Err("nothing to launch: no program in the arguments of srun"));
-    check(Srun, "--version", Err("nothing to launch: '--version' makes srun print something or try only"));
-    check(Srun, "-lV a", Err("nothing to launch: '-lV' makes srun print something or try only"));
-    check(
-        Srun,
-        "--test-only a",
-        Err("nothing to launch: '--test-only' makes srun print something or try only"),
-    );
-    check(Srun, "-n", Err("option '-n' of srun lacks its value"));
-    check(Srun, "a --version", Ok("| S a --version"));
-}
-
-#[test]
 fn an_unknown_option_asks_for_the_marker_and_takes_it() {
-    for (launcher, name, option) in [
-        (Launcher::Srun, "srun", "--container-image"),
-        (Launcher::Srun, "srun", "--ov"),
-        (Launcher::Srun, "srun", "-y"),
-        (Launcher::Hydra, "mpiexec.hydra", "-odd"),
-        (Launcher::OpenMpi, "mpirun", "--display-topo"),
-    ] {
-        check(launcher, &format!("-n 2 {option} x a"), Err(&unknown(option, name)));
-        let marker = if launcher == Launcher::Hydra { "|" } else { "| --" };
-        check(launcher, &format!("-n 2 {option} x -- a b"), Ok(&format!("-n 2 {option} x {marker} S a b")));
-        let args = words(&format!("{option} x a"));
-        let error = locate(dialect_of(launcher), &args, &[]).unwrap_err();
+    for (dialect, option, marker) in [(&HYDRA, "-odd", "|"), (&OPEN_MPI, "--display-topo", "| --")] {
+        check(dialect, &format!("-n 2 {option} x a"), Err(&unknown(option, dialect.name)));
+        check(dialect, &format!("-n 2 {option} x -- a b"), Ok(&format!("-n 2 {option} x {marker} S a b")));
+        let error = locate(dialect, &words(&format!("{option} x a")), &[]).unwrap_err();
         assert_eq!(error.hint().as_deref(), Some("write '--' before the program"));
     }
 }
 
 #[test]
 fn hydra_takes_any_dashes_and_any_case() {
-    use Launcher::Hydra;
-    check(Hydra, "-n 2 a", Ok("-n 2 | S a"));
-    check(Hydra, "--np=4 -PPN 2 a", Ok("--np=4 -PPN 2 | S a"));
-    check(Hydra, "-genv A B -env C=D -genvall a", Ok("-genv A B -env C=D -genvall | S a"));
-    check(Hydra, "-genv=A B a", Ok("-genv=A B | S a"));
-    check(Hydra, "-l -n 1 a x : -n 1 b : c", Ok("-l -n 1 | S a x : -n 1 | S b : | S c"));
-    check(Hydra, "-l -- a", Ok("-l | S a"));
-    check(Hydra, "-l=1 a", Err("option '-l=1' of mpiexec.hydra takes no value"));
-    check(Hydra, "-info", Err("nothing to launch: '-info' makes mpiexec.hydra print something or try only"));
-    check(Hydra, "-n", Err("option '-n' of mpiexec.hydra lacks its value"));
-    check(Hydra, "-genv A", Err("option '-genv' of mpiexec.hydra lacks its value"));
+    check(&HYDRA, "-n 2 a", Ok("-n 2 | S a"));
+    check(&HYDRA, "--np=4 -PPN 2 a", Ok("--np=4 -PPN 2 | S a"));
+    check(&HYDRA, "-genv A B -env C=D -genvall a", Ok("-genv A B -env C=D -genvall | S a"));
+    check(&HYDRA, "-genv=A B a", Ok("-genv=A B | S a"));
+    check(&HYDRA, "-l -n 1 a x : -n 1 b : c", Ok("-l -n 1 | S a x : -n 1 | S b : | S c"));
+    check(&HYDRA, "-l -- a", Ok("-l | S a"));
+    check(&HYDRA, "-l=1 a", Err("option '-l=1' of mpiexec.hydra takes no value"));
+    check(&HYDRA, "-info", Err("nothing to launch: '-info' makes mpiexec.hydra print something or try only"));
+    check(&HYDRA, "-n", Err("option '-n' of mpiexec.hydra lacks its value"));
+    check(&HYDRA, "-genv A", Err("option '-genv' of mpiexec.hydra lacks its value"));
 }
 
 #[test]
 fn open_mpi_takes_one_dash_or_two() {
-    use Launcher::OpenMpi;
-    check(OpenMpi, "-np 2 --mca btl tcp,self a", Ok("-np 2 --mca btl tcp,self | S a"));
-    check(OpenMpi, "-n4 -x A=b --oversubscribe a", Ok("-n4 -x A=b --oversubscribe | S a"));
-    check(OpenMpi, "--np=4 --prtemca a b a", Ok("--np=4 --prtemca a b | S a"));
-    check(OpenMpi, "--output-proctable a", Ok("--output-proctable | S a"));
-    check(OpenMpi, "-np 1 a : -np 2 b c", Ok("-np 1 | S a : -np 2 | S b c"));
-    check(OpenMpi, "-np 1 -- a", Ok("-np 1 | -- S a"));
+    check(&OPEN_MPI, "-np 2 --mca btl tcp,self a", Ok("-np 2 --mca btl tcp,self | S a"));
+    check(&OPEN_MPI, "-n4 -x A=b --oversubscribe a", Ok("-n4 -x A=b --oversubscribe | S a"));
+    check(&OPEN_MPI, "--np=4 --prtemca a b a", Ok("--np=4 --prtemca a b | S a"));
+    check(&OPEN_MPI, "--output-proctable a", Ok("--output-proctable | S a"));
+    check(&OPEN_MPI, "-np 1 a : -np 2 b c", Ok("-np 1 | S a : -np 2 | S b c"));
+    check(&OPEN_MPI, "-np 1 -- a", Ok("-np 1 | -- S a"));
     check(
-        OpenMpi,
+        &OPEN_MPI,
         "--version",
         Err("nothing to launch: '--version' makes mpirun print something or try only"),
     );
-    check(OpenMpi, "--mca a", Err("option '--mca' of mpirun lacks its value"));
+    check(&OPEN_MPI, "--mca a", Err("option '--mca' of mpirun lacks its value"));
 }
 
 /// The file with programs of the only part, and the arguments with another in its place.
-fn check_file(launcher: Launcher, args: &str, environment: &str, expected: Option<(&str, &str)>) {
+pub(crate) fn check_file(
+    dialect: &'static Dialect,
+    args: &str,
+    environment: &str,
+    expected: Option<(&str, &str)>,
+) {
     let mut args = words(args);
     let environment: Vec<_> = words(environment).into_iter().map(|name| (name, "1".into())).collect();
-    let parts = locate(dialect_of(launcher), &args, &environment).unwrap();
+    let parts = locate(dialect, &args, &environment).unwrap();
     let old = replace_file(&mut args, &parts[0], "NEW".as_ref());
-    let written = rewrite(dialect_of(launcher), &args, &parts, |_| Vec::new(), &["S".into()]);
+    let written = rewrite(dialect, &args, &parts, |_| Vec::new(), &["S".into()]);
     let written = written.join(" ".as_ref()).into_string().unwrap();
     let found = old.as_ref().map(|old| (old.to_str().unwrap(), written.as_str()));
     assert_eq!(found, expected, "{args:?}");
@@ -136,64 +119,15 @@ fn check_file(launcher: Launcher, args: &str, environment: &str, expected: Optio
 
 #[test]
 fn files_with_programs() {
-    check_file(Launcher::Srun, "-n4 --multi-prog f x", "", Some(("f", "-n4 --multi-prog NEW x")));
-    check_file(Launcher::Srun, "-n4 f", "SLURM_SRUN_MULTI", Some(("f", "-n4 NEW")));
-    check_file(Launcher::Srun, "-n4 f", "", None);
-    check_file(Launcher::Hydra, "-l -configfile f", "", Some(("f", "-l -configfile NEW")));
-    check_file(Launcher::Hydra, "--configfile=f -l", "", Some(("f", "--configfile=NEW -l")));
-    check_file(Launcher::OpenMpi, "--app f", "", Some(("f", "--app NEW")));
+    check_file(&HYDRA, "-l -configfile f", "", Some(("f", "-l -configfile NEW")));
+    check_file(&HYDRA, "--configfile=f -l", "", Some(("f", "--configfile=NEW -l")));
+    check_file(&OPEN_MPI, "--app f", "", Some(("f", "--app NEW")));
+    check_file(&OPEN_MPI, "-n 4 f", "", None);
     check(
-        Launcher::Hydra,
+        &HYDRA,
         "-configfile f a",
         Err("mpiexec.hydra is given programs both in a file and on the command line"),
     );
-}
-
-#[test]
-fn what_an_option_says() {
-    let args = words("-N1 -lN 2 --export=A,B --label a -N 7");
-    let parts = locate(dialect_of(Launcher::Srun), &args, &[]).unwrap();
-    let value = |name: &str| parts[0].value(name).map(|value| value.to_str().unwrap().to_owned());
-    assert_eq!(
-        [value("nodes"), value("export"), value("label"), value("ntasks")],
-        [Some("2".into()), Some("A,B".into()), Some(String::new()), None]
-    );
-    // Behind an option of a plugin too.
-    let args = words("-n 2 --container-image x --export=NONE --odd -N 3 -- a");
-    let parts = locate(dialect_of(Launcher::Srun), &args, &[]).unwrap();
-    assert_eq!(parts[0].value("export"), Some("NONE".as_ref()));
-    assert_eq!(parts[0].value("nodes"), Some("3".as_ref()));
-}
-
-#[test]
-fn dialects_by_name_and_by_version() {
-    let of = |name: &str| find_by_name(name.as_ref()).map(|dialect| dialect.launcher);
-    assert_eq!(of("/usr/bin/srun"), Some(Launcher::Srun));
-    assert_eq!(of("mpiexec.hydra"), Some(Launcher::Hydra));
-    assert_eq!(of("/usr/bin/orterun"), Some(Launcher::OpenMpi));
-    assert_eq!(of("prterun"), Some(Launcher::Prrte));
-    assert_eq!([of("mpiexec"), of("jsrun"), of("/")], [None; 3]);
-    let says = |text: &str| find_by_version(text).map(|dialect| dialect.launcher);
-    assert_eq!(says("slurm-wlm 22.05.8\n"), Some(Launcher::Srun));
-    assert_eq!(says("HYDRA build details:\n    Version: 4.0.2\n"), Some(Launcher::Hydra));
-    assert_eq!(says("mpirun (Open MPI) 5.0.5\n"), Some(Launcher::OpenMpi));
-    assert_eq!(says("prterun (PRRTE) 3.0.14\n"), Some(Launcher::Prrte));
-    assert_eq!(says("\nmpirun.openmpi (OpenRTE) 4.1.4\n"), Some(Launcher::OpenMpi));
-    assert_eq!([says(""), says("hello")], [None; 2]);
-    for launcher in Launcher::ALL {
-        assert_eq!(launcher.to_string().parse::<Launcher>().unwrap(), launcher);
-    }
-}
-
-#[test]
-fn no_name_stands_twice_in_a_table() {
-    for launcher in Launcher::ALL {
-        let mut names: Vec<&str> =
-            dialect_of(launcher).rows().flat_map(|(names, _)| names.split(' ')).collect();
-        names.sort_unstable();
-        let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
-        assert!(twice.is_empty(), "{launcher}: {twice:?}");
-    }
 }
 
 proptest! {
@@ -203,14 +137,14 @@ proptest! {
         args in proptest::collection::vec("(-{0,3}[a-zN:=4]{0,6}|:|--|--ntasks|--mca|-env|--app)", 0..12)
     ) {
         let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
-        for launcher in Launcher::ALL {
-            let Ok(parts) = locate(dialect_of(launcher), &args, &[]) else { continue };
+        for dialect in LAUNCHERS {
+            let Ok(parts) = locate(dialect, &args, &[]) else { continue };
             let ends: Vec<usize> = parts.iter().map(|part| part.end).collect();
             prop_assert_eq!(ends.last(), Some(&args.len()));
             let fits = |part: &Part| part.options.start <= part.options.end && part.options.end <= part.program && part.program <= part.end;
             prop_assert!(parts.iter().all(fits));
-            let unchanged = rewrite(dialect_of(launcher), &args, &parts, |_| Vec::new(), &[]);
-            if launcher != Launcher::Hydra {
+            let unchanged = rewrite(dialect, &args, &parts, |_| Vec::new(), &[]);
+            if dialect.knows_marker {
                 prop_assert_eq!(unchanged, args.clone());
             }
         }

@@ -7,7 +7,8 @@ use gantry_shared::host_set::fold_hosts;
 
 use super::environment::build_export;
 use super::reference::{JobId, JobName, Target};
-use crate::launcher::{Launcher, Part, dialect_of, rewrite};
+use super::srun::SRUN;
+use crate::launcher::{Part, rewrite};
 use crate::{Error, Result};
 
 /// What turns the user's `srun` into one whose ranks our agents hold.
@@ -79,9 +80,8 @@ pub(super) fn build_held(
         let epilog = holding.task_epilog.map(|path| option("--task-epilog=", path));
         [name_of(index), export, epilog].into_iter().flatten().collect()
     };
-    let dialect = dialect_of(Launcher::Srun);
     let user_epilog = user_epilog.filter(|_| holding.task_epilog.is_some());
-    Ok(Held { args: rewrite(dialect, args, parts, options, holding.shim), user_epilog })
+    Ok(Held { args: rewrite(&SRUN, args, parts, options, holding.shim), user_epilog })
 }
 
 /// The `--export` that a part needs beside its own, if it does.
@@ -210,7 +210,7 @@ mod tests {
             .filter_map(|entry| entry.split_once('='))
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        let parts = locate(dialect_of(Launcher::Srun), &args, &environment).unwrap();
+        let parts = locate(&SRUN, &args, &environment).unwrap();
         let shim = split("/g/agent hold --");
         let holding = Holding {
             shim: &shim,
@@ -268,7 +268,7 @@ mod tests {
             let args = split(args);
             let environment: Vec<_> =
                 environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let parts = locate(dialect_of(Launcher::Srun), &args, &environment).unwrap();
+            let parts = locate(&SRUN, &args, &environment).unwrap();
             let programs: Vec<OsString> = parts.iter().map(|part| args[part.program].clone()).collect();
             let shim = split("/g/agent");
             let holding = Holding { shim: &shim, variables: &[], task_epilog: None, programs: &programs };

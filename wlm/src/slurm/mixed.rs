@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::Own;
 
-use crate::launcher::escape_multi_prog;
+use super::multi_prog;
 use crate::wanted::{Mixed, MixedPart};
 use crate::{Error, Result};
 
@@ -45,7 +45,7 @@ pub(super) fn describe(mixed: &Mixed, scratch: &Path) -> Result<Described> {
         text.extend(part.ranks.to_string().into_bytes());
         for word in std::iter::once(&part.program).chain(&part.args) {
             text.push(b' ');
-            text.extend(escape_multi_prog(word)?);
+            text.extend(multi_prog::escape(word)?);
         }
         text.push(b'\n');
     }

@@ -13,9 +13,11 @@ mod environment;
 mod extras;
 mod jobs;
 mod mixed;
+mod multi_prog;
 mod parse;
 mod reference;
 mod shown;
+mod srun;
 mod submit;
 mod waits;
 mod wlm;
@@ -27,6 +29,7 @@ pub use parse::{Job, JobPhase};
 pub use reference::{JobId, JobName};
 
 pub(crate) use jobs::JOB_VARIABLES;
+pub(crate) use srun::SRUN;
 pub(crate) use wlm::Slurm;
 
 use cause::parse_cause;

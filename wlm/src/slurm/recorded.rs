@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{parse_failure, parse_layout, parse_steps};
-use crate::launcher::table::find_by_version;
+use crate::launcher::find_by_version;
 
 struct Case {
     folder: PathBuf,
@@ -52,7 +52,7 @@ impl Case {
                 writeln!(text, "{node:?}").unwrap();
             }
         } else if self.is(&["--version"]) {
-            writeln!(text, "{}", find_by_version(&self.stdout).unwrap().launcher).unwrap();
+            writeln!(text, "{}", find_by_version(&self.stdout).unwrap()).unwrap();
         }
         text
     }

@@ -10,6 +10,7 @@ use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, GANTRY_TICKET};
 use super::ask::{ask_jobs, find_command};
 use super::conf::leftovers_survive;
 use super::jobs::SlurmJobs;
+use super::srun::SRUN;
 use super::waits::SrunWaits;
 use super::{
     AgentGroup, AgentStep, Holding, Job, JobId, JobName, SlurmExtras, Target, attach, build_agent_step,
@@ -24,8 +25,8 @@ use crate::launch::{
     AgentCommand, Brought, Driven, HoldMethod, Launch, Plan, ProcessOwner, SendAgent, StepStart,
 };
 use crate::launcher::{
-    Launcher, Part, build_shim, dialect_of, find_launcher, find_program, locate, move_files, plan_driven,
-    plan_launcher, recognize, rewrite_file,
+    Dialect, Part, build_shim, find_launcher, find_program, locate, move_files, plan_driven, plan_launcher,
+    recognize, rewrite_file,
 };
 use crate::mpir::AtBreakpoint;
 use crate::seam::{Capabilities, Evidence, Wlm};
@@ -55,20 +56,15 @@ impl Wlm for Slurm {
     fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let name = launch.launcher.clone().unwrap_or_else(|| "srun".into());
         let path = find_program(&name, host)?;
-        let known = recognize(&path, host).ok().map(|it| it.dialect.launcher);
+        let known = recognize(&path, host).ok().map(|it| it.dialect);
         let method = choose_method(launch, known, &path, host)?;
         check_linger(launch, method, known, &path, host)?;
-        let planned = match (method, known) {
-            (HoldMethod::Mpir | HoldMethod::MpirStop, _) => {
-                return plan_as_it_is(&name, known, launch, host);
-            }
-            (_, Some(Launcher::Hydra | Launcher::OpenMpi | Launcher::Prrte)) => {
-                plan_launcher(&name, launch, host)
-            }
+        match method {
+            HoldMethod::Mpir | HoldMethod::MpirStop => plan_as_it_is(&name, known, launch, host),
             // Says what is wrong with one that is not known.
-            (_, Some(Launcher::Srun) | None) => plan_srun(&name, launch, host),
-        };
-        planned.map(Plan::Brought)
+            _ if is_srun(known) => plan_srun(&name, launch, host).map(Plan::Brought),
+            _ => plan_launcher(&name, launch, host).map(Plan::Brought),
+        }
     }
 
     async fn adopt(
@@ -142,14 +138,13 @@ impl MixedJobs for Slurm {
 /// The agent is to be sent, and cannot be: it goes to the nodes in a step of its own.
 fn choose_method(
     launch: &Launch,
-    known: Option<Launcher>,
+    known: Option<&'static Dialect>,
     path: &Path,
     host: &dyn Host,
 ) -> Result<HoldMethod> {
     let can_be_driven = || !launch.hold_behind || may_be_traced(host);
     if launch.send_agent == SendAgent::Always && !launch.hold_method.is_by_launcher() {
-        let of_srun = known.is_none_or(|known| known == Launcher::Srun);
-        if !of_srun || launch.hold_method == HoldMethod::Exec || !can_be_driven() {
+        if !is_srun(known) || launch.hold_method == HoldMethod::Exec || !can_be_driven() {
             return Err(Error::invalid_with(
                 "the agent cannot be sent to the nodes: it would be started by the launcher with the ranks",
                 SEND_BY_STEP,
@@ -159,7 +154,7 @@ fn choose_method(
     }
     Ok(match (launch.hold_method, known) {
         (HoldMethod::Detect, None) => HoldMethod::Mpir,
-        (HoldMethod::Detect, Some(Launcher::Srun)) => {
+        (HoldMethod::Detect, Some(_)) if is_srun(known) => {
             let own_step = can_be_driven() && (launch.linger || !leftovers_survive(path, host));
             if own_step { HoldMethod::Mpir } else { HoldMethod::Exec }
         }
@@ -177,6 +172,11 @@ fn may_be_traced(host: &dyn Host) -> bool {
     !scope.is_ok_and(|scope| scope.trim_ascii() != b"0")
 }
 
+/// Whether a launcher is srun, or one that is not known: that may run srun.
+fn is_srun(known: Option<&Dialect>) -> bool {
+    known.is_none_or(|known| *known == SRUN)
+}
+
 /// Whether several programs are launched at once.
 fn has_parts(launch: &Launch) -> bool {
     launch.args.iter().any(|arg| arg == ":")
@@ -186,22 +186,20 @@ fn has_parts(launch: &Launch) -> bool {
 fn check_linger(
     launch: &Launch,
     method: HoldMethod,
-    known: Option<Launcher>,
+    known: Option<&'static Dialect>,
     path: &Path,
     host: &dyn Host,
 ) -> Result<()> {
     if !launch.linger {
         return Ok(());
     }
-    let of_srun = known.is_none_or(|known| known == Launcher::Srun);
-    if !method.is_by_launcher() && (of_srun || !leftovers_survive(path, host)) {
+    if !method.is_by_launcher() && (is_srun(known) || !leftovers_survive(path, host)) {
         let hint = "let srun hold the ranks itself: without --hold-method, and without --hold-at where nodes restrict tracing";
         return Err(Error::invalid_with("agents that a launcher brings with the ranks end with them", hint));
     }
     let environment = host.environment();
     let named = || {
-        let dialect = dialect_of(known?);
-        let parts = locate(dialect, &launch.args, &environment).ok()?;
+        let parts = locate(known?, &launch.args, &environment).ok()?;
         parts.iter().any(|part| part.value("jobid").is_some()).then_some(())
     };
     if host.env("SLURM_JOB_ID").is_none() && named().is_none() {
@@ -213,10 +211,15 @@ fn check_linger(
 
 /// The user's own launcher, which says where its ranks are: srun, which stops them as for a debugger, a script that may run it, or another one, whose ranks wait
 /// for it somewhere.
-fn plan_as_it_is(name: &OsStr, known: Option<Launcher>, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+fn plan_as_it_is(
+    name: &OsStr,
+    known: Option<&'static Dialect>,
+    launch: &Launch,
+    host: &dyn Host,
+) -> Result<Plan> {
     let plan = plan_driven(name, launch, host)?;
     // A thread of srun of its own starts each part, and lets the ranks of all go.
-    let by_threads = has_parts(launch) && known.is_none_or(|known| known == Launcher::Srun);
+    let by_threads = has_parts(launch) && is_srun(known);
     match plan {
         Plan::Driven(_) if by_threads && launch.hold_method == HoldMethod::MpirStop => Err(Error::Invalid {
             message: "srun cannot be stopped together with the ranks of several parts (':'): it starts each part in a thread of its own"

@@ -5,21 +5,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::host::run;
-use crate::launcher::dialect::{Dialect, Launcher, Takes};
+use crate::launcher::dialect::{Dialect, Takes};
 use crate::launcher::files::rewrite_file;
+use crate::launcher::hydra::HYDRA;
+use crate::launcher::openmpi::OPEN_MPI;
 use crate::launcher::options::locate;
 use crate::launcher::rewrite::{replace_file, rewrite};
-use crate::launcher::table::dialect_of;
 use crate::skip::skip;
 
 /// Runs a command; nothing if it is not there or fails.
-fn printed(args: &[&str]) -> Option<String> {
+pub(crate) fn printed(args: &[&str]) -> Option<String> {
     let (status, text) = run(Path::new("/usr/bin/env"), args, Duration::from_secs(30)).ok()?;
     (status.success() && !text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// What the table says of an option must be among `fits`; `None` where the help does not tell.
-fn check(dialect: &Dialect, name: &str, fits: Option<&[Takes]>, problems: &mut Vec<String>) {
+pub(crate) fn check(dialect: &Dialect, name: &str, fits: Option<&[Takes]>, problems: &mut Vec<String>) {
     let found = dialect.rows().find(|(names, _)| names.split(' ').any(|known| known == name));
     match (found, fits) {
         (None, _) => problems.push(format!("{name} is missing")),
@@ -30,62 +31,11 @@ fn check(dialect: &Dialect, name: &str, fits: Option<&[Takes]>, problems: &mut V
     }
 }
 
-/// Options of a help text in the style of `  -n, --ntasks=N   text` with what follows the long name.
-fn getopt_options(help: &str) -> Vec<(String, Option<char>, String)> {
-    let mut options = Vec::new();
-    for line in help.lines() {
-        let text = line.trim_start();
-        // What stands further to the right is text.
-        if line.len() - text.len() > 8 {
-            continue;
-        }
-        let (letter, rest) = match text.strip_prefix('-').and_then(|rest| rest.split_at_checked(1)) {
-            Some((letter, rest)) if letter != "-" => {
-                (letter.chars().next(), rest.trim_start_matches([',', ' ']))
-            }
-            _ => (None, text),
-        };
-        let Some(rest) = rest.strip_prefix("--") else { continue };
-        let end =
-            rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))).unwrap_or(rest.len());
-        options.push((rest[..end].to_owned(), letter, rest[end..].to_owned()));
-    }
-    options
-}
-
-#[test]
-fn sruns_table_agrees_with_its_help() {
-    let folder = tempfile::tempdir().unwrap();
-    let conf = folder.path().join("slurm.conf");
-    std::fs::write(&conf, "ClusterName=none\nSlurmctldHost=localhost\n").unwrap();
-    let variable = format!("SLURM_CONF={}", conf.display());
-    let Some(help) = printed(&[&variable, "srun", "--help"]) else { return skip("srun is not installed") };
-    let options = getopt_options(&help);
-    assert!(options.len() > 100, "only {} options found in the help", options.len());
-    let dialect = dialect_of(Launcher::Srun);
-    let mut problems = Vec::new();
-    for (name, letter, rest) in options {
-        // The help is wrong about these: the first takes a value, the other may do without.
-        let fits: Option<&[Takes]> = match rest {
-            _ if name == "container" || name == "bcast" => None,
-            rest if rest.starts_with("[=") => Some(&[Takes::Attached]),
-            rest if rest.starts_with('=') => Some(&[Takes::Value]),
-            _ => Some(&[Takes::Nothing, Takes::Attached]),
-        };
-        check(dialect, &name, fits, &mut problems);
-        if let Some(letter) = letter {
-            check(dialect, &letter.to_string(), fits, &mut problems);
-        }
-    }
-    assert_eq!(problems, Vec::<String>::new());
-}
-
 #[test]
 fn hydras_table_agrees_with_its_help() {
     let Some(help) = printed(&["mpiexec.hydra", "--help"]) else {
         return skip("mpiexec.hydra is not installed");
     };
-    let dialect = dialect_of(Launcher::Hydra);
     let (mut problems, mut count) = (Vec::new(), 0);
     for line in help.lines().map(str::trim_start).filter(|line| line.starts_with('-')) {
         let mut words = line.split_whitespace();
@@ -99,7 +49,7 @@ fn hydras_table_agrees_with_its_help() {
         };
         for name in names.split('/') {
             count += 1;
-            check(dialect, name.trim_start_matches('-'), fits, &mut problems);
+            check(&HYDRA, name.trim_start_matches('-'), fits, &mut problems);
         }
     }
     assert!(count > 40, "only {count} options found in the help");
@@ -127,7 +77,6 @@ fn hydra_takes_values_as_the_table_says() {
 fn open_mpis_table_agrees_with_its_help() {
     let help = printed(&["mpirun.openmpi", "--allow-run-as-root", "--help", "full"]);
     let Some(help) = help else { return skip("mpirun.openmpi is not installed") };
-    let dialect = dialect_of(Launcher::OpenMpi);
     let (mut problems, mut count) = (Vec::new(), 0);
     for line in help.lines() {
         // Names stand at the left, text further to the right.
@@ -147,7 +96,7 @@ fn open_mpis_table_agrees_with_its_help() {
                 1 => Some(&[Takes::Value]),
                 _ => Some(&[Takes::Nothing, Takes::Attached, Takes::Depends]),
             };
-            check(dialect, name, fits, &mut problems);
+            check(&OPEN_MPI, name, fits, &mut problems);
         }
     }
     assert!(count > 100, "only {count} options found in the help");
@@ -156,12 +105,11 @@ fn open_mpis_table_agrees_with_its_help() {
 
 /// Runs a real launcher with `/bin/echo S` in front of each program, on the command line or in the file `text` that replaces FILE. Every
 /// program is `/bin/echo`, so each line that is printed must show what stood in front.
-fn check_run(launcher: Launcher, command: &[&str], args: &str, text: &str, lines: usize) {
+fn check_run(dialect: &'static Dialect, command: &[&str], args: &str, text: &str, lines: usize) {
     if printed(&[&["which"], &command[..1]].concat()).is_none() {
         return skip(&format!("{} is not installed", command[0]));
     }
     let folder = tempfile::tempdir().unwrap();
-    let dialect = dialect_of(launcher);
     let shim = ["/bin/echo".into(), "S".into()];
     let file = folder.path().join("programs");
     std::fs::write(&file, rewrite_file(dialect, text.as_bytes(), &shim).unwrap()).unwrap();
@@ -178,31 +126,19 @@ fn check_run(launcher: Launcher, command: &[&str], args: &str, text: &str, lines
     assert!(out.lines().all(|line| line.starts_with("S /bin/echo x")), "{written:?} printed {out}");
 }
 
-const HYDRA: &[&str] = &["mpiexec.hydra", "-launcher", "fork"];
-const OPEN_MPI: &[&str] = &["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
+const MPIEXEC: &[&str] = &["mpiexec.hydra", "-launcher", "fork"];
+const MPIRUN: &[&str] = &["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
 
 #[test]
 fn real_launchers_run_what_was_put_in_front() {
-    check_run(
-        Launcher::Hydra,
-        HYDRA,
-        "-n 2 -genv A B -env C=D /bin/echo x : --np=1 -- /bin/echo x -n 7",
-        "",
-        3,
-    );
-    check_run(
-        Launcher::OpenMpi,
-        OPEN_MPI,
-        "-np 2 -x A=b --mca btl self /bin/echo x : -np 1 -- /bin/echo x y",
-        "",
-        3,
-    );
+    check_run(&HYDRA, MPIEXEC, "-n 2 -genv A B -env C=D /bin/echo x : --np=1 -- /bin/echo x -n 7", "", 3);
+    check_run(&OPEN_MPI, MPIRUN, "-np 2 -x A=b --mca btl self /bin/echo x : -np 1 -- /bin/echo x y", "", 3);
 }
 
 #[test]
 fn real_launchers_read_what_was_put_into_their_files() {
     let hydra = "# c\n-n 2 -env A B /bin/echo x # -n 9\n\n-n 1 /bin/echo x : -n 1 /bin/echo x\n";
-    check_run(Launcher::Hydra, HYDRA, "-configfile FILE", hydra, 4);
+    check_run(&HYDRA, MPIEXEC, "-configfile FILE", hydra, 4);
     let open_mpi = "# c\n-np 2 -x A=b /bin/echo x // 9\n\n-np 1 /bin/echo x\n";
-    check_run(Launcher::OpenMpi, OPEN_MPI, "--app FILE", open_mpi, 3);
+    check_run(&OPEN_MPI, MPIRUN, "--app FILE", open_mpi, 3);
 }

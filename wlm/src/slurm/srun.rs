@@ -2,24 +2,80 @@
 //!
 //! Plugins add options of their own (SPANK). With an attached value they do no harm; without, `--` is needed before the program.
 
-use super::dialect::{Dialect, Environment, Given, Grammar, Launcher, Takes};
+use super::multi_prog;
+use crate::launcher::{
+    Dialect, Environment, Given, Grammar, NoRank, ProgramFiles, RankVariables, Takes, Variables,
+};
 
-pub(super) static DIALECT: Dialect = Dialect {
-    launcher: Launcher::Srun,
+/// Slurm's srun.
+pub(crate) static SRUN: Dialect = Dialect {
+    word: "srun",
     name: "srun",
+    file_names: &["srun"],
+    versions: &["\nslurm"],
+    stops_ranks: true,
     grammar: Grammar::Getopt,
     options: &[(Takes::Nothing, NOTHING), (Takes::Attached, ATTACHED), (Takes::Value, VALUE)],
     runs_nothing: &["help", "usage", "version", "test-only", "autocomplete"],
-    file_options: &[],
-    file_is_program: true,
-    reads_file,
+    files: ProgramFiles::InPlace {
+        is_given: reads_file,
+        rewrite_line: multi_prog::rewrite_line,
+        max_bytes: multi_prog::MAX_BYTES,
+    },
     knows_marker: true,
+    forward_option: None,
+    adjust: None,
+    hides: &[],
+    node_name: Some("SLURMD_NODENAME"),
+    kills_leftovers: is_of_step,
+    // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, but is no step that srun has started.
+    ranks: &[RankVariables {
+        outward: 3,
+        needs: &["SLURM_STEP_ID"],
+        rank: "SLURM_PROCID",
+        size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        local_rank: "SLURM_LOCALID",
+        local_size,
+        // Slurm's PMIx server gives its steps such names.
+        serves: |variables| variables.get("PMIX_NAMESPACE").is_none_or(|name| name.starts_with("slurm.")),
+    }],
 };
 
 /// `--multi-prog`, also by its variable.
 fn reads_file(given: &[Given], environment: &Environment) -> bool {
     given.iter().any(|given| given.name == "multi-prog")
         || environment.iter().any(|(name, _)| name == "SLURM_SRUN_MULTI")
+}
+
+/// Whether a process is in a control group of a step.
+fn is_of_step(cgroup: &str) -> bool {
+    cgroup.lines().any(|line| line.contains("/slurm") && line.contains("/step_"))
+}
+
+/// How many tasks the node has: these variables count over all parts of a heterogeneous step.
+fn local_size(variables: &Variables) -> Result<Option<u32>, NoRank> {
+    const TASKS: &str = "SLURM_STEP_TASKS_PER_NODE";
+    let (Some(text), Some(node)) = (variables.get(TASKS), variables.number("SLURM_NODEID")?) else {
+        return Ok(None);
+    };
+    let nonsense = || variables.nonsense(TASKS, "no list of tasks per node");
+    parse_tasks_on(text, node).map(Some).ok_or_else(nonsense)
+}
+
+/// How many tasks `2(x3),1` says for the node with that number.
+fn parse_tasks_on(text: &str, node: u32) -> Option<u32> {
+    let mut first = 0_u32;
+    for item in text.split(',') {
+        let (tasks, nodes) = match item.split_once("(x") {
+            Some((tasks, rest)) => (tasks, rest.strip_suffix(')')?.parse().ok()?),
+            None => (item, 1_u32),
+        };
+        first = first.checked_add(nodes)?;
+        if node < first {
+            return tasks.parse().ok();
+        }
+    }
+    None
 }
 
 #[rustfmt::skip]
@@ -51,3 +107,6 @@ const VALUE: &[&str] = &[
     "signal", "slurmd-debug", "sockets-per-node", "switches", "task-epilog", "task-prolog", "thread-spec", "threads T",
     "threads-per-core", "time t", "time-min", "tmp", "treewidth", "tres-bind", "tres-per-task", "uid", "wait W", "wckey",
 ];
+
+#[cfg(test)]
+mod tests;
