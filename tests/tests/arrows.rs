@@ -55,8 +55,9 @@ const WLM_WORDS: [&str; 29] = [
 ];
 
 /// Where a WLM may be named though it is outside its folder: path, word, why.
-const EXCEPTIONS: [(&str, &str, &str); 3] = [
+const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ("shared/src/wire/handshake/tests.rs", "ssh", "the greeting of a foreign server that must be refused"),
+    ("wlm/src/launcher/proxies.rs", "ssh", "the remote shell in the command lines of a launcher's proxies"),
     ("frontend/xtask/src/layout.rs", "srun", "the file name of a link that is installed"),
     ("frontend/xtask/src/layout.rs", "ssh", "the file name of a program that is installed"),
 ];
@@ -164,7 +165,8 @@ fn a_wlm_is_named_in_its_own_folder_only() {
             continue;
         }
         let text = fs::read_to_string(&file).expect("a source");
-        let lists = ["wlm/src/lib.rs", "wlm/src/registry.rs"].contains(&path.as_str());
+        let lists = ["wlm/src/lib.rs", "wlm/src/registry.rs", "wlm/src/launcher/table.rs"];
+        let lists = lists.contains(&path.as_str());
         let text = if lists { without_the_list(&text) } else { text };
         for (number, word) in wlm_words(&text) {
             let excepted = EXCEPTIONS.iter().any(|(where_, what, _)| *where_ == path && *what == word);
@@ -221,22 +223,22 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The WLMs' folders, the launchers' option tables, which name the commands of launchers, and the C interface.
+/// The WLMs' folders and the C interface.
 fn may_name_wlms(path: &str) -> bool {
     // Help names workload managers, as its readers do.
     if C_INTERFACE.iter().any(|place| path.starts_with(place)) || path == "frontend/src/bin/gantry/args.rs" {
         return true;
     }
     let inside = path.strip_prefix("wlm/src/").and_then(|rest| rest.split_once('/'));
-    inside.is_some_and(|(folder, _)| ["slurm", "pbs", "ssh", "localhost", "launcher"].contains(&folder))
+    inside.is_some_and(|(folder, _)| ["slurm", "pbs", "ssh", "localhost"].contains(&folder))
 }
 
-/// A source without the lines that have to name every WLM: the list, and the modules' declarations.
+/// A source without the lines that have to name every WLM: the lists, and the modules' declarations.
 fn without_the_list(text: &str) -> String {
     let mut in_list = false;
     let mut kept = String::new();
     for line in text.lines() {
-        in_list |= line.contains("static WLMS");
+        in_list |= line.contains("static WLMS") || line.contains("static LAUNCHERS");
         let declares = line.trim_start().trim_start_matches("pub ").starts_with("mod ")
             && line.trim_end().ends_with(';');
         if !in_list && !declares {
@@ -321,18 +323,14 @@ mod seen_to_fail {
 
     #[test]
     fn only_the_wlms_folders_may_name_them() {
-        for path in [
-            "wlm/src/slurm/parse.rs",
-            "wlm/src/pbs/tm/dis.rs",
-            "wlm/src/launcher/srun.rs",
-            "frontend/capi/src/ops/slurm.rs",
-        ] {
+        for path in ["wlm/src/slurm/parse.rs", "wlm/src/pbs/tm/dis.rs", "frontend/capi/src/ops/slurm.rs"] {
             assert!(may_name_wlms(path), "{path}");
         }
         for path in [
             "wlm/src/registry.rs",
             "wlm/src/seam.rs",
             "wlm/src/lib.rs",
+            "wlm/src/launcher/table.rs",
             "frontend/src/slurm/a.rs",
             "frontend/capi/src/app.rs",
             "wlm/src/mpir/sys.rs",
@@ -346,6 +344,8 @@ mod seen_to_fail {
     fn the_list_and_the_modules_may_name_them() {
         let text = "pub mod slurm;\nmod pbs;\npub static WLMS: &[&dyn Wlm] = &[\n &ssh::Ssh,\n];\n// srun\n";
         assert_eq!(wlm_words(&without_the_list(text)), [(6, "srun".to_owned())]);
+        let text = "static LAUNCHERS: &[&Dialect] = &[\n &crate::slurm::SRUN,\n];\n// srun\n";
+        assert_eq!(wlm_words(&without_the_list(text)), [(4, "srun".to_owned())]);
         let one_line = "pub static WLMS: &[&dyn Wlm] = &[&slurm::Slurm];\nuse pbs::Pbs;\n";
         assert_eq!(wlm_words(&without_the_list(one_line)).len(), 2);
     }
