@@ -233,12 +233,15 @@ fn may_name_wlms(path: &str) -> bool {
     inside.is_some_and(|(folder, _)| ["slurm", "pbs", "ssh", "localhost"].contains(&folder))
 }
 
+/// The lists in which WLMs and their launchers stand.
+const LISTS: [&str; 3] = ["WLMS", "LAUNCHERS", "RANK_SIDES"];
+
 /// A source without the lines that have to name every WLM: the lists, and the modules' declarations.
 fn without_the_list(text: &str) -> String {
     let mut in_list = false;
     let mut kept = String::new();
     for line in text.lines() {
-        in_list |= line.contains("static WLMS") || line.contains("static LAUNCHERS");
+        in_list |= LISTS.iter().any(|list| line.contains(&format!("static {list}")));
         let declares = line.trim_start().trim_start_matches("pub ").starts_with("mod ")
             && line.trim_end().ends_with(';');
         if !in_list && !declares {

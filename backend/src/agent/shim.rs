@@ -25,7 +25,7 @@ use gantry_shared::wire::hold::{
     build_desk_name,
 };
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
-use gantry_wlm::launcher::{Dialect, find_by_word, parse_rank_facts};
+use gantry_wlm::launcher::{RankSide, find_by_word, parse_rank_facts};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{AccessFlags, access, getppid};
@@ -76,7 +76,7 @@ struct Entered {
 }
 
 /// Checks in and waits for the agent's word.
-fn check_in(by: Option<&Dialect>) -> Result<Entered, Failure> {
+fn check_in(by: Option<&RankSide>) -> Result<Entered, Failure> {
     let host = Machine;
     let text = host.env(GANTRY_TICKET).ok_or_else(|| {
         Failure::new(Kind::Invalid, format!("{GANTRY_TICKET} is not set"))
@@ -190,7 +190,7 @@ fn hear(desk: &mut UnixStream) -> Result<FromDesk, Failure> {
 /// Becomes the program, as the C library's execvp finds it. The way to the agent closes by that, which tells it that all went well.
 fn become_program(
     command: &[OsString],
-    by: Option<&Dialect>,
+    by: Option<&RankSide>,
     Entered { mut desk, variables, own }: Entered,
 ) -> (Failure, u8) {
     let Some((program, args)) = command.split_first() else {

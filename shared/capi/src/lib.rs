@@ -7,7 +7,7 @@
 //! | [`text`] | strings and lists of strings that come from C |
 //! | [`memory`] | what is given to C: memory of `malloc`, which C may `free` |
 //! | [`own`] | what each process has for itself, also after a fork |
-//! | [`timeout`] | how long calls of a thread may wait |
+//! | [`deadline`] | how long calls of a thread may wait |
 //! | [`data`] | what both libraries take and give of the channel and of rendezvous |
 //!
 //! What C promises and nobody can check is named in the safety section of each function: pointers are null or lead to what the header says.

@@ -1,11 +1,10 @@
 //! What is known of a launcher: how it is recognized, how it reads its arguments, and how its ranks learn who they are. Each launcher has a
 //! file of its own with a [`Dialect`], and a line in the table.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 
-use super::variables::RankVariables;
+use super::variables::RankSide;
 use crate::error::Result;
 
 /// What an option takes with it.
@@ -77,7 +76,7 @@ pub(crate) struct Adjusted {
     /// Options to add.
     pub options: Vec<OsString>,
     /// The launcher whose variables the ranks will have.
-    pub by: &'static Dialect,
+    pub by: &'static RankSide,
 }
 
 /// Changes arguments of a launch, given the options among them.
@@ -85,37 +84,29 @@ pub(crate) type Adjust = fn(&mut [OsString], &[&Given], &Environment) -> Adjuste
 
 /// What is known of one launcher. Equal by its word.
 #[derive(Debug)]
-pub struct Dialect {
-    /// The word for it in `gantry-agent hold --by`.
-    pub(crate) word: &'static str,
+pub(crate) struct Dialect {
     /// What it is called in messages.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// File names that no other launcher has.
-    pub(crate) file_names: &'static [&'static str],
+    pub file_names: &'static [&'static str],
     /// Words that the first line of its answer to `--version` has, in small letters. A line break in front: the line begins with the word.
-    pub(crate) versions: &'static [&'static str],
+    pub versions: &'static [&'static str],
     /// It stops its ranks itself, as for a debugger. A script that runs it needs no understanding.
-    pub(crate) stops_ranks: bool,
-    pub(crate) grammar: Grammar,
+    pub stops_ranks: bool,
+    pub grammar: Grammar,
     /// Names separated by a blank, the first being the one by which [`Given`] names it, and what the option takes.
-    pub(crate) options: &'static [(Takes, &'static [&'static str])],
+    pub options: &'static [(Takes, &'static [&'static str])],
     /// Options with which nothing is launched.
-    pub(crate) runs_nothing: &'static [&'static str],
-    pub(crate) files: ProgramFiles,
+    pub runs_nothing: &'static [&'static str],
+    pub files: ProgramFiles,
     /// It knows `--` itself. Else the marker is ours and is taken out again.
-    pub(crate) knows_marker: bool,
+    pub knows_marker: bool,
     /// The option that names a variable which ranks on other hosts are to get, where they do not get all.
-    pub(crate) forward_option: Option<&'static str>,
+    pub forward_option: Option<&'static str>,
     /// Changes the arguments so that gantry finds the ranks, given the options among them.
-    pub(crate) adjust: Option<Adjust>,
-    /// Beginnings of variables that ranks have only because of `adjust`.
-    pub(crate) hides: &'static [&'static str],
-    /// The variable in which what it starts has the node's name.
-    pub(crate) node_name: Option<&'static str>,
-    /// Whether what ranks leave behind is killed with them: whether a control group is of its making. Takes the content of `/proc/PID/cgroup`.
-    pub(crate) kills_leftovers: fn(&str) -> bool,
-    /// The variables that its ranks have.
-    pub(crate) ranks: &'static [RankVariables],
+    pub adjust: Option<Adjust>,
+    /// What its ranks see of it.
+    pub ranks: &'static RankSide,
 }
 
 impl Dialect {
@@ -126,21 +117,16 @@ impl Dialect {
     pub(super) fn reads_in_place(&self) -> bool {
         matches!(self.files, ProgramFiles::InPlace { .. })
     }
-
-    /// Whether its ranks have this variable only because gantry has asked the launcher for it: the program is not to see it.
-    pub fn hides(&self, name: &OsStr) -> bool {
-        self.hides.iter().any(|beginning| name.as_bytes().starts_with(beginning.as_bytes()))
-    }
 }
 
 impl PartialEq for Dialect {
     fn eq(&self, other: &Self) -> bool {
-        self.word == other.word
+        self.ranks == other.ranks
     }
 }
 
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word)
+        self.ranks.fmt(f)
     }
 }

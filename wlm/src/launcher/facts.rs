@@ -6,9 +6,8 @@
 
 use std::ffi::OsString;
 
-use super::dialect::Dialect;
-use super::table::LAUNCHERS;
-use super::variables::{LocalFacts, NoRank, RankVariables, Variables};
+use super::table::RANK_SIDES;
+use super::variables::{LocalFacts, NoRank, RankSide, RankVariables, Variables};
 
 /// What a rank knows of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +23,12 @@ pub struct RankFacts {
 /// The name by which the launcher of a process with this environment knows its node: it may differ from what the machine calls itself.
 pub fn find_node_name(environment: &[(OsString, OsString)]) -> Option<String> {
     let variables = Variables::of(environment);
-    LAUNCHERS.iter().find_map(|dialect| variables.get(dialect.node_name?)).map(str::to_owned)
+    RANK_SIDES.iter().find_map(|side| variables.get(side.node_name?)).map(str::to_owned)
 }
 
 /// Whether processes that a launcher's ranks leave behind are killed with them. `cgroup` is the content of `/proc/self/cgroup`.
 pub fn dies_with_step(cgroup: &str) -> bool {
-    LAUNCHERS.iter().any(|dialect| (dialect.kills_leftovers)(cgroup))
+    RANK_SIDES.iter().any(|side| (side.kills_leftovers)(cgroup))
 }
 
 /// Which rank the process with this environment is. `by` is the launcher that has started it, if that is known; its variables alone count
@@ -39,7 +38,7 @@ pub fn dies_with_step(cgroup: &str) -> bool {
 /// [`NoRank`], which names what was looked for or what makes no sense.
 pub fn parse_rank_facts(
     environment: &[(OsString, OsString)],
-    by: Option<&Dialect>,
+    by: Option<&RankSide>,
 ) -> Result<RankFacts, NoRank> {
     let variables = Variables::of(environment);
     let families = families(by);
@@ -51,9 +50,9 @@ pub fn parse_rank_facts(
 }
 
 /// The variables of launchers, of one or of all, from the innermost to the outermost. Launchers may have some in common.
-fn families(by: Option<&Dialect>) -> Vec<&'static RankVariables> {
-    let launchers = LAUNCHERS.iter().filter(|dialect| by.is_none_or(|by| by == **dialect));
-    let mut families: Vec<_> = launchers.flat_map(|dialect| dialect.ranks).collect();
+fn families(by: Option<&RankSide>) -> Vec<&'static RankVariables> {
+    let launchers = RANK_SIDES.iter().filter(|side| by.is_none_or(|by| by == **side));
+    let mut families: Vec<_> = launchers.flat_map(|side| side.variables).collect();
     families.sort_by_key(|family| family.outward);
     families.dedup_by_key(|family| family.rank);
     families
@@ -95,9 +94,8 @@ fn find_served(variables: &Variables, family: &RankVariables, rank: u32) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::super::hydra::HYDRA;
-    use super::super::openmpi::OPEN_MPI;
     use super::super::tests::check_facts as check;
+    use super::super::{hydra, openmpi};
 
     #[test]
     fn each_launcher_tells_its_ranks() {
@@ -108,14 +106,14 @@ mod tests {
         check(OMPI, None, Ok((2, 3, Some((2, 3)))));
         check("PMI_RANK=1 PMI_SIZE=2", None, Ok((1, 2, None)));
         // One inside the other: the inner launcher's variables count, unless the outer is known to have started the process.
-        check(&format!("{PMI} {OMPI}"), Some(&HYDRA), Ok((1, 2, Some((1, 2)))));
-        check(&format!("{PMI} {OMPI}"), Some(&OPEN_MPI), Ok((2, 3, Some((2, 3)))));
+        check(&format!("{PMI} {OMPI}"), Some(&hydra::RANKS), Ok((1, 2, Some((1, 2)))));
+        check(&format!("{PMI} {OMPI}"), Some(&openmpi::RANKS), Ok((2, 3, Some((2, 3)))));
         check(&format!("{PMI} PMIX_RANK=0 PMIX_SIZE=1"), None, Ok((1, 2, Some((1, 2)))));
     }
 
     #[test]
     fn what_was_looked_for_is_said() {
-        check("OTHER_RANK=1", Some(&HYDRA), Err("no rank in the environment: looked for PMI_RANK"));
+        check("OTHER_RANK=1", Some(&hydra::RANKS), Err("no rank in the environment: looked for PMI_RANK"));
         check(
             "PMI_RANK=1",
             None,

@@ -10,17 +10,18 @@ use super::files::rewrite_file;
 use super::options::{Part, locate};
 use super::recognize::recognize;
 use super::rewrite::{replace_file, rewrite};
+use super::variables::RankSide;
 use crate::host::Host;
 use crate::mpir::AtBreakpoint;
 use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};
 
 /// What stands in front of each program in the arguments of a launcher of that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {
-    build_shim_of(agent, dialect, dialect)
+    build_shim_of(agent, dialect, dialect.ranks)
 }
 
-/// As [`build_shim`], with ranks that are known by the variables of the launcher `by`.
-fn build_shim_of(agent: &Path, dialect: &Dialect, by: &Dialect) -> Vec<OsString> {
+/// As [`build_shim`], with ranks that have the variables of `by`.
+fn build_shim_of(agent: &Path, dialect: &Dialect, by: &RankSide) -> Vec<OsString> {
     let forward = dialect.forward_option.into_iter().flat_map(|option| [option.into(), GANTRY_TICKET.into()]);
     forward.chain([agent.into(), "hold".into(), "--by".into(), by.word.into(), "--".into()]).collect()
 }
@@ -62,7 +63,7 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     let given: Vec<&Given> = parts.iter().flat_map(|part| &part.given).collect();
     let Adjusted { options: more, by } = match dialect.adjust {
         Some(adjust) => adjust(&mut args, &given, &environment),
-        None => Adjusted { options: Vec::new(), by: dialect },
+        None => Adjusted { options: Vec::new(), by: dialect.ranks },
     };
     let shim = build_shim_of(&launch.agent, dialect, by);
     let files = move_files(&mut args, &parts, dialect, &shim, launch, host)?;

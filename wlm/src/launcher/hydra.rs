@@ -2,10 +2,9 @@
 //! for Intel's own options its developer reference.
 
 use super::dialect::{Dialect, Grammar, ProgramFiles, Takes};
-use super::variables::RankVariables;
+use super::variables::{RankSide, RankVariables};
 
 pub(super) static HYDRA: Dialect = Dialect {
-    word: "hydra",
     name: "mpiexec.hydra",
     file_names: &["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"],
     versions: &["hydra", "intel(r) mpi"],
@@ -17,10 +16,12 @@ pub(super) static HYDRA: Dialect = Dialect {
     knows_marker: false,
     forward_option: None,
     adjust: None,
-    hides: &[],
-    node_name: None,
-    kills_leftovers: |_| false,
-    ranks: &[RankVariables {
+    ranks: &RANKS,
+};
+
+pub(super) static RANKS: RankSide = RankSide {
+    word: "hydra",
+    variables: &[RankVariables {
         outward: 1,
         needs: &[],
         rank: "PMI_RANK",
@@ -29,6 +30,9 @@ pub(super) static HYDRA: Dialect = Dialect {
         local_size: |variables| variables.number("MPI_LOCALNRANKS"),
         serves: |_| false,
     }],
+    hides: &[],
+    node_name: None,
+    kills_leftovers: |_| false,
 };
 
 #[rustfmt::skip]

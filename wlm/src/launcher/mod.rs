@@ -19,8 +19,7 @@ mod rewrite;
 mod table;
 mod variables;
 
-pub use dialect::Dialect;
-pub(crate) use dialect::{Environment, Given, Grammar, ProgramFiles, Takes};
+pub(crate) use dialect::{Dialect, Environment, Given, Grammar, ProgramFiles, Takes};
 pub use facts::{RankFacts, dies_with_step, find_node_name, parse_rank_facts};
 pub(crate) use files::{insert_words, rewrite_file, trimmed_newline, unwritable, words_of};
 pub(crate) use held::{build_shim, find_launcher, find_program, move_files, plan_driven, plan_launcher};
@@ -30,7 +29,7 @@ pub(crate) use rewrite::rewrite;
 #[cfg(test)]
 pub(crate) use table::find_by_version;
 pub use table::{find_by_word, is_launcher_option};
-pub use variables::{LocalFacts, NoRank};
+pub use variables::{LocalFacts, NoRank, RankSide};
 pub(crate) use variables::{RankVariables, Variables};
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 //! One table for both. The few options that take something in one of them and nothing in the other cannot be told.
 
 use super::dialect::{Dialect, Grammar, ProgramFiles, Takes};
-use super::variables::RankVariables;
+use super::variables::{RankSide, RankVariables};
 
 pub(super) static OPEN_MPI: Dialect = COMMON;
 
 /// What `mpirun` and `prterun` have in common.
 pub(super) const COMMON: Dialect = Dialect {
-    word: "openmpi",
     name: "mpirun",
     file_names: &["orterun", "mpirun.openmpi", "mpiexec.openmpi"],
     versions: &["open mpi", "openrte"],
@@ -27,10 +26,15 @@ pub(super) const COMMON: Dialect = Dialect {
     knows_marker: true,
     forward_option: Some("-x"),
     adjust: None,
-    hides: &[],
-    node_name: None,
-    kills_leftovers: |_| false,
-    ranks: &[
+    ranks: &RANKS,
+};
+
+pub(super) static RANKS: RankSide = COMMON_RANKS;
+
+/// What ranks see of `mpirun`, and of `prterun`.
+pub(super) const COMMON_RANKS: RankSide = RankSide {
+    word: "openmpi",
+    variables: &[
         RankVariables {
             outward: 0,
             needs: &[],
@@ -51,6 +55,9 @@ pub(super) const COMMON: Dialect = Dialect {
             serves: |_| false,
         },
     ],
+    hides: &[],
+    node_name: None,
+    kills_leftovers: |_| false,
 };
 
 #[rustfmt::skip]

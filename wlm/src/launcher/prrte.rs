@@ -8,17 +8,19 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use super::dialect::{Adjusted, Dialect, Environment, Given};
-use super::openmpi::{COMMON, OPEN_MPI};
+use super::openmpi::{self, COMMON, COMMON_RANKS};
+use super::variables::RankSide;
 
 pub(super) static PRRTE: Dialect = Dialect {
-    word: "prrte",
     name: "prterun",
     file_names: &["prterun"],
     versions: &["prrte", "pmix reference"],
     adjust: Some(ask_for_sizes),
-    hides: BROUGHT,
+    ranks: &RANKS,
     ..COMMON
 };
+
+pub(super) static RANKS: RankSide = RankSide { word: "prrte", hides: BROUGHT, ..COMMON_RANKS };
 
 /// The option for the personality, and the one that tells ranks how many they are.
 const PERSONALITY: &str = "personality";
@@ -45,13 +47,13 @@ const BROUGHT: &[&str] = &[
 
 /// Has ranks told how many they are. Changes the user's own choice of a personality where there is one.
 fn ask_for_sizes(args: &mut [OsString], given: &[&Given], environment: &Environment) -> Adjusted {
-    let as_it_is = || Adjusted { options: Vec::new(), by: &OPEN_MPI };
+    let as_it_is = || Adjusted { options: Vec::new(), by: &openmpi::RANKS };
     let given = given.iter().find(|given| given.name == PERSONALITY);
     let Some((given, value)) = given.and_then(|given| Some((given, given.values.first()?))) else {
         if environment.iter().any(|(name, value)| name == CHOSEN && value == TELLS) {
             return as_it_is();
         }
-        return Adjusted { options: vec![format!("--{PERSONALITY}").into(), TELLS.into()], by: &PRRTE };
+        return Adjusted { options: vec![format!("--{PERSONALITY}").into(), TELLS.into()], by: &RANKS };
     };
     if value.to_string_lossy().contains(TELLS) {
         return as_it_is();
@@ -59,5 +61,5 @@ fn ask_for_sizes(args: &mut [OsString], given: &[&Given], environment: &Environm
     // The value stands behind `=` or is the next argument: both end with it.
     let at = if args[given.at].as_bytes().contains(&b'=') { given.at } else { given.at + 1 };
     args[at].push(format!(",{TELLS}"));
-    Adjusted { options: Vec::new(), by: &PRRTE }
+    Adjusted { options: Vec::new(), by: &RANKS }
 }

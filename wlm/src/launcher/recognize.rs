@@ -184,7 +184,7 @@ mod tests {
 
     fn check(name: &str, expected: Result<(&str, &str), &str>) {
         let found = recognize(Path::new(name), &host());
-        let found = found.map(|it| (it.dialect.word, it.by.to_string())).map_err(|it| it.to_string());
+        let found = found.map(|it| (it.dialect.ranks.word, it.by.to_string())).map_err(|it| it.to_string());
         let found = found.as_ref().map(|(word, by)| (*word, by.as_str())).map_err(String::as_str);
         assert_eq!(found, expected, "{name}");
     }

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::dialect::Dialect;
+use super::variables::RankSide;
 use super::{hydra, openmpi, prrte};
 
-/// Every launcher. The only list there is.
+/// Every launcher.
 #[rustfmt::skip]
 pub(super) static LAUNCHERS: &[&Dialect] = &[
     &openmpi::OPEN_MPI,
@@ -15,9 +16,18 @@ pub(super) static LAUNCHERS: &[&Dialect] = &[
     &crate::slurm::SRUN,
 ];
 
-/// The launcher for which `gantry-agent hold --by` has that word.
-pub fn find_by_word(word: &str) -> Option<&'static Dialect> {
-    LAUNCHERS.iter().copied().find(|dialect| dialect.word == word)
+/// What ranks see of each, in the same order. It is a list of its own because agents go without the rest.
+#[rustfmt::skip]
+pub(super) static RANK_SIDES: &[&RankSide] = &[
+    &openmpi::RANKS,
+    &prrte::RANKS,
+    &hydra::RANKS,
+    &crate::slurm::SRUN_RANKS,
+];
+
+/// What ranks see of the launcher for which `gantry-agent hold --by` has that word.
+pub fn find_by_word(word: &str) -> Option<&'static RankSide> {
+    RANK_SIDES.iter().copied().find(|side| side.word == word)
 }
 
 /// The dialect of a launcher of that file name, links having been followed by the caller: the base name of what `mpirun` leads to.
@@ -54,13 +64,19 @@ mod tests {
     }
 
     #[test]
+    fn both_tables_have_the_same_launchers() {
+        let of_dialects: Vec<&RankSide> = LAUNCHERS.iter().map(|dialect| dialect.ranks).collect();
+        assert_eq!(of_dialects, RANK_SIDES);
+    }
+
+    #[test]
     fn no_two_launchers_are_told_by_the_same() {
-        assert_eq!(twice(|dialect| vec![dialect.word]), [""; 0]);
+        assert_eq!(twice(|dialect| vec![dialect.ranks.word]), [""; 0]);
         assert_eq!(twice(|dialect| vec![dialect.name]), [""; 0]);
         assert_eq!(twice(|dialect| dialect.file_names.to_vec()), [""; 0]);
         assert_eq!(twice(|dialect| dialect.versions.to_vec()), [""; 0]);
         for dialect in LAUNCHERS {
-            assert_eq!(find_by_word(dialect.word), Some(*dialect));
+            assert_eq!(find_by_word(dialect.ranks.word), Some(dialect.ranks));
             for name in dialect.file_names {
                 assert_eq!(find_by_name(name.as_ref()), Some(*dialect), "{name}");
             }
@@ -74,12 +90,12 @@ mod tests {
 
     #[test]
     fn dialects_by_name_and_by_version() {
-        let of = |name: &str| find_by_name(name.as_ref()).map(|dialect| dialect.word);
+        let of = |name: &str| find_by_name(name.as_ref()).map(|dialect| dialect.ranks.word);
         assert_eq!(of("/usr/bin/mpiexec.hydra"), Some("hydra"));
         assert_eq!(of("/usr/bin/orterun"), Some("openmpi"));
         assert_eq!(of("prterun"), Some("prrte"));
         assert_eq!([of("mpiexec"), of("jsrun"), of("/")], [None; 3]);
-        let says = |text: &str| find_by_version(text).map(|dialect| dialect.word);
+        let says = |text: &str| find_by_version(text).map(|dialect| dialect.ranks.word);
         assert_eq!(says("HYDRA build details:\n    Version: 4.0.2\n"), Some("hydra"));
         assert_eq!(says("mpirun (Open MPI) 5.0.5\n"), Some("openmpi"));
         assert_eq!(says("prterun (PRRTE) 3.0.14\n"), Some("prrte"));

@@ -12,6 +12,7 @@ use super::openmpi::OPEN_MPI;
 use super::options::{Part, locate};
 use super::rewrite::{replace_file, rewrite};
 use super::table::LAUNCHERS;
+use super::variables::RankSide;
 
 pub(crate) mod help;
 
@@ -32,7 +33,7 @@ pub(crate) fn check(dialect: &'static Dialect, args: &str, expected: Result<&str
 /// What an environment says of a rank: its number, the number of ranks, and the place on the node.
 pub(crate) type Expected = (u32, u32, Option<(u32, u32)>);
 
-pub(crate) fn check_facts(text: &str, by: Option<&Dialect>, expected: Result<Expected, &str>) {
+pub(crate) fn check_facts(text: &str, by: Option<&RankSide>, expected: Result<Expected, &str>) {
     let entries = text.split_whitespace().filter_map(|entry| entry.split_once('='));
     let environment: Vec<(OsString, OsString)> =
         entries.map(|(name, value)| (name.into(), value.into())).collect();

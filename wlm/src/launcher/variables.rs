@@ -1,7 +1,9 @@
 //! The variables by which launchers tell a process its rank.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
 /// A rank's place on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,40 @@ pub enum NoRank {
         /// What it is not.
         wanted: &'static str,
     },
+}
+
+/// What a launcher's ranks see of it. Equal by its word. Agents carry this part of a dialect only.
+#[derive(Debug)]
+pub struct RankSide {
+    /// The word for the launcher in `gantry-agent hold --by`.
+    pub(crate) word: &'static str,
+    /// The variables that tell a rank.
+    pub(crate) variables: &'static [RankVariables],
+    /// Beginnings of variables that ranks have only because gantry has asked the launcher for them.
+    pub(crate) hides: &'static [&'static str],
+    /// The variable in which what it starts has the node's name.
+    pub(crate) node_name: Option<&'static str>,
+    /// Whether what ranks leave behind is killed with them: whether a control group is of its making. Takes the content of `/proc/PID/cgroup`.
+    pub(crate) kills_leftovers: fn(&str) -> bool,
+}
+
+impl RankSide {
+    /// Whether the program is not to see this variable.
+    pub fn hides(&self, name: &OsStr) -> bool {
+        self.hides.iter().any(|beginning| name.as_bytes().starts_with(beginning.as_bytes()))
+    }
+}
+
+impl PartialEq for RankSide {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+impl fmt::Display for RankSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
 }
 
 /// Variables that tell a rank.

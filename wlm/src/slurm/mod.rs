@@ -29,7 +29,7 @@ pub use parse::{Job, JobPhase};
 pub use reference::{JobId, JobName};
 
 pub(crate) use jobs::JOB_VARIABLES;
-pub(crate) use srun::SRUN;
+pub(crate) use srun::{SRUN, SRUN_RANKS};
 pub(crate) use wlm::Slurm;
 
 use cause::parse_cause;

@@ -4,12 +4,11 @@
 
 use super::multi_prog;
 use crate::launcher::{
-    Dialect, Environment, Given, Grammar, NoRank, ProgramFiles, RankVariables, Takes, Variables,
+    Dialect, Environment, Given, Grammar, NoRank, ProgramFiles, RankSide, RankVariables, Takes, Variables,
 };
 
 /// Slurm's srun.
 pub(crate) static SRUN: Dialect = Dialect {
-    word: "srun",
     name: "srun",
     file_names: &["srun"],
     versions: &["\nslurm"],
@@ -25,11 +24,14 @@ pub(crate) static SRUN: Dialect = Dialect {
     knows_marker: true,
     forward_option: None,
     adjust: None,
-    hides: &[],
-    node_name: Some("SLURMD_NODENAME"),
-    kills_leftovers: is_of_step,
+    ranks: &SRUN_RANKS,
+};
+
+/// What its ranks see of it.
+pub(crate) static SRUN_RANKS: RankSide = RankSide {
+    word: "srun",
     // A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, but is no step that srun has started.
-    ranks: &[RankVariables {
+    variables: &[RankVariables {
         outward: 3,
         needs: &["SLURM_STEP_ID"],
         rank: "SLURM_PROCID",
@@ -39,6 +41,9 @@ pub(crate) static SRUN: Dialect = Dialect {
         // Slurm's PMIx server gives its steps such names.
         serves: |variables| variables.get("PMIX_NAMESPACE").is_none_or(|name| name.starts_with("slurm.")),
     }],
+    hides: &[],
+    node_name: Some("SLURMD_NODENAME"),
+    kills_leftovers: is_of_step,
 };
 
 /// `--multi-prog`, also by its variable.

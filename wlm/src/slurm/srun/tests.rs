@@ -39,7 +39,7 @@ fn the_inner_launcher_wins() {
     check_facts(OMPI_IN_SLURM, None, Ok((2, 3, Some((2, 3)))));
     check_facts(&format!("{BATCH} PMI_RANK=1 PMI_SIZE=2"), None, Ok((1, 2, None)));
     // srun inside a rank of mpiexec: only who knows the launcher can tell.
-    check_facts(&format!("{SRUN_TASK} PMI_RANK=0 PMI_SIZE=9"), Some(&SRUN), Ok((1, 3, Some((1, 2)))));
+    check_facts(&format!("{SRUN_TASK} PMI_RANK=0 PMI_SIZE=9"), Some(&SRUN_RANKS), Ok((1, 3, Some((1, 2)))));
     // The number of a task may be that of a rank by chance: the sizes differ.
     check_facts(&format!("{SRUN_TASK} PMI_RANK=1 PMI_SIZE=2"), None, Ok((1, 2, None)));
 }
