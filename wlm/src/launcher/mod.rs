@@ -1,7 +1,7 @@
 //! Launchers: where the program stands among their arguments, what the files say that some read programs from, and how a process that
 //! they have started learns its rank.
 //!
-//! What is known of one launcher is its [`Dialect`], in a file of its own: here, or in the folder of its WLM. `table` lists them. No launcher is named elsewhere.
+//! What is known of one launcher is its `Dialect`, in a file of its own: here, or in the folder of its WLM. `table` lists them.
 //! Nothing here opens a file, and `recognize` alone starts a process: a launcher that is asked for its version. Tests compare the dialects with the help
 //! texts of the launchers that are installed.
 
