@@ -248,13 +248,12 @@ fn first_column(page: &str) -> BTreeSet<String> {
 }
 
 /// Variables with which gantry's own processes speak to each other: no interface.
-const OWN_VARIABLES: [&str; 9] = [
+const OWN_VARIABLES: [&str; 8] = [
     "GANTRY_GIVEN",
     "GANTRY_KEPT",
     "GANTRY_MARK",
     "GANTRY_PREFIX",
     "GANTRY_SENT_AGENT",
-    "GANTRY_TASK_EPILOG",
     "GANTRY_TICKET",
     "GANTRY_END",
     "GANTRY_SKIP_LOG",

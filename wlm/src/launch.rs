@@ -10,7 +10,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use gantry_shared::error::Failure;
 use gantry_shared::rank_set::RankSet;
-use gantry_shared::wire::hold::Own;
+use gantry_shared::wire::hold::{AfterRank, Own};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;
@@ -125,12 +125,14 @@ pub enum Plan {
 pub struct Brought {
     /// The launcher's executable and its arguments.
     pub argv: Vec<OsString>,
-    /// Variables that the launcher needs beside those of its user; none: the variable is taken away. The agents' ticket is not among them.
-    pub env: Vec<(OsString, Option<OsString>)>,
+    /// Variables that the launcher needs beside those of its user. The agents' ticket is not among them.
+    pub env: Vec<(OsString, OsString)>,
     /// Files to be written before the launcher starts, readable for this user only, and removed when the ranks are there.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// What ranks have of their own, of which the launcher knows nothing.
     pub own: Vec<Own>,
+    /// The launcher runs the agent, without arguments, after each rank on its node. This is what the agent does then.
+    pub after_rank: Option<AfterRank>,
 }
 
 /// A launch without a launcher on nodes that are given to a job of its own.

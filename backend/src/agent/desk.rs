@@ -32,7 +32,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a process that has come may take to say what it wants.
-const EPILOG_DEADLINE: Duration = Duration::from_secs(2);
+const COLLECTOR_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Whether and where ranks are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +70,10 @@ struct Waiting {
 }
 
 /// Waits for processes that a launcher has started after a rank's end, and gives the sockets at which they wait for this agent's own. Never ends.
-pub(crate) async fn receive_epilogs(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
+pub(crate) async fn receive_collectors(listener: UnixListener, mut take: impl FnMut(UnixStream)) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
-        let deadline = Instant::now() + EPILOG_DEADLINE;
+        let deadline = Instant::now() + COLLECTOR_DEADLINE;
         if let Some((it, ToDesk::RankEnded)) = meet(stream, deadline).await {
             take(it.stream);
         }

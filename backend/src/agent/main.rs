@@ -5,7 +5,7 @@
 //! | [`work`] | the loop that decides, and all state |
 //! | [`overlay`] | the way to the frontend, and to agents further down |
 //! | [`starter`], [`connection`] | whether anybody still wants us before we are there; what it has brought us by, as our link |
-//! | [`shim`], [`desk`], [`epilog`] | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
+//! | [`shim`], [`desk`], [`after_rank`] | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
 //! | [`seek`] | ranks that run already, found by their environment |
 //! | [`ranks`], [`process`] | ranks; starting, holding and ending processes |
 //! | [`daemons`], [`ending`] | tool daemons; how one is started; how they end |
@@ -22,7 +22,7 @@ mod starter;
 mod connection;
 mod shim;
 mod desk;
-mod epilog;
+mod after_rank;
 mod seek;
 mod ranks;
 mod process;
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     let ticket = Machine.env(GANTRY_TICKET);
     let result = match words.as_slice() {
         // Some launchers take a program to run after each rank, but no arguments for it.
-        [] if let Some(ticket) = ticket => epilog::run_epilog(&ticket.to_string_lossy()),
+        [] if let Some(ticket) = ticket => after_rank::run_after_rank(&ticket.to_string_lossy()),
         ["enter"] => enter(),
         ["serve"] => begin(read_ticket).and_then(|ticket| serve(ticket, false)),
         ["serve", "told", wlm] => {

@@ -21,8 +21,7 @@ use gantry_shared::id::Rank;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{
-    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TASK_EPILOG, GANTRY_TICKET, HoldTicket, Own, ToDesk,
-    build_desk_name,
+    CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, Own, ToDesk, build_desk_name,
 };
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{RankSide, find_by_word, parse_rank_facts};
@@ -218,7 +217,6 @@ fn become_program(
         .args(args)
         .envs(own.env)
         .env_remove(GANTRY_TICKET)
-        .env_remove(GANTRY_TASK_EPILOG)
         .env_remove(GANTRY_SENT_AGENT)
         .envs(variables)
         .exec();

@@ -156,7 +156,7 @@ pub(crate) struct Agent {
     service: String,
     endings: Vec<Ending>,
     /// Closed when this agent has ended.
-    epilogs: Vec<UnixStream>,
+    collectors: Vec<UnixStream>,
     events: mpsc::UnboundedSender<Event>,
     to_own: Vec<i32>,
     /// What runs beside the loop and has to be through before we leave.
@@ -216,7 +216,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         bulk: BulkReceiver::default(),
         service: socket.name.clone(),
         endings: Vec::new(),
-        epilogs: Vec::new(),
+        collectors: Vec::new(),
         events,
         to_own: Vec::new(),
         starting: 0,
@@ -226,7 +226,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     agent.serve_ranks(socket);
     if let Some((ranks, size, hold, desk)) = brought {
         agent.take_brought(ranks, size, hold)?;
-        agent.receive_epilogs(desk);
+        agent.receive_collectors(desk);
     }
     let mut inputs = joined.inputs;
     let mut connected = true;
@@ -308,8 +308,8 @@ impl Agent {
             }
             Event::Answered(request, answer) => self.answer(request, answer),
             Event::Due(scope) => self.advance(&scope, true),
-            Event::RankCollected(epilog) => {
-                self.epilogs.push(epilog);
+            Event::RankCollected(collector) => {
+                self.collectors.push(collector);
                 self.leave_with_ranks();
             }
             Event::Rendezvous(request) => self.rendezvous.ask(request),
@@ -495,7 +495,7 @@ impl Agent {
 
     /// With the node's last rank the launcher ends what it has started here, this agent included, and waits only a moment for it.
     fn leave_with_ranks(&mut self) {
-        if !self.epilogs.is_empty() && self.ranks.all_over() {
+        if !self.collectors.is_empty() && self.ranks.all_over() {
             self.end_all(None, Duration::ZERO, HASTY_GRACE);
         }
     }

@@ -58,6 +58,7 @@ impl Frontend {
             hold_at: request.hold_at.clone(),
             wrapper: self.config.rank_wrapper.clone(),
             own: plan.own.clone(),
+            after_rank: plan.after_rank.clone(),
         };
         // What stands between the launcher and a rank has a process of its own, which is the one that the launcher knows.
         let pids = ticket.hold_at.is_none() && ticket.wrapper.is_none();
@@ -214,7 +215,7 @@ fn build_env(
     let is_changed =
         |name: &OsStr| name == GANTRY_TICKET || plan.env.iter().any(|(changed, _)| changed == name);
     env.retain(|(name, _)| !is_changed(name));
-    env.extend(plan.env.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?))));
+    env.extend(plan.env.iter().cloned());
     env.push((GANTRY_TICKET.into(), text.as_str().into()));
     Ok(env)
 }

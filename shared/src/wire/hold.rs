@@ -6,6 +6,7 @@
 //! belongs to the node and leaves nothing behind. Both sides check the other's user id.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -20,9 +21,6 @@ use crate::secret::Secret;
 /// The variable by which ranks get their [`HoldTicket`], as a launcher passes on nothing but arguments and variables. It is taken out of the
 /// environment before the rank becomes its program.
 pub const GANTRY_TICKET: &str = "GANTRY_TICKET";
-
-/// The variable with what the user wants to be run after each rank on its node, where a launcher does that and gantry needs it for itself.
-pub const GANTRY_TASK_EPILOG: &str = "GANTRY_TASK_EPILOG";
 
 /// The variable with the path at which the launcher has put the agent on the node, for it to be removed.
 pub const GANTRY_SENT_AGENT: &str = "GANTRY_SENT_AGENT";
@@ -43,6 +41,18 @@ pub struct HoldTicket {
     pub wrapper: Option<String>,
     /// What ranks have of their own, where a launcher gives all of them the same.
     pub own: Vec<Own>,
+    /// What the agent does that the launcher runs after each rank. None: the launcher runs none.
+    pub after_rank: Option<AfterRank>,
+}
+
+/// What is done after a rank has ended, by the agent that its launcher runs then on its node. It also waits until the node's agent has cleaned
+/// up, where the launcher would kill that one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterRank {
+    /// The program that the launcher would run without gantry. It has no arguments.
+    pub program: Option<OsString>,
+    /// Time limit for all of it.
+    pub within: Duration,
 }
 
 /// What some ranks have of their own. Nobody but the user sees it, as it would be seen in arguments.
@@ -179,12 +189,14 @@ mod tests {
         };
         let (env, cwd) = (vec![("A".into(), "b c".into())], Some("/d".into()));
         let own = Own { ranks: "0-3".parse().unwrap(), env, cwd };
+        let after_rank = AfterRank { program: Some("/e".into()), within: Duration::from_secs(2) };
         let ticket = HoldTicket {
             agent,
             hold: true,
             hold_at: Some("*/app".to_owned()),
             wrapper: None,
             own: vec![own.clone()],
+            after_rank: Some(after_rank.clone()),
         };
         let text = ticket.to_text().unwrap();
         let back = HoldTicket::from_text(&text).unwrap();
@@ -193,7 +205,7 @@ mod tests {
             (back.hold, back.hold_at, back.agent.app),
             (true, ticket.hold_at.clone(), ticket.agent.app)
         );
-        assert_eq!(back.own, [own]);
+        assert_eq!((back.own, back.after_rank), (vec![own], Some(after_rank)));
         assert!(!format!("{ticket:?}").contains(&*secret.to_hex()));
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn plan_launcher(name: &OsStr, launch: &Launch, host: &dyn Host) -> R
     let mut argv = vec![called];
     let options = |part| if part == 0 { more.clone() } else { Vec::new() };
     argv.extend(rewrite(dialect, &args, &parts, options, &shim));
-    Ok(Brought { argv, env: Vec::new(), files, own: Vec::new() })
+    Ok(Brought { argv, env: Vec::new(), files, own: Vec::new(), after_rank: None })
 }
 
 /// A launch by a launcher that says where its ranks are, as it stands.

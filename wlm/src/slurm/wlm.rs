@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gantry_shared::wire::hold::{GANTRY_TASK_EPILOG, GANTRY_TICKET};
+use gantry_shared::wire::hold::{AfterRank, GANTRY_TICKET};
 
 use super::ask::{ask_jobs, find_command};
 use super::conf::leftovers_survive;
@@ -34,6 +34,9 @@ use crate::wanted::Mixed;
 
 /// Time limit for nodes that fetch the agent, where there is no deadline for agents.
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);
+
+/// A little less than the five seconds that Slurm gives a task epilog.
+const EPILOG_WITHIN: Duration = Duration::from_millis(4500);
 
 /// Slurm.
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +128,7 @@ impl MixedJobs for Slurm {
         let program = mixed.parts.first().map(|part| part.program.clone());
         let called = Called { parts: &parts, programs: program.as_slice() };
         let mut planned = bring(path, &described.args, &called, &shim, launch, host)?;
-        planned.env.extend(described.env.into_iter().map(|(name, value)| (name, Some(value))));
+        planned.env.extend(described.env);
         Ok(Plan::Brought(Brought { files, own: described.own, ..planned }))
     }
 }
@@ -262,17 +265,18 @@ fn bring(
     launch: &Launch,
     host: &dyn Host,
 ) -> Result<Brought> {
+    let is_killed = !leftovers_survive(&path, host);
     let holding = Holding {
         programs: called.programs,
         shim,
-        variables: &[GANTRY_TICKET, GANTRY_TASK_EPILOG],
-        task_epilog: (!leftovers_survive(&path, host)).then_some(&*launch.agent),
+        variables: &[GANTRY_TICKET],
+        task_epilog: is_killed.then_some(&*launch.agent),
     };
     let held = build_held(args, called.parts, &holding, &host.environment())?;
     let mut argv = vec![path.into_os_string()];
     argv.extend(held.args);
-    let env = vec![(GANTRY_TASK_EPILOG.into(), held.user_epilog)];
-    Ok(Brought { argv, env, files: Vec::new(), own: Vec::new() })
+    let after_rank = is_killed.then_some(AfterRank { program: held.user_epilog, within: EPILOG_WITHIN });
+    Ok(Brought { argv, env: Vec::new(), files: Vec::new(), own: Vec::new(), after_rank })
 }
 
 /// One srun starts all agents in a step of their own, beside what runs in the job; in a heterogeneous job one for each component that has nodes of
@@ -403,7 +407,7 @@ mod tests {
             line(&planned.argv),
             "/bin/srun -N2 -n 4 --job-name=app /g/agent hold --by srun -- ./app -n"
         );
-        assert_eq!(planned.env, [(GANTRY_TASK_EPILOG.into(), None)]);
+        assert_eq!((planned.env, planned.after_rank), (Vec::new(), None));
     }
 
     #[test]
@@ -470,7 +474,7 @@ mod tests {
             line(&planned.argv),
             "/bin/srun -n1 --task-epilog=/mine --job-name=app /g/agent hold --by srun -- ./app"
         );
-        assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), None));
+        assert_eq!(planned.after_rank, None);
     }
 
     #[test]
@@ -554,7 +558,8 @@ mod tests {
             Launch { args, hold_method: HoldMethod::Exec, agent: "/g/agent".into(), ..Launch::default() };
         let planned = Slurm.plan(&launch, &host()).unwrap();
         let Plan::Brought(planned) = planned else { panic!("{planned:?}") };
-        assert_eq!(planned.env[0], (GANTRY_TASK_EPILOG.into(), Some("/my/epilog".into())));
+        let after_rank = AfterRank { program: Some("/my/epilog".into()), within: EPILOG_WITHIN };
+        assert_eq!(planned.after_rank, Some(after_rank));
         let planned = plan(&host(), Some("mpiexec.hydra"), &["-n", "1", "./app"]);
         assert_eq!(planned.argv[0], "mpiexec.hydra");
     }

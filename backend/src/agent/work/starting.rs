@@ -44,14 +44,14 @@ impl Agent {
     }
 
     /// Waits for what launchers run after their ranks.
-    pub(super) fn receive_epilogs(&self, desk: UnixListener) {
+    pub(super) fn receive_collectors(&self, desk: UnixListener) {
         let events = self.events.clone();
         let hurried =
             std::fs::read_to_string("/proc/self/cgroup").is_ok_and(|cgroup| dies_with_step(&cgroup));
-        tokio::task::spawn_local(desk::receive_epilogs(desk, move |epilog| {
+        tokio::task::spawn_local(desk::receive_collectors(desk, move |collector| {
             // To drop it is to let it go. Nobody listens any more when the agent has left.
             if hurried {
-                drop(events.send(Event::RankCollected(epilog)));
+                drop(events.send(Event::RankCollected(collector)));
             }
         }));
     }

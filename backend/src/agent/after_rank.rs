@@ -1,0 +1,54 @@
+//! What a launcher runs on the node after each rank: it waits until the node's agent has cleaned up, where the agent would be killed otherwise.
+//!
+//! The plan says how much time there is: the launcher may kill both of them afterwards.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gantry_backend::connect_abstract;
+use gantry_shared::error::{Failure, Kind};
+use gantry_shared::wire::frame;
+use gantry_shared::wire::hold::{AfterRank, HoldTicket, ToDesk, build_desk_name};
+use gantry_wlm::host::run;
+
+use crate::{failure, ranks};
+
+/// Runs what the user wanted to be run, and waits for the node's agent. `ticket` is the text of the app's ticket.
+///
+/// # Errors
+/// The ticket makes no sense; what the user wanted to be run cannot be run or says that it failed.
+pub(crate) fn run_after_rank(ticket: &str) -> Result<(), Failure> {
+    let ticket = HoldTicket::from_text(ticket)
+        .map_err(|error| Failure::new(Kind::Protocol, ranks::with_causes(&error)))?;
+    let Some(AfterRank { program, within }) = &ticket.after_rank else {
+        return Err(Failure::new(Kind::Invalid, "nothing is to be done after a rank")
+            .with_hint("gantry-agent needs a command"));
+    };
+    let deadline = Instant::now() + *within;
+    let users = program.as_ref().map_or(Ok(()), |program| run_users(Path::new(program), *within));
+    // Without an agent there is nothing to wait for. One that outlives the step lets us go at once: we cannot tell, as we are not in the
+    // step's cgroup ourselves.
+    drop(wait_for_agent(&ticket, deadline));
+    users
+}
+
+fn run_users(program: &Path, within: Duration) -> Result<(), Failure> {
+    let ran = run::<&str>(program, &[], within);
+    let (status, _) =
+        ran.map_err(|error| failure::from_io(format_args!("run {}", program.display()), &error))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::LauncherFailed, format!("{} ended with {status}", program.display())))
+}
+
+fn wait_for_agent(ticket: &HoldTicket, deadline: Instant) -> io::Result<()> {
+    let name = build_desk_name(ticket.agent.app, &ticket.agent.secret);
+    let mut desk = connect_abstract(&name, deadline)?;
+    // A timeout of zero would be an error.
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    desk.set_read_timeout(Some(left))?;
+    desk.write_all(&frame::encode(&ToDesk::RankEnded).map_err(io::Error::other)?)?;
+    desk.read_to_end(&mut Vec::new()).map(drop)
+}
