@@ -47,8 +47,6 @@
 
 #[cfg(test)]
 mod skip;
-#[cfg(test)]
-mod testing;
 mod node;
 
 mod dirs;
@@ -63,14 +61,6 @@ pub mod channel;
 
 #[doc(hidden)]
 pub mod socket_path;
-
-// The agent's dealings with files that others have a hand in. No part of the API; here, so that more than the agent can test them.
-#[doc(hidden)]
-pub mod failure;
-#[doc(hidden)]
-pub mod tree;
-#[doc(hidden)]
-pub mod unpack;
 
 pub use channel::Channel;
 pub use dirs::SessionDirs;

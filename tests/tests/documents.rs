@@ -259,11 +259,21 @@ const OWN_VARIABLES: [&str; 8] = [
     "GANTRY_SKIP_LOG",
 ];
 
+/// Folders with code that users meet.
+const PRODUCT: [&str; 8] = [
+    "shared/src",
+    "shared/capi/src",
+    "wlm/src",
+    "frontend/src",
+    "frontend/capi/src",
+    "backend/src",
+    "backend/agent/src",
+    "backend/capi/src",
+];
+
 #[test]
 fn the_page_of_variables_has_those_of_the_code() {
-    let folders =
-        ["shared/src", "wlm/src", "frontend/src", "frontend/capi/src", "backend/src", "backend/capi/src"];
-    let code: String = folders.into_iter().map(product_code).collect();
+    let code: String = PRODUCT.into_iter().map(product_code).collect();
     let is_ours = |name: &String| {
         ["GANTRY_", "CTI_", "GLOBUS_GRAM_"]
             .iter()
@@ -277,9 +287,7 @@ fn the_page_of_variables_has_those_of_the_code() {
 
 #[test]
 fn messages_on_the_page_for_troubles_are_those_of_the_code() {
-    let folders =
-        ["shared/src", "wlm/src", "frontend/src", "frontend/capi/src", "backend/src", "backend/capi/src"];
-    let code: String = folders.into_iter().map(product_code).collect();
+    let code: String = PRODUCT.into_iter().map(product_code).collect();
     let page =
         fs::read_to_string(workspace().join("docs/src/operations/troubleshooting.md")).expect("a page");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());

@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use gantry_backend::unpack::{Limits, unpack};
+use gantry_agent::unpack::{Limits, unpack};
 use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 512;

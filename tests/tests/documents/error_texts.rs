@@ -15,17 +15,6 @@ use syn::{
     Stmt, Token,
 };
 
-/// Folders with code that users meet.
-const FOLDERS: [&str; 7] = [
-    "shared/src",
-    "shared/capi/src",
-    "wlm/src",
-    "frontend/src",
-    "frontend/capi/src",
-    "backend/src",
-    "backend/capi/src",
-];
-
 /// Through how many functions a text is followed to the one that makes an error of it.
 const DEEPEST: usize = 2;
 
@@ -67,7 +56,7 @@ type Makers = BTreeMap<String, BTreeSet<Maker>>;
 /// All texts of errors in the product, sorted.
 pub(crate) fn error_texts(root: &Path) -> Vec<ErrorText> {
     let mut found = BTreeSet::new();
-    for folder in FOLDERS {
+    for folder in super::PRODUCT {
         let files = sources(&root.join(folder));
         // A function that makes errors is known by its name in its file, and elsewhere if no other has that name.
         let mut makers: BTreeMap<usize, Makers> = BTreeMap::new();

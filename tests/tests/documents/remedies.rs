@@ -8,9 +8,7 @@ use super::error_texts::{ErrorText, error_texts};
 use super::{code_words, workspace};
 
 /// Files whose texts stand within another message, and a part of that message, which has a row.
-const PARTS: [(&str, &str); 15] = [
-    ("backend/src/unpack/archive.rs", "unpack an archive"),
-    ("backend/src/unpack/incoming.rs", "unpack an archive"),
+const PARTS: [(&str, &str); 13] = [
     ("frontend/src/procgroup/xml/tree.rs", "text outside of the message"),
     ("frontend/src/staging/elf/unfit.rs", "invalid ELF header"),
     ("shared/src/host_set.rs", "at character"),

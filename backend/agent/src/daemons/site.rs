@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gantry_backend::unpack::parse_parts;
+use crate::unpack::parse_parts;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};

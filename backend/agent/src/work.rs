@@ -9,7 +9,7 @@ mod leaving;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_backend::unpack::Limits;
+use crate::unpack::Limits;
 use gantry_shared::error::Failure;
 use gantry_shared::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_shared::rank_set::RankSet;

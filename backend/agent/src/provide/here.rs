@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use gantry_backend::tree;
+use crate::tree;
 use gantry_shared::wire::message::{Entry, Place};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::statvfs::{FsFlags, fstatvfs};

@@ -7,7 +7,7 @@ use gantry_shared::error::{Failure, Kind};
 
 /// A failure that says what was being done and what the system answered.
 #[must_use]
-pub fn from_io(doing: impl Display, error: &io::Error) -> Failure {
+pub(crate) fn from_io(doing: impl Display, error: &io::Error) -> Failure {
     use io::ErrorKind as E;
     let (kind, hint) = match error.kind() {
         E::NotFound => (Kind::NotFound, None),

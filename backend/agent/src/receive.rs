@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_backend::unpack::{Limits, unpack};
+use crate::unpack::{Limits, unpack};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{NodeId, SessionId};
 use gantry_shared::storage::SessionDirs;

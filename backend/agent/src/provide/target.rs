@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use gantry_backend::unpack::{INCOMING_PREFIX, MAX_PARTS, parse_parts};
+use crate::unpack::{INCOMING_PREFIX, MAX_PARTS, parse_parts};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
 use gantry_shared::wire::message::{Entry, Place};

@@ -2,19 +2,22 @@
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | [`work`] | the loop that decides, and all state |
-//! | [`overlay`] | the way to the frontend, and to agents further down |
-//! | [`starter`], [`connection`] | whether anybody still wants us before we are there; what it has brought us by, as our link |
-//! | [`shim`], [`desk`], [`after_rank`] | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
-//! | [`seek`] | ranks that run already, found by their environment |
-//! | [`ranks`], [`process`] | ranks; starting, holding and ending processes |
-//! | [`daemons`], [`ending`] | tool daemons; how one is started; how they end |
-//! | [`storage`], [`session`], [`tree`] | directories on the node |
-//! | [`provide`], [`receive`] | what is put into them: links to what the node has, archives of what it has not |
-//! | [`service`] | the socket at which daemons ask |
-//! | [`mod@rendezvous`] | the socket at which ranks exchange data, and the command for their scripts |
-//! | [`channel`] | what the tool's frontend and its daemons say to each other |
-//! | [`stdio`] | input and output of processes |
+//! | `work` | the loop that decides, and all state |
+//! | `overlay` | the way to the frontend, and to agents further down |
+//! | `starter`, `connection` | whether anybody still wants us before we are there; what it has brought us by, as our link |
+//! | `shim`, `desk`, `after_rank` | ranks that a launcher starts: what stands in their place, where they check in, what is run after them |
+//! | `seek` | ranks that run already, found by their environment |
+//! | `ranks`, `process` | ranks; starting, holding and ending processes |
+//! | `daemons`, `ending` | tool daemons; how one is started; how they end |
+//! | `storage`, `session`, `tree` | directories on the node |
+//! | `provide`, `receive`, [`unpack`] | what is put into them: links to what the node has, archives of what it has not |
+//! | `service` | the socket at which daemons ask |
+//! | `rendezvous` | the socket at which ranks exchange data, and the command for their scripts |
+//! | `channel` | what the tool's frontend and its daemons say to each other |
+//! | `stdio` | input and output of processes |
+//! | `failure` | the system's errors as failures that travel |
+//!
+//! It is a library for the sake of its tests and fuzz targets. Nothing else uses it.
 
 mod work;
 mod overlay;
@@ -38,8 +41,11 @@ mod service;
 mod rendezvous;
 mod channel;
 mod stdio;
+mod tree;
+mod failure;
+pub mod unpack;
 #[cfg(test)]
-#[path = "../skip.rs"]
+#[path = "../../src/skip.rs"]
 mod skip;
 #[cfg(test)]
 mod testing;
@@ -56,7 +62,6 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use gantry_backend::{failure, tree};
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::foreign::push_lines;
 use gantry_shared::id::Pid;
@@ -88,7 +93,9 @@ usage: gantry-agent serve [attached [dial|here|either]]
        gantry-agent id             say which build this is
        gantry-agent --version";
 
-fn main() -> ExitCode {
+/// Does what the arguments of this process say. The exit code of a keeper is its agent's.
+#[must_use]
+pub fn run() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     if let Some((first, rest)) = args.split_first()

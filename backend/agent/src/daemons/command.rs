@@ -14,7 +14,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use gantry_backend::tree;
+use crate::tree;
 use gantry_shared::elf::read_interpreter;
 use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{LOADER_DIR, SessionDirs};

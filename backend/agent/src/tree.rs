@@ -35,7 +35,7 @@ const DIRECTORY: OFlag =
 ///
 /// # Errors
 /// When it is no directory, or a link to one.
-pub fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub(crate) fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
 }
 
@@ -43,7 +43,7 @@ pub fn open_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<
 ///
 /// # Errors
 /// When there is something of that name, or it cannot be made.
-pub fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub(crate) fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     mkdirat(parent.as_fd(), name, Mode::S_IRWXU)?;
     own_dir(parent, name)
 }
@@ -52,7 +52,7 @@ pub fn make_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<
 ///
 /// # Errors
 /// When something else has that name, or it cannot be made.
-pub fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub(crate) fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     match make_dir(parent.as_fd(), name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_dir(parent, name),
         made => made,
@@ -64,7 +64,7 @@ pub fn ensure_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Resul
 ///
 /// # Errors
 /// When it is no longer a directory of ours.
-pub fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
+pub(crate) fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<OwnedFd> {
     let place = openat(parent, name, DIRECTORY | OFlag::O_PATH, Mode::empty())?;
     if fstat(&place)?.st_uid != geteuid().as_raw() {
         return Err(io::Error::new(
@@ -80,7 +80,7 @@ pub fn own_dir<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> io::Result<O
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
+pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
     // Opened anew: a duplicate would share its position with `dir`.
     let mut listing = Dir::from_fd(open_dir(dir, ".")?)?;
     let mut names = Vec::new();
@@ -98,7 +98,7 @@ pub fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
 ///
 /// # Errors
 /// The first thing that could not be removed; what could be removed is gone all the same.
-pub fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
+pub(crate) fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
     let parent = parent.as_fd();
     let removal = Removal::start(parent)?;
     let first = removal.entry(parent, name, 0);
@@ -109,7 +109,7 @@ pub fn remove(parent: impl AsFd, name: &CStr) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`remove`].
-pub fn clear(dir: impl AsFd, except: &[&CStr]) -> io::Result<()> {
+pub(crate) fn clear(dir: impl AsFd, except: &[&CStr]) -> io::Result<()> {
     let dir = dir.as_fd();
     let removal = Removal::start(dir)?;
     let first = removal.children(dir, except, 0);
@@ -259,7 +259,7 @@ fn open_wide(dir: &OwnedFd) -> nix::Result<()> {
 ///
 /// # Errors
 /// When there is none, or it is something else.
-pub fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
+pub(crate) fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
     // Once as a place, which has no effects, and again after opening, should it have been replaced in between.
     let place = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let read = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -274,13 +274,16 @@ pub fn open_regular(dir: impl AsFd, path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// When there is none, or it cannot be asked.
-pub fn lstat<N: NixPath + ?Sized>(parent: impl AsFd, name: &N) -> nix::Result<nix::sys::stat::FileStat> {
+pub(crate) fn lstat<N: NixPath + ?Sized>(
+    parent: impl AsFd,
+    name: &N,
+) -> nix::Result<nix::sys::stat::FileStat> {
     fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
 /// Whether a `stat` is of this kind of file.
 #[must_use]
-pub fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
+pub(crate) fn is_kind(stat: &nix::sys::stat::FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
 }
 

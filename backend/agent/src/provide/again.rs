@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use gantry_backend::unpack::INCOMING_PREFIX;
+use crate::unpack::INCOMING_PREFIX;
 use gantry_shared::id::random_text;
 use gantry_shared::wire::message::{Entry, Known, Place};
 use nix::errno::Errno;
