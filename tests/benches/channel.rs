@@ -66,9 +66,8 @@ fn simulate() {
         "--profile",
         if cfg!(debug_assertions) { "test" } else { "bench" },
         "-p",
-        "gantry-backend",
-        "--bin",
         "gantry-agent",
+        "--lib",
         "--target-dir",
     ]);
     test.arg(folder).args(["simulated", "--", "--nocapture", "--test-threads", "1"]);

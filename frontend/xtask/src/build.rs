@@ -8,7 +8,7 @@ use crate::Result;
 
 /// The crates that are installed.
 const PACKAGES: [&str; 4] =
-    ["gantry-frontend", "gantry-backend", "gantry-frontend-capi", "gantry-backend-capi"];
+    ["gantry-frontend", "gantry-agent", "gantry-frontend-capi", "gantry-backend-capi"];
 
 /// The folder of this repository.
 pub(crate) fn root() -> PathBuf {
