@@ -144,8 +144,11 @@ fn main() {
     session.wait(1, "detached", READ);
     session.panes[0].type_text("\n");
     session.panes[0].wait_text("released", SOON);
-    session.wait(0, "rank 0:", LONG);
-    session.keep(LONG);
+    // In whatever order they come.
+    for rank in 0..4 {
+        session.panes[0].wait_text(&format!("rank {rank}:"), SOON);
+    }
+    session.keep(2 * LONG);
 
     let picture = draw(&session.frames, COLUMNS.into(), ROWS.map(usize::from));
     fs::write(&file, &picture).expect("the file");
