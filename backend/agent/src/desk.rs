@@ -214,7 +214,7 @@ async fn enter(
         Err(failure) if *hold == Hold::No && matches!(failure.error, StartError::PtraceRefused { .. }) => {
             None
         }
-        Err(failure) => return Err(ranks::start_failure(&failure)),
+        Err(failure) => return Err(failure.into()),
     };
     for it in waiting.iter_mut() {
         it.say(&FromDesk::Go).await?;
@@ -232,7 +232,7 @@ async fn enter(
     };
     let (started, held) = tokio::join!(all_started(waiting, deadline), held);
     started?;
-    let (found, proofs): (Option<Vec<i32>>, _) = held.map_err(|failure| ranks::start_failure(&failure))?;
+    let (found, proofs): (Option<Vec<i32>>, _) = held?;
     let pids = found.unwrap_or_else(|| waiting.iter().map(|it| it.pid).collect());
     let pairs: Vec<(Rank, Pid)> = waiting
         .iter()

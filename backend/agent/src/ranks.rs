@@ -1,6 +1,6 @@
 //! The ranks of this node: started here and held if asked, or adopted; signalled, released, and seen to end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -49,6 +49,8 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
     known: BTreeMap<Rank, Known>,
+    /// Whose process has that pid. A rank that has been waited for stays in here.
+    of_pid: HashMap<i32, Rank>,
 }
 
 impl Ranks {
@@ -65,7 +67,7 @@ impl Ranks {
             let state = RankState::Starting.next(event).unwrap_or(RankState::Running);
             let exe = it.exe.into_os_string();
             reports.push(RankReport { rank, pid: to_pid(it.process.pid)?, exe: exe.clone(), held });
-            self.known.insert(rank, Known { process: it.process, exe, state, adopted: None, reaped: false });
+            self.insert(rank, Known { process: it.process, exe, state, adopted: None, reaped: false });
         }
         Ok(reports)
     }
@@ -87,7 +89,7 @@ impl Ranks {
                 adopted: Some(std::rc::Rc::new(it)),
                 reaped: false,
             };
-            self.known.insert(rank, known);
+            self.insert(rank, known);
         }
         Ok(reports)
     }
@@ -161,15 +163,20 @@ impl Ranks {
 
     /// The rank that has this process, while it has not ended.
     pub(crate) fn of_pid(&self, pid: i32) -> Option<Rank> {
-        let of_it = self.known.iter().find(|(_, known)| known.process.pid == pid && !known.state.is_over());
-        of_it.map(|(rank, _)| *rank)
+        let rank = self.of_pid.get(&pid)?;
+        self.known.get(rank).is_some_and(|known| !known.state.is_over()).then_some(*rank)
     }
 
     /// A rank's process has been waited for: its pid is free, and its end will be told.
     pub(crate) fn reaped(&mut self, pid: i32) {
-        if let Some(known) = self.known.values_mut().find(|known| known.process.pid == pid) {
+        if let Some(known) = self.of_pid.get(&pid).and_then(|rank| self.known.get_mut(rank)) {
             known.reaped = true;
         }
+    }
+
+    fn insert(&mut self, rank: Rank, known: Known) {
+        self.of_pid.insert(known.process.pid, rank);
+        self.known.insert(rank, known);
     }
 
     /// A rank has ended. False: that was known.
@@ -277,22 +284,30 @@ impl Ranks {
         self.known.values().all(|known| known.state.is_over())
     }
 
-    /// What daemons see.
-    pub(crate) fn view(&self) -> Vec<LocalRank> {
-        let view = self.known.iter().filter_map(|(rank, known)| {
-            let pid = Pid::new(known.process.pid)?;
-            Some(LocalRank { rank: *rank, pid, exe: known.exe.clone(), state: known.state })
-        });
-        view.collect()
-    }
-
-    /// Whether `view` is what [`Ranks::view`] would be.
-    pub(crate) fn are(&self, view: &[LocalRank]) -> bool {
-        let is = |((rank, known), shown): ((&Rank, &Known), &LocalRank)| {
-            (*rank, known.process.pid, known.state) == (shown.rank, shown.pid.get(), shown.state)
-                && known.exe == shown.exe
+    /// Brings what daemons see of the ranks up to date. False: it was.
+    ///
+    /// A rank's end changes one state and copies nothing: all of a node's ranks may end at once.
+    pub(crate) fn update(&self, view: &mut Vec<LocalRank>) -> bool {
+        let is_same = |((rank, known), shown): ((&Rank, &Known), &LocalRank)| {
+            (*rank, known.process.pid) == (shown.rank, shown.pid.get()) && known.exe == shown.exe
         };
-        self.known.len() == view.len() && self.known.iter().zip(view).all(is)
+        if self.known.len() != view.len() || !self.known.iter().zip(view.iter()).all(is_same) {
+            *view = self.known.iter().filter_map(|(rank, known)| known.show(*rank)).collect();
+            return true;
+        }
+        let mut changed = false;
+        for (known, shown) in self.known.values().zip(view) {
+            changed |= known.state != shown.state;
+            shown.state = known.state;
+        }
+        changed
+    }
+}
+
+impl Known {
+    fn show(&self, rank: Rank) -> Option<LocalRank> {
+        let pid = Pid::new(self.process.pid)?;
+        Some(LocalRank { rank, pid, exe: self.exe.clone(), state: self.state })
     }
 }
 
@@ -477,8 +492,10 @@ fn adopt_failure(error: &AdoptError) -> Failure {
 }
 
 /// A failed start, in words that a user understands.
-pub(crate) fn start_failure(failure: &StartFailure) -> Failure {
-    to_failure(&failure.error)
+impl From<StartFailure> for Failure {
+    fn from(failure: StartFailure) -> Self {
+        to_failure(&failure.error)
+    }
 }
 
 /// Why one process did not start, in words that a user understands.

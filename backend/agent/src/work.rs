@@ -26,7 +26,6 @@ use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
-use crate::process::spawn::ProcessSpec;
 use crate::process::strays::Marker;
 use crate::process::thread::RanksThread;
 use crate::process::{self, HeldProof};
@@ -69,15 +68,8 @@ pub(crate) enum Event {
     RanksFollowed(RequestId, Vec<Rank>, Result<Vec<(i32, HeldProof)>, Failure>),
     /// Ranks were killed, with what they have started.
     RanksKilled(Option<RequestId>, Result<(), Failure>),
-    /// A daemon's files were looked at: it can be started, or not.
-    DaemonPrepared(
-        Option<RequestId>,
-        SessionId,
-        DaemonId,
-        Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>,
-    ),
     /// A daemon was started, or not.
-    DaemonStarted(crate::daemons::Start, Result<i32, Failure>),
+    DaemonStarted(Option<RequestId>, SessionId, DaemonId, Result<(i32, OurEnds), Failure>),
     /// A session's directories were made, or not.
     SessionOpened(Option<RequestId>, SessionId, Result<SessionDirs, Failure>),
     /// An order that ran beside the loop is answered.
@@ -246,7 +238,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
             _ = asked_to_go.recv() => Event::AskedToGo,
         };
         // All that have been waited for, before one of them is dealt with: what follows from it must not reach a stranger.
-        reaper.collected().for_each(|pid| agent.reaped(pid));
+        reaper.take_collected().into_iter().for_each(|pid| agent.reaped(pid));
         agent.handle(event);
         agent.to_own.drain(..).for_each(|pid| reaper.own(pid));
     }
@@ -288,15 +280,8 @@ impl Agent {
                 let answer = self.take_followed(&ranks, result);
                 self.answer(Some(request), answer.map(Answer::Ranks));
             }
-            Event::DaemonPrepared(request, session, daemon, prepared) => {
-                let early = self.daemons.prepared(daemon);
-                if let Err(failure) = self.start_prepared(session, prepared, early) {
-                    self.answer(request, Err(failure));
-                }
-            }
-            Event::DaemonStarted(start, result) => {
-                self.starting -= 1;
-                self.take_daemon(start, result);
+            Event::DaemonStarted(request, session, daemon, result) => {
+                self.take_daemon(request, session, daemon, result);
             }
             Event::RanksKilled(request, result) => {
                 self.starting -= 1;
@@ -505,15 +490,14 @@ impl Agent {
         let (ranks, sessions, daemons) = (&self.ranks, self.storage.sessions(), &self.daemons);
         // Most of what happens changes nothing here, so nothing is copied to find that out.
         self.view.send_if_modified(|view| {
-            let as_shown = ranks.are(&view.ranks)
-                && view.sessions == *sessions
-                && daemons.are(&view.daemons)
-                && view.facts.size == self.size;
+            let ranks_changed = ranks.update(&mut view.ranks);
+            let as_shown =
+                view.sessions == *sessions && daemons.are(&view.daemons) && view.facts.size == self.size;
             if !as_shown {
-                (view.ranks, view.sessions, view.daemons) = (ranks.view(), sessions.clone(), daemons.view());
+                (view.sessions, view.daemons) = (sessions.clone(), daemons.view());
                 (view.facts.size, view.facts.nodes) = (self.size, self.nodes);
             }
-            !as_shown
+            ranks_changed || !as_shown
         });
     }
 }

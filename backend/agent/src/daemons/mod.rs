@@ -12,33 +12,28 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, RequestId, SessionId};
+use gantry_shared::id::{DaemonId, SessionId};
 use gantry_shared::signal::Signal;
 use gantry_shared::wire::message::{DaemonOutput, StartDaemon};
 
 use self::site::{Site, build_daemon};
 use crate::ending::Scope;
 use crate::failure;
+use crate::process::batch::Batch;
 use crate::process::signal;
 use crate::process::spawn::ProcessSpec;
 use crate::ranks::{OurEnds, build_env, open_stdio, to_c};
-
-/// A daemon on its way.
-#[derive(Debug)]
-pub(crate) struct Start {
-    pub(crate) request: Option<RequestId>,
-    pub(crate) daemon: DaemonId,
-    pub(crate) session: SessionId,
-    pub(crate) ends: OurEnds,
-}
 
 #[derive(Debug)]
 struct Running {
     session: SessionId,
     /// None while it is being started.
     pid: Option<i32>,
+    /// By which its start is cancelled.
+    start: Arc<Batch>,
     /// What it is to get as soon as it runs.
     early: Option<Signal>,
     /// Whether its pid may be somebody else's already.
@@ -49,18 +44,15 @@ struct Running {
 #[derive(Debug, Default)]
 pub(crate) struct Daemons {
     running: BTreeMap<DaemonId, Running>,
-    /// Daemons whose files are looked at, with the signal that each one gets as soon as it runs.
-    ordered: BTreeMap<DaemonId, Option<Signal>>,
 }
 
 /// What a daemon's process is to be.
 pub(crate) fn prepare(
-    request: Option<RequestId>,
     mut order: StartDaemon,
     site: &Site<'_>,
     host: &str,
     nofile: Option<(u64, u64)>,
-) -> Result<(Start, ProcessSpec), Failure> {
+) -> Result<(OurEnds, ProcessSpec), Failure> {
     let env = std::mem::take(&mut order.program.env);
     let daemon = build_daemon(&order, env, site)?;
     let argv = daemon.argv.iter().map(|arg| to_c(arg)).collect::<Result<_, _>>()?;
@@ -82,7 +74,7 @@ pub(crate) fn prepare(
         die_with_parent: true,
         nofile,
     };
-    Ok((Start { request, daemon: order.daemon, session: order.session, ends }, spec))
+    Ok((ends, spec))
 }
 
 /// A log file of a name that nobody has taken: one that is there already, a link above all, is not ours to write to.
@@ -95,20 +87,20 @@ fn open_log(directory: &OsStr, name: &str) -> Result<OwnedFd, Failure> {
 }
 
 impl Daemons {
-    /// A daemon was ordered, and its files are looked at.
-    pub(crate) fn order(&mut self, daemon: DaemonId) {
-        self.ordered.insert(daemon, None);
+    /// A daemon will be started.
+    pub(crate) fn expect(&mut self, daemon: DaemonId, session: SessionId, start: Arc<Batch>) {
+        self.running.insert(daemon, Running { session, pid: None, start, early: None, reaped: false });
     }
 
-    /// Its files were looked at. Gives the signal that it was sent meanwhile.
-    pub(crate) fn prepared(&mut self, daemon: DaemonId) -> Option<Signal> {
-        self.ordered.remove(&daemon).flatten()
+    /// Cancels the start of those in a scope that are not yet their programs. Their files may be where nobody can look at them, so nobody waits for that.
+    pub(crate) fn cancel_starts(&self, scope: &Scope) {
+        let starting = self.running.values().filter(|it| it.pid.is_none() && it.is_in(scope));
+        starting.for_each(|it| it.start.give_up());
     }
 
-    /// A daemon will be started; it gets that signal as soon as it runs.
-    pub(crate) fn expect(&mut self, start: &Start, early: Option<Signal>) {
-        self.running
-            .insert(start.daemon, Running { session: start.session, pid: None, early, reaped: false });
+    /// Whether its start was cancelled.
+    pub(crate) fn is_cancelled(&self, daemon: DaemonId) -> bool {
+        self.running.get(&daemon).is_some_and(Running::is_cancelled)
     }
 
     /// It runs.
@@ -142,10 +134,6 @@ impl Daemons {
 
     /// Sends a signal to a daemon's process group. One that is being started gets the last such signal when it runs.
     pub(crate) fn signal(&mut self, daemon: DaemonId, what: Signal) -> Result<(), Failure> {
-        if let Some(early) = self.ordered.get_mut(&daemon) {
-            *early = Some(what);
-            return Ok(());
-        }
         match self.running.get_mut(&daemon) {
             Some(it) if it.pid.is_none() => {
                 it.early = Some(what);
@@ -167,9 +155,9 @@ impl Daemons {
         }
     }
 
-    /// Whether a daemon of that scope has not ended.
+    /// Whether a daemon of that scope runs, or will.
     pub(crate) fn any_in(&self, scope: &Scope) -> bool {
-        self.running.values().any(|it| it.is_in(scope))
+        self.running.values().any(|it| it.is_in(scope) && !it.is_cancelled())
     }
 
     /// Whether `view` is what [`Daemons::view`] would be.
@@ -184,6 +172,10 @@ impl Daemons {
 }
 
 impl Running {
+    fn is_cancelled(&self) -> bool {
+        self.pid.is_none() && self.start.is_given_up()
+    }
+
     fn is_in(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Session(session) => self.session == *session,
@@ -206,11 +198,26 @@ mod tests {
     #[test]
     fn a_signal_that_comes_while_a_daemons_files_are_looked_at_is_kept_for_it() {
         let mut daemons = Daemons::default();
-        let daemon = DaemonId(7);
+        let (daemon, session) = (DaemonId(7), SessionId(1));
         assert!(daemons.signal(daemon, Signal::KILL).is_err(), "it was not ordered");
-        daemons.order(daemon);
+        daemons.expect(daemon, session, Arc::default());
         daemons.signal(daemon, Signal::KILL).unwrap();
-        assert_eq!(daemons.prepared(daemon), Some(Signal::KILL));
+        assert_eq!(daemons.running[&daemon].early, Some(Signal::KILL));
+        daemons.forget(daemon);
         assert!(daemons.signal(daemon, Signal::KILL).is_err(), "it could not be started");
+    }
+
+    #[test]
+    fn a_session_that_ends_waits_for_no_daemon_whose_start_it_cancels() {
+        let mut daemons = Daemons::default();
+        let (daemon, session) = (DaemonId(7), SessionId(1));
+        let (ours, others) = (Scope::Session(session), Scope::Session(SessionId(2)));
+        daemons.expect(daemon, session, Arc::default());
+        daemons.cancel_starts(&others);
+        assert!(daemons.any_in(&ours) && !daemons.is_cancelled(daemon));
+        daemons.cancel_starts(&ours);
+        assert!(!daemons.any_in(&ours) && daemons.is_cancelled(daemon));
+        daemons.started(daemon, i32::MAX);
+        assert!(daemons.any_in(&ours), "it had been started before");
     }
 }

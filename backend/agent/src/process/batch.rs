@@ -19,6 +19,7 @@ pub(crate) struct Batch {
 #[derive(Debug, Default)]
 struct BatchState {
     given_up: bool,
+    handed_over: bool,
     pids: Vec<i32>,
 }
 
@@ -28,9 +29,12 @@ impl Batch {
         Self { state: Mutex::new(BatchState { pids, ..BatchState::default() }), ..Self::default() }
     }
 
-    /// Kills what there is of the batch and lets no more be started. Does not wait.
+    /// Kills what there is of the batch and lets no more be started. Does not wait. A batch that was handed over is left alone.
     pub(crate) fn give_up(&self) {
         let mut state = self.lock();
+        if state.handed_over {
+            return;
+        }
         state.given_up = true;
         for &pid in &state.pids {
             kill(pid);
@@ -58,7 +62,7 @@ impl Batch {
     }
 
     /// Whether the start was cancelled.
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_given_up(&self) -> bool {
         self.lock().given_up
     }
 
@@ -76,6 +80,7 @@ impl Batch {
     pub(super) fn hand_over(&self) -> bool {
         let mut state = self.lock();
         if !state.given_up {
+            state.handed_over = true;
             state.pids.clear();
         }
         !state.given_up

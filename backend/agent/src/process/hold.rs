@@ -69,6 +69,9 @@ pub(crate) fn start_ranks(
 pub(crate) fn start_alone(spec: ProcessSpec, batch: &Batch) -> Result<i32, StartFailure> {
     let program = spawn::path(&spec.program);
     let given_up = || StartError::GivenUp { program };
+    if batch.is_given_up() {
+        return Err(StartFailure { index: 0, error: given_up() });
+    }
     let started = match spawn::spawn(spec, batch) {
         Ok(pid) if batch.hand_over() => return Ok(pid),
         Ok(_) => Err(given_up()),

@@ -7,7 +7,8 @@
 //! Processes that somebody else started are [`adopted`]; those that a launcher started for us are brought to their programs by [`enter`].
 
 pub(crate) mod adopted;
-mod batch;
+pub(crate) mod alone;
+pub(crate) mod batch;
 pub(crate) mod diagnose;
 mod enter;
 pub(crate) mod follow;

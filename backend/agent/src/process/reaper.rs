@@ -27,6 +27,8 @@ pub(crate) struct Reaper {
     ended: VecDeque<Exited>,
     /// Owned since the table was last gone through: they may have ended before.
     fresh: Vec<i32>,
+    /// Those that were waited for since [`Reaper::take_collected`] was last asked.
+    collected: Vec<i32>,
     /// Whether something may have ended since the table was last gone through.
     look: bool,
     orphans: bool,
@@ -44,6 +46,7 @@ impl Reaper {
             owned: BTreeSet::new(),
             ended: VecDeque::new(),
             fresh: Vec::new(),
+            collected: Vec::new(),
             look: false,
             orphans: false,
         })
@@ -73,9 +76,9 @@ impl Reaper {
         self.owned.contains(&pid)
     }
 
-    /// Processes that have been waited for and are still to be told of by [`Reaper::next`].
-    pub(crate) fn collected(&self) -> impl Iterator<Item = i32> {
-        self.ended.iter().map(|exited| exited.pid)
+    /// Processes that have been waited for since this was last asked. [`Reaper::next`] tells of each of them, sooner or later.
+    pub(crate) fn take_collected(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.collected)
     }
 
     /// Waits until an owned process ends. That one stops or goes on is not told. Can be dropped and called
@@ -83,10 +86,7 @@ impl Reaper {
     pub(crate) async fn next(&mut self) -> Exited {
         loop {
             for pid in std::mem::take(&mut self.fresh) {
-                if let Some(exited) = collect(pid) {
-                    self.owned.remove(&pid);
-                    self.ended.push_back(exited);
-                }
+                self.collect_owned(pid);
             }
             if std::mem::take(&mut self.look) {
                 self.collect();
@@ -103,18 +103,34 @@ impl Reaper {
     }
 
     fn collect(&mut self) {
-        let ended = &mut self.ended;
-        self.owned.retain(|&pid| collect(pid).map(|exited| ended.push_back(exited)).is_none());
+        // The kernel names one that has ended. To ask for each of many ranks at each one's end takes longer than the ends.
+        while let Some(pid) = sys::peek_ended_child() {
+            if !self.collect_owned(pid) {
+                // An orphan, or a child that another thread waits for. It hides the others.
+                return self.collect_all();
+            }
+        }
+    }
+
+    /// False: it is not owned, or has not ended.
+    fn collect_owned(&mut self, pid: i32) -> bool {
+        let Some(exited) = self.owned.contains(&pid).then(|| collect(pid)).flatten() else { return false };
+        self.owned.remove(&pid);
+        self.collected.push(pid);
+        self.ended.push_back(exited);
+        true
+    }
+
+    fn collect_all(&mut self) {
+        for pid in self.owned.clone() {
+            self.collect_owned(pid);
+        }
         if self.orphans {
             self.collect_orphans();
         }
     }
 
     fn collect_orphans(&self) {
-        // Mostly all who have ended are known and collected by now.
-        if !sys::has_ended_child() {
-            return;
-        }
         // Without CONFIG_PROC_CHILDREN they stay until we end, and do no harm.
         for pid in procfs::read_own_children().unwrap_or_default() {
             if !self.owns(pid) {

@@ -1,4 +1,4 @@
-//! The thread "ranks": the parent and tracer of every rank that this agent starts, and the parent of its daemons.
+//! The thread "ranks": the parent and tracer of every rank that this agent starts.
 //!
 //! It is one thread for two reasons of the kernel's: ptrace requests must come from the thread that seized, and
 //! PDEATHSIG is sent when the *thread* that forked ends. So it lives as long as its handle.
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::batch::Batch;
 use super::enter;
 use super::error::StartError;
-use super::hold::{Hold, StartFailure, StartedRank, end_started, start_alone, start_ranks};
+use super::hold::{Hold, StartFailure, StartedRank, end_started, start_ranks};
 use super::spawn::ProcessSpec;
 use super::trace::HeldProof;
 
@@ -41,15 +41,8 @@ enum Request {
         specs: Vec<ProcessSpec>,
         hold: Hold,
         batch: Arc<Batch>,
-        reply: oneshot::Sender<Result<Unclaimed<Vec<StartedRank>>, StartFailure>>,
+        reply: oneshot::Sender<Result<Unclaimed, StartFailure>>,
         /// To send them back if nobody takes them.
-        back: mpsc::Sender<Request>,
-    },
-    /// Starts one process that is no rank.
-    StartAlone {
-        spec: ProcessSpec,
-        batch: Arc<Batch>,
-        reply: oneshot::Sender<Result<Unclaimed<i32>, StartFailure>>,
         back: mpsc::Sender<Request>,
     },
     /// Becomes the tracer of ranks that a launcher has started.
@@ -91,37 +84,12 @@ impl RanksThread {
     ) -> Result<Vec<StartedRank>, StartFailure> {
         let first = specs.first().map(|spec| std::ffi::OsStr::from_bytes(spec.program.as_bytes()));
         let program = first.map(PathBuf::from).unwrap_or_default();
-        let back = self.requests.clone();
-        let request = |batch, reply| Request::Start { specs, hold, batch, reply, back };
-        self.ask(program, request, deadline).await
-    }
-
-    /// Starts one process that is no rank: see [`start_alone`]. Waits until it is its program, at most until `timeout`. If the future is dropped
-    /// before, it is killed.
-    ///
-    /// # Errors
-    /// Why it cannot be started; [`StartError::GivenUp`] after `timeout`.
-    pub(crate) async fn start_alone(
-        &self,
-        spec: ProcessSpec,
-        deadline: Instant,
-    ) -> Result<i32, StartFailure> {
-        let program = PathBuf::from(std::ffi::OsStr::from_bytes(spec.program.as_bytes()));
-        let back = self.requests.clone();
-        let request = |batch, reply| Request::StartAlone { spec, batch, reply, back };
-        self.ask(program, request, deadline).await
-    }
-
-    async fn ask<T>(
-        &self,
-        program: PathBuf,
-        request: impl FnOnce(Arc<Batch>, oneshot::Sender<Result<Unclaimed<T>, StartFailure>>) -> Request,
-        deadline: Instant,
-    ) -> Result<T, StartFailure> {
         let batch = GiveUpOnDrop(Arc::default());
         let (reply, mut answer) = oneshot::channel();
         let gone = || StartFailure { index: 0, error: StartError::GivenUp { program } };
-        if self.requests.send(request(Arc::clone(&batch.0), reply)).is_err() {
+        let back = self.requests.clone();
+        let request = Request::Start { specs, hold, batch: Arc::clone(&batch.0), reply, back };
+        if self.requests.send(request).is_err() {
             return Err(gone());
         }
         let answer = match timeout_at(deadline, &mut answer).await {
@@ -177,10 +145,6 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
                     Unclaimed { started: Some(ranks), pids, back }
                 })));
             }
-            Request::StartAlone { spec, batch, reply, back } => {
-                let started = start_alone(spec, &batch);
-                drop(reply.send(started.map(|pid| Unclaimed { started: Some(pid), pids: vec![pid], back })));
-            }
             Request::Seize { pids, batch, reply } => drop(reply.send(enter::seize_all(&pids, &batch))),
             Request::Hold { pids, batch, reply } => {
                 // If nobody takes the proofs, giving up what was traced has ended the ranks or will.
@@ -225,20 +189,20 @@ pub(super) fn given_up() -> StartFailure {
 
 /// What was started and nobody has taken yet. If nobody does, it is ended.
 #[derive(Debug)]
-struct Unclaimed<T> {
-    started: Option<T>,
+struct Unclaimed {
+    started: Option<Vec<StartedRank>>,
     pids: Vec<i32>,
     back: mpsc::Sender<Request>,
 }
 
-impl<T> Unclaimed<T> {
-    fn claim(mut self) -> Option<T> {
+impl Unclaimed {
+    fn claim(mut self) -> Option<Vec<StartedRank>> {
         self.pids.clear();
         self.started.take()
     }
 }
 
-impl<T> Drop for Unclaimed<T> {
+impl Drop for Unclaimed {
     fn drop(&mut self) {
         let pids = std::mem::take(&mut self.pids);
         if !pids.is_empty() {

@@ -104,6 +104,7 @@ impl Agent {
 
     /// Finishes session endings whose daemons have gone.
     pub(super) fn check_endings(&mut self) {
+        self.endings.iter().for_each(|ending| self.daemons.cancel_starts(&ending.scope));
         let daemons = &self.daemons;
         let done = |ending: &mut Ending| ending.scope != Scope::All && !daemons.any_in(&ending.scope);
         let finished: Vec<Ending> = self.endings.extract_if(.., done).collect();

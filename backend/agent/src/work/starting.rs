@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 
 use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{Pid, Rank, RequestId, SessionId};
-use gantry_shared::signal::Signal;
+use gantry_shared::id::{DaemonId, Pid, Rank, RequestId, SessionId};
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
@@ -20,9 +19,9 @@ use super::{Agent, Claim, Event, Following, START_DEADLINE};
 use crate::desk;
 use crate::ending::Scope;
 use crate::process::HeldProof;
+use crate::process::alone::new_start;
 use crate::process::follow::{Follower, Pattern};
 use crate::process::hold::{Hold, StartFailure, StartedRank};
-use crate::process::spawn::ProcessSpec;
 use crate::ranks::{self, OurEnds, Ranks};
 use crate::rendezvous::{Request, Socket};
 use crate::stdio::{self, Input};
@@ -111,7 +110,7 @@ impl Agent {
         ends: Vec<OurEnds>,
         result: Result<Vec<StartedRank>, StartFailure>,
     ) -> Result<Vec<RankReport>, Failure> {
-        let started = result.map_err(|failure| ranks::start_failure(&failure))?;
+        let started = result?;
         let pids: Vec<i32> = started.iter().map(|it| it.process.pid).collect();
         self.to_own.extend(&pids);
         let reports = self.ranks.started(ranks, started)?;
@@ -185,7 +184,7 @@ impl Agent {
                 follower.hold(Instant::now() + START_DEADLINE).await
             };
             let result = tokio::select! {
-                held = held => held.map_err(|failure| ranks::start_failure(&failure)),
+                held = held => held.map_err(Failure::from),
                 // Whoever follows them kills them when it is dropped.
                 _ = given_up => Err(ending()),
             };
@@ -271,8 +270,11 @@ impl Agent {
         let token = build_token(&self.ticket.secret, session, order.daemon);
         let (service, subjob, marker) = (self.service.clone(), self.ticket.subjob, self.marker.clone());
         let (app, host, node, nofile) = (self.ticket.app, self.ticket.host.clone(), self.node, self.nofile);
-        let events = self.events.clone();
-        self.daemons.order(daemon);
+        let (starter, pending) = new_start(order.program.program.clone().into());
+        // A daemon may ask its agent at once: it is in the view before it runs.
+        self.daemons.expect(daemon, session, pending.batch());
+        self.up.channel(|hub| hub.expect(daemon, session));
+        self.show();
         let begun = self.storage.in_session(session, move |turn| {
             let site = crate::daemons::site::Site {
                 dirs: &dirs,
@@ -285,54 +287,45 @@ impl Agent {
                 marker: marker.as_ref(),
                 base_env: &[],
             };
-            let prepared = turn.and_then(|()| crate::daemons::prepare(request, order, &site, &host, nofile));
-            // Nobody listens any more when the agent has left.
-            drop(events.send(Event::DaemonPrepared(request, session, daemon, prepared.map(Box::new))));
+            starter.start(|| turn.and_then(|()| crate::daemons::prepare(order, &site, &host, nofile)));
         });
         if begun.is_err() {
-            self.daemons.prepared(daemon);
+            self.forget_start(daemon);
+            return begun;
         }
-        begun
-    }
-
-    /// Starts a daemon whose files were looked at, if its session is still there.
-    pub(super) fn start_prepared(
-        &mut self,
-        session: SessionId,
-        prepared: Result<Box<(crate::daemons::Start, ProcessSpec)>, Failure>,
-        early: Option<Signal>,
-    ) -> Result<(), Failure> {
-        let (start, spec) = *prepared?;
-        self.refuse_while_ending()?;
-        self.storage.check(session)?;
-        // A daemon may ask its agent at once: it is in the view before it runs.
-        self.daemons.expect(&start, early);
-        self.up.channel(|hub| hub.expect(start.daemon, start.session));
-        self.show();
-        let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
-        self.starting += 1;
+        let events = self.events.clone();
         tokio::task::spawn_local(async move {
-            let started = thread.start_alone(spec, Instant::now() + START_DEADLINE).await;
-            let result = started.map_err(|failure| ranks::start_failure(&failure));
-            // The loop takes events until it leaves, and it does not leave while something is starting.
-            drop(events.send(Event::DaemonStarted(start, result)));
+            let result = pending.wait(Instant::now() + START_DEADLINE).await;
+            // Nobody listens any more when the agent has left.
+            drop(events.send(Event::DaemonStarted(request, session, daemon, result)));
         });
         Ok(())
     }
 
-    pub(super) fn take_daemon(&mut self, start: crate::daemons::Start, result: Result<i32, Failure>) {
-        let crate::daemons::Start { request, daemon, ends, .. } = start;
+    fn forget_start(&mut self, daemon: DaemonId) {
+        self.daemons.forget(daemon);
+        self.up.channel(|hub| hub.ended(daemon));
+    }
+
+    pub(super) fn take_daemon(
+        &mut self,
+        request: Option<RequestId>,
+        session: SessionId,
+        daemon: DaemonId,
+        result: Result<(i32, OurEnds), Failure>,
+    ) {
         let answer = match result {
-            Ok(pid) => {
+            Ok((pid, ends)) => {
                 self.to_own.push(pid);
                 self.daemons.started(daemon, pid);
                 let connected = self.connect(Source::Daemon(daemon), pid, ends);
                 connected.and_then(|()| ranks::to_pid(pid)).map(Answer::Daemon)
             }
             Err(failure) => {
-                self.daemons.forget(daemon);
-                self.up.channel(|hub| hub.ended(daemon));
-                Err(failure)
+                let is_cancelled = self.daemons.is_cancelled(daemon);
+                self.forget_start(daemon);
+                let is_wanted = self.refuse_while_ending().and_then(|()| self.storage.check(session));
+                Err(is_wanted.err().filter(|_| is_cancelled).unwrap_or(failure))
             }
         };
         self.answer(request, answer);

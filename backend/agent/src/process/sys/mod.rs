@@ -104,19 +104,17 @@ pub(crate) fn wait_for_any() -> io::Result<i32> {
     }
 }
 
-/// Whether a child of this process has ended and nobody has collected it. It is left as it is.
-pub(crate) fn has_ended_child() -> bool {
+/// A child of this process that has ended and that nobody has collected. It is left as it is.
+pub(crate) fn peek_ended_child() -> Option<i32> {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: `info` is a valid place for one siginfo_t while the call runs.
-    if check(unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) }).is_err() {
-        return false;
-    }
+    check(unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) }).ok()?;
     // SAFETY: all bytes were zero before the call, which is a valid value of this type.
     let info = unsafe { info.assume_init() };
     // SAFETY: after a successful waitid the field for children is the one that is set, or all is zero as before.
     let pid = unsafe { info.si_pid() };
-    pid != 0
+    (pid != 0).then_some(pid)
 }
 
 /// Lets `tracer` trace this process where only ancestors may (the Yama module).

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::process::adopted::{AdoptError, adopt};
+use crate::process::alone::{Starter, new_start};
 use crate::process::follow::{Follower, Pattern};
-use crate::process::hold::{Hold, StartedRank};
+use crate::process::hold::{Hold, StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::signal::{self, Released};
 use crate::process::test_support::*;
@@ -55,11 +56,10 @@ fn parent_thread_ends_and_its_ranks_die_held_or_not() {
         for rank in ranks {
             assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
         }
-        let thread = RanksThread::spawn().unwrap();
-        let pid = thread.start_alone(shell("exec sleep 1000"), Instant::now() + LONG).await.unwrap();
-        thread.close();
-        assert_eq!(wait_end(pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
     });
+    let started = std::thread::spawn(|| start_one(shell("exec sleep 1000")).unwrap());
+    let pid = started.join().unwrap();
+    assert_eq!(wait_end(pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
     assert_no_child();
 }
 
@@ -71,21 +71,31 @@ fn start_alone_that_is_late_or_that_nobody_waits_for_leaves_no_process() {
         wait_end(pid);
     };
     with_runtime(|| async {
-        let thread = RanksThread::spawn().unwrap();
+        let (starters, to_start) = std::sync::mpsc::channel::<Starter<(), StartFailure>>();
+        let thread = std::thread::spawn(move || {
+            for starter in to_start {
+                starter.start(|| Ok(((), shell("exec sleep 1000"))));
+            }
+        });
+        let begin = || {
+            let (starter, pending) = new_start("/bin/sh".into());
+            starters.send(starter).unwrap();
+            pending
+        };
         for wait in 0..40 {
             let wait = Duration::from_micros(50 * wait);
-            match thread.start_alone(shell("exec sleep 1000"), Instant::now() + wait).await {
-                Ok(pid) => end(pid),
+            match begin().wait(Instant::now() + wait).await {
+                Ok((pid, ())) => end(pid),
                 Err(failure) => assert_eq!(failure.error.kind(), Kind::TimedOut, "{failure:?}"),
             }
-            let start = thread.start_alone(shell("exec sleep 1000"), Instant::now() + LONG);
-            if let Ok(started) = timeout(wait, start).await {
-                end(started.unwrap());
+            if let Ok(started) = timeout(wait, begin().wait(Instant::now() + LONG)).await {
+                end(started.unwrap().0);
             }
         }
-        // Requests are dealt with in their order, so this one's answer comes after all of that.
-        held_by(&thread, &["exit 0"]).await.iter().for_each(kill_and_wait);
-        thread.close();
+        // The process that nobody waits for is not even begun.
+        drop(begin());
+        drop(starters);
+        thread.join().unwrap();
     });
     assert_no_child();
 }
