@@ -4,6 +4,7 @@
 //! fails to do, only its own connection suffers.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::{AppId, DaemonId};
 use gantry_shared::wire::door::admission::{Limits, Stage};
 use gantry_shared::wire::door::{Arrival, Gate, Seat, UnixEar};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -151,6 +153,12 @@ impl Drop for ControlSocket {
     }
 }
 
+/// Whether the kernel has something there, which the runtime may not have heard of yet.
+fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
 struct Server {
     app: AppId,
     shelf: Shelf,
@@ -182,7 +190,10 @@ impl Server {
         self.registry.remove(self.app, self.shelf);
         // Clients that have connected are heard, also those that the gate has not seen yet.
         for _ in 0..MAX_CLIENTS {
-            let Ok(arrival) = timeout(Duration::ZERO, gate.next()).await else { break };
+            if !is_readable(gate.as_fd()) {
+                break;
+            }
+            let Ok(arrival) = timeout(FIRST_WORD, gate.next()).await else { break };
             self.welcome(arrival, gate.busy(), &mut clients);
         }
         drop(gate);

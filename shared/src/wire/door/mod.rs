@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -77,6 +78,13 @@ impl UnixEar {
     #[must_use]
     pub fn new(listener: UnixListener, user: u32) -> Self {
         Self { listener, user }
+    }
+}
+
+impl AsFd for Gate<UnixEar> {
+    /// What it listens on. It is readable while a connection waits that [`Gate::next`] has not seen.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ear.listener.as_fd()
     }
 }
 
