@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use gantry_shared::error::{Failure, Kind};
 use gantry_shared::id::Pid;
 use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
-use gantry_wlm::host::{GANTRY_KEPT, explain_open_files, raise_open_files, restore_open_files};
+use gantry_wlm::host::{GANTRY_KEPT, explain_open_files, raise_open_files, spawn_with_given_limit};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -415,16 +415,18 @@ fn start_step(order: &StartStep) -> io::Result<Child> {
 
 /// Starts what reads `ticket` on its standard input.
 fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-    command.env(GANTRY_KEPT, "1");
     raise_open_files();
-    restore_open_files(&mut command);
-    let mut child = command.spawn()?;
-    let written = match child.stdin.take() {
-        Some(mut stdin) => stdin.write_all(ticket),
-        None => Err(io::ErrorKind::BrokenPipe.into()),
-    };
-    if let Err(error) = written
+    let (stdin, mut to_stdin) = io::pipe()?;
+    let (from_stderr, stderr) = io::pipe()?;
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    let stdio = [stdin.as_raw_fd(), nowhere.as_raw_fd(), stderr.as_raw_fd()];
+    command.stdin(stdin).stdout(nowhere).stderr(stderr).process_group(0);
+    command.env(GANTRY_KEPT, "1");
+    let mut child = spawn_with_given_limit(&mut command, stdio)?;
+    // It has our ends of the pipes, which would keep them open.
+    drop(command);
+    child.stderr = Some(OwnedFd::from(from_stderr).into());
+    if let Err(error) = to_stdin.write_all(ticket)
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         drop(child.kill());

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use keeper::{GANTRY_KEPT, keep};
 pub use machine::Machine;
-pub use open_files::{explain_open_files, raise_open_files, restore_open_files};
+pub use open_files::{explain_open_files, raise_open_files, restore_open_files, spawn_with_given_limit};
 pub use orphan::{Asked, Orphan, spawn_orphan, spawn_orphan_with};
 pub(crate) use own::{check_process, is_own_process};
 pub use run::run;

@@ -3,33 +3,46 @@
 //! The frontend library lives in somebody else's program, which may call `waitpid(-1)`, handle SIGCHLD, or ignore it. A helper that were
 //! its child would show up there. So the helper is started as a grandchild, and the child between ends before this function returns.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use super::open_files::restore_open_files;
+use super::open_files::{given_open_files, restore_open_files};
 use super::sys;
+use super::sys::grandchild::{self, Grandchild, above_stdio};
 
 /// Most that is read of an answer.
 const MAX_ANSWER_BYTES: u64 = 512 << 20;
 
-/// Starts `program` with `stdin` as its standard input, in a session of its own, with neither standard output nor error, in `/`, and with
+/// Starts `program`, a path, with `stdin` as its standard input, in a session of its own, with neither standard output nor error, in `/`, and with
 /// every signal as it is by default and none blocked.
 /// Waits until the program is executed.
 ///
 /// # Errors
 /// The program cannot be executed, or no process can be made.
 pub fn spawn_orphan<A: AsRef<OsStr>>(program: &Path, args: &[A], stdin: OwnedFd) -> io::Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place where the library starts a process")]
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
-    restore_open_files(&mut command);
-    sys::fork_once_more(&mut command, None);
-    reap(command.spawn()?)
+    let program = to_c(program)?;
+    let args = args.iter().map(|arg| to_c(arg.as_ref()));
+    let argv = std::iter::once(Ok(program.clone())).chain(args).collect::<io::Result<_>>()?;
+    let variables = std::env::vars_os();
+    let env = variables
+        .map(|(name, value)| to_c([name, value].join(OsStr::new("="))))
+        .collect::<io::Result<_>>()?;
+    let nowhere = above_stdio(File::options().write(true).open("/dev/null")?.into())?;
+    let stdin = above_stdio(stdin)?;
+    let stdio = [stdin.as_raw_fd(), nowhere.as_raw_fd(), nowhere.as_raw_fd()];
+    let open_files = given_open_files();
+    grandchild::spawn(&Grandchild { program, argv, env, directory: c"/", stdio, open_files })
+}
+
+fn to_c(text: impl AsRef<OsStr>) -> io::Result<CString> {
+    Ok(CString::new(text.as_ref().as_bytes())?)
 }
 
 /// A helper that is nobody's child, as far as it can still be ended.
@@ -76,7 +89,7 @@ pub fn spawn_orphan_with<A: AsRef<OsStr>>(
 fn spawn_told(command: &mut Command) -> io::Result<Orphan> {
     let (mut told, tell) = io::pipe()?;
     restore_open_files(command);
-    sys::fork_once_more(command, Some(tell.into()));
+    sys::fork_once_more(command, tell.into());
     reap(command.spawn()?)?;
     let mut pid = [0; size_of::<libc::c_long>()];
     told.read_exact(&mut pid)?;

@@ -1,6 +1,8 @@
 //! System calls of the door.
 #![expect(unsafe_code, reason = "system calls")]
 
+pub(super) mod grandchild;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -14,8 +16,8 @@ pub(super) fn effective_uid() -> u32 {
 
 /// Makes `command` start as a grandchild in a session of its own, whose parent has ended already. Its pid, as the bytes of a
 /// C `long`, is written to `tell`.
-pub(super) fn fork_once_more(command: &mut Command, tell: Option<OwnedFd>) {
-    let leave = move || leave_parent(tell.as_ref().map_or(-1, AsRawFd::as_raw_fd));
+pub(super) fn fork_once_more(command: &mut Command, tell: OwnedFd) {
+    let leave = move || leave_parent(tell.as_raw_fd());
     // SAFETY: `leave_parent` makes async-signal-safe system calls only, as the closure between fork and exec must.
     unsafe { command.pre_exec(leave) };
 }
@@ -34,6 +36,38 @@ pub(super) fn limit_open_files(command: &mut Command, soft: libc::rlim_t, hard: 
     unsafe { command.pre_exec(set) };
 }
 
+/// Lets every signal do what it does by default, and blocks none: a program inherits both. With SIGCHLD ignored a helper would never hear of its
+/// children's ends, with SIGTERM ignored its own could not be asked for. Signals of a library's own threads must not be blocked in a launcher and all its ranks.
+///
+/// Async-signal-safe.
+fn default_signals() {
+    // The kernel's sigaction: the default action, no flags, an empty mask. By number, as the C library refuses two signals of its own.
+    let default = [0_u64; 8];
+    for signal in 1..=64 {
+        // SAFETY: `default` holds a whole sigaction and the old one is not asked for; fails for SIGKILL and SIGSTOP only.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            );
+        }
+    }
+    let none = 0_u64;
+    // SAFETY: the kernel's signal set is one such word; the old one is not asked for.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const none,
+            std::ptr::null_mut::<u64>(),
+            size_of::<u64>(),
+        );
+    }
+}
+
 /// Runs in the child between fork and exec: forks again, by the bare system call because the C library's fork runs handlers that are not
 /// async-signal-safe. The middle process ends at once; its child goes on to exec.
 fn leave_parent(tell: libc::c_int) -> io::Result<()> {
@@ -42,41 +76,14 @@ fn leave_parent(tell: libc::c_int) -> io::Result<()> {
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            // What the host program ignores is inherited over exec: with SIGCHLD ignored the helper would never hear of its children's ends,
-            // with SIGTERM ignored its own could not be asked for.
-            // The kernel's sigaction: the default action, no flags, an empty mask. By number, as the C library refuses two signals of its own.
-            let default = [0_u64; 8];
-            for signal in 1..=64 {
-                // SAFETY: `default` holds a whole sigaction and the old one is not asked for; fails for SIGKILL and SIGSTOP only.
-                unsafe {
-                    libc::syscall(
-                        libc::SYS_rt_sigaction,
-                        signal,
-                        default.as_ptr(),
-                        std::ptr::null_mut::<u64>(),
-                        size_of::<u64>(),
-                    );
-                }
-            }
-            // Blocked signals are inherited, too: those of a library's own threads must not be blocked in a launcher and all its ranks.
-            let none = 0_u64;
-            // SAFETY: the kernel's signal set is one such word; the old one is not asked for.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_rt_sigprocmask,
-                    libc::SIG_SETMASK,
-                    &raw const none,
-                    std::ptr::null_mut::<u64>(),
-                    size_of::<u64>(),
-                );
-            }
+            default_signals();
             // SAFETY: setsid has no preconditions; it fails only for a group leader, which a fresh child is not.
             unsafe { libc::setsid() };
             Ok(())
         }
         _ => {
             let bytes = pid.to_ne_bytes();
-            // SAFETY: `bytes` is a live array of that length; a descriptor of -1 makes the call fail, which is fine.
+            // SAFETY: `bytes` is a live array of that length.
             unsafe { libc::write(tell, bytes.as_ptr().cast(), bytes.len()) };
             // SAFETY: _exit ends the process without running anything of it.
             unsafe { libc::_exit(0) }
