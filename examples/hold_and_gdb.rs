@@ -16,12 +16,12 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use gantry_frontend::types::id::Rank;
+use gantry_frontend::types::output::DaemonOutput;
+use gantry_frontend::types::placement::RankPlace;
+use gantry_frontend::types::rank_set::{NodeSet, RankSet};
+use gantry_frontend::types::signal::Signal;
 use gantry_frontend::{AppHandle, Daemon, DaemonRequest, Frontend, LaunchRequest, OutputTo, Session};
-use gantry_shared::id::Rank;
-use gantry_shared::placement::RankPlace;
-use gantry_shared::rank_set::{NodeSet, RankSet};
-use gantry_shared::signal::Signal;
-use gantry_shared::wire::message::DaemonOutput;
 
 /// Everything that may wait takes a timeout.
 const MINUTE: Duration = Duration::from_secs(60);

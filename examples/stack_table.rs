@@ -20,9 +20,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use gantry_backend::{Backend, Pid, RankState};
+use gantry_frontend::types::foreign::ForeignText;
+use gantry_frontend::types::output::DaemonOutput;
 use gantry_frontend::{DaemonRequest, Frontend, LaunchRequest, OutputTo, Session};
-use gantry_shared::foreign::ForeignText;
-use gantry_shared::wire::message::DaemonOutput;
 use tokio::sync::mpsc;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

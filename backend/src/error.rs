@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::rendezvous::Broken;
 use gantry_shared::wire::frame::FrameError;
+use gantry_types::error::{Failure, Kind};
 
 /// Why a daemon could not learn about its node.
 #[derive(Debug, thiserror::Error)]

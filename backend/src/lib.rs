@@ -65,12 +65,13 @@ pub mod socket_path;
 pub use channel::Channel;
 pub use dirs::SessionDirs;
 pub use error::Error;
-pub use gantry_shared::error::{Failure, Kind};
-pub use gantry_shared::filter;
-pub use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
-pub use gantry_shared::status::{ExitStatus, RankState};
 pub use gantry_shared::wire::backend::LocalRank;
 pub use gantry_shared::wire::channel::Member;
+pub use gantry_types as types;
+pub use gantry_types::error::{Failure, Kind};
+pub use gantry_types::filter;
+pub use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
+pub use gantry_types::status::{ExitStatus, RankState};
 pub use link::connect_abstract;
 pub use node::{Address, Backend, DEFAULT_TIMEOUT};
 

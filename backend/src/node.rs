@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, DaemonId, NodeId, Rank, SessionId};
 use gantry_shared::storage::{GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_DAEMON_TOKEN, GANTRY_SESSION};
 use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
 use gantry_shared::wire::channel::Member;
+use gantry_types::id::{AppId, DaemonId, NodeId, Rank, SessionId};
 
 use crate::Error;
 use crate::channel::Channel;

@@ -31,7 +31,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-pub use gantry_shared::id::Rank;
 pub use gantry_shared::rendezvous::{
     Broken, Data, DataError, Handle, Limits, MAX_ITEM_BYTES, MAX_TOTAL_BYTES, Name, Resource,
 };
@@ -39,6 +38,7 @@ use gantry_shared::storage::{GANTRY_JOB_HANDLE, GANTRY_MULTIJOB_HANDLE, GANTRY_S
 use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, Refusal, Tell, VERSION, Want};
 pub use gantry_shared::wire::rendezvous::{Standing, Status};
+pub use gantry_types::id::Rank;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{UnixAddr, getsockopt};
 use nix::unistd::geteuid;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gantry_backend::types::filter::PrefixTree;
+use gantry_backend::types::rank_set::RankSet;
 use gantry_backend::{Backend, Error as BackendError, LocalRank, RankState};
-use gantry_shared::filter::PrefixTree;
-use gantry_shared::rank_set::RankSet;
 
 use crate::stacks::read_stack;
 

@@ -35,10 +35,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use gantry_frontend::types::filter::{Filter, PrefixTree};
+use gantry_frontend::types::foreign::ForeignText;
+use gantry_frontend::types::rank_set::RankSet;
 use gantry_frontend::{App, DaemonRequest, Frontend, LaunchRequest, OutputTo, Policy, Session};
-use gantry_shared::filter::{Filter, PrefixTree};
-use gantry_shared::foreign::ForeignText;
-use gantry_shared::rank_set::RankSet;
 use tokio::sync::mpsc;
 
 use daemon::Orders;

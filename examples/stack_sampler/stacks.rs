@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gantry_shared::filter::prefix_tree::{MAX_DEPTH, MAX_NAME_BYTES};
+use gantry_frontend::types::filter::prefix_tree::{MAX_DEPTH, MAX_NAME_BYTES};
 
 /// How long reading one stack may take. A process that hangs in the kernel cannot be stopped, and so not be read.
 const PATIENCE: Duration = Duration::from_secs(20);

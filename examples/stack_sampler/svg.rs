@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gantry_shared::rank_set::RankSet;
+use gantry_frontend::types::rank_set::RankSet;
 
 use crate::dot::thickness;
 use crate::view::{Stretch, ranks_text};

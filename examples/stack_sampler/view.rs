@@ -1,8 +1,8 @@
 //! What a tree of call paths looks like to people: stretches of calls that the same ranks have gone through, and where they part.
 
-use gantry_shared::filter::PrefixTree;
-use gantry_shared::filter::prefix_tree::Frame;
-use gantry_shared::rank_set::RankSet;
+use gantry_frontend::types::filter::PrefixTree;
+use gantry_frontend::types::filter::prefix_tree::Frame;
+use gantry_frontend::types::rank_set::RankSet;
 
 /// The most characters of ranks in a printed line. All of them are in the pictures' hints.
 pub(crate) const MOST_CHARS: usize = 60;
@@ -184,7 +184,7 @@ pub(crate) mod tests {
 
     #[test]
     fn long_sets_are_cut_between_ranks() {
-        let ranks: RankSet = (0..100).map(|n| gantry_shared::id::Rank(n * n)).collect();
+        let ranks: RankSet = (0..100).map(|n| gantry_frontend::types::id::Rank(n * n)).collect();
         let cut = shortened(&ranks, MOST_CHARS);
         assert!(
             cut.starts_with("0-1,4,9,16,") && cut.ends_with(",...") && cut.len() < MOST_CHARS + 5,

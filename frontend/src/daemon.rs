@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::id::{DaemonId, NodeId, Pid};
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{Answer, DaemonOutput, Order, StartDaemon, To};
+use gantry_shared::wire::message::{Answer, Order, StartDaemon, To};
+use gantry_types::id::{DaemonId, NodeId, Pid};
+use gantry_types::output::DaemonOutput;
+use gantry_types::rank_set::NodeSet;
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 use tokio::time::Instant;
 
 use crate::app::OutputStream;

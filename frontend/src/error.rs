@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::AppId;
 use gantry_shared::trust::Distrust;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::AppId;
 use gantry_wlm::host::explain_open_files;
 
 use crate::channel::policy::Missing;
@@ -248,14 +248,14 @@ fn hint_of(error: &std::io::Error) -> Option<&'static str> {
 fn on_hosts(hosts: &[String]) -> String {
     match hosts {
         [] => String::new(),
-        hosts => format!("on {}: ", gantry_shared::host_set::fold_hosts(hosts)),
+        hosts => format!("on {}: ", gantry_types::host_set::fold_hosts(hosts)),
     }
 }
 
 fn missing_hosts(missing: &[String]) -> String {
     match missing {
         [] => String::new(),
-        missing => format!("; no answer from {}", gantry_shared::host_set::fold_hosts(missing)),
+        missing => format!("; no answer from {}", gantry_types::host_set::fold_hosts(missing)),
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! The JSON of an event is one object with the key `event`; see each variant for the others. It is what `gantry --json` prints a line each.
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, DaemonId, Pid, Rank, SessionId};
-use gantry_shared::status::{ExitStatus, RankState};
-use gantry_shared::wire::message::Stream;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, DaemonId, Pid, Rank, SessionId};
+use gantry_types::output::Stream;
+use gantry_types::status::{ExitStatus, RankState};
 pub use gantry_wlm::{CauseKind, EndCause};
 use serde::{Deserialize, Serialize};
 
@@ -321,7 +321,7 @@ pub struct Ending {
     pub code: Option<i32>,
     /// Name of the signal that killed it, as `SIGKILL`.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "signal_name")]
-    pub signal: Option<gantry_shared::signal::Signal>,
+    pub signal: Option<gantry_types::signal::Signal>,
 }
 
 impl From<ExitStatus> for Ending {
@@ -335,7 +335,7 @@ impl From<ExitStatus> for Ending {
 }
 
 mod signal_name {
-    use gantry_shared::signal::Signal;
+    use gantry_types::signal::Signal;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(

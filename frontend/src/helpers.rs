@@ -207,7 +207,7 @@ mod tests {
         );
         let hint = error.hint().unwrap();
         assert!(hint.contains("'chown' /tmp/libexec") && hint.contains("GANTRY_INSTALL_DIR"), "{hint}");
-        assert_eq!(error.kind(), gantry_shared::error::Kind::NoAccess);
+        assert_eq!(error.kind(), gantry_types::error::Kind::NoAccess);
         assert!(
             choose(AGENT, paths[..1].to_vec(), check).unwrap_err().to_string().ends_with("was not found")
         );

@@ -1,6 +1,6 @@
 //! The state of an app at one moment, as `gantry ps` shows it.
 
-use gantry_shared::id::{AppId, DaemonId, Pid};
+use gantry_types::id::{AppId, DaemonId, Pid};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Ending, Exit, MissingHost, RankInfo, Staging};

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::wire::message::{DaemonOutput, Place, Program, StartDaemon};
+use gantry_shared::wire::message::{Place, Program, StartDaemon};
+use gantry_types::output::DaemonOutput;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tokio::time::{Instant, timeout_at};

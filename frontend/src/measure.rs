@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{Answer, BulkOrder, Order, To};
+use gantry_types::error::Failure;
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::NodeSet;
 use tokio::io::{AsyncRead, AsyncReadExt, repeat};
 use tokio::time::Instant;
 

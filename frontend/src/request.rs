@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::wire::message::DaemonOutput;
+use gantry_types::output::DaemonOutput;
+use gantry_types::rank_set::NodeSet;
 pub use gantry_wlm::{HoldMethod, Mixed, MixedPart};
 
 use crate::coallocation::Member;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
-use crate::id::{AppId, Pid};
+use gantry_types::id::{AppId, Pid};
 
 /// The variable that holds a [`Mark`].
 pub const GANTRY_MARK: &str = "GANTRY_MARK";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AppId, NoRandomness, NodeId, SessionId, random_text};
+use gantry_types::id::{AppId, NoRandomness, NodeId, SessionId, random_text};
 
 /// What the name of every app's directory starts with: `gantry-<app>-<random>` below the staging base.
 pub const APP_DIR_PREFIX: &str = "gantry-";

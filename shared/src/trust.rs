@@ -30,7 +30,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 /// Most symbolic links on the way, as the kernel has it.
 const MAX_LINKS: usize = 40;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, Config, Frontend, LaunchRequest};
-use gantry_shared::signal::Signal;
 use gantry_tests::binaries;
 use gantry_tests::capi::{compile, prefix, program};
+use gantry_types::signal::Signal;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 101;

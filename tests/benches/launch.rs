@@ -18,10 +18,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{App, Config, DaemonRequest, Frontend, LaunchRequest, Session};
-use gantry_shared::id::Pid;
-use gantry_shared::wire::message::DaemonOutput;
 use gantry_tests::measured::{Measurement, machine};
 use gantry_tests::{binaries, proc};
+use gantry_types::id::Pid;
+use gantry_types::output::DaemonOutput;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use tokio::io::AsyncReadExt;

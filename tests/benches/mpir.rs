@@ -10,9 +10,9 @@
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
-use gantry_shared::id::Pid;
-use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_tests::{World, programs};
+use gantry_types::id::Pid;
+use gantry_types::placement::{Placement, PlacementBuilder};
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::read_running;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};

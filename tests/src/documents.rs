@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use gantry_shared::id::AppId;
+use gantry_types::id::AppId;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 

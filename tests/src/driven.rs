@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read};
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
-use gantry_shared::status::ExitStatus;
+use gantry_types::error::Failure;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::mpir::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand, MpirError, Table};
 
 use crate::World;

@@ -1,7 +1,5 @@
 //! A frontend that breaks the rules, above a real agent.
 
-use gantry_shared::id::{AppId, NodeId, Rank, RequestId};
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame;
@@ -10,6 +8,8 @@ use gantry_shared::wire::link::{LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     Blob, Down, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To,
 };
+use gantry_types::id::{AppId, NodeId, Rank, RequestId};
+use gantry_types::rank_set::RankSet;
 
 use crate::{SOON, World, binaries};
 

@@ -7,16 +7,20 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
 /// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
-const ARROWS: [(&str, &[&str]); 10] = [
-    ("gantry-shared", &[]),
-    ("gantry-shared-capi", &["gantry-shared"]),
-    ("gantry-wlm", &["gantry-shared"]),
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("gantry-types", &[]),
+    ("gantry-shared", &["gantry-types"]),
+    ("gantry-shared-capi", &["gantry-shared", "gantry-types"]),
+    ("gantry-wlm", &["gantry-shared", "gantry-types"]),
     ("gantry-wlm-capi", &["gantry-wlm"]),
-    ("gantry-backend", &["gantry-shared"]),
-    ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi"]),
-    ("gantry-agent", &["gantry-backend", "gantry-shared", "gantry-wlm"]),
-    ("gantry-frontend", &["gantry-shared", "gantry-wlm"]),
-    ("gantry-frontend-capi", &["gantry-frontend", "gantry-shared", "gantry-shared-capi", "gantry-wlm"]),
+    ("gantry-backend", &["gantry-shared", "gantry-types"]),
+    ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
+    ("gantry-agent", &["gantry-backend", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry-frontend", &["gantry-shared", "gantry-types", "gantry-wlm"]),
+    (
+        "gantry-frontend-capi",
+        &["gantry-frontend", "gantry-shared", "gantry-shared-capi", "gantry-types", "gantry-wlm"],
+    ),
     ("gantry-xtask", &[]),
 ];
 

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use gantry_frontend::{Input, LaunchRequest};
-use gantry_shared::error::Kind;
 use gantry_tests::fault::Tool;
 use gantry_tests::{SOON, World, binaries, on_every_wlm, programs, require, skip, tool, within};
+use gantry_types::error::Kind;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);

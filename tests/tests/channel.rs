@@ -8,11 +8,11 @@ use gantry_frontend::filter::{Filter, PrefixTree, Reduce, concatenate, key_ranks
 use gantry_frontend::{
     App, Channel, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, OutputTo, Policy, Session,
 };
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::channel::CHANNEL_WINDOW_BYTES;
 use gantry_tests::{SOON, Site, binaries, eventually, on_every_wlm, proc};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::RankSet;
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 

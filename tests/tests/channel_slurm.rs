@@ -3,10 +3,10 @@
 //! `GANTRY_CHANNEL_NODES` says how many nodes: 4 where it is not set, 64 by hand.
 #![expect(clippy::disallowed_methods, reason = "a test reads its own environment")]
 
-use gantry_shared::rank_set::RankSet;
 use gantry_tests::slurm::on_cluster;
 use gantry_tests::testbed::Config;
 use gantry_tests::{SOON, binaries};
+use gantry_types::rank_set::RankSet;
 use serde_json::{Value, json};
 
 const LARGE_BYTES: u64 = 100_000_000;
@@ -20,7 +20,7 @@ fn nodes() -> u16 {
 /// What every filter makes of what `channel_daemon` contributes on so many nodes.
 fn expected(nodes: u32) -> Value {
     let set = |of: &dyn Fn(&u32) -> bool| {
-        (0..nodes).filter(of).map(gantry_shared::id::Rank).collect::<RankSet>().to_string()
+        (0..nodes).filter(of).map(gantry_types::id::Rank).collect::<RankSet>().to_string()
     };
     let text = |node: u32| "x".repeat(node as usize);
     json!({

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, DaemonRequest, Event};
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
-use gantry_shared::signal::Signal;
-use gantry_shared::wire::message::DaemonOutput;
 use gantry_tests::{Run, SOON, Site, binaries, on_every_wlm, pids, proc, programs, require, tool};
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
+use gantry_types::output::DaemonOutput;
+use gantry_types::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
 

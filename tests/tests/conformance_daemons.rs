@@ -5,12 +5,12 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{App, Daemon, DaemonRequest, Event, Session};
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
-use gantry_shared::wire::message::{DaemonOutput, Stream};
 use gantry_tests::{SOON, binaries, on_every_wlm, pids, proc, programs};
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
+use gantry_types::output::{DaemonOutput, Stream};
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(90);

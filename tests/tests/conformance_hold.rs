@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{Event, LaunchRequest};
-use gantry_shared::error::Kind;
-use gantry_shared::signal::Signal;
 use gantry_tests::fds::may_open;
 use gantry_tests::programs::{self, Link};
 use gantry_tests::{SOON, Site, on_every_wlm, pids, proc, require};
+use gantry_types::error::Kind;
+use gantry_types::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{Event, LaunchRequest, OutputTo};
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
-use gantry_shared::signal::Signal;
 use gantry_tests::{SOON, Site, on_every_wlm, on_every_wlm_and_hosts, pids, proc, programs};
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
+use gantry_types::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -80,7 +80,7 @@ fn ranks_are_told_who_they_are() {
             expected("arg2", String::new());
             expected("arg3", "-n".to_owned());
             assert_eq!(app_of(text), app_of(&texts[0]));
-            assert!(app_of(text).is_some_and(|app| app.parse::<gantry_shared::id::AppId>().is_ok()));
+            assert!(app_of(text).is_some_and(|app| app.parse::<gantry_types::id::AppId>().is_ok()));
         }
     });
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gantry_frontend::{AppHandle, DaemonRequest, LaunchRequest, OutputTo};
-use gantry_shared::id::NodeId;
-use gantry_shared::wire::message::DaemonOutput;
 use gantry_tests::fault::{Tool, numbers};
 use gantry_tests::{SOON, binaries, on_every_wlm, pids, proc, programs};
+use gantry_types::id::NodeId;
+use gantry_types::output::DaemonOutput;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);

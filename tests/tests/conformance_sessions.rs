@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use gantry_backend::SessionDirs;
 use gantry_frontend::{App, DaemonRequest, Session};
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
 use gantry_tests::{SOON, Site, on_every_wlm, proc, programs};
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const FIRST: NodeId = NodeId(0);

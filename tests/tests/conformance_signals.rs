@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{Event, LaunchRequest, OutputTo};
-use gantry_shared::error::Kind;
-use gantry_shared::signal::Signal;
 use gantry_tests::{SOON, Site, on_every_wlm, pids, proc, programs};
+use gantry_types::error::Kind;
+use gantry_types::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -138,7 +138,7 @@ fn an_app_that_is_let_go_runs_on_and_everything_is_cleaned_up_when_it_ends() {
         let program = programs::get("loop_forever").display().to_string();
         let app = site.launch(LaunchRequest::new(["-n", "2", &program])).await;
         let session = app.session(SOON).await.expect("a session");
-        let root = session.dirs(gantry_shared::id::NodeId(0)).expect("directories").root.clone();
+        let root = session.dirs(gantry_types::id::NodeId(0)).expect("directories").root.clone();
         let request = gantry_frontend::DaemonRequest::new(programs::get("loop_forever"));
         let daemon = session.manifest().exec_daemon(request, SOON).await.expect("a daemon");
         let (ranks, daemon) = (pids(&app), daemon.processes()[0].1.get());

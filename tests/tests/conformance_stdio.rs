@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use gantry_frontend::{App, Input, LaunchRequest, OutputTo};
-use gantry_shared::wire::message::Stream;
 use gantry_tests::{SOON, Site, on_every_wlm, programs};
+use gantry_types::output::Stream;
 
 const LIMIT: Duration = Duration::from_secs(90);
 

@@ -260,7 +260,8 @@ const OWN_VARIABLES: [&str; 8] = [
 ];
 
 /// Folders with code that users meet.
-const PRODUCT: [&str; 8] = [
+const PRODUCT: [&str; 9] = [
+    "shared/types/src",
     "shared/src",
     "shared/capi/src",
     "wlm/src",

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::foreign::is_obeyed;
 use gantry_tests::{Finished, World, require, tool, within};
+use gantry_types::foreign::is_obeyed;
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_secs(20);

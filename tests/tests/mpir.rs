@@ -11,13 +11,13 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
 use gantry_tests::driven::{Driven, How, LEAVE, STAY};
 use gantry_tests::programs::{self, Link};
 use gantry_tests::{World, proc, require, tool};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{
     AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand, MpirError, Order, Table, read_running,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{DaemonRequest, LaunchRequest};
-use gantry_shared::error::Kind;
 use gantry_tests::{SOON, Site, eventually, on_every_wlm, pids, proc};
+use gantry_types::error::Kind;
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -65,7 +65,7 @@ fn a_daemon_that_nobody_waited_for_does_not_stay() {
             match tokio::time::timeout(Duration::from_millis(wait), start).await {
                 Ok(started) => {
                     let daemon = started.expect("a daemon");
-                    daemon.signal(gantry_shared::signal::Signal::KILL, SOON).await.expect("a signal");
+                    daemon.signal(gantry_types::signal::Signal::KILL, SOON).await.expect("a signal");
                     daemon.wait().await;
                 }
                 Err(_given_up) => {}

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use gantry_frontend::{App, DaemonRequest, Event};
-use gantry_shared::wire::message::DaemonOutput;
 use gantry_tests::{SOON, on_every_wlm, pids, proc};
+use gantry_types::output::DaemonOutput;
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -53,7 +53,7 @@ fn a_daemons_output_ends_with_the_last_node_that_can_be_reached() {
         let daemon = session.manifest().exec_daemon(request, SOON).await.expect("a daemon");
         let mut output = daemon.take_output().expect("its output");
         lose_second_node(&app).await;
-        daemon.signal(gantry_shared::signal::Signal::KILL, SOON).await.expect("the other one is killed");
+        daemon.signal(gantry_types::signal::Signal::KILL, SOON).await.expect("the other one is killed");
         let end = tokio::time::timeout(SOON / 3, output.next()).await.expect("an end in time");
         assert_eq!(end, None);
         app.close(SOON).await.expect("close");

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gantry_frontend::{LaunchRequest, OutputTo};
-use gantry_shared::error::Kind;
 use gantry_tests::{ClosedStdio, Run, SOON, World, binaries, eventually, on_every_wlm, pids, proc, within};
+use gantry_types::error::Kind;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 

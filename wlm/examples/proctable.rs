@@ -14,8 +14,8 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::Pid;
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::host_set::fold_hosts;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::host_set::fold_hosts;
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use gantry_shared::id::AppId;
-use gantry_shared::placement::Placement;
 use gantry_shared::wire::message::RankMarks;
+use gantry_types::id::AppId;
+use gantry_types::placement::Placement;
 use serde::{Deserialize, Serialize};
 
 /// Something that runs already, in the words of its WLM: `1234` or `1234,1240` for processes of this machine.

@@ -8,9 +8,9 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use gantry_shared::error::Failure;
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::hold::{AfterRank, Own};
+use gantry_types::error::Failure;
+use gantry_types::rank_set::RankSet;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::Error;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use async_trait::async_trait;
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 use crate::caps::batch::BatchJobs;
 use crate::caps::described::{DescribedJobs, MixedJobs};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use gantry_shared::id::Rank;
-use gantry_shared::rank_set::RankSet;
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
 
 use crate::error::{Error, Result};
 

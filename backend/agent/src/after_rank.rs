@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gantry_backend::connect_abstract;
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{AfterRank, HoldTicket, ToDesk, build_desk_name};
+use gantry_types::error::{Failure, Kind};
 use gantry_wlm::host::run;
 
 use crate::{failure, ranks};

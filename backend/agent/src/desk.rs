@@ -7,12 +7,12 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{Pid, Rank};
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::hold::{CheckIn, FromDesk, MAX_LOCAL_RANKS, ToDesk};
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::RankReport;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{Pid, Rank};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gantry_shared::id::{RequestId, SessionId};
-use gantry_shared::signal::Signal;
+use gantry_types::id::{RequestId, SessionId};
+use gantry_types::signal::Signal;
 use tokio::time::Instant;
 
 /// What ends.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 /// A failure that says what was being done and what the system answered.
 #[must_use]

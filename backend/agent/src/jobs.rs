@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::mpsc::{SendError, Sender, channel};
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 use nix::sys::signal::SigSet;
 
 /// What is to be done; it is given the failure where there is no thread for it.

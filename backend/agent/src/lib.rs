@@ -62,13 +62,13 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::foreign::push_lines;
-use gantry_shared::id::Pid;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, from_hex, to_hex};
 use gantry_shared::wire::message::Ticket;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::foreign::push_lines;
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::caps::queue::STARTER;
 use gantry_wlm::host::{Host, Machine, keep, open_pidfd};
 use gantry_wlm::launcher::find_node_name;

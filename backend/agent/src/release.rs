@@ -1,7 +1,7 @@
 //! Frontend and agent are of one release.
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::message::Ticket;
+use gantry_types::error::{Failure, Kind};
 
 /// Checks that the frontend which wrote a ticket is of this release.
 ///

@@ -7,10 +7,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{Pid, Rank};
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::message::RankMarks;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{Pid, Rank};
+use gantry_types::rank_set::RankSet;
 
 /// The processes of `wanted`, by rank. Looks at every process whose environment may be read, which is those of this user.
 ///

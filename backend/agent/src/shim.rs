@@ -15,14 +15,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gantry_backend::connect_abstract;
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::foreign::ForeignText;
-use gantry_shared::id::Rank;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_service_name, build_variables};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::{
     CheckIn, FromDesk, GANTRY_SENT_AGENT, GANTRY_TICKET, HoldTicket, Own, ToDesk, build_desk_name,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::foreign::ForeignText;
+use gantry_types::id::Rank;
 use gantry_wlm::host::{Host, Machine, spawn_orphan};
 use gantry_wlm::launcher::{RankSide, find_by_word, parse_rank_facts};
 use nix::sys::signal::{SigSet, Signal};

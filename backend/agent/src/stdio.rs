@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use gantry_shared::id::{DaemonId, Rank};
-use gantry_shared::wire::message::{Blob, Notice, OUTPUT_WINDOW_BYTES, Source, Stream};
+use gantry_shared::wire::message::{Blob, Notice, OUTPUT_WINDOW_BYTES, Source};
 use gantry_shared::wire::window::{OVERHEAD_BYTES, Overrun, Receiver, cost_of};
+use gantry_types::id::{DaemonId, Rank};
+use gantry_types::output::Stream;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};

@@ -20,7 +20,7 @@ use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 
 pub use name::{MAX_PARTS, parse_parts};
 pub use refusal::INCOMING_PREFIX;

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::unpack::Limits;
-use gantry_shared::error::Failure;
-use gantry_shared::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
+use gantry_types::error::Failure;
+use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use gantry_shared::cti::{self, CtiWlm};
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, enter, memory};
+use gantry_types::error::Kind;
 
 use crate::connection::{ask, backend};
 

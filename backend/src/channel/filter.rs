@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::channel::{CHUNK_BYTES, FromDaemon, MAX_PART_BYTES};
 use gantry_shared::wire::message::Blob;
+use gantry_types::error::{Failure, Kind};
 
 use super::Channel;
 use crate::Error;

@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::Failure;
 use gantry_shared::wire::backend::{Ask, Tell};
 use gantry_shared::wire::channel::{
     CHUNK_BYTES, FromDaemon, MAX_MESSAGE_BYTES, MAX_PART_BYTES, Member, cost_of,
 };
 use gantry_shared::wire::message::Blob;
+use gantry_types::error::Failure;
 
 use self::state::{State, Taken};
 use crate::Error;

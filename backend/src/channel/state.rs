@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use gantry_shared::error::Failure;
 use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, ToDaemon, cost_of};
+use gantry_types::error::Failure;
 
 use crate::Error;
 
@@ -295,8 +295,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::error::Kind;
     use gantry_shared::wire::message::Blob;
+    use gantry_types::error::Kind;
 
     use super::*;
 

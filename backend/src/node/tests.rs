@@ -2,9 +2,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use gantry_shared::error::Kind;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::frame::{encode, read_frame};
+use gantry_types::error::Kind;
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn nonsense_from_an_agent_is_an_error_and_ends_the_connection() {
     check(vec![0, 0], Kind::Lost);
     check(vec![0xff; 64], Kind::Protocol);
     check(vec![0, 0, 0, 1, 0xff], Kind::Protocol);
-    check(encode(&Tell::Refused(gantry_shared::error::Failure::new(Kind::Gone, "x"))).unwrap(), Kind::Gone);
+    check(encode(&Tell::Refused(gantry_types::error::Failure::new(Kind::Gone, "x"))).unwrap(), Kind::Gone);
 }
 
 #[test]

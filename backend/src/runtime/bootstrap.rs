@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gantry_shared::error::Kind;
-use gantry_shared::id::Rank;
+use gantry_types::error::Kind;
+use gantry_types::id::Rank;
 
 use super::{Address, Runtime, refused};
 use crate::Error;

@@ -36,10 +36,10 @@ mod bootstrap;
 
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::{Failure, Kind};
-pub use gantry_shared::id::Rank;
 pub use gantry_shared::wire::runtime::{Address, MAX_TAG_BYTES, Structure};
 use gantry_shared::wire::runtime::{MESSAGE_PIECE_BYTES, Piece, Say, Scope, Then};
+use gantry_types::error::{Failure, Kind};
+pub use gantry_types::id::Rank;
 
 pub use self::message::Message;
 use self::wire::{State, Wire};

@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Rank;
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use gantry_shared::wire::runtime::{Address, Hear, Piece, Say, Scope, Structure, Then};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Rank;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};

@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
 use gantry_frontend as library;
-use gantry_shared::error::Kind;
-use gantry_shared::signal::Signal;
 use gantry_shared_capi::{Fault, deadline, enter};
+use gantry_types::error::Kind;
+use gantry_types::signal::Signal;
 
 use crate::gantry::gate::Gate;
 use crate::gantry::job;

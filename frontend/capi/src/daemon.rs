@@ -6,8 +6,8 @@ use gantry_frontend::DaemonRequest;
 use gantry_frontend::request::parse_env_string;
 use gantry_shared::cti::{self, CtiWlm};
 use gantry_shared::storage::{CTI_APID, CTI_CONTAINER_INSTANCE, CTI_IAMBACKEND, CTI_WLM};
-use gantry_shared::wire::message::DaemonOutput;
 use gantry_shared_capi::{deadline, enter, text};
+use gantry_types::output::DaemonOutput;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 

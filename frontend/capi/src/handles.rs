@@ -9,10 +9,10 @@ use gantry_frontend::channel::Channel;
 use gantry_frontend::coallocation::Job;
 use gantry_frontend::info::AppState;
 use gantry_frontend::{self as library, AppHandle};
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared_capi::Fault;
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 

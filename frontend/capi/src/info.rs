@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
 
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
 use gantry_shared_capi::memory::{self, Given, allocate, array, release, release_strings};
 use gantry_shared_capi::{Fault, enter};
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
 
 use crate::process::process;
 

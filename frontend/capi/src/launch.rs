@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use gantry_frontend::request::parse_words;
 use gantry_frontend::{Input, LaunchRequest, OutputTo};
-use gantry_shared::error::Kind;
 use gantry_shared::storage::CTI_LAUNCHER_WRAPPER;
 use gantry_shared_capi::{Fault, deadline, enter, text};
+use gantry_types::error::Kind;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 

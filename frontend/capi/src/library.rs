@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 use gantry_shared::cti::{self, CtiWlm};
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, enter, fault, memory};
+use gantry_types::error::Kind;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 

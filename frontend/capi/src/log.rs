@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gantry_shared::foreign::LineWriter;
 use gantry_shared_capi::own::PerProcess;
+use gantry_types::foreign::LineWriter;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::fmt::MakeWriter;

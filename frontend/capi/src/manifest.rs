@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use gantry_frontend::{self as library};
-use gantry_shared::error::Kind;
 use gantry_shared::storage::{BIN_DIR, LIB_DIR};
 use gantry_shared_capi::{Fault, deadline, enter, text};
+use gantry_types::error::Kind;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{self as library};
-use gantry_shared::error::Kind;
-use gantry_shared::id::NodeId;
 use gantry_shared::storage::SessionDirs;
 use gantry_shared_capi::{Fault, deadline, enter, memory};
+use gantry_types::error::Kind;
+use gantry_types::id::NodeId;
 
 use crate::gantry::gate::Gate;
 use crate::handles::Session;

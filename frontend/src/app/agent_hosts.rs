@@ -1,6 +1,6 @@
 //! Hosts on which agents are to be: those that cannot be had, and others that are named besides and take their place.
 
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{AgentCommand, AppRef, HostsPolicy, JobRef, ProcessOwner};
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gantry_shared::id::NodeId;
-use gantry_shared::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_shared::wire::message::{AdoptRanks, Found, Order, RankMarks, SeekRanks};
+use gantry_types::id::NodeId;
+use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Adoption, JobRef, Wlm, read_reach_args};
 use tokio::time::Instant;

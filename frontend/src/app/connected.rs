@@ -1,6 +1,6 @@
 //! What an app begins with once its agents are connected.
 
-use gantry_shared::id::AppId;
+use gantry_types::id::AppId;
 use gantry_wlm::Wlm;
 use tokio::sync::mpsc;
 

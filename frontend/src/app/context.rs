@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::Kind;
-use gantry_shared::id::AppId;
-use gantry_shared::placement::Placement;
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::{Answer, Order, To};
+use gantry_types::error::Kind;
+use gantry_types::id::AppId;
+use gantry_types::placement::Placement;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, Wlm, reach};
 use tokio::time::Instant;

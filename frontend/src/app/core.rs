@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, DaemonId, NodeId, SessionId};
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Answer, Notice, Order, To};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
+use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_types::rank_set::NodeSet;
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::Wlm;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -216,7 +216,7 @@ impl Core {
 
     /// What nodes answered to an order; the first refusal is the error.
     pub(crate) fn accept(&self, answers: Vec<(NodeId, Reply)>) -> Result<Vec<(NodeId, Answer)>> {
-        let mut refused: Option<(Vec<NodeId>, gantry_shared::error::Failure)> = None;
+        let mut refused: Option<(Vec<NodeId>, gantry_types::error::Failure)> = None;
         let mut good = Vec::with_capacity(answers.len());
         for (node, answer) in answers {
             match (answer, &mut refused) {

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use gantry_shared::error::Failure;
-use gantry_shared::placement::Placement;
 use gantry_shared::rendezvous::handle::{VARIABLES, build_node_service_name, build_variables};
 use gantry_shared::wire::hold::GANTRY_TICKET;
 use gantry_shared::wire::message::{AdoptRanks, Found, Order};
+use gantry_types::error::Failure;
+use gantry_types::placement::Placement;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::AtBreakpoint;
 use gantry_wlm::{Driven, Host, JobRef, Reach, Wlm, explain_launcher_end, reach};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
 
-use gantry_shared::id::AppId;
+use gantry_types::id::AppId;
 use tokio::sync::Notify;
 
 use crate::event::Event;
@@ -137,8 +137,8 @@ fn is_detail(event: &Event) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::{Rank, SessionId};
-    use gantry_shared::status::ExitStatus;
+    use gantry_types::id::{Rank, SessionId};
+    use gantry_types::status::ExitStatus;
 
     use super::*;
     use crate::event::Staging;

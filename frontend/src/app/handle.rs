@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::id::AppId;
-use gantry_shared::placement::Placement;
-use gantry_shared::rank_set::{NodeSet, RankSet};
-use gantry_shared::signal::Signal;
 use gantry_shared::wire::message::Order;
+use gantry_types::id::AppId;
+use gantry_types::placement::Placement;
+use gantry_types::rank_set::{NodeSet, RankSet};
+use gantry_types::signal::Signal;
 use tokio::time::Instant;
 
 use super::core::{Core, Stage};
@@ -75,7 +75,7 @@ impl AppHandle {
                 let all: Vec<&str> = state.placement().hosts().collect();
                 Error::Invalid {
                     message: format!("app {} has no node '{host}'", self.core.app),
-                    hint: Some(format!("its nodes: {}", gantry_shared::host_set::fold_hosts(&all))),
+                    hint: Some(format!("its nodes: {}", gantry_types::host_set::fold_hosts(&all))),
                 }
             })
         };

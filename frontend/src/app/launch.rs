@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{NodeId, Pid, Rank};
-use gantry_shared::placement::{Placement, PlacementBuilder};
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::storage::GANTRY_SEND_AGENT;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{NodeId, Pid, Rank};
+use gantry_types::placement::{Placement, PlacementBuilder};
+use gantry_types::rank_set::RankSet;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
     AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, Launch, LeftOut, Plan,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{Order, To};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

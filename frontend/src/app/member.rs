@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gantry_shared::id::{NodeId, Rank};
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::rendezvous::LinkWord;
+use gantry_types::id::{NodeId, Rank};
+use gantry_types::rank_set::NodeSet;
+use gantry_types::status::ExitStatus;
 
 use super::core::Core;
 use super::state::Happening;

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, Pid};
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::secret::Secret;
 use gantry_shared::storage::{CTI_LAUNCHER_NAME, CTI_LAUNCHER_SCRIPT, GANTRY_LAUNCHER};
 use gantry_shared::wire::message::Ticket;
+use gantry_types::id::{AppId, Pid};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Host, Wlm};
 use tokio::time::{Instant, timeout_at};

@@ -7,12 +7,12 @@ mod cause;
 
 use std::collections::BTreeMap;
 
-use gantry_shared::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
-use gantry_shared::placement::Placement;
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::status::{ExitStatus, RankEvent, RankState};
 use gantry_shared::wire::channel::Member;
 use gantry_shared::wire::message::RankReport;
+use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
+use gantry_types::placement::Placement;
+use gantry_types::rank_set::NodeSet;
+use gantry_types::status::{ExitStatus, RankEvent, RankState};
 
 use gantry_wlm::EndCause;
 
@@ -456,7 +456,7 @@ impl State {
         let codes = self.ranks.iter().map(status);
         // Nobody knows how a lost rank ended; an app that lost some did not end well.
         let lost = self.ranks.contains(&RankState::Lost);
-        let code = gantry_shared::status::overall_code(codes.clone()).map_or(0, i32::from);
+        let code = gantry_types::status::overall_code(codes.clone()).map_or(0, i32::from);
         let said = match self.launcher {
             Launcher::Ended(status) => status.code().map(i32::from),
             Launcher::None | Launcher::Running => None,

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, Pid};
-use gantry_shared::placement::{Placement, RankPlace};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, Pid};
+use gantry_types::placement::{Placement, RankPlace};
 use gantry_wlm::host::Machine;
 use gantry_wlm::pmix::ask_ranks;
 use tokio::sync::oneshot;
@@ -178,7 +178,7 @@ fn describe(ranks: u32, table_ranks: u32, count: u32, first: Option<&RankDiffers
         message += &format!(": it has {table_ranks} ranks, and {ranks} are there");
     }
     if let Some(first) = first {
-        let pid = |pid: Option<gantry_shared::id::Pid>| pid.map_or("?".to_owned(), |pid| pid.to_string());
+        let pid = |pid: Option<gantry_types::id::Pid>| pid.map_or("?".to_owned(), |pid| pid.to_string());
         let (here, there) = (pid(first.pid), pid(first.table_pid));
         message += &format!(
             ": rank {} is process {here} on {}, and by the table process {there} on {}",
@@ -193,7 +193,7 @@ fn describe(ranks: u32, table_ranks: u32, count: u32, first: Option<&RankDiffers
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::placement::PlacementBuilder;
+    use gantry_types::placement::PlacementBuilder;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, LauncherWait, LauncherWaits, Wlm};
 use tokio::sync::watch;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{
     CHUNK_BYTES, ChannelNotice, FIRST_MADE, MAX_PART_BYTES, Member, MemberSet, PART_WINDOW_BYTES,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::NodeSet;
 
 use super::policy::{Missing, Policy};
 use crate::error::{Error, Result};
@@ -100,7 +100,7 @@ impl Collecting {
         let Some(assembly) = self.coming.get_mut(&key) else {
             let wanted = self.owed.intersection(&of);
             let own = part >= FIRST_MADE
-                || of == MemberSet::of(Member { node, daemon: gantry_shared::id::DaemonId(part) });
+                || of == MemberSet::of(Member { node, daemon: gantry_types::id::DaemonId(part) });
             let alone = self.merges || of.len() == 1;
             if wanted != of || of.is_empty() || !own || !alone || length != total.min(CHUNK_BYTES as u64) {
                 tracing::debug!(%node, part, "a part that no collection waits for");
@@ -220,8 +220,8 @@ impl Collecting {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::DaemonId;
     use gantry_shared::wire::message::Blob;
+    use gantry_types::id::DaemonId;
 
     use super::*;
 

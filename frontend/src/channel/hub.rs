@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use gantry_shared::filter::Reduce;
-use gantry_shared::id::{DaemonId, NodeId, SessionId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder, Member, MemberSet};
 use gantry_shared::wire::message::{Order, To};
+use gantry_types::filter::Reduce;
+use gantry_types::id::{DaemonId, NodeId, SessionId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::inbox::Inbox;

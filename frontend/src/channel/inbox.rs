@@ -98,7 +98,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::{DaemonId, NodeId};
+    use gantry_types::id::{DaemonId, NodeId};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{ChannelOrder, Member};
 use gantry_shared::wire::message::{Order, To};
+use gantry_types::rank_set::NodeSet;
 
 use super::hub::End;
 use super::inbox::Message;

@@ -24,11 +24,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::filter::{Filter, Reduce};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{ChannelOrder, MemberSet};
 use gantry_shared::wire::message::To;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::filter::{Filter, Reduce};
+use gantry_types::rank_set::NodeSet;
 use tokio::time::{Instant, sleep_until};
 
 pub use gantry_shared::wire::channel::Member;

@@ -1,7 +1,7 @@
 //! What becomes of an operation when somebody does not do its part.
 
-use gantry_shared::error::Failure;
 use gantry_shared::wire::channel::Member;
+use gantry_types::error::Failure;
 
 /// How many members must contribute. All that contribute in time are used under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, NodeId};
 use gantry_shared::wire::channel::{ChannelOrder, MAX_MESSAGE_BYTES, Member, MemberSet, cost_of};
 use gantry_shared::wire::message::{Answer, Blob, Order, To};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{DaemonId, NodeId};
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::future::pending;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::filter::{Filter, Reduce, concatenate};
 use gantry_shared::wire::channel::Member;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::filter::{Filter, Reduce, concatenate};
 
 use super::collecting::Part;
 
@@ -132,8 +132,8 @@ mod tests {
     use std::sync::mpsc;
     use std::thread::{self, ThreadId};
 
-    use gantry_shared::id::{DaemonId, NodeId};
     use gantry_shared::wire::channel::MemberSet;
+    use gantry_types::id::{DaemonId, NodeId};
 
     use super::*;
 

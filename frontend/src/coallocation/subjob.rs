@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::id::Rank;
+use gantry_types::id::Rank;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Wanted, find_described};
 use tokio::sync::mpsc;

@@ -3,10 +3,10 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, DaemonId};
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, DaemonId};
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_shared::id::AppId;
+use gantry_types::id::AppId;
 use tokio::task::JoinSet;
 use tokio::time;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_shared::id::DaemonId;
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
+use gantry_types::id::DaemonId;
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 use tokio::sync::{mpsc, watch};
 
 use super::protocol::DaemonOrder;

@@ -30,10 +30,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::DaemonId;
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::DaemonId;
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 /// Version of the requests and answers of this module.

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::AppId;
 use gantry_shared::storage;
 use gantry_shared::trust::Trust;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::AppId;
 use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, spawn_orphan};
 

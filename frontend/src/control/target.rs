@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_shared::id::{DaemonId, SessionId};
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
-use gantry_shared::wire::message::DaemonOutput;
+use gantry_types::id::{DaemonId, SessionId};
+use gantry_types::output::DaemonOutput;
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 

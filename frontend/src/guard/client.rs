@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::{JobRef, ProcessOwner, StepStart};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
 use gantry_wlm::mpir::{self, Breakpoints, Driver, LauncherCommand, MpirError, Order};
 
 use super::policy::Event;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_shared::search::folders;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{AtBreakpoint, Breakpoints, Driver, Event, LauncherCommand, Order};

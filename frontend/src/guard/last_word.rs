@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::Pid;
 use gantry_shared::wire::handshake::connect;
 use gantry_shared::wire::link::Link;
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, Ticket};
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, restore_open_files};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};

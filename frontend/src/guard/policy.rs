@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::Pid;
-use gantry_shared::status::ExitStatus;
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 
 use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 
@@ -520,7 +520,7 @@ mod tests {
         let now = Instant::now();
         let mut policy = Policy::default();
         drop(policy.handle(Event::Said(ToGuard::StartLauncher(launcher(1))), now));
-        let failure = Failure::new(gantry_shared::error::Kind::NotFound, "no such file");
+        let failure = Failure::new(gantry_types::error::Kind::NotFound, "no such file");
         let told = policy.handle(Event::NotStarted(ProcessId(1), failure.clone()), now);
         assert_eq!(told, [Response::Tell(FromGuard::NotStarted { id: ProcessId(1), failure })]);
         assert_eq!(policy.handle(Event::ToolGone, now)[0], Response::AskToGo(Vec::new()));

@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::Pid;
-use gantry_shared::placement::Placement;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::Blob;
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
+use gantry_types::placement::Placement;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::mpir::AtBreakpoint;
 use serde::{Deserialize, Serialize};
 

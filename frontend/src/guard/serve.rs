@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::frame::{self, FrameBuffer};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::host::{GANTRY_KEPT, explain_open_files, raise_open_files, spawn_with_given_limit};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};

@@ -6,11 +6,11 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::from_hex;
 use gantry_shared::wire::message::Ticket;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
 use gantry_wlm::caps::queue::{SENT, Stop};
 use gantry_wlm::host::Machine;
 use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, SendAgent, registry};

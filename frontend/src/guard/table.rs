@@ -1,8 +1,8 @@
 //! The table of ranks that a launcher keeps for debuggers, read for the tool by the one process that may: a launcher's parent may look into it where
 //! others may not. The launcher goes on meanwhile.
 
-use gantry_shared::id::Pid;
 use gantry_shared::wire::frame;
+use gantry_types::id::Pid;
 use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{MpirError, RunningTable};
 use gantry_wlm::pmix::find_library;

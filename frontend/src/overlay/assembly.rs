@@ -6,9 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::{Door, Halves};
@@ -16,6 +13,9 @@ use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, RankReport, Seat};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::RankSet;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 

@@ -8,14 +8,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::bulk::{BulkError, BulkSealer};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::limits::MAX_BULK_CHUNK_BYTES;
 use gantry_shared::wire::message::{BulkOrder, Down, Order, To};
 use gantry_shared::wire::queue::{LinkQueue, NotTaken};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{NodeId, RequestId};
+use gantry_types::rank_set::NodeSet;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::id::NodeId;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::Credit;
 use gantry_shared::wire::frame;
@@ -14,6 +13,7 @@ use gantry_shared::wire::limits::MAX_FRAME_BYTES;
 use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Up;
 use gantry_shared::wire::queue::{LinkQueue, WeakLinkQueue};
+use gantry_types::id::NodeId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 

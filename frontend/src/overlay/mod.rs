@@ -18,9 +18,9 @@ mod muster;
 mod requests;
 mod root;
 
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Notice;
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::listener::{Listener, Mustered};

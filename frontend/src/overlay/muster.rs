@@ -2,10 +2,10 @@
 //!
 //! Each says which ranks it has and how many there are in all. When all ranks are accounted for, so are all agents. Pure.
 
-use gantry_shared::error::Failure;
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, RankReport};
+use gantry_types::error::Failure;
+use gantry_types::rank_set::RankSet;
 
 use crate::error::Error;
 
@@ -100,8 +100,8 @@ fn node_failed(host: &str, failure: Failure) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::error::Kind;
-    use gantry_shared::id::{Pid, Rank};
+    use gantry_types::error::Kind;
+    use gantry_types::id::{Pid, Rank};
 
     use super::*;
 

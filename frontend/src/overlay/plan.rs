@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{BulkSeat, Feeder};
 use gantry_shared::wire::tree::Tree;
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::NodeSet;
 
 /// The chosen widths of the trees, and the patience with bulk data.
 #[derive(Debug, Clone, Copy)]
@@ -171,9 +171,9 @@ impl Plan {
 mod tests {
     use std::num::NonZeroU32;
 
-    use gantry_shared::id::RequestId;
     use gantry_shared::wire::frame;
     use gantry_shared::wire::message::{BulkOrder, Down, Order, To};
+    use gantry_types::id::RequestId;
     use proptest::prelude::*;
 
     use super::*;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::{NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Answer;
+use gantry_types::error::Failure;
+use gantry_types::id::{NodeId, RequestId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::oneshot;
 
 use super::admit::Violation;
@@ -161,7 +161,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::error::Kind;
+    use gantry_types::error::Kind;
 
     use super::*;
 

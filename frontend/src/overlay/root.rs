@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::{NodeId, RequestId};
-use gantry_shared::rank_set::{NodeSet, RankSet};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
+use gantry_types::error::Failure;
+use gantry_types::id::{NodeId, RequestId};
+use gantry_types::rank_set::{NodeSet, RankSet};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};

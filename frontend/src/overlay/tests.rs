@@ -5,9 +5,6 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, Pid, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame;
@@ -18,6 +15,9 @@ use gantry_shared::wire::message::{
 };
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId, Pid, RequestId};
+use gantry_types::rank_set::NodeSet;
 use gantry_wlm::Reach;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Rank;
-use gantry_shared::rank_set::RankSet;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
 use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, spawn_orphan};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gantry_shared::id::AppId;
+use gantry_types::id::AppId;
 use serde::{Deserialize, Serialize};
 
 use super::attribute::{GroupAttribute, ProcessAttribute};

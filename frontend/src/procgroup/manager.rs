@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::AppId;
-use gantry_shared::signal::Signal;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::AppId;
+use gantry_types::signal::Signal;
 use gantry_wlm::host::Machine;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;

@@ -8,9 +8,9 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::NodeId;
-use gantry_shared::rank_set::NodeSet;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::NodeId;
+use gantry_types::rank_set::NodeSet;
 use gantry_wlm::host::Machine;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gantry_shared::rank_set::{IdSet, SetId};
+use gantry_types::rank_set::{IdSet, SetId};
 
 use super::attribute::{Columns, GroupAttribute, ProcessAttribute};
 use super::hosts::{fold_hosts, parse_hosts};

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::AppId;
-use gantry_shared::signal::Signal;
+use gantry_types::error::Failure;
+use gantry_types::id::AppId;
+use gantry_types::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::group::Groups;

@@ -9,9 +9,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::door::admission::{Limits, Stage};
 use gantry_shared::wire::door::{Arrival, Gate, Seat, UnixEar};
+use gantry_types::error::{Failure, Kind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;

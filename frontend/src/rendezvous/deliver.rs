@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::rendezvous::Part;
 use gantry_shared::rendezvous::gathering::{count_bytes, write_parts};
 use gantry_shared::wire::message::{Blob, Order, To};
 use gantry_shared::wire::rendezvous::{Key, MAX_SMALL_BYTES, Refusal, RendezvousOrder};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::rank_set::NodeSet;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;

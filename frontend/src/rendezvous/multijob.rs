@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::rendezvous::handle::Subjob;
 use gantry_shared::rendezvous::{Gathering, MAX_TOTAL_BYTES, MultijobId, Refused, Resource};
 use gantry_shared::wire::rendezvous::{Key, Status};
+use gantry_types::id::{AppId, NodeId};
 use tokio::sync::watch;
 
 use super::place::{Outlet, Place};

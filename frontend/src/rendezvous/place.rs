@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::rendezvous::gathering::write_parts;
 use gantry_shared::rendezvous::{Gathering, Part, Refused, Resource};
 use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Status, Want};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::deliver::{Content, Delivery};

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, Rank};
-use gantry_shared::placement::Placement;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::rendezvous::{Broken, Gathering, MAX_NAMED, MAX_TOTAL_BYTES, Name, Refused, Resource};
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::message::{Order, To};
 use gantry_shared::wire::rendezvous::{
     Gate, ITEM_WINDOW_BYTES, Key, Refusal, RendezvousNotice, RendezvousOrder, Status,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId, Rank};
+use gantry_types::placement::Placement;
+use gantry_types::rank_set::NodeSet;
+use gantry_types::status::ExitStatus;
 use tokio::sync::{mpsc, watch};
 
 use super::deliver::{self, Delivery};

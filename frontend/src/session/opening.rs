@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, SessionId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::storage::{SessionDirs, choose_app_dir_name};
 use gantry_shared::wire::message::{Answer, Order};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId, SessionId};
+use gantry_types::rank_set::NodeSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::place::{Chosen, Place};

@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::search::named_folders;
+use gantry_types::error::{Failure, Kind};
 use gantry_wlm::Host;
 
 use super::gather::cannot_read;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::staging::LibcNeeds;
+use gantry_types::error::{Failure, Kind};
 use gantry_wlm::host::Machine;
 
 use super::arch::Arch;

@@ -10,9 +10,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
 use gantry_shared::wire::staging::{LibcNeeds, Place};
+use gantry_types::error::{Failure, Kind};
 
 use super::content::Source;
 use super::ledger::{Ledger, Taken};

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use gantry_shared::id::SessionId;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{Answer, Order, Place};
+use gantry_types::id::SessionId;
+use gantry_types::rank_set::NodeSet;
 use gantry_wlm::{Reach, reach};
 use tokio::time::{Instant, timeout_at};
 

@@ -75,6 +75,6 @@ mod tests {
         std::fs::write(&script, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let error = defines_any(&script, &["main"]).unwrap_err();
-        assert_eq!(error.kind(), gantry_shared::error::Kind::Invalid);
+        assert_eq!(error.kind(), gantry_types::error::Kind::Invalid);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 use crate::fault::{self, Fault};
 

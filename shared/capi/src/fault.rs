@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char};
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 /// What a thread is told that has had no error yet. A tool of the reference's may look for it.
 pub const NO_FAULT: &str = "Unknown CTI error";

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::mem::size_of;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 use crate::fault::Fault;
 use crate::own::PerProcess;

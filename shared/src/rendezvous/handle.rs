@@ -9,9 +9,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AppId, Pid};
 use crate::secret::Secret;
 use crate::storage;
+use gantry_types::id::{AppId, Pid};
 
 /// What a handle's service begins with. What follows is the name of a socket in the abstract name space.
 const SCHEME: &str = "gantry+unix://@";

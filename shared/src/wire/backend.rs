@@ -6,10 +6,10 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
-use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 use crate::secret::Secret;
 use crate::storage::SessionDirs;
+use gantry_types::error::Failure;
+use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 
 /// Version of this dialogue; the first thing that a daemon says.
 pub const VERSION: u16 = 3;
@@ -84,5 +84,5 @@ pub struct LocalRank {
     /// What it runs.
     pub exe: OsString,
     /// Whether it is held, runs, or has ended.
-    pub state: crate::status::RankState,
+    pub state: gantry_types::status::RankState,
 }

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
-use crate::filter::Filter;
-use crate::id::{DaemonId, NodeId, SessionId};
-use crate::rank_set::NodeSet;
+use gantry_types::error::Failure;
+use gantry_types::filter::Filter;
+use gantry_types::id::{DaemonId, NodeId, SessionId};
+use gantry_types::rank_set::NodeSet;
 
 pub use super::window::{OVERHEAD_BYTES, cost_of};
-pub use crate::filter::concatenate::Member;
+pub use gantry_types::filter::concatenate::Member;
 
 use super::blob::Blob;
 

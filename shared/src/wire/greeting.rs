@@ -18,8 +18,8 @@ use super::link::{Incoming, LinkReader, LinkWriter, Stream};
 use super::message::Dial;
 use super::tcp::tune;
 use super::{LinkError, handshake};
-use crate::id::AppId;
 use crate::secret::Secret;
+use gantry_types::id::AppId;
 
 /// How long who was refused is listened to, so that it reads why.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);

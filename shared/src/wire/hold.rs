@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 
 use super::frame::{self, FrameError};
 use super::message::Ticket;
-use crate::error::Failure;
-use crate::id::{AppId, Pid, Rank};
-use crate::rank_set::RankSet;
 use crate::secret::Secret;
+use gantry_types::error::Failure;
+use gantry_types::id::{AppId, Pid, Rank};
+use gantry_types::rank_set::RankSet;
 
 /// The variable by which ranks get their [`HoldTicket`], as a launcher passes on nothing but arguments and variables. It is taken out of the
 /// environment before the rank becomes its program.

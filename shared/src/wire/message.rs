@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
-use crate::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
-use crate::rank_set::{NodeSet, RankSet};
 use crate::rendezvous::handle::Subjob;
 use crate::secret::Secret;
-use crate::signal::Signal;
-use crate::status::ExitStatus;
+use gantry_types::error::Failure;
+use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
+use gantry_types::output::{DaemonOutput, Stream};
+use gantry_types::rank_set::{NodeSet, RankSet};
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 
 pub use super::blob::Blob;
 use super::bridge::BridgeNumber;
@@ -379,17 +380,6 @@ pub struct StartDaemon {
     pub container: Option<OsString>,
 }
 
-/// Where a daemon's standard output and error go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DaemonOutput {
-    /// To the frontend, as [`Notice::Output`].
-    Forward,
-    /// To two files in this directory of the node: `gantry-APP-dDAEMON-HOST.out` and `.err`.
-    Log(OsString),
-    /// Nowhere.
-    Drop,
-}
-
 /// What an agent answers to an order that it carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
@@ -521,14 +511,4 @@ pub enum Source {
     Rank(Rank),
     /// A tool daemon's, on the node of the notice.
     Daemon(DaemonId),
-}
-
-/// Standard output or standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
 }

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::blob::Blob;
 use super::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber};
 use super::runtime::{Address, Scope};
-use crate::error::Failure;
-use crate::id::Rank;
 pub use crate::rendezvous::gathering::{Broken, Standing};
 pub use crate::rendezvous::handle::Resource;
+use gantry_types::error::Failure;
+use gantry_types::id::Rank;
 
 /// Version of the dialogue of a process and its agent.
 pub const VERSION: u16 = 2;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
-use crate::id::Rank;
+use gantry_types::id::Rank;
 
 /// How many bytes may be on their way on a link, in each direction, before the other end has taken them.
 pub const LINK_WINDOW_BYTES: u32 = 256 * 1024;

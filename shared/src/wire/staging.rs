@@ -7,8 +7,8 @@ use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::EntryIndex;
-use crate::rank_set::IdSet;
+use gantry_types::id::EntryIndex;
+use gantry_types::rank_set::IdSet;
 
 /// Longest build id, in bytes. Linkers write 8 to 20; `--build-id=0x...` may be anything.
 pub const MAX_BUILD_ID_BYTES: usize = 64;

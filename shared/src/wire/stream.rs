@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
-use crate::id::NodeId;
+use gantry_types::error::Failure;
+use gantry_types::id::NodeId;
 
 /// An order about a stream itself. It is for the overlay in the agent, and not for the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

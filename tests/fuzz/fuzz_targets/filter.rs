@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use gantry_shared::filter::{Filter, MAX_PART_BYTES};
+use gantry_types::filter::{Filter, MAX_PART_BYTES};
 use libfuzzer_sys::fuzz_target;
 
 const FILTERS: [Filter; 7] = [

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use gantry_backend::filter::{PrefixTree, key_ranks, numbers::Numbers, ranks};
 use gantry_backend::{Backend, Channel, Failure, Kind, Rank};
-use gantry_shared::rank_set::RankSet;
+use gantry_types::rank_set::RankSet;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);

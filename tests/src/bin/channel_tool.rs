@@ -12,7 +12,7 @@ use gantry_frontend::channel::{Member, Missing};
 use gantry_frontend::filter::prefix_tree::Frame;
 use gantry_frontend::filter::{Filter, PrefixTree, Reduce, concatenate, key_ranks, numbers::Numbers, ranks};
 use gantry_frontend::{App, Channel, Config, DaemonRequest, Frontend, LaunchRequest, Policy, Session};
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 use serde_json::{Map, Value, json};
 
 const MINUTES: Duration = Duration::from_secs(180);

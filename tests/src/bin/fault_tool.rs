@@ -31,7 +31,7 @@ use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput};
 use gantry_frontend::{
     App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, OutputTo, Session,
 };
-use gantry_shared::wire::message::DaemonOutput;
+use gantry_types::output::DaemonOutput;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 

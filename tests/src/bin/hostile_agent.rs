@@ -28,19 +28,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::channel::{ChannelNotice, Member, MemberSet};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::handshake::{accept, connect};
 use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
-    AgentHello, Answer, Blob, Dial, Down, HeldProof, Notice, Order, RankReport, Seat, Source, Stream, Ticket,
-    To, Up,
+    AgentHello, Answer, Blob, Dial, Down, HeldProof, Notice, Order, RankReport, Seat, Source, Ticket, To, Up,
 };
 use gantry_shared::wire::rendezvous::{Gate, Key, LinkWord, RendezvousNotice, Resource, Want};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
+use gantry_types::output::Stream;
+use gantry_types::rank_set::NodeSet;
+use gantry_types::status::ExitStatus;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

@@ -360,7 +360,7 @@ async fn who_is_not_trusted_is_hung_up_on(context: Context) {
     for environment in [wrong_cookie, wrong_job] {
         let error = Client::connect(&environment, Framing::Packets, SOON).await.expect_err("not trusted");
         assert!(matches!(error, TmError::Lost { loss: Loss::Distrust, .. }), "{error}");
-        assert_eq!(error.kind(), gantry_shared::error::Kind::NoAccess);
+        assert_eq!(error.kind(), gantry_types::error::Kind::NoAccess);
     }
     let mut nobody = context.environment.clone();
     nobody.caller.task = TaskId(0x0fff_fff0);

@@ -11,8 +11,8 @@ use super::{code_words, workspace};
 const PARTS: [(&str, &str); 13] = [
     ("frontend/src/procgroup/xml/tree.rs", "text outside of the message"),
     ("frontend/src/staging/elf/unfit.rs", "invalid ELF header"),
-    ("shared/src/host_set.rs", "at character"),
-    ("shared/src/rank_set/text.rs", "at character"),
+    ("shared/types/src/host_set.rs", "at character"),
+    ("shared/types/src/rank_set/text.rs", "at character"),
     ("shared/src/wire/bulk.rs", "protocol error"),
     ("shared/src/wire/error.rs", "protocol error"),
     ("shared/src/wire/frame.rs", "protocol error"),

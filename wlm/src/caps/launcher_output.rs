@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 
 use crate::job::EndCause;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use async_trait::async_trait;
-use gantry_shared::error::Failure;
-use gantry_shared::id::Pid;
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
 use zeroize::Zeroizing;
 
 use crate::error::Result;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use crate::error::Result;
 use crate::host::Host;

@@ -26,7 +26,7 @@ pub use run::run;
 ///
 /// # Errors
 /// There is no such process, or the kernel is older.
-pub fn open_pidfd(pid: gantry_shared::id::Pid) -> io::Result<std::os::fd::OwnedFd> {
+pub fn open_pidfd(pid: gantry_types::id::Pid) -> io::Result<std::os::fd::OwnedFd> {
     sys::pidfd_open(pid.get())
 }
 

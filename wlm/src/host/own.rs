@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use super::Host;
 use crate::{Error, Result};

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath::{Beneath, children, find_beneath};

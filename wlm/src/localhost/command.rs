@@ -2,8 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-use gantry_shared::id::Rank;
-use gantry_shared::rank_set::RankSet;
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
 
 use crate::{Error, Result};
 

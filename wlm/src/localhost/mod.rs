@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
-use gantry_shared::rank_set::RankSet;
+use gantry_types::rank_set::RankSet;
 
 use crate::caps::described::{DescribedJobs, MixedJobs};
 use crate::error::{Error, Result};

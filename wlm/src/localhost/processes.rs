@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use gantry_shared::id::Pid;
-use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_types::id::Pid;
+use gantry_types::placement::{Placement, PlacementBuilder};
 
 use crate::beneath::{Beneath, MAX_PROCESSES, check_complete, children, exe_of, find_beneath};
 use crate::host::{Host, check_process};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use super::Table;
 use super::error::MpirError;

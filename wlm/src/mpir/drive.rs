@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use gantry_shared::id::Pid;
-use gantry_shared::status::ExitStatus;
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 
 use super::Table;
 use super::breakpoint::Breakpoints;

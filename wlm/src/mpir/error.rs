@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::status::ExitStatus;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 
 use super::proctable::TableError;
 

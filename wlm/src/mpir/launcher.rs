@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use gantry_shared::status::ExitStatus;
+use gantry_types::status::ExitStatus;
 
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use super::sys;
 

@@ -31,7 +31,7 @@ mod told;
 mod tracee;
 mod words;
 
-use gantry_shared::placement::Placement;
+use gantry_types::placement::Placement;
 
 pub use attach::{RunningTable, read_job, read_running};
 pub use breakpoint::Breakpoints;

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::io;
 
-use gantry_shared::host_name::HostNameError;
-use gantry_shared::id::{NodeId, Pid};
-use gantry_shared::placement::{Placement, PlacementBuilder, PlacementError};
+use gantry_types::host_name::HostNameError;
+use gantry_types::id::{NodeId, Pid};
+use gantry_types::placement::{Placement, PlacementBuilder, PlacementError};
 
 use super::memory::{BLOCK_BYTES, Memory, Width, offset_in_block};
 

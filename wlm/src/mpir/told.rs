@@ -4,10 +4,10 @@ use std::error::Error as _;
 use std::io::Write;
 use std::path::Path;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::wire::frame::{FrameBuffer, FrameError, write_frame};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::placement::{Placement, PlacementBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::proctable::MOST_RANKS;

@@ -13,9 +13,9 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
-use gantry_shared::id::Pid;
-use gantry_shared::signal::Signal;
-use gantry_shared::status::ExitStatus;
+use gantry_types::id::Pid;
+use gantry_types::signal::Signal;
+use gantry_types::status::ExitStatus;
 
 use super::sys;
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::hold::{GANTRY_TICKET, to_hex};
+use gantry_types::error::{Failure, Kind};
 use tokio::task::JoinSet;
 
 use super::place::read_environment;

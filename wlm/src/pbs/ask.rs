@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 use crate::host::{Asked, Host};
 use crate::{Error, Result};

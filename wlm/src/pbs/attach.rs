@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
 use gantry_shared::wire::hold::to_hex;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
 use zeroize::Zeroizing;
 
 use super::detect;
@@ -224,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_is_looked_at_on_its_first_host() {
-        let mut placement = gantry_shared::placement::PlacementBuilder::new();
+        let mut placement = gantry_types::placement::PlacementBuilder::new();
         placement.push("n2", Pid::new(5), "").unwrap();
         let told = super::super::look::tell(Ok(placement.build()));
         check(&with_said(&told, "Authenticated to n1 (x).\n"), "7.head on n2").await;

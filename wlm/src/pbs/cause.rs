@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 use serde::Deserialize;
 
 use super::ask::ask;

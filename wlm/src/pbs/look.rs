@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::placement::{Placement, PlacementBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::place::read_environment;

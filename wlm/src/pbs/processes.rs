@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use super::tm::environment::{JOB, TASK};
 use crate::host::Host;

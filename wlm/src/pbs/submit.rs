@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 use zeroize::Zeroizing;
 
 use super::ask::{PATIENCE, find_command, not_run, refused};

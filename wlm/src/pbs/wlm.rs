@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
-use gantry_shared::error::Failure;
-use gantry_shared::id::Pid;
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
 
 use super::ask::find_command;
 use super::command::{Options, parse_args};

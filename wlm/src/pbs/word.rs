@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::frame;
+use gantry_types::error::{Failure, Kind};
 use tokio::time::timeout;
 
 use super::place::read_environment;

@@ -16,9 +16,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::placement::{Placement, PlacementBuilder};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::placement::{Placement, PlacementBuilder};
 
 use self::told::Told;
 use crate::host::{Host, is_own_process};

@@ -8,10 +8,10 @@
 
 use std::path::Path;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
-use gantry_shared::placement::PlacementBuilder;
 use gantry_shared::wire::message::RankMarks;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::placement::PlacementBuilder;
 
 use super::ask::{ask, ask_jobs, ask_steps, not_found, refused};
 use super::command::AGENTS_LABEL;

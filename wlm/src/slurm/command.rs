@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use gantry_shared::host_set::fold_hosts;
+use gantry_types::host_set::fold_hosts;
 
 use super::environment::build_export;
 use super::reference::{JobId, JobName, Target};

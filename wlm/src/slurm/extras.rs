@@ -1,6 +1,6 @@
 //! What makes sense with Slurm only, for tools that know that they run under it.
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use super::{Job, JobName, StepName, Target, ask, attach};
 use crate::host::Host;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 
 use super::ask::ask_jobs;
 use super::cause::cause_of_job;

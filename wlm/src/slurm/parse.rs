@@ -1,7 +1,7 @@
 //! What Slurm's commands print.
 
-use gantry_shared::host_set::parse_host_list;
-use gantry_shared::id::Pid;
+use gantry_types::host_set::parse_host_list;
+use gantry_types::id::Pid;
 
 use super::reference::{JobId, JobName, Target};
 use crate::{Error, Result};

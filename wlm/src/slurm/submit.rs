@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 use super::ask::{PATIENCE, find_command, refused};
 use super::command::words;

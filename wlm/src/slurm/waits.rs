@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use gantry_shared::id::Pid;
+use gantry_types::id::Pid;
 
 use super::ask::{ask, ask_jobs, ask_steps, refused};
 use super::{Job, JobPhase, StepInfo, Target};

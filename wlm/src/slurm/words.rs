@@ -1,6 +1,6 @@
 //! What srun and its kin say when something fails, sorted by what the user can do about it. Their own words are quoted, never replaced.
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 use super::command::AGENTS_LABEL;
 

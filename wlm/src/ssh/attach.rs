@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::host_name::HostName;
-use gantry_shared::id::{AppId, Pid};
-use gantry_shared::placement::{Placement, PlacementBuilder};
 use gantry_shared::wire::greeting::build_mark;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::host_name::HostName;
+use gantry_types::id::{AppId, Pid};
+use gantry_types::placement::{Placement, PlacementBuilder};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use gantry_shared::host_name::HostName;
+use gantry_types::host_name::HostName;
 
 use super::command::Reaching;
 use super::script::COMMAND;

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::rank_set::RankSet;
+use gantry_types::rank_set::RankSet;
 
 use super::hosts::{Hosts, parse_host_file, parse_hosts};
 use crate::host::Host;

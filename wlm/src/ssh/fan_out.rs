@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::host_name::HostName;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::host_name::HostName;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use gantry_shared::host_name::{HostName, check_host_name};
-use gantry_shared::host_set::parse_host_list;
+use gantry_types::host_name::{HostName, check_host_name};
+use gantry_types::host_set::parse_host_list;
 
 use crate::slots::HostSlots;
 use crate::{Error, Result};

@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 use super::call::Call;
 

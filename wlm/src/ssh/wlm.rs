@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::greeting::build_mark;
+use gantry_types::error::{Failure, Kind};
 
 use super::agent_file::AgentFile;
 use super::attach::{self, Named};

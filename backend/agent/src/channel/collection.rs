@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::filter::Filter;
-use gantry_shared::id::{DaemonId, NodeId, SessionId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{CHUNK_BYTES, FIRST_MADE, Member, MemberSet};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::filter::Filter;
+use gantry_types::id::{DaemonId, NodeId, SessionId};
+use gantry_types::rank_set::NodeSet;
 
 use super::filtering::Merged;
 use super::merging::Merging;

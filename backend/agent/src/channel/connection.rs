@@ -2,10 +2,10 @@
 //!
 //! The hub bounds what waits for the daemon; the reader bounds what a daemon may send before it makes sense.
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::DaemonId;
 use gantry_shared::wire::channel::{FromDaemon, MAX_MESSAGE_BYTES, ToDaemon};
 use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::DaemonId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};

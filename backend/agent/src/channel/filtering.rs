@@ -3,9 +3,9 @@
 //! A tree of many megabytes takes longer to merge than orders and answers may wait. So once an operation has come to [`AT_ONCE_BYTES`], what came of it is a [`Batch`], which somebody
 //! who may block [merges](Batch::merge) and brings back. There is one batch of an operation at a time; what comes meanwhile waits in the order in which it came, and is the next.
 
-use gantry_shared::error::Failure;
-use gantry_shared::filter::Reduce;
 use gantry_shared::wire::channel::{MemberSet, PART_WINDOW_BYTES};
+use gantry_types::error::Failure;
+use gantry_types::filter::Reduce;
 
 /// What all parts of an operation may have to be merged as they come.
 const AT_ONCE_BYTES: usize = 256 * 1024;

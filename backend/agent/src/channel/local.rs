@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, SessionId};
 use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, MAX_MESSAGE_BYTES, OVERHEAD_BYTES, ToDaemon, cost_of,
 };
 use gantry_shared::wire::message::Blob;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{DaemonId, SessionId};
 use tokio::sync::mpsc;
 
 use crate::overlay::Piece;

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gantry_shared::error::Failure;
-use gantry_shared::filter::Filter;
-use gantry_shared::id::DaemonId;
 use gantry_shared::wire::channel::{MAX_PART_BYTES, MemberSet, PART_WINDOW_BYTES};
+use gantry_types::error::Failure;
+use gantry_types::filter::Filter;
+use gantry_types::id::DaemonId;
 
 use super::filtering::{Filtering, Merged, Step};
 use super::outcome::{Job, Out, PartKey};

@@ -22,14 +22,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, NodeId, RequestId, SessionId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{
     CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, FromDaemon, MAX_PART_BYTES, Member, MemberSet,
     ToDaemon,
 };
 use gantry_shared::wire::message::Answer;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{DaemonId, NodeId, RequestId, SessionId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::mpsc;
 
 use self::collection::Collection;
@@ -339,7 +339,7 @@ impl Hub {
         operation: u64,
         tag: u32,
         of: &MemberSet,
-        filter: Option<gantry_shared::filter::Filter>,
+        filter: Option<gantry_types::filter::Filter>,
         away: &NodeSet,
     ) {
         let here = of.on(&self.subtree);
@@ -353,7 +353,7 @@ impl Hub {
             return self.miss(operation, own, Failure::new(Kind::NoAccess, why));
         }
         let server = filter.as_ref().and_then(|filter| match filter {
-            gantry_shared::filter::Filter::Custom(name) => {
+            gantry_types::filter::Filter::Custom(name) => {
                 let serving = self.locals.iter().find(|(_, it)| it.session() == session && it.serves(name));
                 serving.map(|(daemon, _)| *daemon)
             }

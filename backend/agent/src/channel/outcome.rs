@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::{DaemonId, NodeId};
 use gantry_shared::wire::channel::MemberSet;
+use gantry_types::error::Failure;
+use gantry_types::id::{DaemonId, NodeId};
 
 use super::filtering::Batch;
 

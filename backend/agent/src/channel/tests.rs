@@ -1,9 +1,9 @@
 //! The hub, told what comes by hand: what goes up and down, what a daemon hears, and what it must not do.
 
-use gantry_shared::filter::Filter;
-use gantry_shared::filter::numbers::Numbers;
 use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, MAX_MESSAGE_BYTES, PART_WINDOW_BYTES, cost_of};
 use gantry_shared::wire::message::Blob;
+use gantry_types::filter::Filter;
+use gantry_types::filter::numbers::Numbers;
 
 use super::*;
 

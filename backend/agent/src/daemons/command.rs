@@ -16,8 +16,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::tree;
 use gantry_shared::elf::read_interpreter;
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::{LOADER_DIR, SessionDirs};
+use gantry_types::error::{Failure, Kind};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::search::folders;
 use gantry_shared::storage::SessionDirs;
+use gantry_types::error::{Failure, Kind};
 
 use super::command::Command;
 use super::program::look_up;

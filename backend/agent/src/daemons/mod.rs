@@ -14,10 +14,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, SessionId};
-use gantry_shared::signal::Signal;
-use gantry_shared::wire::message::{DaemonOutput, StartDaemon};
+use gantry_shared::wire::message::StartDaemon;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{DaemonId, SessionId};
+use gantry_types::output::DaemonOutput;
+use gantry_types::signal::Signal;
 
 use self::site::{Site, build_daemon};
 use crate::ending::Scope;

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::search::folders;
 use gantry_shared::storage::SessionDirs;
+use gantry_types::error::{Failure, Kind};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 

@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::unpack::parse_parts;
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
 use gantry_shared::storage::{
     CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_DAEMON_TOKEN,
     GANTRY_NODE, GANTRY_SESSION, GANTRY_SESSION_DIR, SessionDirs,
 };
 use gantry_shared::wire::message::StartDaemon;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId};
 
 use super::command::{Command, prepend};
 use super::container;
@@ -200,8 +200,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    use gantry_shared::id::{DaemonId, SessionId};
-    use gantry_shared::wire::message::{DaemonOutput, Program};
+    use gantry_shared::wire::message::Program;
+    use gantry_types::id::{DaemonId, SessionId};
+    use gantry_types::output::DaemonOutput;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! What a node makes of bulk data that is meant for it.
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::RequestId;
 use gantry_shared::wire::message::Answer;
+use gantry_types::error::Failure;
+use gantry_types::id::RequestId;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::gather::Reply;
@@ -76,7 +76,7 @@ impl BulkReceiver {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::error::Kind;
+    use gantry_types::error::Kind;
 
     use super::*;
 

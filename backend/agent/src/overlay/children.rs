@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gantry_shared::id::NodeId;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::Credit;
 use gantry_shared::wire::frame;
@@ -12,6 +11,7 @@ use gantry_shared::wire::limits::MAX_FRAME_BYTES;
 use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Dial;
 use gantry_shared::wire::queue::{LinkQueue, WeakLinkQueue};
+use gantry_types::id::NodeId;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;

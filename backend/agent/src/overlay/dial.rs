@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::id::AppId;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::bridge::BridgeNumber;
@@ -15,6 +14,7 @@ use gantry_shared::wire::limits::HANDSHAKE_DEADLINE;
 use gantry_shared::wire::link::{Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::Dial;
 use gantry_shared::wire::tcp::tune;
+use gantry_types::id::AppId;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;

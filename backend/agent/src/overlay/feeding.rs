@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_shared::id::{AppId, NodeId};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bulk::SealedChunk;
 use gantry_shared::wire::credit::Held;
@@ -12,6 +11,7 @@ use gantry_shared::wire::greeting::{self, Halves};
 use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::{Attached, Dial};
 use gantry_shared::wire::queue::LinkQueue;
+use gantry_types::id::{AppId, NodeId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};

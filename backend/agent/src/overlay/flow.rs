@@ -8,9 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bulk::{BulkKey, BulkOpener, SealedChunk};
 use gantry_shared::wire::credit;
@@ -18,6 +15,9 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::message::{Answer, Attached, BulkOrder, BulkSeat, Down, Feeder, Notice, Order, To};
 use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue, NotTaken};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId, RequestId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;

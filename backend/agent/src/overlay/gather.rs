@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::{NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::Answer;
+use gantry_types::error::Failure;
+use gantry_types::id::{NodeId, RequestId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// A batch of this size is worth a frame.
@@ -169,7 +169,7 @@ mod tests {
 
     fn add(gatherings: &mut Gatherings, node: u32, bytes: usize) -> Vec<Vec<u32>> {
         // No two nodes say the same.
-        let reply = Ok(Answer::Missing((0..node).map(gantry_shared::id::EntryIndex).collect()));
+        let reply = Ok(Answer::Missing((0..node).map(gantry_types::id::EntryIndex).collect()));
         shown(gatherings.add(REQUEST, vec![(only(node), reply)], bytes, None))
     }
 

@@ -1,7 +1,7 @@
 //! What comes for this agent.
 
-use gantry_shared::id::RequestId;
 use gantry_shared::wire::message::Order;
+use gantry_types::id::RequestId;
 
 use super::bulk::Piece;
 

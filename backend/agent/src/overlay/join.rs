@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::id::{NodeId, Pid};
 use gantry_shared::wire::credit::STALL_TIME;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::greeting::build_mark;
@@ -19,6 +18,7 @@ use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue};
 use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tcp::listen;
 use gantry_shared::wire::tree::Tree;
+use gantry_types::id::{NodeId, Pid};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};

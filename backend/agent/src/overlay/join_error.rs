@@ -1,8 +1,8 @@
 //! Why an agent found no place.
 
-use gantry_shared::error::Failure;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame::FrameError;
+use gantry_types::error::Failure;
 
 /// Why an agent found no place.
 #[derive(Debug, thiserror::Error)]

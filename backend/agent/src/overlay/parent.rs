@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::credit::Credit;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::{BulkOrder, Down};
+use gantry_types::error::{Failure, Kind};
 
 use super::relay::OwnPart;
 use super::streams::Streams;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{NodeId, RequestId};
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, RequestId};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bulk::SealedChunk;
 use gantry_shared::wire::credit::Held;
 use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::message::BulkSeat;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId, RequestId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 

@@ -4,11 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::secret::Secret;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::LinkError;
 use gantry_shared::wire::bulk::SealedChunk;
 use gantry_shared::wire::credit::{STALL_TIME, WINDOW_CHUNKS};
@@ -18,6 +14,10 @@ use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     Answer, BulkOrder, BulkSeat, Dial, Down, Notice, Order, Seat, Ticket, To, Up,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, DaemonId, EntryIndex, NodeId, RequestId};
+use gantry_types::rank_set::NodeSet;
+use gantry_types::status::ExitStatus;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
@@ -299,7 +299,7 @@ async fn what_a_node_says_keeps_its_order() {
         let (request, _) = order(&mut agents[1]).await;
         agents[1].up.notice(daemon_exited());
         agents[1].up.answer(request, Ok(Answer::Done));
-        agents[1].up.notice(Notice::StdinTaken { rank: gantry_shared::id::Rank(0), bytes: 1 });
+        agents[1].up.notice(Notice::StdinTaken { rank: gantry_types::id::Rank(0), bytes: 1 });
         assert!(matches!(root.notice().await, (1, Notice::DaemonExited { .. })));
         assert_eq!(root.answers().await, (number, vec![(1, Ok(Answer::Done))]));
         assert!(matches!(root.notice().await, (1, Notice::StdinTaken { .. })));

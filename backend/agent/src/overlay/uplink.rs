@@ -1,8 +1,8 @@
 //! An agent that has its place, and its way to the frontend.
 
-use gantry_shared::error::Failure;
-use gantry_shared::id::{NodeId, RequestId};
 use gantry_shared::wire::message::{Answer, Notice};
+use gantry_types::error::Failure;
+use gantry_types::id::{NodeId, RequestId};
 use tokio::sync::mpsc;
 
 use super::input::Input;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 use super::ExitStatus;
 use super::refusal::PtraceRefusal;

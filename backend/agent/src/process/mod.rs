@@ -31,7 +31,7 @@ use tokio::time::Instant;
 pub(crate) use self::enter::{look_for_hold, prove_held, prove_stopping};
 pub(crate) use self::sys::allow_tracer;
 pub(crate) use self::trace::HeldProof;
-pub(crate) use gantry_shared::status::ExitStatus;
+pub(crate) use gantry_types::status::ExitStatus;
 
 /// How a process ended, from what `waitpid` gave; `None` for one that has only stopped or gone on.
 pub(crate) fn parse_end(status: i32) -> Option<ExitStatus> {

@@ -12,8 +12,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use gantry_shared::id::{AppId, Pid};
 use gantry_shared::mark::{GANTRY_MARK, Mark, Origin, Starter};
+use gantry_types::id::{AppId, Pid};
 use nix::unistd::geteuid;
 
 use super::signal::Target;

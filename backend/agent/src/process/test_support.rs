@@ -85,7 +85,7 @@ pub(super) fn release_and_wait(rank: &StartedRank) -> ExitStatus {
 
 pub(super) fn kill_and_wait(rank: &StartedRank) {
     assert!(signal::send(rank.process, libc::SIGKILL).unwrap());
-    assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
+    assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
 }
 
 /// That we have no child, of whatever kind.

@@ -227,8 +227,8 @@ mod tests {
     fn stops_are_told_apart() {
         let stop = |signal: i32, event: i32| 0x7f | (signal << 8) | (event << 16);
         check_event(0x0300, &Stop::Ended(ExitStatus::Code(3)));
-        check_event(9, &Stop::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::KILL)));
-        check_event(34, &Stop::Ended(ExitStatus::Signal(gantry_shared::signal::Signal::new(34).unwrap())));
+        check_event(9, &Stop::Ended(ExitStatus::Signal(gantry_types::signal::Signal::KILL)));
+        check_event(34, &Stop::Ended(ExitStatus::Signal(gantry_types::signal::Signal::new(34).unwrap())));
         check_event(stop(libc::SIGTRAP, libc::PTRACE_EVENT_EXEC), &Stop::Exec);
         check_event(stop(libc::SIGUSR1, 0), &Stop::Signal(libc::SIGUSR1));
         check_event(stop(libc::SIGSTOP, 0), &Stop::Signal(libc::SIGSTOP));

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::unpack::INCOMING_PREFIX;
-use gantry_shared::id::random_text;
 use gantry_shared::wire::message::{Entry, Known, Place};
+use gantry_types::id::random_text;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::resource::{Resource, getrlimit};

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::elf::read_machine;
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::wire::staging::LibcNeeds;
+use gantry_types::error::{Failure, Kind};
 use nix::fcntl::AT_FDCWD;
 
 use super::ContentCache;

@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use gantry_shared::id::{NodeId, SessionId};
 use gantry_shared::wire::staging::{Content, Known, Mark};
+use gantry_types::id::{NodeId, SessionId};
 
 use super::*;
 use crate::session::{AppDir, AppDirName, StageBase};

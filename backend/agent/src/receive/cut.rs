@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gantry_shared::error::Failure;
+use gantry_types::error::Failure;
 
 /// Why an archive will not come to its end; the first reason counts.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gantry_shared::id::Rank;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bridge::{
     BridgeNotice, BridgeNumber, BridgeOrder, BridgeWord, LANE_MOST_BYTES, LaneNumber, OWN_BRIDGE,
@@ -17,6 +16,7 @@ use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::window::Receiver;
+use gantry_types::id::Rank;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gantry_backend::Error;
 use gantry_backend::rendezvous::{MAX_ITEM_BYTES, Rank, Rendezvous, Standing, Status};
-use gantry_shared::error::Kind;
-use gantry_shared::foreign::ForeignText;
+use gantry_types::error::Kind;
+use gantry_types::foreign::ForeignText;
 
 use crate::ranks::with_causes;
 

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{Rank, RequestId};
 use gantry_shared::wire::message::{Answer, Blob};
 use gantry_shared::wire::rendezvous::{
     Gate, ITEM_WINDOW_BYTES, Key, LinkWord, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Status,
     Want,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{Rank, RequestId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::bridges::Bridges;

@@ -98,8 +98,8 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::Rank;
     use gantry_shared::wire::runtime::{Address, Scope};
+    use gantry_types::id::Rank;
 
     use super::*;
 

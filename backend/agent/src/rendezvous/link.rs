@@ -7,8 +7,8 @@ mod carrier;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gantry_shared::id::Rank;
 use gantry_shared::wire::rendezvous::LinkWord;
+use gantry_types::id::Rank;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;

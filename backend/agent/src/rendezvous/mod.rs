@@ -18,8 +18,8 @@ pub(crate) use bridges::Bridges;
 pub(crate) use desk::{Desk, Request};
 pub(crate) use service::Socket;
 
-use gantry_shared::error::Failure;
 use gantry_shared::wire::message::Ticket;
+use gantry_types::error::Failure;
 
 use crate::failure;
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use gantry_backend::{Address, Backend, Error};
-use gantry_shared::id::{Pid, Rank};
-use gantry_shared::status::RankState;
 use gantry_shared::wire::frame::{FrameError, read_frame, write_frame};
+use gantry_types::id::{Pid, Rank};
+use gantry_types::status::RankState;
 use tokio::sync::oneshot;
 
 use super::*;

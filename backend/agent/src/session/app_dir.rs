@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{AppId, NodeId, SessionId};
 use gantry_shared::storage::{
     BIN_DIR, LEASE_FILE, LIB_DIR, SessionDirs, TMP_DIR, agent_socket_name, app_dir_prefix,
     parse_app_dir_name, session_dir_name,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{AppId, NodeId, SessionId};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, renameat};
 use nix::sys::stat::{Mode, fstat, fstatat};

@@ -5,9 +5,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
 use gantry_shared::trust::{Distrust, Trust};
+use gantry_types::error::{Failure, Kind};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::statvfs::{FsFlags, statvfs};

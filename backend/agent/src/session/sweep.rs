@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use gantry_shared::error::Failure;
 use gantry_shared::storage::parse_app_dir_name;
+use gantry_types::error::Failure;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -106,8 +106,8 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use gantry_shared::id::{AppId, NodeId, SessionId};
     use gantry_shared::storage::LEASE_FILE;
+    use gantry_types::id::{AppId, NodeId, SessionId};
 
     use super::super::lease::NEW_LEASE;
     use super::super::{AppDir, AppDirName};

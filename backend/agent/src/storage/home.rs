@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{NodeId, SessionId};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{NodeId, SessionId};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;

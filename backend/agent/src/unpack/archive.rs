@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 use super::header::{Announced, BLOCK, Header, parse_header};
 use super::name::{check_link, parse_parts};

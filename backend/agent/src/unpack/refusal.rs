@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 /// What the name of a directory starts with in which an archive waits for its end. Archives and manifests have no such name at their top.
 pub const INCOMING_PREFIX: &str = ".incoming-";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 use super::*;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{RequestId, SessionId};
-use gantry_shared::rank_set::RankSet;
 use gantry_shared::wire::message::{Answer, Order};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{RequestId, SessionId};
+use gantry_types::rank_set::RankSet;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::{DaemonId, Pid, Rank, RequestId, SessionId};
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
 use gantry_shared::wire::rendezvous::{LinkWord, RendezvousNotice};
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::{DaemonId, Pid, Rank, RequestId, SessionId};
+use gantry_types::status::ExitStatus;
 use gantry_wlm::host::{Host, Machine};
 use gantry_wlm::launcher::dies_with_step;
 use tokio::net::UnixListener;

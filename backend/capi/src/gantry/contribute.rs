@@ -6,9 +6,9 @@ use std::ffi::{c_char, c_int};
 use gantry_backend::filter::numbers::Numbers;
 use gantry_backend::filter::{PrefixTree, key_ranks, ranks};
 use gantry_backend::{Failure, Rank};
-use gantry_shared::rank_set::RankSet;
 use gantry_shared_capi::data::{count, values};
 use gantry_shared_capi::{Fault, enter, text};
+use gantry_types::rank_set::RankSet;
 
 use super::channel::contribute;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use gantry_frontend::filter::Reduce;
 use gantry_frontend::{Channel, Policy, Session};
-use gantry_shared::error::{Failure, Kind};
 use gantry_shared_capi::data::{self, Member, Merge, Part};
 use gantry_shared_capi::memory::{Given, allocate, array, release};
 use gantry_shared_capi::{Fault, deadline, enter, text};
+use gantry_types::error::{Failure, Kind};
 
 use super::gate::Gate;
 use super::outcome::{self, Outcome, parse_filter};

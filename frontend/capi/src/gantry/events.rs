@@ -6,8 +6,8 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream as Pair;
 
 use gantry_frontend::{Event, Events};
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, enter};
+use gantry_types::error::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use gantry_frontend::channel::MessageStream;
 use gantry_frontend::{Error, Session};
-use gantry_shared::error::Kind;
 use gantry_shared_capi::data::{self, Data};
 use gantry_shared_capi::memory::Given;
 use gantry_shared_capi::{Fault, deadline, enter};
+use gantry_types::error::Kind;
 use tokio::sync::Notify;
 
 use crate::handles::{Inbox, Signal};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gantry_frontend::Error;
 use gantry_frontend::coallocation::{Coallocator, JobEvent, SubjobInfo, SubjobOutput, SubjobState};
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, deadline, enter, memory, text};
+use gantry_types::error::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;

@@ -7,10 +7,10 @@ use std::ptr::null_mut;
 use gantry_frontend::filter::numbers::Numbers;
 use gantry_frontend::filter::{Filter, PrefixTree, key_ranks, prefix_tree, ranks};
 use gantry_frontend::{self as library, Missing};
-use gantry_shared::rank_set::RankSet;
 use gantry_shared_capi::data::{self, Member};
 use gantry_shared_capi::memory::{Given, allocate, array, release, string};
 use gantry_shared_capi::{Fault, enter, fault, text};
+use gantry_types::rank_set::RankSet;
 
 /// `gantry_contribution_t`.
 #[repr(C)]
@@ -338,7 +338,7 @@ fn describe_frames(said: &mut String, tree: &PrefixTree) {
 #[cfg(test)]
 mod tests {
     use gantry_frontend::filter::numbers::Numbers;
-    use gantry_shared::id::Rank;
+    use gantry_types::id::Rank;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::os::unix::ffi::OsStrExt;
 
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, enter, memory, text};
+use gantry_types::error::Kind;
 
 use crate::process::{fault, process};
 

@@ -10,8 +10,8 @@ mod ssh;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use gantry_shared::cti::{self};
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, enter};
+use gantry_types::error::Kind;
 
 pub(crate) use self::register::not_built_in;
 use self::register::{register, register_when_there};

@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, enter, memory, text};
+use gantry_types::error::Kind;
 
 use super::{register, register_when_there};
 use crate::process::process;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gantry_shared::error::Kind;
 use gantry_shared_capi::{Fault, deadline, enter};
+use gantry_types::error::Kind;
 
 use crate::process::process;
 

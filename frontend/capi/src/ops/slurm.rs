@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString, c_char};
 
 use gantry_frontend::request::parse_env_string;
-use gantry_shared::error::Kind;
-use gantry_shared::id::Pid;
 use gantry_shared_capi::memory::allocate;
 use gantry_shared_capi::{Fault, deadline, enter, text};
+use gantry_types::error::Kind;
+use gantry_types::id::Pid;
 use gantry_wlm::host::Machine;
 use gantry_wlm::slurm::{SlurmExtras, SrunStep};
 

@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use gantry_shared::id::Pid;
 use gantry_shared_capi::{Fault, text};
+use gantry_types::id::Pid;
 
 use super::register;
 

@@ -1,7 +1,7 @@
 //! What a WLM says of an app: its name for it, and why it has ended it.
 
-use gantry_shared::signal::Signal;
-use gantry_shared::status::{ExitStatus, RankState};
+use gantry_types::signal::Signal;
+use gantry_types::status::{ExitStatus, RankState};
 use gantry_wlm::{EndCause, EndedApp, JobRef};
 
 use super::{Launcher, State};
@@ -33,9 +33,9 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::id::{NodeId, Pid, Rank};
-    use gantry_shared::placement::PlacementBuilder;
     use gantry_shared::wire::message::RankReport;
+    use gantry_types::id::{NodeId, Pid, Rank};
+    use gantry_types::placement::PlacementBuilder;
     use gantry_wlm::CauseKind;
 
     use super::super::{Happening, Identity};

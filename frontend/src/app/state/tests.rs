@@ -1,8 +1,8 @@
 use std::ffi::OsString;
 
-use gantry_shared::placement::PlacementBuilder;
-use gantry_shared::signal::Signal;
 use gantry_shared::wire::message::HeldProof;
+use gantry_types::placement::PlacementBuilder;
+use gantry_types::signal::Signal;
 
 use super::*;
 

@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gantry_shared::id::{NodeId, Rank};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::message::{Blob, OUTPUT_WINDOW_BYTES, Order, To};
+use gantry_types::id::{NodeId, Rank};
+use gantry_types::rank_set::NodeSet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{Semaphore, mpsc};
 

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::id::AppId;
-use gantry_shared::wire::message::Stream;
+use gantry_types::id::AppId;
+use gantry_types::output::Stream;
 use gantry_wlm::{EndCause, LauncherWait, WaitLine, Wlm};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;

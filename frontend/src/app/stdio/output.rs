@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use gantry_shared::id::{AppId, DaemonId, NodeId};
-use gantry_shared::rank_set::NodeSet;
-use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, Stream, To};
+use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, To};
 use gantry_shared::wire::window::cost_of;
+use gantry_types::id::{AppId, DaemonId, NodeId};
+use gantry_types::output::Stream;
+use gantry_types::rank_set::NodeSet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::sync::{mpsc, watch};
 

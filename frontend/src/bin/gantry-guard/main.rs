@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use gantry_frontend::guard::{held, serve, starter};
 use gantry_frontend::helpers::GUARD;
-use gantry_shared::foreign::ForeignText;
-use gantry_shared::status::ExitStatus;
+use gantry_types::foreign::ForeignText;
+use gantry_types::status::ExitStatus;
 use gantry_wlm::caps::queue::UNREACHABLE;
 use tokio::signal::unix::{SignalKind, signal};
 

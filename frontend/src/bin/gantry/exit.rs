@@ -1,7 +1,7 @@
 //! The exit codes of `gantry`. They are part of its interface.
 
 use gantry_frontend::event::Ending;
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_shared::id::{NodeId, Rank};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber, OWN_BRIDGE};
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::Scope;
+use gantry_types::id::{NodeId, Rank};
 use serde::Serialize;
 
 pub(super) use super::lanes::{Agent, Course, Ends, Process};

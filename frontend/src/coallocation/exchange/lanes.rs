@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gantry_shared::id::{NodeId, Rank};
 use gantry_shared::wire::bridge::{BridgeNumber, LaneNumber};
 use gantry_shared::wire::runtime::{Address, Scope};
+use gantry_types::id::{NodeId, Rank};
 
 use super::mailbox::LinkId;
 use crate::coallocation::state::SubjobId;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use gantry_shared::id::NodeId;
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::LINK_WINDOW_BYTES;
+use gantry_types::id::NodeId;
 
 use crate::coallocation::state::SubjobId;
 

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::id::{NodeId, Rank};
-use gantry_shared::placement::Placement;
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::bridge::BridgeNotice;
 use gantry_shared::wire::message::{Order, To};
 use gantry_shared::wire::rendezvous::{LinkWord, RendezvousOrder};
+use gantry_types::id::{NodeId, Rank};
+use gantry_types::placement::Placement;
+use gantry_types::rank_set::NodeSet;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 

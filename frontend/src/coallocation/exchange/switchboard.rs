@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 
-use gantry_shared::id::{NodeId, Rank};
 use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder, LaneNumber};
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use gantry_shared::wire::message::Blob;
@@ -15,6 +14,7 @@ use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{
     Address, Hear, LINK_WINDOW_BYTES, MAX_TAG_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope, Structure,
 };
+use gantry_types::id::{NodeId, Rank};
 
 use super::direct::{Course, Direct, Ends, Said, Traffic};
 use super::mailbox::{Letter, LinkId, Mailbox};

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gantry_shared::id::{AppId, DaemonId, Pid};
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
+use gantry_types::id::{AppId, DaemonId, Pid};
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
@@ -260,7 +260,7 @@ async fn a_daemons_news_come_and_its_client_leaving_is_seen() {
 }
 
 fn staging(bytes: u64) -> Event {
-    let session = gantry_shared::id::SessionId(1);
+    let session = gantry_types::id::SessionId(1);
     Event::Staging(Staging { app: id(), session, bytes, total_bytes: 100, files: 1, nodes: 1 })
 }
 

@@ -12,13 +12,12 @@ mod violation;
 
 use std::collections::{BTreeMap, HashMap};
 
-use gantry_shared::id::{DaemonId, NodeId, Rank, SessionId};
-use gantry_shared::rank_set::{NodeSet, RankSet};
-use gantry_shared::wire::message::{
-    Answer, DaemonOutput, Notice, OUTPUT_WINDOW_BYTES, Order, Source, Stream,
-};
+use gantry_shared::wire::message::{Answer, Notice, OUTPUT_WINDOW_BYTES, Order, Source};
 use gantry_shared::wire::tree::Tree;
 use gantry_shared::wire::window::{Outstanding, Receiver, cost_of};
+use gantry_types::id::{DaemonId, NodeId, Rank, SessionId};
+use gantry_types::output::{DaemonOutput, Stream};
+use gantry_types::rank_set::{NodeSet, RankSet};
 
 use self::streams::Streams;
 use self::violation::{Admitted, check_text};

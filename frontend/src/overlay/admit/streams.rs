@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gantry_shared::id::{DaemonId, NodeId, Rank, SessionId};
-use gantry_shared::rank_set::NodeSet;
 use gantry_shared::wire::bridge::{BridgeNotice, BridgeNumber, BridgeOrder};
 use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, MAX_MESSAGE_BYTES, Member,
@@ -12,6 +10,8 @@ use gantry_shared::wire::channel::{
 use gantry_shared::wire::rendezvous::{ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder};
 use gantry_shared::wire::runtime::LAST_WORDS_WINDOW_BYTES;
 use gantry_shared::wire::window::{Outstanding, Receiver, cost_of};
+use gantry_types::id::{DaemonId, NodeId, Rank, SessionId};
+use gantry_types::rank_set::NodeSet;
 
 use super::violation::{Admitted, Violation, Word, check_text};
 

@@ -2,10 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Pid;
 use gantry_shared::secret::Secret;
-use gantry_shared::status::ExitStatus;
 use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder};
 use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, Member, MemberSet,
@@ -14,6 +11,9 @@ use gantry_shared::wire::message::{Blob, Program, RankReport, StartDaemon, Start
 use gantry_shared::wire::rendezvous::{
     Gate, ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder, Resource,
 };
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::status::ExitStatus;
 
 use super::violation::MAX_TEXT_BYTES;
 use super::*;

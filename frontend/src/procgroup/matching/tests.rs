@@ -233,15 +233,15 @@ fn facts(pgid: u32, (submitter, sessions, processes): &(String, Vec<u32>, Vec<Pl
         wlm: "none".to_owned(),
         state: AppState::Running,
         attached: false,
-        owner: gantry_shared::id::Pid::new(1).unwrap(),
+        owner: gantry_types::id::Pid::new(1).unwrap(),
         command: Vec::new(),
         job: None,
         ranks: (0..)
             .zip(processes)
             .map(|(rank, process)| crate::event::RankInfo {
-                rank: gantry_shared::id::Rank(rank),
+                rank: gantry_types::id::Rank(rank),
                 host: process.host.clone(),
-                pid: gantry_shared::id::Pid::new(i32::try_from(process.pid).unwrap()),
+                pid: gantry_types::id::Pid::new(i32::try_from(process.pid).unwrap()),
                 exe: process.exec.clone(),
                 state: process.state,
                 ending: crate::event::Ending::default(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::tree::{Element, XmlError, parse_document};
 use crate::procgroup::attribute::{GroupAttribute, ProcessAttribute};
-use gantry_shared::host_name::check_host_name;
+use gantry_types::host_name::check_host_name;
 
 use crate::procgroup::hosts::parse_hosts;
 use crate::procgroup::query::{MAX_PARTS, Pattern, Query, Restriction, Term, parse_numbers, shorten};

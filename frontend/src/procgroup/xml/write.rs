@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 use quick_xml::escape::escape;
 use quick_xml::events::attributes::Attribute;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};

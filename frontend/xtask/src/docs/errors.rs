@@ -5,7 +5,7 @@ use super::source;
 use super::text::{head, prose};
 use crate::Result;
 
-const KINDS: &str = "shared/src/error.rs";
+const KINDS: &str = "shared/types/src/error.rs";
 const CODES: &str = "frontend/src/bin/gantry/exit.rs";
 
 /// The libraries: a title, the file with the enum, and words about it.
@@ -24,7 +24,7 @@ const LIBRARIES: [(&str, &str, &str); 3] = [
 /// # Errors
 /// A source cannot be read, or is not as it was.
 pub(super) fn page() -> Result<String> {
-    let mut page = head("Errors", "`shared/src/error.rs` and the error types of the libraries");
+    let mut page = head("Errors", "`shared/types/src/error.rs` and the error types of the libraries");
     page += "Every error has a kind, a text, and often a hint. The kind says what you can do. It is the same word in JSON, in the exit code and in \
              `gantry_error_kind`. [Troubleshooting](../operations/troubleshooting.md) has texts with their remedies.\n\n";
     let codes = source::read(CODES)?;

@@ -124,7 +124,7 @@ fn events() -> Result<String> {
     }
     page += &words("State of a rank", &variants(&text, "StateName")?, "_");
     page += &words("Cause of an end", &variants(&source::read("wlm/src/job.rs")?, "CauseKind")?, "_");
-    page += &words("Kind of an error", &variants(&source::read("shared/src/error.rs")?, "Kind")?, "-");
+    page += &words("Kind of an error", &variants(&source::read("shared/types/src/error.rs")?, "Kind")?, "-");
     Ok(page)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 /// An error number, of either family.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::time::Duration;
 
-use gantry_shared::foreign::ForeignText;
+use gantry_types::foreign::ForeignText;
 use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, run};
 

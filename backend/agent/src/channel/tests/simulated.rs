@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use gantry_shared::filter::Filter;
 use gantry_shared::wire::frame::encode_body;
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::tree::Tree;
+use gantry_types::filter::Filter;
 
 use super::*;
 

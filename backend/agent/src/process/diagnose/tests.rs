@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{IN_NAMESPACE, rerun_with_mount};
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 #[track_caller]
 fn check_head(head: &[u8], expected: &Head) {

@@ -7,7 +7,7 @@ use crate::process::error::StartError;
 use crate::process::hold::{Hold, StartFailure};
 use crate::process::spawn::ProcessSpec;
 use crate::process::test_support::*;
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 /// The failure of the second of three ranks, held and not held, and of what is started alone.
 #[track_caller]

@@ -14,7 +14,7 @@ use crate::process::signal::{self, Released};
 use crate::process::test_support::*;
 use crate::process::thread::RanksThread;
 use crate::process::{ExitStatus, Pinned, procfs, sys};
-use gantry_shared::error::Kind;
+use gantry_types::error::Kind;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -54,12 +54,12 @@ fn parent_thread_ends_and_its_ranks_die_held_or_not() {
         ranks.extend(thread.start(running, Hold::No, Instant::now() + LONG).await.unwrap());
         thread.close();
         for rank in ranks {
-            assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
+            assert_eq!(wait_end(rank.process.pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
         }
     });
     let started = std::thread::spawn(|| start_one(shell("exec sleep 1000")).unwrap());
     let pid = started.join().unwrap();
-    assert_eq!(wait_end(pid), ExitStatus::Signal(gantry_shared::signal::Signal::KILL));
+    assert_eq!(wait_end(pid), ExitStatus::Signal(gantry_types::signal::Signal::KILL));
     assert_no_child();
 }
 
@@ -115,7 +115,7 @@ fn reaper_tells_every_end_and_no_stop() {
         assert!(!reaper.owns(pids[0]));
         // One that was stopped is killed with its whole group.
         assert!(crate::process::signal::kill_group(pids[2], libc::SIGKILL).unwrap());
-        let killed = ExitStatus::Signal(gantry_shared::signal::Signal::KILL);
+        let killed = ExitStatus::Signal(gantry_types::signal::Signal::KILL);
         assert_eq!(reaper.next().await, Exited { pid: pids[2], status: killed });
         // This one stops itself: no news until it has gone on and ended.
         release(ranks[1].process);
@@ -319,7 +319,7 @@ fn held_processes_go_on_until_each_is_the_program_that_is_meant() {
             assert_eq!(procfs::read_status(*pid).unwrap().tracer, 0);
             sys::kill(*pid, libc::SIGKILL).unwrap();
         }
-        let killed = ExitStatus::Signal(gantry_shared::signal::Signal::KILL);
+        let killed = ExitStatus::Signal(gantry_types::signal::Signal::KILL);
         assert_eq!(pids.map(wait_end), [killed, ExitStatus::Code(3), killed]);
         // One that never becomes it, and one that waits and is given up.
         let ends = hold_one(shell("exit 0")).process.pid;

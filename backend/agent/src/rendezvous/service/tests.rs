@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 
 use gantry_backend::Error;
 use gantry_backend::rendezvous::{Handle, Rendezvous};
-use gantry_shared::id::NodeId;
-use gantry_shared::status::RankState;
 use gantry_shared::wire::backend::LocalRank;
 use gantry_shared::wire::rendezvous::{LinkWord, Resource, Want};
+use gantry_types::id::NodeId;
+use gantry_types::status::RankState;
 
 use super::*;
 use crate::service::AppFacts;

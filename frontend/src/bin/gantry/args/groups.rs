@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::signal::Signal;
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 
 use super::Patience;
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use gantry_frontend::coallocation::SubjobOutput;
 use gantry_frontend::control::protocol::Answer;
 use gantry_frontend::{Input, OutputTo};
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::AppId;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::AppId;
 use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, spawn_orphan};
 

@@ -8,7 +8,7 @@ use gantry_frontend::coallocation::{
     Coallocator, Job, JobEvent, JobExit, JobState, SubjobInfo, SubjobOutput,
 };
 use gantry_frontend::{Config, Error};
-use gantry_shared::error::{Failure, Kind};
+use gantry_types::error::{Failure, Kind};
 use tokio::sync::mpsc;
 
 use super::interrupts::Interrupts;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use gantry_frontend::control::{Client, DaemonOrder, RemoteEvents, Text};
 use gantry_frontend::{Event, request::parse_env_string};
-use gantry_shared::host_set::parse_host_list;
-use gantry_shared::id::{AppId, DaemonId};
 use gantry_shared::search::folders;
+use gantry_types::host_set::parse_host_list;
+use gantry_types::id::{AppId, DaemonId};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use nix::unistd::{AccessFlags, access};

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal};
 use gantry_frontend::Event;
 use gantry_frontend::procgroup::text::is_query;
 use gantry_frontend::procgroup::{ProcessManager, Told};
-use gantry_shared::signal::Signal;
+use gantry_types::signal::Signal;
 
 use super::ps::parse_query;
 use super::{reach, say};

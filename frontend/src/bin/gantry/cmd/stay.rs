@@ -6,10 +6,10 @@ use std::time::Duration;
 use gantry_frontend::event::{Ending, Event, Exit, RankInfo, StateName};
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, AppHandle, DaemonRequest, Events, OutputStream, Session};
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::id::Rank;
-use gantry_shared::rank_set::RankSet;
-use gantry_shared::wire::message::DaemonOutput;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Rank;
+use gantry_types::output::DaemonOutput;
+use gantry_types::rank_set::RankSet;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -410,7 +410,7 @@ impl Teller {
                 }
             }
             Event::NodesLost { hosts, reason, .. } => {
-                self.screen.note(&format!("lost {}: {reason}", gantry_shared::host_set::fold_hosts(hosts)));
+                self.screen.note(&format!("lost {}: {reason}", gantry_types::host_set::fold_hosts(hosts)));
             }
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
             Event::MpiSingletons(singletons) => self.screen.note(&singletons.message),

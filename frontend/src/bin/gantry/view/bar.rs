@@ -56,7 +56,7 @@ fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use gantry_shared::id::SessionId;
+    use gantry_types::id::SessionId;
 
     use super::*;
 

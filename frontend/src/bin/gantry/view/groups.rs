@@ -4,8 +4,8 @@ use std::io;
 
 use gantry_frontend::procgroup::xml::write_answer;
 use gantry_frontend::procgroup::{Answer, Columns, GroupAttribute, Query, Told};
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::host_set::fold_hosts;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::host_set::fold_hosts;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use gantry_frontend::event::Output;
-use gantry_shared::foreign::ForeignText;
-use gantry_shared::id::{DaemonId, Rank};
-use gantry_shared::wire::message::Stream;
+use gantry_types::foreign::ForeignText;
+use gantry_types::id::{DaemonId, Rank};
+use gantry_types::output::Stream;
 
 /// A line that is longer comes in pieces, each with the label.
 const MAX_LINE_BYTES: usize = 64 * 1024;

@@ -20,8 +20,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gantry_frontend::event::Event;
-use gantry_shared::error::{Failure, Kind};
-use gantry_shared::foreign::LineWriter;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::foreign::LineWriter;
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 use tracing_subscriber::Layer;

@@ -7,8 +7,8 @@
 use std::fmt::{self, Display};
 use std::ops::Deref;
 
-use gantry_shared::error::Failure;
-use gantry_shared::foreign::{self, ForeignText};
+use gantry_types::error::Failure;
+use gantry_types::foreign::{self, ForeignText};
 use serde::Serialize;
 
 /// Letters that stand out, and the end of them.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use gantry_frontend::AppHandle;
 use gantry_frontend::control::protocol::Answer;
 use gantry_frontend::event::{Event, Output, Staging};
-use gantry_shared::error::Failure;
-use gantry_shared::id::AppId;
-use gantry_shared::wire::message::Stream;
+use gantry_types::error::Failure;
+use gantry_types::id::AppId;
+use gantry_types::output::Stream;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::label::Labels;

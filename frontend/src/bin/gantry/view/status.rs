@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gantry_frontend::AppHandle;
 use gantry_frontend::event::{RankInfo, Staging, StateName};
 use gantry_frontend::info::AppInfo;
-use gantry_shared::host_set::fold_hosts;
-use gantry_shared::rank_set::RankSet;
+use gantry_types::host_set::fold_hosts;
+use gantry_types::rank_set::RankSet;
 
 use super::bar;
 use super::page::{Line, Page};
@@ -187,7 +187,7 @@ fn is_held(info: &AppInfo) -> bool {
 mod tests {
     use gantry_frontend::event::Ending;
     use gantry_frontend::info::{AppState, DaemonInfo};
-    use gantry_shared::id::{DaemonId, Pid, Rank};
+    use gantry_types::id::{DaemonId, Pid, Rank};
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gantry_frontend::event::{RankInfo, StateName};
 use gantry_frontend::info::{AppInfo, AppState};
-use gantry_shared::foreign::ForeignText;
-use gantry_shared::host_set::fold_hosts;
-use gantry_shared::rank_set::RankSet;
+use gantry_types::foreign::ForeignText;
+use gantry_types::host_set::fold_hosts;
+use gantry_types::rank_set::RankSet;
 
 use super::page::Page;
 
@@ -126,7 +126,7 @@ fn app_state(app: &AppInfo) -> &'static str {
 #[cfg(test)]
 mod tests {
     use gantry_frontend::event::Ending;
-    use gantry_shared::id::{Pid, Rank};
+    use gantry_types::id::{Pid, Rank};
 
     use super::*;
 

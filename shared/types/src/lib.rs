@@ -1,0 +1,28 @@
+//! The vocabulary of gantry's public libraries: both re-export it as `types`.
+//!
+//! Frontend and backend must mean the same thing by a rank, a node, a status or an error, on the wire too. So each such thing is one type,
+//! here.
+//!
+//! | module | what is there |
+//! | --- | --- |
+//! | [`id`] | numbers and names of apps, ranks, nodes, sessions, daemons, processes |
+//! | [`rank_set`] | sets of ranks and of nodes, as `0-3,8` |
+//! | [`host_set`], [`host_name`] | lists of hosts, as `n[1-3],n7`; the name of one |
+//! | [`placement`] | which rank is on which host, and its process |
+//! | [`status`], [`signal`] | how a process ended, and the state of a rank; signals |
+//! | [`output`] | standard output and error, and where a daemon's go |
+//! | [`error`] | a failure that travels: kind, message, hint |
+//! | [`foreign`] | text from elsewhere, which is shown escaped only |
+//! | [`filter`] | filters that merge what daemons contribute |
+
+pub mod id;
+pub mod rank_set;
+pub mod host_set;
+pub mod host_name;
+pub mod placement;
+pub mod status;
+pub mod signal;
+pub mod error;
+pub mod foreign;
+pub mod output;
+pub mod filter;
