@@ -1,7 +1,7 @@
 //! Who waits for the processes that this agent owns, once they have started.
 //!
-//! It asks for each of its own pids and never for "any child": other parts of the process have children of
-//! their own, and the thread "ranks" waits for those that it is starting.
+//! It collects its own pids and never "any child": other parts of the process have children of their own, and threads that start
+//! processes wait for those. The kernel is asked who has ended, without collecting it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
