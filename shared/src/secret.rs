@@ -75,13 +75,18 @@ impl Secret {
         hash.to_hex().chars().take(32).collect()
     }
 
-    pub(crate) fn expose(&self) -> &[u8; SECRET_BYTES] {
+    /// The bytes, for the keys of a link.
+    #[must_use]
+    pub fn expose(&self) -> &[u8; SECRET_BYTES] {
         &self.0
     }
 }
 
 /// Fills `bytes` with random numbers of the operating system.
-pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+///
+/// # Errors
+/// The system has none.
+pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(|error| match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::other(error.to_string()),

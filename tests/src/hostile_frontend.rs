@@ -1,10 +1,10 @@
 //! A frontend that breaks the rules, above a real agent.
 
+use gantry_link::LinkError;
+use gantry_link::handshake::accept;
+use gantry_link::link::{LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::handshake::accept;
-use gantry_shared::wire::link::{LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     Blob, Down, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To,
 };

@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
 /// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
+    ("gantry-link", &["gantry-shared", "gantry-types"]),
     ("gantry-shared-capi", &["gantry-shared", "gantry-types"]),
-    ("gantry-wlm", &["gantry-shared", "gantry-types"]),
+    ("gantry-wlm", &["gantry-link", "gantry-shared", "gantry-types"]),
     ("gantry-wlm-capi", &["gantry-wlm"]),
     ("gantry-backend", &["gantry-shared", "gantry-types"]),
     ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
-    ("gantry-agent", &["gantry-backend", "gantry-shared", "gantry-types", "gantry-wlm"]),
-    ("gantry-frontend", &["gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry-agent", &["gantry-backend", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry-frontend", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     (
         "gantry-frontend-capi",
         &["gantry-frontend", "gantry-shared", "gantry-shared-capi", "gantry-types", "gantry-wlm"],
@@ -62,7 +63,7 @@ const WLM_WORDS: [&str; 29] = [
 
 /// Where a WLM may be named though it is outside its folder: path, word, why.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
-    ("shared/src/wire/handshake/tests.rs", "ssh", "the greeting of a foreign server that must be refused"),
+    ("shared/link/src/handshake/tests.rs", "ssh", "the greeting of a foreign server that must be refused"),
     ("wlm/src/launcher/proxies.rs", "ssh", "the remote shell in the command lines of a launcher's proxies"),
     ("frontend/xtask/src/layout.rs", "srun", "the file name of a link that is installed"),
     ("frontend/xtask/src/layout.rs", "ssh", "the file name of a program that is installed"),

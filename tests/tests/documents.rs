@@ -260,9 +260,10 @@ const OWN_VARIABLES: [&str; 8] = [
 ];
 
 /// Folders with code that users meet.
-const PRODUCT: [&str; 9] = [
+const PRODUCT: [&str; 10] = [
     "shared/types/src",
     "shared/src",
+    "shared/link/src",
     "shared/capi/src",
     "wlm/src",
     "frontend/src",

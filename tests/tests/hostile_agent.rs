@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::wire::LinkError;
+use gantry_link::LinkError;
 use gantry_tests::fault::{Tool, is_keeper, numbers, running};
 use gantry_tests::hostile_frontend::overrun_input;
 use gantry_tests::{SOON, World, becomes_true, binaries, proc, programs, within};

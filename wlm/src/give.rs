@@ -21,12 +21,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use blake2::{Blake2b512, Digest};
+use gantry_link::door::admission::{Limits, Stage};
+use gantry_link::door::{Arrival, Gate, Reason, Seat, TcpEar};
+use gantry_link::greeting::STRANGERS;
+use gantry_link::tcp::listen;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::door::admission::{Limits, Stage};
-use gantry_shared::wire::door::{Arrival, Gate, Reason, Seat, TcpEar};
-use gantry_shared::wire::greeting::STRANGERS;
 use gantry_shared::wire::hold::to_hex;
-use gantry_shared::wire::tcp::listen;
 use gantry_types::error::{Failure, Kind};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::wire::door::admission::{Limits, Stage};
-use gantry_shared::wire::door::{Arrival, Gate, Seat, UnixEar};
+use gantry_link::door::admission::{Limits, Stage};
+use gantry_link::door::{Arrival, Gate, Seat, UnixEar};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_shared::wire::handshake::connect;
-use gantry_shared::wire::link::Link;
+use gantry_link::handshake::connect;
+use gantry_link::link::Link;
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, Ticket};
 use gantry_types::error::Failure;

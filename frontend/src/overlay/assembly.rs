@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use gantry_link::greeting::{Door, Halves};
+use gantry_link::queue::LinkQueue;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::greeting::{Door, Halves};
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, RankReport, Seat};
-use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::NodeId;

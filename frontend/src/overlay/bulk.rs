@@ -8,11 +8,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::wire::bulk::{BulkError, BulkSealer};
+use gantry_link::bulk::{BulkError, BulkSealer};
+use gantry_link::limits::MAX_BULK_CHUNK_BYTES;
+use gantry_link::queue::{LinkQueue, NotTaken};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::limits::MAX_BULK_CHUNK_BYTES;
 use gantry_shared::wire::message::{BulkOrder, Down, Order, To};
-use gantry_shared::wire::queue::{LinkQueue, NotTaken};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;

@@ -6,12 +6,12 @@ use std::num::NonZeroU32;
 #[cfg(test)]
 use std::time::Duration;
 
+use gantry_link::credit::STALL_TIME;
+use gantry_link::door::Tally;
+use gantry_link::greeting::Door;
+use gantry_link::tcp::listen;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::credit::STALL_TIME;
-use gantry_shared::wire::door::Tally;
-use gantry_shared::wire::greeting::Door;
 use gantry_shared::wire::message::RankReport;
-use gantry_shared::wire::tcp::listen;
 use gantry_types::id::AppId;
 use gantry_wlm::{AgentLinks, Reach};
 use nix::ifaddrs::getifaddrs;

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_link::queue::LinkQueue;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, Down, Notice, Order, To, Up};
-use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
 use gantry_types::error::Failure;
 use gantry_types::id::{NodeId, RequestId};

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use gantry_link::LinkError;
+use gantry_link::handshake::connect;
+use gantry_link::link::{Incoming, LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::LinkError;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::handshake::connect;
-use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     AgentHello, Answer, BulkOrder, BulkSeat, Dial, Down, EntrySet, Feeder, Notice, Order, Seat, To, Up,
 };

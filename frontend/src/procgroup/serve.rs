@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_shared::wire::door::admission::{Limits, Stage};
-use gantry_shared::wire::door::{Arrival, Gate, Seat, UnixEar};
+use gantry_link::door::admission::{Limits, Stage};
+use gantry_link::door::{Arrival, Gate, Seat, UnixEar};
 use gantry_types::error::{Failure, Kind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};

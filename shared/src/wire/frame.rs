@@ -13,7 +13,12 @@ use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::limits::MAX_FRAME_BYTES;
+/// The most bytes a frame's body may have: 1 MiB.
+///
+/// The largest control message is one node's share of an answer: a proctable slice or a report of some ten thousand
+/// ranks at less than 100 bytes each. What is larger is data, and data goes as bulk chunks. An agent with
+/// 64 children that all stop inside their largest frame holds 64 MiB, which a node can bear.
+pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
 
 /// Bytes in the length prefix.
 pub const PREFIX_BYTES: usize = 4;
@@ -111,8 +116,11 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     if rest.is_empty() { Ok(value) } else { Err(FrameError::Trailing { bytes: rest.len() }) }
 }
 
-/// The prefix of a body of `length` bytes.
-pub(crate) fn build_prefix(length: usize) -> Result<[u8; PREFIX_BYTES], FrameError> {
+/// The length prefix of a body of `length` bytes.
+///
+/// # Errors
+/// [`FrameError::Oversized`].
+pub fn build_prefix(length: usize) -> Result<[u8; PREFIX_BYTES], FrameError> {
     match u32::try_from(length) {
         Ok(small) if length <= MAX_FRAME_BYTES => Ok(small.to_be_bytes()),
         _ => Err(FrameError::Oversized { bytes: u64::try_from(length).ok(), limit: MAX_FRAME_BYTES }),

@@ -1,8 +1,8 @@
 //! What the frontend orders, what agents answer, and what agents report on their own.
 //!
 //! These types are the whole language of the overlay. They are types of their own, apart from the public API, so that either side can
-//! change its API without changing the wire. Whoever changes them raises
-//! [`PROTOCOL_VERSION`](super::handshake::PROTOCOL_VERSION), which is exchanged before anything else is understood.
+//! change its API without changing the wire. Whoever changes them raises [`PROTOCOL_VERSION`], which is exchanged before anything else is
+//! understood.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -26,6 +26,9 @@ use super::channel::{ChannelNotice, ChannelOrder};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
+
+/// The version of everything that is said on a link.
+pub const PROTOCOL_VERSION: u16 = 8;
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
 /// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe. Of output every

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gantry_shared::wire::handshake::PROTOCOL_VERSION;
+use gantry_shared::wire::message::PROTOCOL_VERSION;
 use nix::unistd::{Uid, setuid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -28,10 +28,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use gantry_link::handshake::{accept, connect};
+use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::channel::{ChannelNotice, Member, MemberSet};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::handshake::{accept, connect};
-use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     AgentHello, Answer, Blob, Dial, Down, HeldProof, Notice, Order, RankReport, Seat, Source, Ticket, To, Up,
 };

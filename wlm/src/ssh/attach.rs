@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::wire::greeting::build_mark;
+use gantry_link::greeting::build_mark;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::host_name::HostName;
 use gantry_types::id::{AppId, Pid};

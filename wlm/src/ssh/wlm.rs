@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gantry_shared::wire::greeting::build_mark;
+use gantry_link::greeting::build_mark;
 use gantry_types::error::{Failure, Kind};
 
 use super::agent_file::AgentFile;

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gantry_shared::wire::LinkError;
-use gantry_shared::wire::credit::Credit;
+use gantry_link::LinkError;
+use gantry_link::credit::Credit;
+use gantry_link::greeting::{Door, Halves};
+use gantry_link::link::{Incoming, LinkReader};
+use gantry_link::queue::{LinkQueue, WeakLinkQueue};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::greeting::{Door, Halves};
-use gantry_shared::wire::limits::MAX_FRAME_BYTES;
-use gantry_shared::wire::link::{Incoming, LinkReader};
+use gantry_shared::wire::frame::MAX_FRAME_BYTES;
 use gantry_shared::wire::message::Dial;
-use gantry_shared::wire::queue::{LinkQueue, WeakLinkQueue};
 use gantry_types::id::NodeId;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gantry_link::bulk::SealedChunk;
+use gantry_link::credit::Held;
+use gantry_link::greeting::{self, Halves};
+use gantry_link::link::{Incoming, LinkReader};
+use gantry_link::queue::LinkQueue;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::bulk::SealedChunk;
-use gantry_shared::wire::credit::Held;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::greeting::{self, Halves};
-use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::{Attached, Dial};
-use gantry_shared::wire::queue::LinkQueue;
 use gantry_types::id::{AppId, NodeId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;

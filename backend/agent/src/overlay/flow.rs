@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_link::bulk::{BulkKey, BulkOpener, SealedChunk};
+use gantry_link::credit;
+use gantry_link::greeting::Halves;
+use gantry_link::queue::{LAST_WORDS_TIME, LinkQueue, NotTaken};
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::bulk::{BulkKey, BulkOpener, SealedChunk};
-use gantry_shared::wire::credit;
 use gantry_shared::wire::frame;
-use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::message::{Answer, Attached, BulkOrder, BulkSeat, Down, Feeder, Notice, Order, To};
-use gantry_shared::wire::queue::{LAST_WORDS_TIME, LinkQueue, NotTaken};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, RequestId};
 use gantry_types::rank_set::NodeSet;

@@ -1,6 +1,6 @@
 //! Why an agent found no place.
 
-use gantry_shared::wire::LinkError;
+use gantry_link::LinkError;
 use gantry_shared::wire::frame::FrameError;
 use gantry_types::error::Failure;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gantry_shared::wire::LinkError;
-use gantry_shared::wire::credit::Credit;
+use gantry_link::LinkError;
+use gantry_link::credit::Credit;
+use gantry_link::link::{Incoming, LinkReader};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::{BulkOrder, Down};
 use gantry_types::error::{Failure, Kind};
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use gantry_link::queue::LinkQueue;
 use gantry_shared::wire::channel::{ChannelNotice, ChannelOrder};
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Answer, BulkCount, BulkOrder, BulkSeat, Down, Notice, Order, To, Up};
-use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::tree::Tree;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, RequestId};

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gantry_link::bulk::SealedChunk;
+use gantry_link::credit::Held;
+use gantry_link::greeting::Halves;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::bulk::SealedChunk;
-use gantry_shared::wire::credit::Held;
-use gantry_shared::wire::greeting::Halves;
 use gantry_shared::wire::message::BulkSeat;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, RequestId};

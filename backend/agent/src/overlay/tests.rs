@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gantry_link::LinkError;
+use gantry_link::bulk::SealedChunk;
+use gantry_link::credit::{STALL_TIME, WINDOW_CHUNKS};
+use gantry_link::handshake::{accept, connect};
+use gantry_link::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::LinkError;
-use gantry_shared::wire::bulk::SealedChunk;
-use gantry_shared::wire::credit::{STALL_TIME, WINDOW_CHUNKS};
 use gantry_shared::wire::frame;
-use gantry_shared::wire::handshake::{accept, connect};
-use gantry_shared::wire::link::{Incoming, Link, LinkReader, LinkWriter};
 use gantry_shared::wire::message::{
     Answer, BulkOrder, BulkSeat, Dial, Down, Notice, Order, Seat, Ticket, To, Up,
 };

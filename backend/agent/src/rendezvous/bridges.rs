@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use gantry_link::greeting::Halves;
+use gantry_link::link::{Incoming, LinkReader};
+use gantry_link::queue::LinkQueue;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::bridge::{
     BridgeNotice, BridgeNumber, BridgeOrder, BridgeWord, LANE_MOST_BYTES, LaneNumber, OWN_BRIDGE,
 };
 use gantry_shared::wire::frame;
-use gantry_shared::wire::greeting::Halves;
-use gantry_shared::wire::link::{Incoming, LinkReader};
 use gantry_shared::wire::message::Blob;
-use gantry_shared::wire::queue::LinkQueue;
 use gantry_shared::wire::window::Receiver;
 use gantry_types::id::Rank;
 use tokio::sync::{mpsc, watch};

@@ -1,7 +1,7 @@
 //! Streams of bulk data, as agents see them.
 
-use gantry_shared::wire::bulk::{BulkKey, BulkOpener};
-use gantry_shared::wire::credit::WINDOW_CHUNKS;
+use gantry_link::bulk::{BulkKey, BulkOpener};
+use gantry_link::credit::WINDOW_CHUNKS;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Bulk data through agents, over both kinds of links.
 
-use gantry_shared::wire::bulk::BulkSealer;
+use gantry_link::bulk::BulkSealer;
 use gantry_shared::wire::message::{Attached, BulkCount, Feeder};
 
 use super::super::BulkReceiver;

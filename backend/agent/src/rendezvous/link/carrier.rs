@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use gantry_shared::wire::bridge::{BridgeNumber, BridgeWord, LANE_WINDOW_BYTES, LaneNumber};
+use gantry_shared::wire::frame::MAX_FRAME_BYTES;
 use gantry_shared::wire::frame::{self, PREFIX_BYTES, encode_onto};
-use gantry_shared::wire::limits::MAX_FRAME_BYTES;
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{

@@ -12,8 +12,8 @@ use chacha20poly1305::aead::{Aead, AeadInPlace, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
 use zeroize::Zeroizing;
 
-use super::limits::MAX_BULK_CHUNK_BYTES;
-use crate::secret::{Secret, SecretError, fill_random};
+use crate::limits::MAX_BULK_CHUNK_BYTES;
+use gantry_shared::secret::{Secret, SecretError, fill_random};
 
 /// Bytes that the seal adds.
 pub const SEAL_BYTES: usize = 16;

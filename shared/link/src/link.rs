@@ -10,8 +10,8 @@
 //! How the halves are meant to be used (a root or an agent with up to 64 links):
 //!
 //! ```no_run
-//! # use gantry_shared::wire::link::{Incoming, LinkReader, LinkWriter};
-//! # use gantry_shared::wire::LinkError;
+//! # use gantry_link::link::{Incoming, LinkReader, LinkWriter};
+//! # use gantry_link::LinkError;
 //! # use std::sync::Arc;
 //! # async fn writer_task(mut writer: LinkWriter, mut queue: tokio::sync::mpsc::Receiver<Arc<[u8]>>) -> Result<(), LinkError> {
 //! // One body, encoded once by `frame::encode_body`, waits in the queues of all links.
@@ -46,9 +46,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 
 use super::bulk::SealedChunk;
 use super::error::{LinkError, Phase};
-use super::frame::{self, FrameBuffer, PREFIX_BYTES};
 use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning, TAG_BYTES};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
+use gantry_shared::wire::frame::{self, FrameBuffer, PREFIX_BYTES};
 
 /// A batch that has grown to this many bytes should be flushed: larger ones save no more calls.
 pub const BATCH_BYTES: usize = 256 * 1024;
@@ -348,7 +348,7 @@ impl LinkWriter {
     }
 
     /// As [`LinkWriter::close`], but says why: the peer's reader ends with [`LinkError::Refused`] and the first
-    /// [`MAX_REASON_BYTES`](super::limits::MAX_REASON_BYTES) of `reason`.
+    /// [`MAX_REASON_BYTES`](crate::limits::MAX_REASON_BYTES) of `reason`.
     ///
     /// # Errors
     /// As [`LinkWriter::close`].

@@ -9,9 +9,10 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::super::bulk::{BulkKey, BulkOpener, BulkSealer};
 use super::super::handshake::{accept, connect};
-use super::super::limits::{HANDSHAKE_DEADLINE, MAX_BULK_CHUNK_BYTES, MAX_FRAME_BYTES};
 use super::*;
-use crate::secret::Secret;
+use crate::limits::{HANDSHAKE_DEADLINE, MAX_BULK_CHUNK_BYTES};
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::frame::MAX_FRAME_BYTES;
 
 const APP: &[u8] = b"app-0001";
 /// A Noise record's bytes beside its piece.

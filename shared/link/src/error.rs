@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use super::bulk::BulkError;
-use super::frame::FrameError;
+use gantry_shared::wire::frame::FrameError;
 
 /// What a link was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

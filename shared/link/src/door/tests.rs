@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::*;
-use crate::wire::tcp::listen;
+use crate::tcp::listen;
 
 const SOON: Duration = Duration::from_secs(10);
 

@@ -1,13 +1,6 @@
-//! The bounds of the wire, in one place, so that no peer can make another hold or wait without end.
+//! The bounds of a link, so that no peer can make another hold or wait without end.
 
 use std::time::Duration;
-
-/// The most bytes a frame's body may have: 1 MiB.
-///
-/// The largest control message is one node's share of an answer: a proctable slice or a report of some ten thousand
-/// ranks at less than 100 bytes each. What is larger is data, and data goes as bulk chunks. An agent with
-/// 64 children that all stop inside their largest frame holds 64 MiB, which a node can bear.
-pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
 
 /// The most plain bytes in one bulk chunk: 256 KiB.
 ///

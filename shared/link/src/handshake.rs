@@ -2,7 +2,7 @@
 //!
 //! 1. In clear, preambles of both: magic, version, a number. A stranger or another
 //!    version is told so in a refusal and the link is closed; nothing else is said to it. The dialler's number says which key it has: 0 is
-//!    the app's secret, another one that of a [bridge](super::bridge). The acceptor's is always 0.
+//!    the app's secret, another one that of a [bridge](gantry_shared::wire::bridge). The acceptor's is always 0.
 //! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id, so that neither can
 //!    have been altered on the way. The dialler's last word confirms that it has the keys: a recording of an
 //!    old first message would otherwise look like a peer until somebody waits for it.
@@ -25,10 +25,8 @@ use super::error::{LinkError, Phase};
 use super::link::{Link, Stream};
 use super::record::{HEADER_BYTES, Kind, Meaning, TAG_BYTES};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
-use crate::secret::Secret;
-
-/// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 8;
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::message::PROTOCOL_VERSION;
 
 /// What stands for the app's id where a bridge joins two of them.
 const BRIDGE: &[u8] = b"bridge";
@@ -44,7 +42,7 @@ const DRAIN_BYTES: u64 = 16 * 1024;
 /// Makes a link as the side that dialled. `app` is the app's id.
 ///
 /// Waits until the peer has answered or `timeout` has passed
-/// ([`HANDSHAKE_DEADLINE`](super::limits::HANDSHAKE_DEADLINE) from now is the usual one). The stream is closed on any
+/// ([`HANDSHAKE_DEADLINE`](crate::limits::HANDSHAKE_DEADLINE) from now is the usual one). The stream is closed on any
 /// error, and when the future is dropped.
 ///
 /// # Errors

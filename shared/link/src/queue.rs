@@ -121,7 +121,7 @@ impl LinkQueue {
         Arc::clone(&self.credit)
     }
 
-    /// Queues a frame's body ([`encode_body`](super::frame::encode_body)). Never waits. For a link that has ended it is dropped: its
+    /// Queues a frame's body ([`encode_body`](gantry_shared::wire::frame::encode_body)). Never waits. For a link that has ended it is dropped: its
     /// reader tells of the end.
     pub fn send(&self, body: Arc<[u8]>) {
         self.send_holding(body, None);
@@ -271,7 +271,7 @@ mod tests {
     use super::super::handshake::{accept, connect};
     use super::super::link::{Incoming, Link, LinkReader};
     use super::*;
-    use crate::secret::Secret;
+    use gantry_shared::secret::Secret;
 
     const STALL: Duration = Duration::from_secs(30);
     const PLACES: usize = WINDOW_CHUNKS as usize + BULK_QUEUE_CHUNKS;

@@ -13,12 +13,12 @@ use tokio::time::{timeout, timeout_at};
 
 use super::door::admission::{Limits, Stage};
 use super::door::{Arrival, Gate, Reason, Seat, Tally, TcpEar};
-use super::frame;
 use super::link::{Incoming, LinkReader, LinkWriter, Stream};
-use super::message::Dial;
 use super::tcp::tune;
 use super::{LinkError, handshake};
-use crate::secret::Secret;
+use gantry_shared::secret::Secret;
+use gantry_shared::wire::frame;
+use gantry_shared::wire::message::Dial;
 use gantry_types::id::AppId;
 
 /// How long who was refused is listened to, so that it reads why.

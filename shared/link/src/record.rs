@@ -5,7 +5,7 @@
 
 use super::bulk::MAX_ENCODED_BYTES;
 use super::error::{LinkError, Phase};
-use super::limits::MAX_REASON_BYTES;
+use crate::limits::MAX_REASON_BYTES;
 
 pub(super) const HEADER_BYTES: usize = 4;
 /// Noise's limit of a message (specification, section 3).

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use tokio::io::{duplex, split};
 
-use super::super::limits::HANDSHAKE_DEADLINE;
 use super::super::link::Incoming;
+use crate::limits::HANDSHAKE_DEADLINE;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::*;

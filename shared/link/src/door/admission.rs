@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::strangers::{Reason, Source, Strangers};
-use crate::wire::limits::HANDSHAKE_DEADLINE;
+use crate::limits::HANDSHAKE_DEADLINE;
 
 /// How long a peer may say nothing. An honest one speaks first, together with its connection; one that is cut dials again.
 pub const SILENCE: Duration = Duration::from_secs(1);
