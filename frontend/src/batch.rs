@@ -13,7 +13,7 @@ use crate::app::{App, adopt};
 use crate::clock::{Clock, QueueTime};
 use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::guard::client::{Guard, GuardEvent};
+use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 
 /// A submitted batch job before its attachment. It belongs to its owner: dropping it cancels the job, and so does the death of the process. After
@@ -58,7 +58,7 @@ impl Frontend {
         env: Vec<(OsString, OsString)>,
         timeout: Duration,
     ) -> Result<Batch> {
-        let held = HeldScript { script: script.into(), launchers: helpers::find_launchers(&Machine)? };
+        let held = HeldScript { script: script.into(), launchers: helpers::find_launchers()? };
         let args = options.into_iter().map(Into::into).collect();
         self.submit_as(Submission { args, held: Some(held), env, cwd: own_dir()? }, timeout).await
     }
@@ -66,7 +66,7 @@ impl Frontend {
     async fn submit_as(&self, submission: Submission, timeout: Duration) -> Result<Batch> {
         let wlm = self.choice()?.wlm;
         let batch = find_batch(wlm)?;
-        let program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let program = helpers::find(helpers::GUARD)?;
         let (guard, news) = Guard::start(&program, None).await?;
         let frontend = self.clone();
         // A task of its own: a job that was accepted has to have its owner, even if our caller does not wait for it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::trust::Distrust;
+use gantry_guard::helpers::ONE_VERSION;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::AppId;
 use gantry_wlm::host::explain_open_files;
@@ -73,16 +73,9 @@ pub enum Error {
         /// Who did not, and why.
         missing: Vec<Missing>,
     },
-    /// One of gantry's own executables is not where it should be.
-    #[error("{name} was not found{}", where_trusted(.refused))]
-    HelperMissing {
-        /// Its file name.
-        name: &'static str,
-        /// Where it was looked for.
-        tried: Vec<PathBuf>,
-        /// Why those that are there are not used: others can change them.
-        refused: Vec<Distrust>,
-    },
+    /// One of gantry's own executables is not where it should be, or others can change it. The hint names the places.
+    #[error("{0}")]
+    HelperMissing(Failure),
     /// One of gantry's own executables is of another version, or does not run.
     #[error("{program}: {reason}", program = .program.display())]
     HelperUnfit {
@@ -145,8 +138,8 @@ impl Error {
             Self::Incomplete { missing, .. } => {
                 missing.first().map_or(Kind::TimedOut, |first| first.why.kind())
             }
-            Self::HelperMissing { refused, .. } if !refused.is_empty() => Kind::NoAccess,
-            Self::HelperMissing { .. } | Self::UnknownApp { .. } => Kind::NotFound,
+            Self::HelperMissing(failure) => failure.kind(),
+            Self::UnknownApp { .. } => Kind::NotFound,
             Self::HelperUnfit { .. } => Kind::Unsupported,
             Self::Lost { .. } => Kind::Lost,
             Self::Gone { .. } => Kind::Gone,
@@ -169,17 +162,8 @@ impl Error {
         match self {
             Self::Invalid { hint, .. } => hint.clone(),
             Self::Wlm(error) => error.hint(),
-            Self::Node { failure, .. } => failure.hint().map(str::to_owned),
-            Self::HelperMissing { refused, .. } if !refused.is_empty() => {
-                let remedies = refused.iter().map(Distrust::hint).collect::<Vec<_>>().join("; ");
-                Some(format!("{remedies}; or set GANTRY_INSTALL_DIR to where gantry is installed"))
-            }
-            Self::HelperMissing { tried, .. } => {
-                let tried =
-                    tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-                Some(format!("looked for {tried}; set GANTRY_INSTALL_DIR to where gantry is installed"))
-            }
-            Self::HelperUnfit { .. } => Some("build or install all of gantry from one version".to_owned()),
+            Self::Node { failure, .. } | Self::HelperMissing(failure) => failure.hint().map(str::to_owned),
+            Self::HelperUnfit { .. } => Some(ONE_VERSION.to_owned()),
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),
             Self::Gone { .. } => Some("its owner has ended: launch or attach anew".to_owned()),
             Self::Io { source, .. } => {
@@ -214,11 +198,6 @@ fn remedy_of(kind: Kind) -> Option<&'static str> {
         Kind::Gone => Some("it has ended: launch, attach or start it again"),
         _ => None,
     }
-}
-
-fn where_trusted(refused: &[Distrust]) -> String {
-    let reasons = refused.iter().map(Distrust::to_string).collect::<Vec<_>>().join("; ");
-    if refused.is_empty() { reasons } else { format!(" where only you can change it: {reasons}") }
 }
 
 fn hint_of(error: &std::io::Error) -> Option<&'static str> {

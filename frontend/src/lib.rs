@@ -16,8 +16,7 @@
 //! | [`procgroup`] | finds, signals and starts apps by properties of their processes |
 //! | [`rendezvous`] | data that ranks exchange, in an app and among apps |
 //! | [`measure`] | speed of the overlay, for benches |
-//! | [`error`], [`helpers`] | errors; the paths of gantry's own executables |
-//! | [`guard`] | the helper that outlives a killed tool |
+//! | [`error`] | errors |
 //!
 //! The API is asynchronous and runs on the caller's tokio runtime. Every call that may wait takes a timeout. The library installs no
 //! signal handler and waits for its own children only. It never changes the environment or the directory of the process.
@@ -31,8 +30,8 @@ pub mod daemon;
 pub mod error;
 pub mod event;
 pub mod frontend;
-pub mod guard;
-pub mod helpers;
+mod guard;
+mod helpers;
 pub mod info;
 mod clock;
 mod config;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
 /// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
     ("gantry-link", &["gantry-shared", "gantry-types"]),
@@ -17,7 +17,9 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("gantry-backend", &["gantry-shared", "gantry-types"]),
     ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
     ("gantry-agent", &["gantry-backend", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
-    ("gantry-frontend", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry-guard", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry-frontend", &["gantry-guard", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry", &["gantry-frontend", "gantry-guard", "gantry-shared", "gantry-types", "gantry-wlm"]),
     (
         "gantry-frontend-capi",
         &["gantry-frontend", "gantry-shared", "gantry-shared-capi", "gantry-types", "gantry-wlm"],
@@ -214,7 +216,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// The WLMs' folders and the C interface.
 fn may_name_wlms(path: &str) -> bool {
     // Help names workload managers, as its readers do.
-    if C_INTERFACE.iter().any(|place| path.starts_with(place)) || path == "frontend/src/bin/gantry/args.rs" {
+    if C_INTERFACE.iter().any(|place| path.starts_with(place)) || path == "frontend/cli/src/args.rs" {
         return true;
     }
     let inside = path.strip_prefix("wlm/src/").and_then(|rest| rest.split_once('/'));

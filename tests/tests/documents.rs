@@ -260,13 +260,15 @@ const OWN_VARIABLES: [&str; 8] = [
 ];
 
 /// Folders with code that users meet.
-const PRODUCT: [&str; 10] = [
+const PRODUCT: [&str; 12] = [
     "shared/types/src",
     "shared/src",
     "shared/link/src",
     "shared/capi/src",
     "wlm/src",
+    "frontend/guard/src",
     "frontend/src",
+    "frontend/cli/src",
     "frontend/capi/src",
     "backend/src",
     "backend/agent/src",

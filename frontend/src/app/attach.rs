@@ -66,7 +66,7 @@ pub(crate) async fn adopt(
     mut wait: News<'_>,
     clock: &Clock,
 ) -> Result<Adoption> {
-    let agent = helpers::find_helper(helpers::AGENT, &Machine)?;
+    let agent = helpers::find(helpers::AGENT)?;
     let started = Instant::now();
     // What the WLM has said last: when the timeout expires that says more than that it was asked once more.
     let mut said = None;

@@ -29,7 +29,7 @@ use super::waiting::{JobNews, watch_launcher};
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::guard::client::{Guard, GuardEvent, LauncherStart};
+use crate::guard::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::overlay::Mustered;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
@@ -47,7 +47,7 @@ impl Frontend {
         clock: &Clock,
     ) -> std::result::Result<App, NotBrought> {
         let (app, wlm) = (context.app, context.wlm);
-        let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let guard_program = helpers::find(helpers::GUARD)?;
         let secret = context.secret.clone();
         let listener = self.listen(&context, &secret).await?;
         let base = self.config.stage_base.clone();

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::coallocation::Member;
 use crate::event::MissingHost;
-use crate::guard::client::{Guard, GuardEvent};
+use crate::guard::{Guard, GuardEvent};
 use crate::overlay::{Overlay, OverlayEvent};
 use crate::rendezvous::Seat;
 

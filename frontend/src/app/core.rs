@@ -24,13 +24,13 @@ use crate::channel::hub::Channels;
 use crate::coallocation::Member;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::guard::client::Guard;
-use crate::guard::protocol::LauncherTable;
+use crate::guard::Guard;
 use crate::lock::lock;
 use crate::overlay::{Overlay, Reply};
 use crate::rendezvous::Service;
 use crate::session::place::Place;
 use crate::staging::content::Contents;
+use gantry_guard::protocol::LauncherTable;
 
 /// How long daemons have between SIGTERM and SIGKILL.
 pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(10);

@@ -24,10 +24,10 @@ use super::waiting::{JobNews, watch_launcher};
 use crate::clock::{Clock, Late};
 use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::guard::client::{Guard, GuardEvent, LauncherStart};
-use crate::guard::protocol::{Drive, HeldRanks};
+use crate::guard::{Guard, GuardEvent, LauncherStart};
 use crate::helpers;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
+use gantry_guard::protocol::{Drive, HeldRanks};
 
 impl Frontend {
     pub(super) async fn launch_driven(
@@ -44,7 +44,7 @@ impl Frontend {
             check_behind(hold_at.as_deref(), wrapper.as_deref())?;
         }
         let (app, wlm) = (context.app, context.wlm);
-        let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let guard_program = helpers::find(helpers::GUARD)?;
         let env = build_env(&request.env, &context);
         let cwd = find_cwd(request.cwd)?;
         let cannot = |e| Error::io("cannot connect a launcher", e);

@@ -38,7 +38,7 @@ use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result};
 use crate::event::MissingHost;
-use crate::guard::client::{Guard, GuardEvent};
+use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::overlay::Listener;
 use crate::request::{LaunchRequest, OutputTo, merge_env, show_args};
@@ -61,7 +61,7 @@ impl Frontend {
         request.stdin = await_input(std::mem::take(&mut request.stdin), clock.deadline()).await?;
         let choice = self.choice_for(&request)?;
         // Before anything else, and in the order in which they are needed: an installation lacks both or none.
-        helpers::find_helper(helpers::GUARD, &Machine)?;
+        helpers::find(helpers::GUARD)?;
         let app = new_id()?;
         let launch = Launch {
             args: request.args.clone(),
@@ -71,7 +71,7 @@ impl Frontend {
             linger: request.linger,
             without: Vec::new(),
             launcher: request.launcher.clone().or_else(find_launcher),
-            agent: helpers::find_helper(helpers::AGENT, &Machine)?,
+            agent: helpers::find(helpers::AGENT)?,
             send_agent: self.choose_sending()?,
             scratch: choose_scratch(app),
         };
@@ -178,7 +178,7 @@ impl Frontend {
         hosts: AgentHosts,
         deadline: Instant,
     ) -> Result<Connected> {
-        let guard_program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let guard_program = helpers::find(helpers::GUARD)?;
         let guarded = Guard::start(&guard_program, self.config.stage_base.clone()).await?;
         self.start_agents_by(guarded, context, hosts, deadline).await
     }
@@ -192,7 +192,7 @@ impl Frontend {
         deadline: Instant,
     ) -> Result<Connected> {
         let wlm = context.wlm;
-        let agent_program = helpers::find_helper(helpers::AGENT, &Machine)?;
+        let agent_program = helpers::find(helpers::AGENT)?;
         let secret = context.secret.clone();
         let listener = self.listen(context, &secret).await?;
         let (watch, mut ended) = mpsc::unbounded_channel();

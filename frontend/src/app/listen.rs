@@ -13,7 +13,7 @@ use super::core::{Core, DAEMON_GRACE, EndRequest, Stage};
 use super::state::Happening;
 use crate::error::Error;
 use crate::event::Event;
-use crate::guard::client::GuardEvent;
+use crate::guard::GuardEvent;
 use crate::info::AppState;
 use crate::lock::lock;
 use crate::overlay::OverlayEvent;

@@ -20,7 +20,7 @@ use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT, explai
 use crate::clock::Clock;
 use crate::config::Frontend;
 use crate::error::{Error, Result};
-use crate::guard::client::{Guard, GuardEvent};
+use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::request::LaunchRequest;
 
@@ -52,11 +52,11 @@ impl Frontend {
         let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", context.subjob());
         let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
         let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
-        let program = helpers::find_helper(helpers::GUARD, &Machine)?;
+        let program = helpers::find(helpers::GUARD)?;
         let addresses = listener.addresses().iter().map(|it| it.ip().to_string()).collect();
         let starter = JobStarter {
             program: program.clone(),
-            agent: helpers::find_helper(helpers::AGENT, &Machine)?,
+            agent: helpers::find(helpers::AGENT)?,
             send: self.choose_sending()?,
             addresses,
             input: to_hex(&input),

@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 use super::core::{Core, Stage};
 use super::state::Happening;
 use crate::event::{Event, RankDiffers, TableDiffers};
-use crate::guard::protocol::LauncherTable;
 use crate::helpers;
 use crate::info::AppState;
+use gantry_guard::protocol::LauncherTable;
 
 /// When the table is looked at once the ranks are there. Launchers that fill it from what their daemons say have done so by then, or are about to.
 const WHEN_THERE_MILLIS: [u64; 3] = [0, 250, 1000];
@@ -113,7 +113,7 @@ fn judge(core: &Core, table: &Placement, look: Look) {
 async fn ask_pmix(launcher: Pid, library: PathBuf) -> gantry_wlm::Result<Placement> {
     let (answer, answered) = oneshot::channel();
     let lost = |why: &str| gantry_wlm::Error::Refused(Failure::new(Kind::Lost, why));
-    let agent = helpers::find_helper(helpers::AGENT, &Machine).map_err(|error| lost(&error.to_string()))?;
+    let agent = helpers::find(helpers::AGENT).map_err(|error| lost(&error.to_string()))?;
     std::thread::spawn(move || drop(answer.send(ask_ranks(launcher, &library, &agent, &Machine))));
     answered.await.unwrap_or_else(|_| Err(lost("it was not asked")))
 }

@@ -18,10 +18,10 @@ use gantry_shared::trust::Trust;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::AppId;
 use gantry_wlm::Host;
-use gantry_wlm::host::{Machine, spawn_orphan};
+use gantry_wlm::host::spawn_orphan;
 
 use crate::error::{Error, Result};
-use crate::helpers::{AGENT, find_helper};
+use crate::helpers;
 
 const SUFFIX: &str = ".sock";
 
@@ -240,7 +240,7 @@ impl Registry {
             self.remove(app, shelf);
             if shelf == Shelf::Live {
                 // Its guard would have removed it, so more may be left.
-                sweep_machine(&Machine);
+                sweep_machine();
             }
         }
     }
@@ -321,8 +321,8 @@ fn parse_socket_name(name: &OsStr) -> Option<(AppId, Option<Shelf>)> {
 }
 
 /// Has ended and removed what dead agents of this user have left on this machine: processes and storage. Does not wait for that.
-pub fn sweep_machine(host: &dyn Host) {
-    let started = find_helper(AGENT, host).map_err(std::io::Error::other).and_then(|agent| {
+pub fn sweep_machine() {
+    let started = helpers::find(helpers::AGENT).map_err(std::io::Error::other).and_then(|agent| {
         let nothing = std::fs::File::open("/dev/null")?;
         spawn_orphan(&agent, &["sweep"], nothing.into())
     });

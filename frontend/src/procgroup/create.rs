@@ -57,7 +57,7 @@ pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, timeout: Du
     // A mistake costs no process.
     plan(create, Path::new("/"))?;
     let failed = |e| Error::io("cannot start the group's owner", e);
-    let program = helpers::find_helper(OWNER, &Machine)?;
+    let program = helpers::find(OWNER)?;
     let order = Order {
         create: create.clone(),
         dir: Machine.current_dir().map_err(failed)?,

@@ -6,7 +6,7 @@ use super::text::{head, prose};
 use crate::Result;
 
 const KINDS: &str = "shared/types/src/error.rs";
-const CODES: &str = "frontend/src/bin/gantry/exit.rs";
+const CODES: &str = "frontend/cli/src/exit.rs";
 
 /// The libraries: a title, the file with the enum, and words about it.
 const LIBRARIES: [(&str, &str, &str); 3] = [

@@ -72,7 +72,7 @@ fn without_space(text: &str) -> String {
 
 fn exit_codes(help: &str) -> Result<String> {
     let (_, text) = help.split_once("Exit codes:").ok_or("gantry --help has no exit codes")?;
-    let mut page = head("Exit codes", "`frontend/src/bin/gantry/exit.rs`");
+    let mut page = head("Exit codes", "`frontend/cli/src/exit.rs`");
     let mut is_table = false;
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let code = line.split_once("  ").filter(|(code, _)| code.chars().all(|c| c.is_ascii_digit()));

@@ -1,5 +1,25 @@
 //! The guard's executable. Started by the frontend library with a socket as its standard input, by a job's script to start agents, or
 //! by a script under a launcher's name; of no use by hand.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `policy` | what the guard decides, as a pure state machine |
+//! | `serve` | the guard's process |
+//! | `launcher`, `driven` | the app's launcher, started plainly or as a debugger does it |
+//! | `table` | what the launcher itself says of its ranks |
+//! | `starter`, `last_word` | inside of a job that brings agents; what it tells when they do not come |
+//! | `held` | in a batch script, in the place of a launcher |
+
+mod driven;
+mod error;
+mod held;
+mod last_word;
+mod launcher;
+mod policy;
+mod serve;
+mod starter;
+mod sys;
+mod table;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufReader, PipeReader, Write};
@@ -11,8 +31,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_frontend::guard::{held, serve, starter};
-use gantry_frontend::helpers::GUARD;
+use gantry_guard::helpers::GUARD;
 use gantry_types::foreign::ForeignText;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::caps::queue::UNREACHABLE;
@@ -131,7 +150,7 @@ fn look(wlm: &str) -> io::Result<()> {
     io::stdout().write_all(said.as_bytes())
 }
 
-fn run(what: impl Future<Output = gantry_frontend::Result<()>>) -> io::Result<()> {
+fn run(what: impl Future<Output = error::Result<()>>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(what).map_err(io::Error::other)
 }

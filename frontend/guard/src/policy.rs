@@ -8,10 +8,10 @@ use gantry_types::error::Failure;
 use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
 
-use super::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
+use gantry_guard::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 
 /// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// After so long a launcher without ranks is asked to go once more. A launcher may lose a signal that comes while it submits its job, and wait for the job's
 /// nodes all the same.
@@ -22,7 +22,7 @@ const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 
 /// Something that happened to the guard.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// The tool said something.
     Said(ToGuard),
     /// The tool is gone.
@@ -43,7 +43,7 @@ pub enum Event {
 /// What is to be done about it, in this order.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Response {
+pub(crate) enum Response {
     /// Start an agent; its fate comes back as an event.
     Start(StartAgent),
     /// Start a command that starts agents elsewhere; its fate comes back as an event.
@@ -117,7 +117,7 @@ enum Phase {
 
 /// The guard's state.
 #[derive(Debug)]
-pub struct Policy {
+pub(crate) struct Policy {
     phase: Phase,
     /// When launchers without ranks are asked once more, while the phase is [`Phase::Ending`].
     ask_again: Option<Instant>,
@@ -158,7 +158,7 @@ impl Policy {
     }
 
     /// The one place that decides.
-    pub fn handle(&mut self, event: Event, now: Instant) -> Vec<Response> {
+    pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Response> {
         let mut todo = Vec::new();
         let alone = matches!(event, Event::Tick { alone: true });
         match event {
@@ -248,7 +248,7 @@ impl Policy {
     }
 
     /// Whether children that the guard has not started itself matter now: agents that a launcher has brought here are to end by themselves.
-    pub fn minds_strangers(&self) -> bool {
+    pub(crate) fn minds_strangers(&self) -> bool {
         self.launched && !self.tool_is_there && self.wards.is_empty()
     }
 
@@ -269,7 +269,7 @@ impl Policy {
     }
 
     /// When [`Event::Tick`] is due, if ever.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Ending(until) => Some(self.ask_again.map_or(until, |at| at.min(until))),
             Phase::Killing(until) => Some(until),

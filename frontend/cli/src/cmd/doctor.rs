@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gantry_frontend::control::Registry;
-use gantry_frontend::helpers::{AGENT, GUARD, find_helper};
 use gantry_frontend::info::AppState;
 use gantry_frontend::{Config, Error, Frontend, HoldMethod, LaunchRequest};
+use gantry_guard::helpers::{AGENT, GUARD, find_helper};
 use gantry_shared::storage::GANTRY_STAGE_DIR;
+use gantry_types::error::Failure;
 use gantry_wlm::host::{Machine, run as run_program};
 use gantry_wlm::{Host, WLMS};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -93,8 +94,8 @@ fn verdict(check: &'static str, result: Verdict, found: impl Into<String>, remed
     Check { check, result, found: found.into(), remedy: remedy.map(str::to_owned) }
 }
 
-fn from_error(check: &'static str, error: &Error) -> Check {
-    verdict(check, Verdict::Fail, error.to_string(), error.hint().as_deref())
+fn from_error(check: &'static str, error: &Failure) -> Check {
+    verdict(check, Verdict::Fail, error.to_string(), error.hint())
 }
 
 fn check_kernel(release: &str) -> Check {
@@ -186,7 +187,7 @@ fn check_runtime() -> Check {
         Ok(registry) => {
             verdict("runtime directory", Verdict::Ok, registry.path().display().to_string(), None)
         }
-        Err(error) => from_error("runtime directory", &error),
+        Err(error) => from_error("runtime directory", &error.to_failure()),
     }
 }
 
@@ -229,7 +230,7 @@ fn check_wlm() -> Check {
             format!("{}, because {}", choice.wlm.name(), choice.why.0),
             None,
         ),
-        Err(error) => from_error("workload manager", &error),
+        Err(error) => from_error("workload manager", &error.to_failure()),
     }
 }
 
@@ -260,7 +261,7 @@ fn check_hold_method() -> Check {
             let text = format!("{}, because {}{others}", choice.method, choice.why);
             verdict("hold method", Verdict::Ok, text, None)
         }
-        Err(error) => from_error("hold method", &error),
+        Err(error) => from_error("hold method", &error.to_failure()),
     }
 }
 
@@ -268,7 +269,7 @@ fn check_hold_method() -> Check {
 async fn check_hold(stage_base: Option<PathBuf>) -> Check {
     match hold_once(stage_base).await {
         Ok(found) => verdict("hold", Verdict::Ok, found, None),
-        Err(error) => from_error("hold", &error),
+        Err(error) => from_error("hold", &error.to_failure()),
     }
 }
 

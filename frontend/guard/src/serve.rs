@@ -23,11 +23,11 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-use super::driven::{self, Driven};
-use super::launcher;
-use super::policy::{Event, Policy, Response};
-use super::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
-use super::table::TableReader;
+use crate::driven::{self, Driven};
+use crate::launcher;
+use crate::policy::{Event, Policy, Response};
+use crate::table::TableReader;
+use gantry_guard::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
 
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
@@ -48,7 +48,7 @@ const LAST_ROUNDS: u32 = 50;
 ///
 /// # Errors
 /// The machinery itself could not be set up; nothing has been started then.
-pub fn serve(socket: UnixStream) -> io::Result<()> {
+pub(crate) fn serve(socket: UnixStream) -> io::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGCHLD);
@@ -505,8 +505,8 @@ mod tests {
 
     use gantry_shared::wire::message::Blob;
 
-    use super::super::protocol::ToGuard;
     use super::*;
+    use gantry_guard::protocol::ToGuard;
 
     /// A guard without a tool, which looks after nothing.
     fn idle() -> Guard {

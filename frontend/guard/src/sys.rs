@@ -7,14 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Takes charge of a descriptor that has just come over a socket.
-pub(super) fn own(raw: RawFd) -> OwnedFd {
+pub(crate) fn own(raw: RawFd) -> OwnedFd {
     // SAFETY: the kernel has just made this descriptor for us; nobody else has it.
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
 /// Asks `command` to end, by SIGTERM, when this process does; no signal is blocked in it. A launcher that is killed at once could not tell its WLM that its job is over.
 /// The keeper above this process kills a launcher that does not end.
-pub(super) fn end_with_us(command: &mut Command) {
+pub(crate) fn end_with_us(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: the closure makes async-signal-safe system calls only, as it must between fork and exec.
     unsafe { command.pre_exec(move || follow(parent)) };

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_shared::search::folders;
+use gantry_types::error::Kind;
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::Host;
@@ -31,14 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 ///
 /// # Errors
 /// There is no such launcher; it cannot be run as a debugger does.
-pub fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Read) -> Result<ExitStatus> {
+pub(crate) fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Read) -> Result<ExitStatus> {
     let own = Machine.read_link(Path::new("/proc/self/exe")).ok();
     let is_ours = |dir: &Path| own.is_some() && dir.join(name).canonicalize().ok() == own;
     let search = split_path(&Machine.env("PATH").unwrap_or_default(), is_ours);
     let program = search.iter().map(|dir| dir.join(name)).find(|path| Machine.is_executable(path));
-    let program =
-        program.ok_or_else(|| Error::invalid(format!("there is no '{}' in PATH", name.to_string_lossy())))?;
-    let mut driver = start(program, args, &search).map_err(|e| Error::io("cannot drive a launcher", e))?;
+    let program = program.ok_or_else(|| {
+        Error::new(Kind::Invalid, format!("there is no '{}' in PATH", name.to_string_lossy()))
+    })?;
+    let mut driver = start(program, args, &search).map_err(|e| Error::io("cannot drive a launcher", &e))?;
     let (mut started, mut failed) = (false, None);
     loop {
         while let Some(event) = driver.take_event() {
@@ -50,10 +52,12 @@ pub fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Read) -> 
                 }),
                 // One that has ended by itself without ranks is none of our business: its end is on its way.
                 Event::Failed(error) if started => failed = Some(error),
-                Event::Failed(error) => return Err(Error::invalid(error.to_string())),
+                Event::Failed(error) => return Err(Error::new(Kind::Invalid, error.to_string())),
                 Event::Ended(status) => {
                     return match (failed, status) {
-                        (Some(error), ExitStatus::Signal(_)) => Err(Error::invalid(error.to_string())),
+                        (Some(error), ExitStatus::Signal(_)) => {
+                            Err(Error::new(Kind::Invalid, error.to_string()))
+                        }
                         _ => Ok(status),
                     };
                 }
@@ -70,13 +74,13 @@ fn next_signal(driver: &Driver, signals: &mut (impl AsFd + Read)) -> Result<Opti
     let mut both = [driver.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     match poll(&mut both, PollTimeout::NONE) {
         Ok(_) | Err(Errno::EINTR) => {}
-        Err(error) => return Err(Error::io("cannot wait for a launcher", error.into())),
+        Err(error) => return Err(Error::io("cannot wait for a launcher", &error.into())),
     }
     if both[1].any() != Some(true) {
         return Ok(None);
     }
     let mut number = [0];
-    signals.read_exact(&mut number).map_err(|e| Error::io("cannot pass on signals", e))?;
+    signals.read_exact(&mut number).map_err(|e| Error::io("cannot pass on signals", &e))?;
     Ok(Signal::new(number[0].into()))
 }
 

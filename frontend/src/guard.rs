@@ -1,4 +1,4 @@
-//! The tool's end of the guard's socket.
+//! The tool's end of the guard's socket. The guard itself is a program of its own, `gantry-guard`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -23,12 +23,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::protocol::{
-    Drive, FromGuard, HeldRanks, LauncherTable, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
-};
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::request::show_args;
+use gantry_guard::protocol::{
+    Drive, FromGuard, HeldRanks, LauncherTable, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard,
+};
 
 /// How long a guard may take to say hello, and to start a process.
 const DEADLINE: Duration = Duration::from_secs(10);

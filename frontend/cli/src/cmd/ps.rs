@@ -20,7 +20,7 @@ pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
     }
     let listing = list(&Registry::open(None, &Machine)?, DEADLINE).await?;
     // Where all were killed at once, nobody else has cleaned up.
-    sweep_machine(&Machine);
+    sweep_machine();
     match json {
         true => say(&Page::json(&listing.apps))?,
         false => say(&table::build_app_table(&listing.apps, view::colours(&std::io::stdout())))?,

@@ -7,17 +7,17 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::mpir::{MpirError, RunningTable};
 use gantry_wlm::pmix::find_library;
 
-use super::protocol::{FromGuard, LauncherTable};
+use gantry_guard::protocol::{FromGuard, LauncherTable};
 
 /// Remembers where the table is: that takes longer than to read it, and the first look is often too early.
 #[derive(Debug, Default)]
-pub(super) struct TableReader {
+pub(crate) struct TableReader {
     known: Option<(Pid, RunningTable)>,
 }
 
 impl TableReader {
     /// Reads the table of a launcher that lives; `wrapped`: of one that `launcher` starts.
-    pub(super) fn read(&mut self, launcher: Option<Pid>, wrapped: bool) -> FromGuard {
+    pub(crate) fn read(&mut self, launcher: Option<Pid>, wrapped: bool) -> FromGuard {
         let never = |why: String| FromGuard::Table(LauncherTable::Never(why));
         let Some(pid) = launcher else { return never("the launcher has ended".to_owned()) };
         let told = match self.find(pid, wrapped).and_then(RunningTable::read) {

@@ -16,9 +16,9 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, SendAgent, registry};
 use zeroize::Zeroizing;
 
-use super::last_word;
 use crate::error::{Error, Result};
-use crate::helpers;
+use crate::last_word;
+use gantry_guard::helpers;
 
 /// Most bytes of the line with the ticket.
 const MAX_LINE_BYTES: u64 = 64 << 10;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// There is no such WLM, the ticket is none, agents could not be started or have failed: then the frontend is told why, if it can be reached.
-pub async fn run(
+pub(crate) async fn run(
     wlm: &str,
     send: &str,
     input: impl BufRead,
@@ -55,7 +55,7 @@ pub async fn run(
 
 /// Agents could not be started, or have failed.
 #[derive(Debug)]
-pub struct Failed {
+pub(crate) struct Failed {
     /// Why.
     pub error: Error,
     /// The frontend could not be told that.
@@ -115,7 +115,7 @@ fn read_hosts(input: &mut impl BufRead) -> Result<Option<Vec<String>>> {
 
 /// What a process of a job needs to know to act in it: the program, and its arguments behind its name.
 #[derive(Debug)]
-pub struct Entrance {
+pub(crate) struct Entrance {
     /// This program.
     pub program: PathBuf,
     /// What it is to do there, for the WLM of that name.
@@ -128,9 +128,9 @@ pub struct Entrance {
 ///
 /// # Errors
 /// There is no such WLM or process, or it is not of that job.
-pub fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
+pub(crate) fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
     let queue = find_queue(wlm)?;
-    let number = pid.parse().map_err(|_| Error::invalid(format!("'{pid}' is not a pid")))?;
+    let number = pid.parse().map_err(|_| Error::new(Kind::Invalid, format!("'{pid}' is not a pid")))?;
     let variables = queue.read_variables(&JobRef(job.to_owned()), Pid::new(number), &Machine)?;
     let program = helpers::find_helper(helpers::GUARD, &Machine)?;
     let mut args = vec![what.to_owned(), wlm.to_owned()];
@@ -144,7 +144,7 @@ pub fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
 ///
 /// # Errors
 /// There is no such WLM.
-pub async fn look(wlm: &str) -> Result<String> {
+pub(crate) async fn look(wlm: &str) -> Result<String> {
     let program = helpers::find_helper(helpers::GUARD, &Machine)?;
     Ok(find_queue(wlm)?.look(&program, &Machine).await)
 }
@@ -153,7 +153,7 @@ pub async fn look(wlm: &str) -> Result<String> {
 ///
 /// # Errors
 /// There is no such WLM; what it says.
-pub async fn leave(wlm: &str) -> Result<()> {
+pub(crate) async fn leave(wlm: &str) -> Result<()> {
     Ok(find_queue(wlm)?.leave(&Machine).await?)
 }
 
@@ -161,13 +161,13 @@ pub async fn leave(wlm: &str) -> Result<()> {
 ///
 /// # Errors
 /// Always: with that reason.
-pub async fn leave_word(wlm: &str, word: &str) -> Result<()> {
-    let word = from_hex(word).map_err(|e| Error::Protocol(e.to_string()))?;
-    let failure: Failure = frame::decode(&word).map_err(|e| Error::Protocol(e.to_string()))?;
+pub(crate) async fn leave_word(wlm: &str, word: &str) -> Result<()> {
+    let word = from_hex(word).map_err(|e| Error::new(Kind::Protocol, e.to_string()))?;
+    let failure: Failure = frame::decode(&word).map_err(|e| Error::new(Kind::Protocol, e.to_string()))?;
     if let Err(error) = find_queue(wlm)?.leave_word(&failure, &Machine).await {
         tracing::debug!(%error, "no reason could be recorded");
     }
-    Err(Error::Node { hosts: Vec::new(), failure })
+    Err(Error::Here(failure))
 }
 
 fn find_queue(wlm: &str) -> Result<&'static dyn Queue> {
@@ -175,7 +175,7 @@ fn find_queue(wlm: &str) -> Result<&'static dyn Queue> {
 }
 
 fn malformed(why: &str) -> Error {
-    Error::Protocol(format!("read the ticket: {why}"))
+    Error::new(Kind::Protocol, format!("read the ticket: {why}"))
 }
 
 fn decode(mut bytes: &[u8]) -> Result<Ticket> {
@@ -183,9 +183,9 @@ fn decode(mut bytes: &[u8]) -> Result<Ticket> {
     let body = body.ok_or_else(|| malformed("there is none"))?;
     let ticket: Ticket = frame::decode(&body).map_err(|e| malformed(&e.to_string()))?;
     if ticket.release != env!("CARGO_PKG_VERSION") {
-        let reason =
-            format!("the frontend is version {}, this is {}", ticket.release, env!("CARGO_PKG_VERSION"));
-        return Err(Error::HelperUnfit { program: helpers::GUARD.into(), reason });
+        let (theirs, ours) = (&ticket.release, env!("CARGO_PKG_VERSION"));
+        let reason = format!("{}: the frontend is version {theirs}, this is {ours}", helpers::GUARD);
+        return Err(Failure::new(Kind::Unsupported, reason).with_hint(helpers::ONE_VERSION).into());
     }
     Ok(ticket)
 }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Tells the frontend of the ticket why agents have failed. False: it did not hear it.
-pub(super) async fn tell(ticket: &Ticket, error: &Error) -> bool {
+pub(crate) async fn tell(ticket: &Ticket, error: &Error) -> bool {
     let (host, failure) = match error {
         Error::Wlm(gantry_wlm::Error::Hosts { missing, .. }) if !missing.is_empty() => missing[0].clone(),
         // It is this host's, whose name nobody needs to know.

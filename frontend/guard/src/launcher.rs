@@ -15,14 +15,14 @@ use gantry_wlm::Host;
 use gantry_wlm::host::{Machine, restore_open_files};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-use super::protocol::{MAX_DESCRIPTORS, StartLauncher};
-use super::sys;
+use crate::sys;
+use gantry_guard::protocol::{MAX_DESCRIPTORS, StartLauncher};
 
 /// Reads what there is, and the descriptors that come with it.
 ///
 /// # Errors
 /// As `recvmsg(2)`.
-pub(super) fn receive(
+pub(crate) fn receive(
     socket: &UnixStream,
     bytes: &mut [u8],
     descriptors: &mut VecDeque<OwnedFd>,
@@ -43,7 +43,7 @@ pub(super) fn receive(
 ///
 /// # Errors
 /// It cannot be executed, or its descriptors have not come.
-pub(super) fn start(
+pub(crate) fn start(
     order: &StartLauncher,
     descriptors: &mut VecDeque<OwnedFd>,
 ) -> Result<(Child, Vec<File>), Failure> {
@@ -90,7 +90,7 @@ fn explain(order: &StartLauncher, error: &io::Error) -> Failure {
 }
 
 /// Throws away what is in a pipe. False: nothing will come any more.
-pub(super) fn drain(pipe: &mut File) -> bool {
+pub(crate) fn drain(pipe: &mut File) -> bool {
     let mut bytes = [0; 64 * 1024];
     !matches!(pipe.read(&mut bytes), Ok(0))
 }

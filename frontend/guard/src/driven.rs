@@ -9,12 +9,12 @@ use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
 use gantry_wlm::mpir::{self, Breakpoints, Driver, LauncherCommand, MpirError, Order};
 
-use super::policy::Event;
-use super::protocol::{FromGuard, HeldRanks, ProcessId, StartLauncher};
+use crate::policy::Event;
+use gantry_guard::protocol::{FromGuard, HeldRanks, ProcessId, StartLauncher};
 
 /// A driven launcher. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Driven {
+pub(crate) struct Driven {
     id: ProcessId,
     driver: Driver,
     /// Once it runs.
@@ -28,7 +28,7 @@ pub(super) struct Driven {
 
 /// What happens to it.
 #[derive(Debug)]
-pub(super) enum News {
+pub(crate) enum News {
     /// To be decided about.
     Event(Event),
     /// To be told to the tool.
@@ -40,7 +40,7 @@ impl Driven {
     ///
     /// # Errors
     /// There is no room for a thread, or its descriptors have not come.
-    pub(super) fn start(
+    pub(crate) fn start(
         order: &StartLauncher,
         descriptors: &mut VecDeque<OwnedFd>,
     ) -> Result<(Self, Vec<File>), Failure> {
@@ -70,31 +70,31 @@ impl Driven {
     }
 
     /// Readable when there is news; none when there will be no more.
-    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn bell(&self) -> Option<BorrowedFd<'_>> {
         (!self.ended).then(|| self.driver.as_fd())
     }
 
     /// Its process, if this is its pid.
-    pub(super) fn process(&self, pid: Pid) -> Option<&OwnedFd> {
+    pub(crate) fn process(&self, pid: Pid) -> Option<&OwnedFd> {
         self.process.as_ref().filter(|_| self.pid == Some(pid))
     }
 
     /// Lets it go on from its breakpoint, if it stands there.
-    pub(super) fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         if std::mem::take(&mut self.stands) {
             self.driver.order(Order::Release);
         }
     }
 
     /// Ends it if it stands at its breakpoint: there it would not hear that it is asked to go.
-    pub(super) fn end_standing(&mut self) {
+    pub(crate) fn end_standing(&mut self) {
         if std::mem::take(&mut self.stands) {
             self.driver.order(Order::Kill);
         }
     }
 
     /// The next news, if there is some.
-    pub(super) fn take_news(&mut self) -> Option<News> {
+    pub(crate) fn take_news(&mut self) -> Option<News> {
         let news = match self.driver.take_event()? {
             mpir::Event::Started(pid) => {
                 self.pid = Some(pid);

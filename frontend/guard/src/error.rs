@@ -1,0 +1,41 @@
+//! Why the guard's executable cannot do what it was started for.
+
+use gantry_types::error::{Failure, Kind};
+
+/// Result with this program's [`Error`].
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// Why something failed here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// In this program.
+    #[error("{0}")]
+    Here(#[from] Failure),
+    /// In the workload manager, or by its judgement.
+    #[error(transparent)]
+    Wlm(#[from] gantry_wlm::Error),
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self::Here(Failure::new(kind, message))
+    }
+
+    pub(crate) fn io(what: &str, source: &std::io::Error) -> Self {
+        Self::new(Kind::LauncherFailed, format!("{what}: {source}"))
+    }
+
+    /// The error as it travels.
+    pub(crate) fn to_failure(&self) -> Failure {
+        match self {
+            Self::Here(failure) => failure.clone(),
+            Self::Wlm(error) => {
+                let failure = Failure::new(error.kind(), error.to_string());
+                match error.hint() {
+                    Some(hint) => failure.with_hint(hint),
+                    None => failure,
+                }
+            }
+        }
+    }
+}
