@@ -1,6 +1,6 @@
 //! Where a daemon finds its files and may leave new ones.
 
-pub use gantry_shared::storage::SessionDirs;
+pub use gantry_types::session_dirs::SessionDirs;
 
 use crate::Backend;
 

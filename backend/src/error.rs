@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_shared::rendezvous::Broken;
 use gantry_shared::wire::frame::FrameError;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::rendezvous::Broken;
 
 /// Why a daemon could not learn about its node.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum Error {
     Broken(#[from] Broken),
     /// The agent broke the protocol. Library and agent may be of different releases.
     #[error("read the answer of this node's agent")]
-    Protocol(#[source] FrameError),
+    Protocol(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The answer does not match the question, or the connection had failed before.
     #[error("ask this node's agent: {reason}")]
     Unusable {
@@ -82,6 +82,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn protocol(error: FrameError) -> Self {
+        Self::Protocol(Box::new(error))
+    }
+
     /// What can be done about it, in the terms that all of gantry's errors share.
     #[must_use]
     pub fn kind(&self) -> Kind {

@@ -53,11 +53,11 @@ impl Link {
     /// Asks and waits for the answer. After an error, or a refusal, which comes as one, the agent hears no more of us.
     pub(crate) fn exchange(&self, ask: &Ask, phase: &'static str, timeout: Duration) -> Result<Tell, Error> {
         let mut stream = Timed { stream: &self.stream, until: Instant::now() + timeout };
-        let frame = encode(ask).map_err(Error::Protocol)?;
+        let frame = encode(ask).map_err(Error::protocol)?;
         let written = stream.write_all(&frame);
         // Who refuses us closes at once: then nothing can be written any more, and yet there is a reason to be read.
         let answer = match (read_frame(&mut stream), written) {
-            (Ok(Some(body)), _) => decode(&body).map_err(Error::Protocol)?,
+            (Ok(Some(body)), _) => decode(&body).map_err(Error::protocol)?,
             (_, Err(error)) | (Err(FrameError::Io(error)), Ok(())) => {
                 return Err(if error.kind() == io::ErrorKind::TimedOut {
                     Error::TimedOut { phase, after: timeout }
@@ -66,7 +66,7 @@ impl Link {
                 });
             }
             (Ok(None) | Err(FrameError::Cut), Ok(())) => return Err(Error::Lost(None)),
-            (Err(error), Ok(())) => return Err(Error::Protocol(error)),
+            (Err(error), Ok(())) => return Err(Error::protocol(error)),
         };
         match answer {
             Tell::Refused(failure) => Err(Error::Refused(failure)),
@@ -100,7 +100,7 @@ impl Wire {
         until: Instant,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let frame = encode(what).map_err(Error::Protocol)?;
+        let frame = encode(what).map_err(Error::protocol)?;
         let written = Timed { stream: &self.stream, until }.write_all(&frame);
         written.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
@@ -114,13 +114,13 @@ impl Wire {
     pub(crate) fn read<T: DeserializeOwned>(&self, until: Instant) -> Result<Option<T>, Error> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(heard) = buffer.next_message().map_err(Error::Protocol)? {
+            if let Some(heard) = buffer.next_message().map_err(Error::protocol)? {
                 return Ok(Some(heard));
             }
             let mut chunk = vec![0; READ_BYTES];
             match (Timed { stream: &self.stream, until }).read(&mut chunk) {
                 Ok(0) => return Ok(None),
-                Ok(count) => buffer.push(&chunk[..count]).map_err(Error::Protocol)?,
+                Ok(count) => buffer.push(&chunk[..count]).map_err(Error::protocol)?,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                     return Err(Error::TimedOut {
                         phase: "read from this node's agent",

@@ -6,9 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_shared::storage::{GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_DAEMON_TOKEN, GANTRY_SESSION};
-use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION};
+use gantry_shared::wire::backend::{Ask, NodeFacts, Tell, VERSION};
 use gantry_shared::wire::channel::Member;
 use gantry_types::id::{AppId, DaemonId, NodeId, Rank, SessionId};
+use gantry_types::placement::LocalRank;
 
 use crate::Error;
 use crate::channel::Channel;

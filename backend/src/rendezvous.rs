@@ -31,14 +31,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-pub use gantry_shared::rendezvous::{
-    Broken, Data, DataError, Handle, Limits, MAX_ITEM_BYTES, MAX_TOTAL_BYTES, Name, Resource,
-};
 use gantry_shared::storage::{GANTRY_JOB_HANDLE, GANTRY_MULTIJOB_HANDLE, GANTRY_SUBJOB_RANK};
 use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Gate, Refusal, Tell, VERSION, Want};
-pub use gantry_shared::wire::rendezvous::{Standing, Status};
 pub use gantry_types::id::Rank;
+pub use gantry_types::rendezvous::{
+    Broken, Data, DataError, Handle, Limits, MAX_ITEM_BYTES, MAX_TOTAL_BYTES, Name, Resource,
+};
+pub use gantry_types::rendezvous::{Standing, Status};
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{UnixAddr, getsockopt};
 use nix::unistd::geteuid;
@@ -221,7 +221,7 @@ impl Rendezvous {
         }
         let asked = Asked { stream, phase, until, after: timeout };
         let of = Gate { resource: self.handle.resource.clone(), expected: self.expected };
-        let ask = encode(&Ask { version: VERSION, rank: self.rank, of, what }).map_err(Error::Protocol)?;
+        let ask = encode(&Ask { version: VERSION, rank: self.rank, of, what }).map_err(Error::protocol)?;
         asked.timed().write_all(&ask).map_err(|error| asked.failed(error))?;
         Ok(asked)
     }
@@ -306,9 +306,9 @@ impl Asked {
             Ok(Some(body)) => body,
             Ok(None) | Err(FrameError::Cut) => return Err(Error::Lost(None)),
             Err(FrameError::Io(error)) => return Err(self.failed(error)),
-            Err(error) => return Err(Error::Protocol(error)),
+            Err(error) => return Err(Error::protocol(error)),
         };
-        match decode(&body).map_err(Error::Protocol)? {
+        match decode(&body).map_err(Error::protocol)? {
             Tell::Refused(Refusal::Broken(broken)) => Err(Error::Broken(broken)),
             Tell::Refused(Refusal::Failed(failure)) => Err(Error::Refused(failure)),
             tell => Ok(tell),

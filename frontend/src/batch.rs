@@ -64,7 +64,7 @@ impl Frontend {
     }
 
     async fn submit_as(&self, submission: Submission, timeout: Duration) -> Result<Batch> {
-        let wlm = self.choice()?.wlm;
+        let wlm = self.choose()?.wlm;
         let batch = find_batch(wlm)?;
         let program = helpers::find(helpers::GUARD)?;
         let (guard, news) = Guard::start(&program, None).await?;

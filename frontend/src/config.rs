@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use gantry_wlm::{HostsPolicy, SendAgent};
+use gantry_types::launch::{HostsPolicy, SendAgent};
 
 /// Choices of a tool for all its apps. The default chooses nothing.
 #[derive(Debug, Clone)]

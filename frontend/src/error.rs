@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// The workload manager, or a launcher, refused or failed.
     #[error(transparent)]
-    Wlm(#[from] gantry_wlm::Error),
+    Wlm(WlmError),
     /// A node failed. If several did, this is the reason of the first.
     #[error("{}{failure}", on_hosts(.hosts))]
     Node {
@@ -118,6 +118,17 @@ pub enum Error {
     Protocol(String),
 }
 
+/// What a workload manager or a launcher said. [`Error::kind`] sorts it, as every other error.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct WlmError(pub(crate) gantry_wlm::Error);
+
+impl From<gantry_wlm::Error> for Error {
+    fn from(error: gantry_wlm::Error) -> Self {
+        Self::Wlm(WlmError(error))
+    }
+}
+
 impl Error {
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into(), hint: None }
@@ -131,7 +142,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid { .. } => Kind::Invalid,
-            Self::Wlm(error) => error.kind(),
+            Self::Wlm(WlmError(error)) => error.kind(),
             Self::Node { failure, .. } => failure.kind(),
             Self::TimedOut { .. } => Kind::TimedOut,
             Self::Crowded { error, .. } | Self::NoMoreFiles { error, .. } => error.kind(),
@@ -161,7 +172,7 @@ impl Error {
     fn own_hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } => hint.clone(),
-            Self::Wlm(error) => error.hint(),
+            Self::Wlm(WlmError(error)) => error.hint(),
             Self::Node { failure, .. } | Self::HelperMissing(failure) => failure.hint().map(str::to_owned),
             Self::HelperUnfit { .. } => Some(ONE_VERSION.to_owned()),
             Self::UnknownApp { .. } => Some("'gantry ps' lists the apps that run".to_owned()),

@@ -5,8 +5,8 @@
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, Pid, Rank, SessionId};
 use gantry_types::output::Stream;
+pub use gantry_types::status::{CauseKind, EndCause};
 use gantry_types::status::{ExitStatus, RankState};
-pub use gantry_wlm::{CauseKind, EndCause};
 use serde::{Deserialize, Serialize};
 
 /// Something that happened to an app.

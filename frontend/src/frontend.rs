@@ -3,14 +3,31 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use gantry_types::launch::{HoldChoice, HoldMethod};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Choice, HoldChoice, HoldMethod, JobRef, Reach, reach, registry};
+use gantry_wlm::{JobRef, Reach, reach, registry};
 
 use crate::app::{App, News, QueueNews, find_launcher};
 use crate::clock::{Clock, QueueTime};
 pub use crate::config::{Config, DEFAULT_BULK_RADIX, DEFAULT_RADIX, Frontend};
 use crate::error::Result;
 use crate::request::LaunchRequest;
+
+/// The workload manager that is used, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Choice {
+    /// Its name, as `--wlm` takes it.
+    pub wlm: &'static str,
+    /// The facts that speak for it. Reads as "because ...".
+    pub why: String,
+}
+
+impl Choice {
+    fn new(choice: gantry_wlm::Choice) -> Self {
+        Self { wlm: choice.wlm.name(), why: choice.why.0 }
+    }
+}
 
 impl Frontend {
     /// A frontend with these choices.
@@ -28,7 +45,28 @@ impl Frontend {
     /// # Errors
     /// The configuration or a variable names one that does not exist.
     pub fn choice(&self) -> Result<Choice> {
+        self.choose().map(Choice::new)
+    }
+
+    /// As [`Frontend::choice`], for this launch: its arguments may say for which workload manager they are.
+    ///
+    /// # Errors
+    /// As [`Frontend::choice`].
+    pub fn choice_for(&self, request: &LaunchRequest) -> Result<Choice> {
+        self.choose_for(request).map(Choice::new)
+    }
+
+    /// The workload manager itself.
+    pub(crate) fn choose(&self) -> Result<gantry_wlm::Choice> {
         Ok(gantry_wlm::choose(self.config.wlm.as_deref(), &Machine)?)
+    }
+
+    /// As [`Frontend::choose`], for this launch.
+    pub(crate) fn choose_for(&self, request: &LaunchRequest) -> Result<gantry_wlm::Choice> {
+        match request.launcher.is_some() || find_launcher().is_some() {
+            true => self.choose(),
+            false => Ok(registry::choose_for(self.config.wlm.as_deref(), &request.args, &Machine)?),
+        }
     }
 
     /// How the ranks of a launch by `launcher` would be held, and why so; none: by the launcher that the environment names, else by the workload
@@ -46,7 +84,7 @@ impl Frontend {
     /// As there; and the method is none for this launcher.
     pub fn hold_choice_by(&self, launcher: Option<OsString>, method: HoldMethod) -> Result<HoldChoice> {
         let launcher = launcher.or_else(find_launcher);
-        Ok(gantry_wlm::choose_hold(self.choice()?.wlm, launcher, method, &Machine)?)
+        Ok(gantry_wlm::choose_hold(self.choose()?.wlm, launcher, method, &Machine)?)
     }
 
     /// Calls that make sense with one workload manager only, if it is the one that will be used. `T` is the type that its folder in [`gantry_wlm`]
@@ -55,18 +93,7 @@ impl Frontend {
     /// # Errors
     /// The configuration or a variable names a workload manager that does not exist.
     pub fn extras<T: std::any::Any>(&self) -> Result<Option<&'static T>> {
-        Ok(gantry_wlm::extras(self.choice()?.wlm))
-    }
-
-    /// As [`Frontend::choice`], for this launch: its arguments may say for which workload manager they are.
-    ///
-    /// # Errors
-    /// As [`Frontend::choice`].
-    pub fn choice_for(&self, request: &LaunchRequest) -> Result<Choice> {
-        match request.launcher.is_some() || find_launcher().is_some() {
-            true => self.choice(),
-            false => Ok(registry::choose_for(self.config.wlm.as_deref(), &request.args, &Machine)?),
-        }
+        Ok(gantry_wlm::extras(self.choose()?.wlm))
     }
 
     /// Launches an application. Waits until every rank is held, or runs. Time that the launch waits for nodes does not count towards `timeout`:
@@ -119,7 +146,7 @@ impl Frontend {
 
     async fn attach_to(&self, target: &str, wait: News<'_>, timeout: Duration) -> Result<App> {
         // Where hosts have names a WLM's own words may have colons in them: who has chosen it need not name it again.
-        let chosen = self.config.wlm.as_ref().map(|_| self.choice()).transpose()?;
+        let chosen = self.config.wlm.as_ref().map(|_| self.choose()).transpose()?;
         let chosen = chosen.map(|choice| choice.wlm).filter(|wlm| reach(*wlm) != Reach::ThisMachine);
         let (wlm, job) = match (target.split_once(':'), chosen) {
             (Some((name, rest)), chosen) => match (registry::find(name), chosen) {
@@ -127,7 +154,7 @@ impl Frontend {
                 (Err(_), Some(wlm)) => (wlm, target),
                 (Err(error), None) => return Err(error.into()),
             },
-            (None, _) => (self.choice()?.wlm, target),
+            (None, _) => (self.choose()?.wlm, target),
         };
         let clock = Clock::new(timeout, QueueTime::Counts);
         self.attach_until(wlm, &JobRef(job.to_owned()), wait, &clock).await

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use gantry_types::launch::{HoldMethod, Mixed, MixedPart};
 use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::NodeSet;
-pub use gantry_wlm::{HoldMethod, Mixed, MixedPart};
 
 use crate::coallocation::Member;
 use crate::error::{Error, Result};

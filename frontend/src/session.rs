@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Order, To};
 use gantry_types::id::{NodeId, SessionId};
+use gantry_types::session_dirs::SessionDirs;
 use tokio::time::Instant;
 
 use self::inner::Inner;

@@ -3,26 +3,18 @@
 //! The agent makes these directories and sets these variables, daemons and ranks read them, and the frontend
 //! packs archives for them: the names stand here once.
 
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 use gantry_types::id::{AppId, NoRandomness, NodeId, SessionId, random_text};
+use gantry_types::session_dirs::SessionDirs;
 
 /// What the name of every app's directory starts with: `gantry-<app>-<random>` below the staging base.
 pub const APP_DIR_PREFIX: &str = "gantry-";
 /// In the app's directory: the file whose lock says that the agent lives, and whose text says who it is.
 pub const LEASE_FILE: &str = "lease";
 
-/// In a session's directory: executables.
-pub const BIN_DIR: &str = "bin";
-/// In a session's directory: libraries.
-pub const LIB_DIR: &str = "lib";
 /// In a session's directory: the C library and its loader, where the node's own is too old.
 pub const LOADER_DIR: &str = "loader";
-/// In a session's directory: what daemons write; `TMPDIR` of daemons.
-pub const TMP_DIR: &str = "tmp";
-
 /// Given to ranks: the app's id.
 pub const GANTRY_APP: &str = "GANTRY_APP";
 /// Given to ranks: the rank, from 0.
@@ -141,32 +133,10 @@ pub fn session_dir_name(session: SessionId) -> String {
     format!("s{session}")
 }
 
-/// The directories of a session. They have the same paths on every node.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct SessionDirs {
-    /// The session's directory.
-    pub root: PathBuf,
-    /// Executables, first in the `PATH` of daemons.
-    pub bin: PathBuf,
-    /// Libraries, first in the `LD_LIBRARY_PATH` of daemons.
-    pub lib: PathBuf,
-    /// What daemons write, their `TMPDIR`.
-    pub tmp: PathBuf,
-}
-
-impl SessionDirs {
-    /// The directories below that root; makes none of them.
-    #[must_use]
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        let root = root.into();
-        Self { bin: root.join(BIN_DIR), lib: root.join(LIB_DIR), tmp: root.join(TMP_DIR), root }
-    }
-
-    /// The directories of a session in its app's directory; makes none of them.
-    #[must_use]
-    pub fn of_session(app_dir: &Path, session: SessionId) -> Self {
-        Self::new(app_dir.join(session_dir_name(session)))
-    }
+/// The directories of a session in its app's directory; makes none of them.
+#[must_use]
+pub fn session_dirs(app_dir: &Path, session: SessionId) -> SessionDirs {
+    SessionDirs::new(app_dir.join(session_dir_name(session)))
 }
 
 #[cfg(test)]
@@ -190,15 +160,5 @@ mod tests {
         let chosen = choose_app_dir_name(app).unwrap();
         check(&chosen, Some("3kx9w0fz"));
         assert_ne!(chosen, choose_app_dir_name(app).unwrap());
-    }
-
-    #[test]
-    fn a_session_has_three_directories_below_its_root() {
-        let dirs = SessionDirs::of_session(Path::new("/tmp/gantry-3kx9w0fz-abcdef"), SessionId(2));
-        assert_eq!(dirs, SessionDirs::new("/tmp/gantry-3kx9w0fz-abcdef/s2"));
-        assert_eq!(dirs.root, Path::new("/tmp/gantry-3kx9w0fz-abcdef/s2"));
-        for (dir, name) in [(&dirs.bin, "bin"), (&dirs.lib, "lib"), (&dirs.tmp, "tmp")] {
-            assert_eq!(*dir, dirs.root.join(name));
-        }
     }
 }

@@ -28,6 +28,7 @@ use gantry_link::tcp::listen;
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::hold::to_hex;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::launch::SendAgent;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, Semaphore};
@@ -37,7 +38,7 @@ use zeroize::Zeroizing;
 
 use crate::host::Host;
 use crate::safe::SAFE;
-use crate::{Error, Result, SendAgent};
+use crate::{Error, Result};
 
 /// The shell that fetches.
 pub(crate) const SHELL: &str = "/bin/bash";

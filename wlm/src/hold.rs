@@ -3,21 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use crate::host::Host;
 use crate::launcher::{find_program, recognize};
-use crate::{HoldMethod, Launch, Plan, Result, Wlm};
-
-/// How ranks would be held, and why so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HoldChoice {
-    /// `direct`: agents start the ranks. `exec`: the agent stands in the program's place in a launcher's command line. `mpir`: a launcher stops
-    /// its ranks itself. `mpir-stop`: the same, and it stands at its breakpoint until they are released.
-    pub method: &'static str,
-    /// Reads as "because ...".
-    pub why: String,
-}
+use crate::{Launch, Plan, Result, Wlm};
+use gantry_types::launch::{HoldChoice, HoldMethod};
 
 /// How `wlm` would hold the ranks of a launch by `launcher`; none: by its own way of launching. Starts nothing.
 ///

@@ -4,22 +4,21 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use gantry_shared::wire::hold::{AfterRank, Own};
 use gantry_types::error::Failure;
+use gantry_types::launch::{HoldMethod, HostsPolicy, Mixed, MixedPart, SendAgent};
 use gantry_types::rank_set::RankSet;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
 use zeroize::Zeroizing;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::JobRef;
 use crate::mpir::AtBreakpoint;
-use crate::policy::{HostsPolicy, LeftOut};
-use crate::wanted::{Mixed, MixedPart};
+use crate::policy::LeftOut;
 
 /// What a tool asks to be launched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,65 +43,6 @@ pub struct Launch {
     pub send_agent: SendAgent,
     /// A directory in which the launch may have files of its own: [`Brought::files`].
     pub scratch: PathBuf,
-}
-
-/// Whether gantry's agent is sent to the nodes of an app. What was sent is removed as soon as it runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SendAgent {
-    /// To nodes that do not have it at its path, where that can be found out.
-    #[default]
-    Auto,
-    /// To all nodes.
-    Always,
-    /// To none.
-    Never,
-}
-
-impl fmt::Display for SendAgent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Always => "always",
-            Self::Never => "never",
-        })
-    }
-}
-
-impl FromStr for SendAgent {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Auto, Self::Always, Self::Never];
-        let found = all.into_iter().find(|it| it.to_string() == text);
-        found.ok_or_else(|| {
-            let message = format!("'{text}' is not a value of --send-agent");
-            Error::invalid_with(message, "use auto, always or never")
-        })
-    }
-}
-
-/// How ranks that a launcher starts are held, and found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HoldMethod {
-    /// [`HoldMethod::Exec`] where the launcher's command line is understood, and agents that it brings can stay until they have cleaned up; else
-    /// [`HoldMethod::Mpir`] where the WLM's own launcher is named, or may stand behind what is.
-    #[default]
-    Detect,
-    /// Our agent stands in the program's place in the launcher's command line.
-    Exec,
-    /// The launcher stops its ranks itself and says where they are, as debuggers have it do (MPIR). Nothing is changed in its command line. Where it can, it
-    /// goes on meanwhile, and serves its ranks and the WLM.
-    Mpir,
-    /// As [`HoldMethod::Mpir`], but the launcher's first thread stands at its breakpoint until the ranks are released, as under a debugger. It lets the ranks go
-    /// itself then, also when the app is detached from while they are held. For launchers that do not bear to be sent on before.
-    MpirStop,
-}
-
-impl HoldMethod {
-    /// Whether the launcher is to stop its ranks itself.
-    pub fn is_by_launcher(self) -> bool {
-        matches!(self, Self::Mpir | Self::MpirStop)
-    }
 }
 
 /// How a launch will be carried out.

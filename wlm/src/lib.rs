@@ -47,17 +47,16 @@ pub use caps::queue::{JobStarter, Queue};
 pub use caps::waits::{LauncherWait, LauncherWaits, WaitLine};
 pub use error::{Error, Result};
 pub use give::{FETCHED, Gifts};
-pub use hold::{HoldChoice, choose_hold};
+pub use hold::choose_hold;
 pub use host::Host;
-pub use job::{Adoption, AppRef, CauseKind, EndCause, EndedApp, HeldScript, JobRef, Submission};
+pub use job::{Adoption, AppRef, EndedApp, HeldScript, JobRef, Submission};
 pub use launch::{
-    AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, HoldMethod, Launch, Plan, ProcessOwner,
-    Queued, SendAgent, StepStart,
+    AgentCommand, AgentLinks, AgentWatch, Brought, Direct, Driven, Launch, Plan, ProcessOwner, Queued,
+    StepStart,
 };
-pub use policy::{HostsPolicy, LeftOut};
+pub use policy::LeftOut;
 pub use registry::{Choice, WLMS, choose};
 pub use seam::{
     Capabilities, Evidence, Reach, Wlm, explain_launcher_end, extras, find_batch, find_described, find_mixed,
     find_queue, reach, read_reach_args,
 };
-pub use wanted::{JobType, Mixed, MixedPart, Wanted};

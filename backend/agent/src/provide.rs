@@ -16,10 +16,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Entry, EntrySet, LibcNeeds, Place};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::EntryIndex;
+use gantry_types::session_dirs::SessionDirs;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, readlinkat};
 use nix::sys::stat::{Mode, SFlag};

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
 use gantry_shared::storage;
-use gantry_shared::wire::backend::LocalRank;
 use gantry_shared::wire::message::{AdoptRanks, HeldProof, Program, RankReport, StartRanks};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Pid, Rank};
+use gantry_types::placement::LocalRank;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
 use gantry_types::status::{ExitStatus, RankEvent, RankState};

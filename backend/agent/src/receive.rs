@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::unpack::{Limits, unpack};
-use gantry_shared::storage::SessionDirs;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, SessionId};
+use gantry_types::session_dirs::SessionDirs;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 

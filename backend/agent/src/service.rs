@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use gantry_backend::socket_path::SocketPath;
 use gantry_shared::secret::Secret;
-use gantry_shared::storage::SessionDirs;
-use gantry_shared::wire::backend::{Ask, LocalRank, NodeFacts, Tell, VERSION, build_token};
+use gantry_shared::wire::backend::{Ask, NodeFacts, Tell, VERSION, build_token};
 use gantry_shared::wire::frame::{FrameBuffer, decode, encode};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_types::placement::LocalRank;
+use gantry_types::session_dirs::SessionDirs;
 use nix::unistd::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gantry_shared::storage::{SessionDirs, agent_socket_name};
+use gantry_shared::storage::agent_socket_name;
 use gantry_shared::wire::message::{Answer, Entry, LibcNeeds};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
+use gantry_types::session_dirs::SessionDirs;
 use tokio::sync::{oneshot, watch};
 
 use self::home::{Home, lock};

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::unpack::Limits;
-use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Answer, Notice, Order, Ticket};
 use gantry_types::error::Failure;
 use gantry_types::id::{DaemonId, NodeId, Rank, RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
+use gantry_types::session_dirs::SessionDirs;
 use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 use tokio::net::{UnixListener, UnixStream};

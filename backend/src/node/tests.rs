@@ -2,9 +2,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::frame::{encode, read_frame};
 use gantry_types::error::Kind;
+use gantry_types::session_dirs::SessionDirs;
 
 use super::*;
 

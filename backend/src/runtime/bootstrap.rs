@@ -9,7 +9,7 @@ use std::time::Duration;
 use gantry_types::error::Kind;
 use gantry_types::id::Rank;
 
-use super::{Address, Runtime, refused};
+use super::{Peer, Runtime, refused};
 use crate::Error;
 
 impl Runtime {
@@ -30,7 +30,7 @@ impl Runtime {
         }
         let mut all = BTreeMap::from([(structure.index, said.to_vec())]);
         for subjob in others() {
-            let from = Address { subjob, rank: Rank(0) };
+            let from = Peer { subjob, rank: Rank(0) };
             all.insert(subjob, self.receive_from(from, &tag, timeout)?.bytes);
         }
         let all: Vec<Vec<u8>> = all.into_values().collect();
@@ -98,7 +98,7 @@ impl Runtime {
         }
         let mut all = BTreeMap::from([(structure.index, own)]);
         for subjob in order.iter().copied().filter(|subjob| *subjob != master) {
-            let from = Address { subjob, rank: Rank(0) };
+            let from = Peer { subjob, rank: Rank(0) };
             all.insert(subjob, unpack(&self.receive_from(from, &tag, timeout)?.bytes)?);
         }
         Ok(Some(order.iter().flat_map(|subjob| all.remove(subjob).unwrap_or_default()).collect()))

@@ -1,12 +1,12 @@
 //! A message between ranks.
 
-use gantry_shared::wire::runtime::Address;
+use gantry_types::runtime::Peer;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The sender.
-    pub from: Address,
+    pub from: Peer,
     /// What.
     pub bytes: Vec<u8>,
 }

@@ -36,10 +36,10 @@ mod bootstrap;
 
 use std::time::{Duration, Instant};
 
-pub use gantry_shared::wire::runtime::{Address, MAX_TAG_BYTES, Structure};
 use gantry_shared::wire::runtime::{MESSAGE_PIECE_BYTES, Piece, Say, Scope, Then};
 use gantry_types::error::{Failure, Kind};
 pub use gantry_types::id::Rank;
+pub use gantry_types::runtime::{MAX_TAG_BYTES, Peer, Subjobs};
 
 pub use self::message::Message;
 use self::wire::{State, Wire};
@@ -105,7 +105,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Refused`]: this subjob takes no part in that (`subjobCommsType=independent`), or there is no job any more; as [`Runtime::barrier`].
-    pub fn structure(&self, timeout: Duration) -> Result<Structure, Error> {
+    pub fn structure(&self, timeout: Duration) -> Result<Subjobs, Error> {
         self.wire.until("wait for all subjobs", after(timeout), timeout, |state| match &state.structure {
             Some(Ok(structure)) => Some(Ok(structure.clone())),
             Some(Err(why)) => {
@@ -127,14 +127,14 @@ impl Runtime {
         bytes: &[u8],
         timeout: Duration,
     ) -> Result<(), Error> {
-        self.send_to(Address { subjob, rank: Rank(0) }, tag, bytes, timeout)
+        self.send_to(Peer { subjob, rank: Rank(0) }, tag, bytes, timeout)
     }
 
     /// As [`Runtime::send_to_subjob`], to any process of the job.
     ///
     /// # Errors
     /// As [`Runtime::send_to_subjob`].
-    pub fn send_to(&self, to: Address, tag: &str, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+    pub fn send_to(&self, to: Peer, tag: &str, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let structure = self.structure(timeout)?;
         let size = usize::try_from(to.subjob).ok().and_then(|number| structure.sizes.get(number));
         if size.is_none_or(|size| to.rank.0 >= *size) {
@@ -165,7 +165,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Refused`] names that process: it has ended, and there is none; [`Error::TimedOut`]; as [`Runtime::structure`].
-    pub fn receive_from(&self, from: Address, tag: &str, timeout: Duration) -> Result<Message, Error> {
+    pub fn receive_from(&self, from: Peer, tag: &str, timeout: Duration) -> Result<Message, Error> {
         self.structure(timeout)?;
         self.receive(Scope::Job, tag, Some(from), timeout, |state| {
             let why = || format!("rank {} of subjob {} has ended", from.rank, from.subjob);
@@ -184,7 +184,7 @@ impl Runtime {
                 format!("send a message to rank {rank}: there are {}", self.size),
             ));
         }
-        self.send(Scope::Subjob, Address { subjob: 0, rank }, tag, bytes, timeout)
+        self.send(Scope::Subjob, Peer { subjob: 0, rank }, tag, bytes, timeout)
     }
 
     /// Takes the next message with this tag that a rank of this subjob has sent to this one. Waits until there is one.
@@ -207,7 +207,7 @@ impl Runtime {
     /// # Errors
     /// [`Error::Refused`] names that rank: it has ended, and there is none; [`Error::TimedOut`], [`Error::Lost`].
     pub fn receive_from_rank(&self, rank: Rank, tag: &str, timeout: Duration) -> Result<Message, Error> {
-        let from = Address { subjob: 0, rank };
+        let from = Peer { subjob: 0, rank };
         self.receive(Scope::Subjob, tag, Some(from), timeout, |state| {
             state.is_gone(Scope::Subjob, from).then(|| format!("rank {rank} has ended"))
         })
@@ -216,7 +216,7 @@ impl Runtime {
     fn send(
         &self,
         scope: Scope,
-        peer: Address,
+        peer: Peer,
         tag: &str,
         bytes: &[u8],
         timeout: Duration,
@@ -255,7 +255,7 @@ impl Runtime {
         &self,
         scope: Scope,
         tag: &str,
-        from: Option<Address>,
+        from: Option<Peer>,
         timeout: Duration,
         hopeless: impl Fn(&State) -> Option<String>,
     ) -> Result<Message, Error> {

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
-use gantry_shared::wire::runtime::{Address, Hear, Piece, Say, Scope, Structure, Then};
+use gantry_shared::wire::runtime::{Hear, Piece, Say, Scope, Then};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Rank;
+use gantry_types::runtime::{Peer, Subjobs};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -40,18 +41,18 @@ pub(super) struct State {
     pub(super) released: bool,
     pub(super) checked_in: bool,
     pub(super) passed: bool,
-    pub(super) structure: Option<Result<Structure, String>>,
+    pub(super) structure: Option<Result<Subjobs, String>>,
     pub(super) ended: BTreeSet<u32>,
     /// Ranks of this subjob that have ended.
     gone_here: BTreeSet<Rank>,
     /// Processes of the job that have ended.
-    gone: BTreeSet<Address>,
+    gone: BTreeSet<Peer>,
     /// It was asked for them.
     watching: bool,
     aborted: Option<String>,
     messages: HashMap<(Scope, String), VecDeque<Message>>,
     /// Messages of which more is to come.
-    parts: BTreeMap<(Scope, Address, u64), Vec<u8>>,
+    parts: BTreeMap<(Scope, Peer, u64), Vec<u8>>,
     pub(super) gathered: BTreeMap<&'static str, u64>,
     next: u64,
     buffer: FrameBuffer,
@@ -75,7 +76,7 @@ impl State {
     }
 
     /// The next message with this tag, of one sender or of any.
-    pub(super) fn take_message(&mut self, scope: Scope, tag: &str, from: Option<Address>) -> Option<Message> {
+    pub(super) fn take_message(&mut self, scope: Scope, tag: &str, from: Option<Peer>) -> Option<Message> {
         let key = (scope, tag.to_owned());
         let queue = self.messages.get_mut(&key)?;
         let is_of = |message: &Message| match (from, scope) {
@@ -99,7 +100,7 @@ impl State {
     }
 
     /// Whether nothing comes from that process any more.
-    pub(super) fn is_gone(&self, scope: Scope, peer: Address) -> bool {
+    pub(super) fn is_gone(&self, scope: Scope, peer: Peer) -> bool {
         match scope {
             Scope::Job => self.gone.contains(&peer) || self.ended.contains(&peer.subjob),
             Scope::Subjob => self.gone_here.contains(&peer.rank),
@@ -198,7 +199,7 @@ impl Wire {
                 if state.closed {
                     return Err(Error::Lost(None));
                 }
-                encode_onto(what, &mut state.out).map_err(Error::Protocol)
+                encode_onto(what, &mut state.out).map_err(Error::protocol)
             })
         })?;
         // At once, if the socket takes it: what is left goes with whatever is done next.
@@ -248,8 +249,8 @@ impl Wire {
                 Err(error) => return Err(Error::Lost(Some(error.into()))),
             };
             let bytes = chunk.get(..count).unwrap_or_default();
-            state.buffer.push(bytes).map_err(Error::Protocol)?;
-            while let Some(heard) = state.buffer.next_message().map_err(Error::Protocol)? {
+            state.buffer.push(bytes).map_err(Error::protocol)?;
+            while let Some(heard) = state.buffer.next_message().map_err(Error::protocol)? {
                 state.hear(heard);
             }
             came = true;

@@ -9,10 +9,10 @@ use gantry_frontend::channel::Channel;
 use gantry_frontend::coallocation::Job;
 use gantry_frontend::info::AppState;
 use gantry_frontend::{self as library, AppHandle};
-use gantry_shared::storage::SessionDirs;
 use gantry_shared_capi::Fault;
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
+use gantry_types::session_dirs::SessionDirs;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 

@@ -47,7 +47,7 @@ pub extern "C" fn cti_current_wlm() -> c_int {
 /// The number of the workload manager in use.
 pub(crate) fn current_wlm() -> Result<c_int, Fault> {
     let choice = process().frontend().choice().map_err(|error| process::fault(&error))?;
-    let name = choice.wlm.name();
+    let name = choice.wlm;
     let known = CtiWlm::by_name(name);
     known
         .map(|wlm| wlm.number)

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use gantry_frontend::{self as library};
-use gantry_shared::storage::{BIN_DIR, LIB_DIR};
+use gantry_frontend as library;
 use gantry_shared_capi::{Fault, deadline, enter, text};
 use gantry_types::error::Kind;
+use gantry_types::session_dirs::{BIN_DIR, LIB_DIR};
 use gantry_wlm::Host;
 use gantry_wlm::host::Machine;
 

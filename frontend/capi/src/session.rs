@@ -5,12 +5,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use gantry_frontend as library;
 use gantry_frontend::info::AppState;
-use gantry_frontend::{self as library};
-use gantry_shared::storage::SessionDirs;
 use gantry_shared_capi::{Fault, deadline, enter, memory};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
+use gantry_types::session_dirs::SessionDirs;
 
 use crate::gantry::gate::Gate;
 use crate::handles::Session;

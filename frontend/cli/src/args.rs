@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use gantry_wlm::{HostsPolicy, SendAgent};
+use gantry_types::launch::{HostsPolicy, SendAgent};
 
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
 use crate::exit;

@@ -6,19 +6,20 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use gantry_guard::helpers;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::hold::from_hex;
 use gantry_shared::wire::message::Ticket;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
+use gantry_types::launch::SendAgent;
 use gantry_wlm::caps::queue::{SENT, Stop};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, SendAgent, registry};
+use gantry_wlm::{AgentCommand, AgentWatch, FETCHED, Host, JobRef, Queue, registry};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 use crate::last_word;
-use gantry_guard::helpers;
 
 /// Most bytes of the line with the ticket.
 const MAX_LINE_BYTES: u64 = 64 << 10;

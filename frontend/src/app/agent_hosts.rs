@@ -1,12 +1,13 @@
 //! Hosts on which agents are to be: those that cannot be had, and others that are named besides and take their place.
 
 use gantry_types::error::Failure;
+use gantry_types::launch::HostsPolicy;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{AgentCommand, AppRef, HostsPolicy, JobRef, ProcessOwner};
+use gantry_wlm::{AgentCommand, AppRef, JobRef, ProcessOwner};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::context::LaunchContext;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::MissingHost;
 
 /// Chooses other hosts where these cannot be reached. Its answer keeps the hosts that were reached.
@@ -87,7 +88,7 @@ impl AgentHosts {
         }
         if fallback.is_some() && !policy.allows(wanted, wanted.saturating_sub(hosts.len())) {
             let of = hosts.len() + missing.len();
-            return Err(Error::Wlm(gantry_wlm::Error::Hosts { of, missing }));
+            return Err(gantry_wlm::Error::Hosts { of, missing }.into());
         }
         Ok(Reached { hosts, without })
     }

@@ -16,7 +16,7 @@ use super::launch::build_adoption;
 use super::waiting::{ASK_EVERY, ASK_SOON, SHORT_WAIT, explain_late};
 use crate::clock::Clock;
 use crate::config::Frontend;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WlmError};
 use crate::event::MissingHost;
 use crate::helpers;
 
@@ -73,7 +73,7 @@ pub(crate) async fn adopt(
     let asking = async {
         loop {
             let not_yet = match ask(wlm, job, wlm_data, &agent).await {
-                Err(Error::Wlm(not_yet @ gantry_wlm::Error::NotYet { .. })) => not_yet,
+                Err(Error::Wlm(WlmError(not_yet @ gantry_wlm::Error::NotYet { .. }))) => not_yet,
                 found => return found,
             };
             let Some(tell) = &mut wait else { return Err(not_yet.into()) };

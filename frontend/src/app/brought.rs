@@ -9,10 +9,11 @@ use std::time::Duration;
 use gantry_shared::wire::hold::{GANTRY_TICKET, HoldTicket};
 use gantry_shared::wire::message::RankReport;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::launch::SendAgent;
 use gantry_types::placement::{Placement, PlacementBuilder};
 use gantry_types::status::ExitStatus;
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Brought, Host, Reach, SendAgent, Wlm, explain_launcher_end, reach};
+use gantry_wlm::{Brought, Host, Reach, Wlm, explain_launcher_end, reach};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 

@@ -9,7 +9,6 @@ use gantry_shared::wire::message::{Answer, Order, To};
 use gantry_types::error::Kind;
 use gantry_types::id::AppId;
 use gantry_types::placement::Placement;
-use gantry_wlm::host::Machine;
 use gantry_wlm::{JobRef, Reach, Wlm, reach};
 use tokio::time::Instant;
 
@@ -198,7 +197,7 @@ fn new_secret() -> Result<Secret> {
 
 fn open_registry(frontend: &Frontend) -> Result<Option<Registry>> {
     let config = &frontend.config;
-    config.control.then(|| Registry::open(config.runtime_dir.as_deref(), &Machine)).transpose()
+    config.control.then(|| Registry::open(config.runtime_dir.as_deref())).transpose()
 }
 
 /// Has the guard remove the app's control socket should this process be killed. Before there are ranks: an app may be over at once.

@@ -11,13 +11,14 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, Pid, Rank};
+use gantry_types::launch::{HoldMethod, HostsPolicy, SendAgent};
 use gantry_types::placement::{Placement, PlacementBuilder};
 use gantry_types::rank_set::RankSet;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{
-    AgentCommand, AgentWatch, Brought, Direct, Driven, HoldMethod, Host, HostsPolicy, Launch, LeftOut, Plan,
-    SendAgent, Wlm, explain_launcher_end, find_mixed, reach,
+    AgentCommand, AgentWatch, Brought, Direct, Driven, Host, Launch, LeftOut, Plan, Wlm,
+    explain_launcher_end, find_mixed, reach,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -59,7 +60,7 @@ impl Frontend {
         clock: &Clock,
     ) -> Result<App> {
         request.stdin = await_input(std::mem::take(&mut request.stdin), clock.deadline()).await?;
-        let choice = self.choice_for(&request)?;
+        let choice = self.choose_for(&request)?;
         // Before anything else, and in the order in which they are needed: an installation lacks both or none.
         helpers::find(helpers::GUARD)?;
         let app = new_id()?;
@@ -257,7 +258,13 @@ impl Frontend {
     pub(super) fn choose_sending(&self) -> Result<SendAgent> {
         match (self.config.send_agent, Machine.env(GANTRY_SEND_AGENT)) {
             (Some(asked), _) => Ok(asked),
-            (None, Some(said)) => Ok(said.to_string_lossy().parse()?),
+            (None, Some(said)) => {
+                let parsed = said.to_string_lossy().parse();
+                parsed.map_err(|failure: Failure| Error::Invalid {
+                    message: format!("{GANTRY_SEND_AGENT}: {failure}"),
+                    hint: failure.hint().map(str::to_owned),
+                })
+            }
             (None, None) => Ok(SendAgent::Auto),
         }
     }

@@ -19,7 +19,7 @@ use super::prepare::{build_ticket, patience_until};
 use super::waiting::{ASK_EVERY, ASK_SOON, JobNews, QueueNews, SHORT_WAIT, explain_late};
 use crate::clock::Clock;
 use crate::config::Frontend;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WlmError};
 use crate::guard::{Guard, GuardEvent};
 use crate::helpers;
 use crate::request::LaunchRequest;
@@ -118,7 +118,7 @@ async fn wait_for_nodes(
     let asking = async {
         loop {
             let not_yet = match find_nodes(queue, plan, job).await {
-                Err(Error::Wlm(not_yet @ gantry_wlm::Error::NotYet { .. })) => not_yet,
+                Err(Error::Wlm(WlmError(not_yet @ gantry_wlm::Error::NotYet { .. }))) => not_yet,
                 found => return found,
             };
             if let Some(tell) = &mut news {
@@ -143,7 +143,7 @@ async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) ->
     loop {
         tokio::time::sleep(ASK_EVERY).await;
         match find_nodes(queue, plan, job).await {
-            Ok(_) | Err(Error::Wlm(gantry_wlm::Error::NotYet { .. })) => {}
+            Ok(_) | Err(Error::Wlm(WlmError(gantry_wlm::Error::NotYet { .. }))) => {}
             Err(error) => return error,
         }
     }

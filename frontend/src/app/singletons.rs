@@ -5,8 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_wlm::host::Machine;
-
 use super::core::Core;
 use super::state::Happening;
 use crate::event::{Event, MpiSingletons};
@@ -45,7 +43,7 @@ pub(super) fn check(core: &Arc<Core>, called: Vec<Called>) {
 
 /// The MPI library that a program needs, itself or by another library.
 fn find_library(program: &OsString, cwd: &Path) -> Option<String> {
-    let resolver = Resolver::new(ResolverConfig::of_host(&Machine));
+    let resolver = Resolver::new(ResolverConfig::of_process());
     let path = cwd.join(resolver.find_program(Path::new(program)));
     let closure = resolver.closure(&path).ok()?;
     let needed = closure.needed.iter().map(|it| &it.name);

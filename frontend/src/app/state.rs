@@ -14,7 +14,7 @@ use gantry_types::placement::Placement;
 use gantry_types::rank_set::NodeSet;
 use gantry_types::status::{ExitStatus, RankEvent, RankState};
 
-use gantry_wlm::EndCause;
+use gantry_types::status::EndCause;
 
 use crate::event::{Ending, Event, Exit, MissingHost, RankExit, RankInfo, Staging, StagingEnd, StateName};
 use crate::info::{AppInfo, AppState, DaemonInfo};

@@ -9,30 +9,30 @@ use gantry_wlm::{Host, Wlm, registry};
 use crate::error::{Error, Result};
 
 /// The variable that names the file of contacts.
-pub const GANTRY_CONTACTS: &str = "GANTRY_CONTACTS";
+pub(crate) const GANTRY_CONTACTS: &str = "GANTRY_CONTACTS";
 
 /// Longest file of contacts, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A workload manager, and which part of its machines.
 #[derive(Debug, Clone)]
-pub struct Contact {
+pub(crate) struct Contact {
     /// The manager.
-    pub wlm: &'static dyn Wlm,
+    pub(crate) wlm: &'static dyn Wlm,
     /// A partition, a queue, hosts: the manager's own words.
-    pub place: Option<String>,
+    pub(crate) place: Option<String>,
 }
 
 /// Names that a user or a site has given to contacts: a file of lines `NAME CONTACT`, with comments from `#` on. A name may stand for another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Contacts(BTreeMap<String, String>);
+pub(crate) struct Contacts(BTreeMap<String, String>);
 
 impl Contacts {
     /// The file that `GANTRY_CONTACTS` names, else `gantry/contacts` in the user's directory for configuration. No such file: no names.
     ///
     /// # Errors
     /// A file that cannot be read, or a line in it that is none.
-    pub fn load(host: &dyn Host) -> Result<Self> {
+    pub(crate) fn load(host: &dyn Host) -> Result<Self> {
         let named = host.env(GANTRY_CONTACTS).map(PathBuf::from);
         let is_named = named.is_some();
         let usual = || {
@@ -56,7 +56,7 @@ impl Contacts {
     ///
     /// # Errors
     /// The line that is none.
-    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         if text.len() > MOST_BYTES {
             return Err(format!("{} bytes; {MOST_BYTES} are allowed", text.len()));
         }
@@ -79,7 +79,7 @@ impl Contacts {
     ///
     /// # Errors
     /// No such name or workload manager; names that lead back to themselves.
-    pub fn resolve(&self, text: &str) -> Result<Contact> {
+    pub(crate) fn resolve(&self, text: &str) -> Result<Contact> {
         let mut meant = text;
         let mut left = self.0.len();
         while let Some(next) = self.0.get(meant) {

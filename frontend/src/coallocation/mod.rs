@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`rsl`] | the language in which such a job is asked for |
 //! | [`request`] | which of its attributes means what |
-//! | [`contact`] | which workload manager a subjob is for |
+//! | `contact` | which workload manager a subjob is for |
 //! | `state` | where a job and its subjobs stand, and what may become of that |
 //! | `exchange` | the barrier that programs call, and messages between their processes |
 //! | `subjob`, [`job`] | one subjob at work; the job, its owner's calls and the task that owns its state |
@@ -12,7 +12,7 @@
 
 pub mod rsl;
 pub mod request;
-pub mod contact;
+mod contact;
 mod state;
 pub(crate) mod exchange;
 mod subjob;
@@ -21,7 +21,6 @@ mod planner;
 mod coallocator;
 
 pub use coallocator::{Coallocator, Requested, SubrequestResult};
-pub use contact::{Contact, Contacts};
 pub(crate) use exchange::Member;
 pub use exchange::Traffic;
 pub use job::{Job, JobEvent, JobExit, SubjobInfo};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use gantry_wlm::{JobType, Wanted};
+use gantry_types::launch::{JobType, Wanted};
 
 use super::rsl::{self, Operator, Position, Relation, RslError, Specification, Value};
 use super::state::StartType;
@@ -14,7 +14,7 @@ use super::state::StartType;
 pub struct Subrequest {
     /// Its name, for deleting it; none was given.
     pub label: Option<String>,
-    /// Which manager gets it: for [`Contacts::resolve`](super::Contacts::resolve).
+    /// Which manager gets it: the name of a workload manager, with `://` and a place of it if wanted, or a name of the file of contacts.
     pub contact: String,
     /// How it takes part in the barrier.
     pub start: StartType,

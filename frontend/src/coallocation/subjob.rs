@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_types::id::Rank;
-use gantry_wlm::host::Machine;
-use gantry_wlm::{Wanted, find_described};
+use gantry_types::launch::Wanted;
+use gantry_wlm::find_described;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -297,7 +297,7 @@ const BARRIER: &[u8] = b"gantry_be_barrier";
 /// Where a program waits of which nobody has said it: where it calls the barrier, if it, or a library of it, takes that from the library that has it. One that is not
 /// here, or is no program that can be read, is held.
 fn find_barrier(program: &OsStr, folder: &Path) -> BarrierPoint {
-    let resolver = Resolver::new(ResolverConfig::of_host(&Machine));
+    let resolver = Resolver::new(ResolverConfig::of_process());
     let path = folder.join(resolver.find_program(Path::new(program)));
     let Ok(closure) = resolver.closure(&path) else { return BarrierPoint::Exec };
     let is_ours = |name: &OsString| name.as_bytes().starts_with(RUNTIME_LIBRARY);

@@ -18,7 +18,7 @@ use gantry_shared::trust::Trust;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::AppId;
 use gantry_wlm::Host;
-use gantry_wlm::host::spawn_orphan;
+use gantry_wlm::host::{Machine, spawn_orphan};
 
 use crate::error::{Error, Result};
 use crate::helpers;
@@ -69,7 +69,8 @@ impl Registry {
     ///
     /// # Errors
     /// It cannot be made or opened; it is a symbolic link, another user's, or open to others.
-    pub fn open(asked: Option<&Path>, host: &dyn Host) -> Result<Self> {
+    pub fn open(asked: Option<&Path>) -> Result<Self> {
+        let host: &dyn Host = &Machine;
         let trust = Trust::of_process();
         let own = |path: &Path| is_dir_of(host.uid())(path) && trust.check_own_dir(path).is_ok();
         let places = find_dirs(asked, host, own);
@@ -335,8 +336,6 @@ pub fn sweep_machine() {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use gantry_wlm::host::Machine;
-
     use super::*;
 
     fn app(text: &str) -> AppId {
@@ -344,7 +343,7 @@ mod tests {
     }
 
     fn open(path: &Path) -> Result<Registry> {
-        Registry::open(Some(path), &Machine)
+        Registry::open(Some(path))
     }
 
     #[test]

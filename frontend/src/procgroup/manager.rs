@@ -11,7 +11,6 @@ use std::time::Duration;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::AppId;
 use gantry_types::signal::Signal;
-use gantry_wlm::host::Machine;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -44,7 +43,7 @@ impl ProcessManager {
     /// # Errors
     /// The directory cannot be made, or is not private.
     pub fn open(runtime_dir: Option<&Path>) -> Result<Self> {
-        Ok(Self { registry: Registry::open(runtime_dir, &Machine)? })
+        Ok(Self { registry: Registry::open(runtime_dir)? })
     }
 
     /// Carries a request out. What it does to a group may take until the timeout expires; a wait has its own.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::NodeId;
 use gantry_types::rank_set::NodeSet;
-use gantry_wlm::host::Machine;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
@@ -82,7 +81,7 @@ struct Started {
 async fn start(order: &Order) -> Result<Started> {
     let Order { create, dir, runtime_dir, timeout_ms } = order;
     let deadline = Duration::from_millis(*timeout_ms);
-    let registry = Registry::open(Some(runtime_dir), &Machine)?;
+    let registry = Registry::open(Some(runtime_dir))?;
     let submitter = create.submitter.clone().unwrap_or_else(|| user_name(registry.uid()));
     let daemons = co_processes(create)?;
     let request = LaunchRequest::of_mixed(plan(create, dir)?)

@@ -140,7 +140,7 @@ impl AsyncRead for Source {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::rendezvous::codec::Head;
+    use gantry_types::rendezvous::codec::Head;
     use tokio::io::AsyncReadExt;
 
     use super::*;

@@ -21,8 +21,8 @@ mod of_app;
 mod service;
 mod wait;
 
-pub use gantry_shared::rendezvous::{Data, DataError, Limits, MultijobId, Resource};
-pub use gantry_shared::wire::rendezvous::{Standing, Status};
+pub use gantry_types::rendezvous::{Data, DataError, Limits, MultijobId, Resource};
+pub use gantry_types::rendezvous::{Standing, Status};
 
 pub use self::multijob::Multijob;
 pub(crate) use self::multijob::Seat;

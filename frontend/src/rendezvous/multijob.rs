@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_shared::rendezvous::handle::Subjob;
-use gantry_shared::rendezvous::{Gathering, MAX_TOTAL_BYTES, MultijobId, Refused, Resource};
-use gantry_shared::wire::rendezvous::{Key, Status};
+use gantry_shared::rendezvous::{Gathering, Refused};
+use gantry_shared::wire::rendezvous::Key;
 use gantry_types::id::{AppId, NodeId};
+use gantry_types::rendezvous::{MAX_TOTAL_BYTES, MultijobId, Resource, Status};
 use tokio::sync::watch;
 
 use super::place::{Outlet, Place};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_shared::wire::rendezvous::Status;
+use gantry_types::rendezvous::Status;
 
 use super::wait::until;
 use crate::app::AppHandle;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gantry_shared::rendezvous::gathering::write_parts;
-use gantry_shared::rendezvous::{Gathering, Part, Refused, Resource};
-use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Status, Want};
+use gantry_shared::rendezvous::{Gathering, Part, Refused};
+use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Want};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId};
 use gantry_types::rank_set::NodeSet;
+use gantry_types::rendezvous::{Resource, Status};
 use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::deliver::{Content, Delivery};

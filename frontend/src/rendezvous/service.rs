@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
-use gantry_shared::rendezvous::{Broken, Gathering, MAX_NAMED, MAX_TOTAL_BYTES, Name, Refused, Resource};
+use gantry_shared::rendezvous::{Gathering, MAX_NAMED, Refused};
 use gantry_shared::wire::message::{Order, To};
 use gantry_shared::wire::rendezvous::{
-    Gate, ITEM_WINDOW_BYTES, Key, Refusal, RendezvousNotice, RendezvousOrder, Status,
+    Gate, ITEM_WINDOW_BYTES, Key, Refusal, RendezvousNotice, RendezvousOrder,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Rank};
 use gantry_types::placement::Placement;
 use gantry_types::rank_set::NodeSet;
+use gantry_types::rendezvous::{Broken, MAX_TOTAL_BYTES, Name, Resource, Status};
 use gantry_types::status::ExitStatus;
 use tokio::sync::{mpsc, watch};
 

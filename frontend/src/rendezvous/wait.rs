@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gantry_shared::rendezvous::Broken;
 use gantry_shared::wire::rendezvous::Refusal;
 use gantry_types::error::Failure;
+use gantry_types::rendezvous::Broken;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 

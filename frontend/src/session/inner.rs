@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use gantry_shared::storage::SessionDirs;
 use gantry_shared::wire::message::{Order, To};
 use gantry_types::id::SessionId;
 use gantry_types::rank_set::NodeSet;
+use gantry_types::session_dirs::SessionDirs;
 
 use crate::app::DAEMON_GRACE;
 use crate::app::core::Core;

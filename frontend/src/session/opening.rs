@@ -5,11 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use gantry_shared::storage::{SessionDirs, choose_app_dir_name};
+use gantry_shared::storage::choose_app_dir_name;
 use gantry_shared::wire::message::{Answer, Order};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
 use gantry_types::rank_set::NodeSet;
+use gantry_types::session_dirs::SessionDirs;
 use tokio::time::{Instant, timeout_at};
 
 use super::place::{Chosen, Place};

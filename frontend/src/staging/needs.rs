@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::staging::LibcNeeds;
 use gantry_types::error::{Failure, Kind};
-use gantry_wlm::host::Machine;
 
 use super::arch::Arch;
 use super::closure::{Closure, Dependency};
@@ -28,7 +27,7 @@ pub(crate) struct SystemResolver {
 
 impl SystemResolver {
     pub(crate) fn new() -> Self {
-        Self { resolver: Resolver::new(ResolverConfig::of_host(&Machine)) }
+        Self { resolver: Resolver::new(ResolverConfig::of_process()) }
     }
 
     /// Where the loader would find a library of that name.

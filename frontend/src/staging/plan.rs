@@ -10,9 +10,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR};
+use gantry_shared::storage::LOADER_DIR;
 use gantry_shared::wire::staging::{LibcNeeds, Place};
 use gantry_types::error::{Failure, Kind};
+use gantry_types::session_dirs::{BIN_DIR, LIB_DIR, TMP_DIR};
 
 use super::content::Source;
 use super::ledger::{Ledger, Taken};

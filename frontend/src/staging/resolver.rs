@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
 
 use super::arch::Arch;
 use super::elf::{Elf, Scratch, Unfit, parse_arch, parse_elf_in};
@@ -41,8 +42,8 @@ pub struct ResolverConfig {
 
 impl ResolverConfig {
     /// This system with this process's variables.
-    pub fn of_host(host: &dyn Host) -> Self {
-        Self { sysroot: None, library_path: host.env("LD_LIBRARY_PATH"), path: host.env("PATH") }
+    pub fn of_process() -> Self {
+        Self { sysroot: None, library_path: Machine.env("LD_LIBRARY_PATH"), path: Machine.env("PATH") }
     }
 }
 

@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use gantry_shared::file_state::FileState;
-use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
+use gantry_shared::storage::LOADER_DIR;
 use gantry_shared::wire::staging::{Content, Mark, Place};
+use gantry_types::session_dirs::{BIN_DIR, LIB_DIR};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 

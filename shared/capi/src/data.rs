@@ -2,12 +2,10 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gantry_shared::rendezvous::gathering::Standing;
-use gantry_shared::rendezvous::{Data as Tree, Limits, MAX_LEVEL, Resource};
 use gantry_shared::wire::channel::Member as Known;
-use gantry_shared::wire::rendezvous::Status;
 use gantry_types::error::Kind;
 use gantry_types::id::{DaemonId, NodeId};
+use gantry_types::rendezvous::{Data as Tree, Limits, MAX_LEVEL, Resource, Standing, Status};
 
 use crate::fault::Fault;
 use crate::memory::{Given, allocate, array, release, string};

@@ -7,32 +7,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use gantry_types::rendezvous::codec::{self, Head};
+use gantry_types::rendezvous::{Broken, DataError, Limits, MAX_LEVEL, Standing};
 
-use super::codec::{self, DataError, Head, Limits};
-use super::{MAX_LEVEL, MAX_MEMBERS};
-
-/// Why a rendezvous will never be complete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("wait for the rendezvous: {what} {member} {why}")]
-pub struct Broken {
-    /// What members are: `rank`, `subjob`.
-    pub what: String,
-    /// Who will not register.
-    pub member: u32,
-    /// What became of it, as words that follow its name.
-    pub why: String,
-}
-
-impl Broken {
-    /// The most characters of a reason.
-    const MAX_CHARS: usize = 200;
-
-    fn new(level: u8, member: u32, why: &str) -> Self {
-        let what = if level > 1 { "subjob" } else { "rank" };
-        Self { what: what.to_owned(), member, why: why.chars().take(Self::MAX_CHARS).collect() }
-    }
-}
+use super::MAX_MEMBERS;
 
 /// Why something is not registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,17 +87,6 @@ enum Member {
     Here(Arc<Vec<u8>>),
     /// It ended without.
     Ended,
-}
-
-/// Where a rendezvous stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
-    /// Some are still to register.
-    Open,
-    /// All have.
-    Complete,
-    /// It will never be complete.
-    Broken(Broken),
 }
 
 /// One rendezvous.

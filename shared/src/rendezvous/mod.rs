@@ -1,35 +1,13 @@
-//! Rendezvous: everyone registers data, everyone (or the controlling task) gets the aggregate when it is complete.
-//!
-//! A *task* is a rank of an app, and its rendezvous has level 1. A multijob's members are apps, and its rendezvous has level 2; it may be a member
-//! of another one, and so on. The data's format is that of GT4's WS Rendezvous:
-//!
-//! | level | bytes |
-//! | --- | --- |
-//! | 0, an item | number of bytes, a space, the bytes |
-//! | n | number of members, a space, their data of level n - 1 back to back, in the order of their numbers |
-//!
-//! [`codec`] reads and writes it, [`gathering`] decides when a rendezvous is complete or broken, [`handle`] is how processes find theirs. All of it
-//! is pure.
+//! Rendezvous, as agents and the frontend keep them: [`gathering`] decides when one is complete or broken, [`handle`] is how processes find
+//! theirs. All of it is pure. The words for users are in [`gantry_types::rendezvous`].
 
-pub mod codec;
 pub mod gathering;
 pub mod handle;
 
-pub use codec::{Data, DataError, Decoder, Limits, Token};
-pub use gathering::{Broken, Gathering, Part, Refused};
-pub use handle::{Handle, MultijobId, Name, Resource};
-
-/// The most bytes that a task may register: 16 MiB.
-pub const MAX_ITEM_BYTES: u64 = 16 * 1024 * 1024;
-
-/// The most bytes that all rendezvous of an app may hold together, and a rendezvous above: 1 GiB.
-pub const MAX_TOTAL_BYTES: u64 = 1024 * 1024 * 1024;
+pub use gathering::{Gathering, Part, Refused};
 
 /// The most members of a rendezvous.
 pub const MAX_MEMBERS: u32 = 1 << 22;
-
-/// The most levels above the items.
-pub const MAX_LEVEL: u8 = 16;
 
 /// The most rendezvous that an app's processes may create beside the one that every app has.
 pub const MAX_NAMED: usize = 1024;

@@ -2,14 +2,13 @@
 //!
 //! Same frames as everywhere, without the encryption: a Unix socket in a directory of mode 0700, and both ends check the other's user id.
 
-use std::ffi::OsString;
-
+use gantry_types::error::Failure;
+use gantry_types::id::{AppId, DaemonId, NodeId, SessionId};
+use gantry_types::placement::LocalRank;
+use gantry_types::session_dirs::SessionDirs;
 use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
-use crate::storage::SessionDirs;
-use gantry_types::error::Failure;
-use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, SessionId};
 
 /// Version of this dialogue; the first thing that a daemon says.
 pub const VERSION: u16 = 3;
@@ -72,17 +71,4 @@ pub struct NodeFacts {
     pub size: u32,
     /// The session's directories on this node.
     pub dirs: SessionDirs,
-}
-
-/// A rank on this node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocalRank {
-    /// Which rank.
-    pub rank: Rank,
-    /// Its process.
-    pub pid: Pid,
-    /// What it runs.
-    pub exe: OsString,
-    /// Whether it is held, runs, or has ended.
-    pub state: gantry_types::status::RankState,
 }

@@ -9,10 +9,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gantry_types::runtime::Peer;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
-use super::runtime::{Address, LAST_WORDS_WINDOW_BYTES, Scope};
+use super::runtime::{LAST_WORDS_WINDOW_BYTES, Scope};
 use crate::secret::Secret;
 
 /// How many bytes may be on their way on a lane before the rank at its end has taken them.
@@ -65,7 +66,7 @@ pub enum BridgeOrder {
         /// Which messages.
         scope: Scope,
         /// For whom, as the sender says it.
-        peer: Address,
+        peer: Peer,
     },
     /// Nobody is at the end of a lane any more: what goes on goes over the frontend.
     LaneEnded {

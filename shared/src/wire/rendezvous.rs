@@ -7,15 +7,15 @@
 //! Agents announce an item by a notice, which costs little and keeps its place among all else that they report; its bytes follow in pieces, as far as the
 //! frontend has given credit. Down the tree goes only what somebody there waits for: small things in orders, large ones as bulk data.
 
+use gantry_types::error::Failure;
+use gantry_types::id::Rank;
+use gantry_types::rendezvous::{Broken, Resource, Status};
+use gantry_types::runtime::Peer;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
 use super::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber};
-use super::runtime::{Address, Scope};
-pub use crate::rendezvous::gathering::{Broken, Standing};
-pub use crate::rendezvous::handle::Resource;
-use gantry_types::error::Failure;
-use gantry_types::id::Rank;
+use super::runtime::Scope;
 
 /// Version of the dialogue of a process and its agent.
 pub const VERSION: u16 = 2;
@@ -104,23 +104,6 @@ pub enum Tell {
     Refused(Refusal),
 }
 
-/// How a rendezvous stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Which.
-    pub resource: Resource,
-    /// Its level, 1 or more.
-    pub level: u8,
-    /// How many are expected.
-    pub expected: u32,
-    /// How many have registered.
-    pub registered: u32,
-    /// Whether it is complete, or broken.
-    pub standing: Standing,
-    /// The one above, and the number of this one there.
-    pub above: Option<(Resource, u32)>,
-}
-
 /// Why something cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
@@ -200,7 +183,7 @@ pub enum LinkWord {
         /// Which messages.
         scope: Scope,
         /// Up whom they are for, down whom they are from.
-        peer: Address,
+        peer: Peer,
     },
 }
 

@@ -4,10 +4,11 @@
 //! as far as there is credit; it understands nothing of them. So what is said here is between a rank and its job's frontend alone: frames, one after the other, cut
 //! into pieces wherever they happen to be cut. The frontend passes messages on, between ranks of one app and of several.
 
+use gantry_types::id::Rank;
+use gantry_types::runtime::{Peer, Subjobs};
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
-use gantry_types::id::Rank;
 
 /// How many bytes may be on their way on a link, in each direction, before the other end has taken them.
 pub const LINK_WINDOW_BYTES: u32 = 256 * 1024;
@@ -21,9 +22,6 @@ pub const LAST_WORDS_WINDOW_BYTES: u32 = 4 * LAST_WORDS_BYTES;
 /// The most bytes of a message in one piece.
 pub const MESSAGE_PIECE_BYTES: usize = 64 * 1024;
 
-/// The most bytes of a tag.
-pub const MAX_TAG_BYTES: usize = 255;
-
 /// Whose messages they are: each kind has tags of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Scope {
@@ -33,22 +31,13 @@ pub enum Scope {
     Subjob,
 }
 
-/// A process of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Address {
-    /// The subjob's number among those that exchange messages, from 0. In a subjob's own messages it says nothing.
-    pub subjob: u32,
-    /// The rank in its subjob.
-    pub rank: Rank,
-}
-
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// Whose messages.
     pub scope: Scope,
     /// On the way up whom it is for, on the way down whom it is from.
-    pub peer: Address,
+    pub peer: Peer,
     /// Tells apart messages of one sender whose pieces come between each other.
     pub message: u64,
     /// The message's tag.
@@ -85,16 +74,16 @@ pub enum Say {
 
 /// Whom a piece is for, without looking at the rest of it; none: it is something else. The subjob of a subjob's own messages is 0. `body` is that of a frame with a [`Say`].
 #[must_use]
-pub fn find_recipient(body: &[u8]) -> Option<(Scope, Address)> {
+pub fn find_recipient(body: &[u8]) -> Option<(Scope, Peer)> {
     #[derive(Deserialize)]
     enum Head {
         CheckIn,
         Passed,
-        Piece { scope: Scope, peer: Address },
+        Piece { scope: Scope, peer: Peer },
         Watch,
     }
     match postcard::take_from_bytes(body).ok()?.0 {
-        Head::Piece { scope: Scope::Subjob, peer } => Some((Scope::Subjob, Address { subjob: 0, ..peer })),
+        Head::Piece { scope: Scope::Subjob, peer } => Some((Scope::Subjob, Peer { subjob: 0, ..peer })),
         Head::Piece { scope, peer } => Some((scope, peer)),
         Head::CheckIn | Head::Passed | Head::Watch => None,
     }
@@ -113,7 +102,7 @@ pub enum Hear {
     /// It may pass the barrier.
     Released,
     /// Who takes part in messages between subjobs. Those that do all are there.
-    Joined(Structure),
+    Joined(Subjobs),
     /// It takes no part in them, and why.
     Alone(String),
     /// The job has ended before the barrier, and why.
@@ -130,19 +119,10 @@ pub enum Hear {
         /// It is one of the hearer's own subjob.
         own: bool,
         /// Which one. The subjob is 0 where it exchanges no messages with others.
-        peer: Address,
+        peer: Peer,
     },
     /// All that has ended was told: who still waits watches again.
     Watched,
-}
-
-/// The subjobs that exchange messages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Structure {
-    /// The number of the rank's own one.
-    pub index: u32,
-    /// How many ranks each has, by number.
-    pub sizes: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -152,13 +132,13 @@ mod tests {
 
     #[test]
     fn whom_a_piece_is_for_stands_at_its_beginning() {
-        let check = |said: &Say, expected: Option<(Scope, Address)>| {
+        let check = |said: &Say, expected: Option<(Scope, Peer)>| {
             let body = encode_body(said).unwrap();
             assert_eq!(find_recipient(&body), expected, "{said:?}");
         };
         for (scope, subjob) in [(Scope::Job, 300), (Scope::Subjob, 0)] {
-            let peer = Address { subjob: 300, rank: Rank(70_000) };
-            let found = Some((scope, Address { subjob, ..peer }));
+            let peer = Peer { subjob: 300, rank: Rank(70_000) };
+            let found = Some((scope, Peer { subjob, ..peer }));
             let (tag, bytes) = ("t".to_owned(), Blob(vec![7; 100]));
             check(&Say::Piece(Piece { scope, peer, message: 1, tag, then: Then::More, bytes }), found);
         }

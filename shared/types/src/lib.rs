@@ -10,9 +10,13 @@
 //! | [`host_set`], [`host_name`] | lists of hosts, as `n[1-3],n7`; the name of one |
 //! | [`placement`] | which rank is on which host, and its process |
 //! | [`status`], [`signal`] | how a process ended, and the state of a rank; signals |
+//! | [`launch`] | on which hosts, held by which method, with which agent |
 //! | [`output`] | standard output and error, and where a daemon's go |
 //! | [`error`] | a failure that travels: kind, message, hint |
 //! | [`foreign`] | text from elsewhere, which is shown escaped only |
+//! | [`session_dirs`] | the directories of a session on a node |
+//! | [`rendezvous`] | data that ranks exchange, and how processes name where |
+//! | [`runtime`] | who talks with whom in a co-allocated job |
 //! | [`filter`] | filters that merge what daemons contribute |
 
 pub mod id;
@@ -24,5 +28,9 @@ pub mod status;
 pub mod signal;
 pub mod error;
 pub mod foreign;
+pub mod launch;
 pub mod output;
+pub mod session_dirs;
+pub mod rendezvous;
+pub mod runtime;
 pub mod filter;

@@ -10,6 +10,8 @@
 
 mod string_table;
 
+use std::ffi::OsString;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::string_table::StringTable;
@@ -284,6 +286,19 @@ impl RanksByNode {
             _ => &[],
         }
     }
+}
+
+/// A rank on this node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalRank {
+    /// Which rank.
+    pub rank: Rank,
+    /// Its process.
+    pub pid: Pid,
+    /// What it runs.
+    pub exe: OsString,
+    /// Whether it is held, runs, or has ended.
+    pub state: crate::status::RankState,
 }
 
 #[cfg(test)]

@@ -154,6 +154,40 @@ impl RankState {
     }
 }
 
+/// Why something was ended that would have gone on by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndCause {
+    /// The cause, in one word for programs.
+    pub kind: CauseKind,
+    /// The WLM's own words.
+    pub message: String,
+}
+
+/// What makes a WLM end something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CauseKind {
+    /// It was cancelled.
+    Cancelled,
+    /// Its time limit was reached.
+    TimeLimit,
+    /// A node failed.
+    NodeFailed,
+    /// It exceeded its memory limit.
+    OutOfMemory,
+    /// Another job took its nodes.
+    Preempted,
+}
+
+impl EndCause {
+    /// The more telling of two: that something was cancelled follows from the other causes.
+    #[must_use]
+    pub fn or_better(self, other: Self) -> Self {
+        if self.kind == CauseKind::Cancelled { other } else { self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use gantry_shared::rendezvous::codec::check;
-use gantry_shared::rendezvous::{Data, Decoder, Gathering, Limits};
+use gantry_types::rendezvous::codec::check;
+use gantry_shared::rendezvous::Gathering;
+use gantry_types::rendezvous::{Data, Decoder, Limits};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let [level, size, bytes @ ..] = bytes else { return };

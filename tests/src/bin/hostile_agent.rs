@@ -35,11 +35,12 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{
     AgentHello, Answer, Blob, Dial, Down, HeldProof, Notice, Order, RankReport, Seat, Source, Ticket, To, Up,
 };
-use gantry_shared::wire::rendezvous::{Gate, Key, LinkWord, RendezvousNotice, Resource, Want};
+use gantry_shared::wire::rendezvous::{Gate, Key, LinkWord, RendezvousNotice, Want};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
 use gantry_types::output::Stream;
 use gantry_types::rank_set::NodeSet;
+use gantry_types::rendezvous::Resource;
 use gantry_types::status::ExitStatus;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};

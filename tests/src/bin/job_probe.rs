@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gantry_backend::runtime::{Address, Message, Rank, Runtime};
+use gantry_backend::runtime::{Message, Peer, Rank, Runtime};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -112,7 +112,7 @@ fn exit_of_rank(runtime: &Runtime, rank: u32) -> Done {
 /// Rank `rank` of subjob 0 ends well after it has sent something to rank 0 of each subjob; all others wait for more of it, and are told that it has ended.
 fn leaves(runtime: &Runtime, rank: u32) -> Done {
     let (job, rank) = (runtime.structure(LIMIT)?, Rank(rank));
-    let whose = Address { subjob: 0, rank };
+    let whose = Peer { subjob: 0, rank };
     let count = u32::try_from(job.sizes.len())?;
     if job.index == 0 && runtime.rank() == rank {
         for subjob in 0..count {
@@ -137,7 +137,7 @@ fn leaves(runtime: &Runtime, rank: u32) -> Done {
         expect(runtime.rank() != Rank(0) || all.is_err(), "a vector without it")?;
     }
     // Only the rank that has ended is told of so. Any other one may have ended by now, but not this process.
-    let own = Address { subjob: job.index, rank: runtime.rank() };
+    let own = Peer { subjob: job.index, rank: runtime.rank() };
     let living = runtime.receive_from(own, "left", Duration::from_millis(1));
     expect(
         matches!(living, Err(gantry_backend::Error::TimedOut { .. })),
@@ -160,7 +160,7 @@ fn ring(runtime: &Runtime, rounds: u32) -> Done {
         next -= size;
         subjob += 1;
     }
-    let next = Address { subjob, rank: Rank(next) };
+    let next = Peer { subjob, rank: Rank(next) };
     for round in 0..rounds {
         let mut token =
             if own == 0 { Vec::new() } else { runtime.receive_from_subjobs("ring", LIMIT)?.bytes };
@@ -271,7 +271,7 @@ fn threads(runtime: &Runtime) -> Done {
         let tag = format!("thread {number}");
         for time in 0..40_u32 {
             let bytes = bytes_of(number * 1000 + time, usize::try_from(time * 4000).unwrap_or(0));
-            runtime.send_to(Address { subjob: next, rank }, &tag, &bytes, LIMIT)?;
+            runtime.send_to(Peer { subjob: next, rank }, &tag, &bytes, LIMIT)?;
             let came = runtime.receive_from_subjobs(&tag, LIMIT)?;
             assert_eq!(came.bytes, bytes, "thread {number}, time {time}");
         }
@@ -348,8 +348,8 @@ fn flow(runtime: &Runtime, how: &str) -> Done {
     let job = runtime.structure(LIMIT)?;
     let (own, rank) = (job.index, runtime.rank());
     let count = u32::try_from(job.sizes.len())?;
-    let next = Address { subjob: (own + 1) % count, rank: Rank(0) };
-    let before = Address { subjob: (own + count - 1) % count, rank: Rank(0) };
+    let next = Peer { subjob: (own + 1) % count, rank: Rank(0) };
+    let before = Peer { subjob: (own + count - 1) % count, rank: Rank(0) };
     let near = |step| Rank((rank.0 + step) % runtime.size());
     // Some have many pieces, some none.
     let size = |time: u32| match time % 8 {

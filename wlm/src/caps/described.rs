@@ -6,7 +6,7 @@ use std::fmt;
 use crate::error::Result;
 use crate::host::Host;
 use crate::launch::{Launch, Plan};
-use crate::wanted::{Mixed, Wanted};
+use gantry_types::launch::{Mixed, Wanted};
 
 /// A workload manager for the parts of a co-allocated job.
 pub trait DescribedJobs: Send + Sync + fmt::Debug {

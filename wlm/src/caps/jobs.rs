@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::job::{EndCause, EndedApp};
+use crate::job::EndedApp;
+use gantry_types::status::EndCause;
 
 /// A workload manager with jobs that processes can be inside of.
 pub trait Jobs: Send + Sync + fmt::Debug {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use gantry_types::error::Failure;
 
-use crate::job::EndCause;
+use gantry_types::status::EndCause;
 
 /// Reads what the launchers of a workload manager write on standard error.
 pub trait LauncherOutput: Send + Sync + fmt::Debug {

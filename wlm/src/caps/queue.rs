@@ -8,13 +8,14 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
+use gantry_types::launch::SendAgent;
 use zeroize::Zeroizing;
 
 use crate::error::Result;
 use crate::give::Gifts;
 use crate::host::Host;
 use crate::job::JobRef;
-use crate::launch::{AgentCommand, Direct, Queued, SendAgent};
+use crate::launch::{AgentCommand, Direct, Queued};
 
 /// File name of the program that acts in jobs. It is where the agent is.
 pub const STARTER: &str = "gantry-guard";

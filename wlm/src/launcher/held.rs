@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::GANTRY_TICKET;
+use gantry_types::launch::HoldMethod;
 
 use super::dialect::{Adjusted, Dialect, Given};
 use super::files::rewrite_file;
@@ -13,7 +14,7 @@ use super::rewrite::{replace_file, rewrite};
 use super::variables::RankSide;
 use crate::host::Host;
 use crate::mpir::AtBreakpoint;
-use crate::{Brought, Driven, Error, HoldMethod, Launch, Plan, Result};
+use crate::{Brought, Driven, Error, Launch, Plan, Result};
 
 /// What stands in front of each program in the arguments of a launcher of that dialect.
 pub(crate) fn build_shim(agent: &Path, dialect: &Dialect) -> Vec<OsString> {

@@ -8,16 +8,17 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use async_trait::async_trait;
+use gantry_types::launch::{HoldMethod, Mixed, Wanted};
 use gantry_types::rank_set::RankSet;
 
 use crate::caps::described::{DescribedJobs, MixedJobs};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, JobRef};
-use crate::launch::{AgentCommand, Direct, HoldMethod, Launch, Plan, ProcessOwner};
+use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner};
 use crate::launcher::{find_program, plan_driven, plan_launcher, recognize};
 use crate::seam::{Capabilities, Evidence, Reach, Wlm};
-use crate::wanted::{Mixed, Wanted};
+use crate::wanted::lay_out;
 
 /// This machine.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +112,7 @@ impl MixedJobs for Localhost {
     fn plan_mixed(&self, mixed: &Mixed, _launch: &Launch, host: &dyn Host) -> Result<Plan> {
         let here = host.hostname();
         let all = || (vec![here.clone()], vec![RankSet::first_n(mixed.size())]);
-        let (hosts, layout) = mixed.layout().unwrap_or_else(all);
+        let (hosts, layout) = lay_out(mixed).unwrap_or_else(all);
         command::check_hosts(&hosts, &here)?;
         Ok(Plan::Direct(Direct::of_mixed(mixed, hosts, layout, Vec::new())))
     }

@@ -2,19 +2,21 @@
 
 use std::ffi::OsString;
 
-use crate::{Error, Result, Wanted};
+use crate::wanted::build_plain_args;
+use crate::{Error, Result};
+use gantry_types::launch::Wanted;
 
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
     if wanted.place.is_some() {
         return Err(Error::invalid_with("localhost cannot honour a place behind '://'", "leave it out"));
     }
-    wanted.build_plain_args("localhost")
+    build_plain_args(wanted, "localhost")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobType;
+    use gantry_types::launch::JobType;
 
     #[test]
     fn what_is_wanted_becomes_arguments_and_what_cannot_be_had_is_named() {

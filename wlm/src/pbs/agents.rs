@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use gantry_shared::wire::hold::{GANTRY_TICKET, to_hex};
 use gantry_types::error::{Failure, Kind};
+use gantry_types::launch::SendAgent;
 use tokio::task::JoinSet;
 
 use super::place::read_environment;
@@ -18,7 +19,7 @@ use crate::caps::queue::Stop;
 use crate::give::{GANTRY_GIVEN, Giver, SHELL};
 use crate::host::Host;
 use crate::launch::AgentWatch;
-use crate::{AgentCommand, AppRef, Error, Result, SendAgent};
+use crate::{AgentCommand, AppRef, Error, Result};
 
 /// How long a mom may take for each answer, where nobody says when all must be there.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gantry_shared::wire::hold::to_hex;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
+use gantry_types::launch::SendAgent;
 use zeroize::Zeroizing;
 
 use super::detect;
@@ -21,7 +22,7 @@ use super::tm::environment::{JOB, is_of_one_task};
 use crate::caps::queue::STARTER;
 use crate::host::Host;
 use crate::ssh::remote;
-use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, SendAgent, StepStart};
+use crate::{Adoption, AgentCommand, AppRef, Error, JobRef, ProcessOwner, Result, StepStart};
 
 /// What is said of a job whose script is not there yet.
 const NOT_BEGUN: &str = "its script has not begun";

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use gantry_types::error::{Failure, Kind};
+use gantry_types::status::{CauseKind, EndCause};
 use serde::Deserialize;
 
 use super::ask::ask;
 use super::qstat::{Job, Phase, ask_job};
 use crate::host::Host;
-use crate::{CauseKind, EndCause, EndedApp, Error, Result};
+use crate::{EndedApp, Error, Result};
 
 /// What the server appends to a job's comment. Source: OpenPBS's server, where a job's end is recorded.
 const COMMENTS: [(&str, CauseKind); 5] = [

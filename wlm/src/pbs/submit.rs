@@ -212,8 +212,8 @@ pub(super) fn ended_early(job: &Job) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SendAgent;
     use crate::host::fake::FakeHost;
+    use gantry_types::launch::SendAgent;
 
     fn starter() -> JobStarter {
         JobStarter {

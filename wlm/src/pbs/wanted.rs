@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use crate::wanted::{JobType, Wanted};
 use crate::{Error, Result};
+use gantry_types::launch::{JobType, Wanted};
 
 /// The arguments of a launch for `wanted`. Memory is that of a chunk on each host: both what is set aside and what may be used.
 ///

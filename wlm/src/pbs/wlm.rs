@@ -6,6 +6,8 @@ use std::path::Path;
 use async_trait::async_trait;
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
+use gantry_types::launch::{SendAgent, Wanted};
+use gantry_types::status::EndCause;
 
 use super::ask::find_command;
 use super::command::{Options, parse_args};
@@ -22,12 +24,11 @@ use crate::caps::queue::{JobStarter, Queue, Stop};
 use crate::error::{Error, Result};
 use crate::give::Gifts;
 use crate::host::Host;
-use crate::job::{Adoption, AppRef, EndCause, EndedApp, JobRef, Submission};
-use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued, SendAgent};
+use crate::job::{Adoption, AppRef, EndedApp, JobRef, Submission};
+use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
 use crate::launcher::{plan_driven, plan_launcher};
 use crate::seam::{Capabilities, Evidence, Wlm};
 use crate::slots::{HostSlots, place};
-use crate::wanted::Wanted;
 
 /// What to do about too few places.
 const MORE_PLACES: &str = "ask for fewer ranks, give --ppn RANKS, or ask for more places in the job: -l select=2:ncpus=8:mpiprocs=8";
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn launchers_that_hold_their_ranks_are_driven_in_jobs() {
         let plan = |launcher: Option<&str>, host: &FakeHost| {
-            let (args, hold_method) = (vec!["./app".into()], crate::HoldMethod::Mpir);
+            let (args, hold_method) = (vec!["./app".into()], gantry_types::launch::HoldMethod::Mpir);
             let launcher = launcher.map(OsString::from);
             Pbs.plan(&Launch { args, launcher, hold_method, ..Launch::default() }, host)
         };

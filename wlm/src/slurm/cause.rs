@@ -2,7 +2,7 @@
 
 use super::words::is_slurms;
 use super::{Job, JobPhase};
-use crate::{CauseKind, EndCause};
+use gantry_types::status::{CauseKind, EndCause};
 
 /// Words that stand in one line and name a cause. The first row that fits counts.
 const CAUSES: &[(&[&str], CauseKind)] = &[

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
+use crate::choose_hold;
 use crate::host::fake::FakeHost;
 use crate::registry::find;
-use crate::{HoldMethod, choose_hold};
+use gantry_types::launch::HoldMethod;
 
 #[track_caller]
 fn check(

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 
 use gantry_types::error::Failure;
+use gantry_types::launch::Wanted;
+use gantry_types::status::EndCause;
 
 use super::ask::ask_jobs;
 use super::cause::cause_of_job;
@@ -13,8 +15,7 @@ use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::job::{EndCause, EndedApp, JobRef, Submission};
-use crate::wanted::Wanted;
+use crate::job::{EndedApp, JobRef, Submission};
 
 /// The variables in which a process finds its job and its step.
 pub(crate) const JOB_VARIABLES: &[&str] = &["SLURM_JOB_ID", "SLURM_STEP_ID"];

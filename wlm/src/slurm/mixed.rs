@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::wire::hold::Own;
+use gantry_types::launch::{Mixed, MixedPart};
 
 use super::multi_prog;
-use crate::wanted::{Mixed, MixedPart};
 use crate::{Error, Result};
 
 /// The variable with the file of the hosts of an arbitrary distribution, one a task. Source: srun(1), `--distribution`.

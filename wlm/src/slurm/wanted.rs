@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use crate::wanted::{JobType, Wanted};
 use crate::{Error, Result};
+use gantry_types::launch::{JobType, Wanted};
 
 /// The arguments of an srun for `wanted`. Memory is that of `--mem`: per node, both what is set aside and what may be used.
 pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gantry_shared::wire::hold::{AfterRank, GANTRY_TICKET};
+use gantry_types::launch::{HoldMethod, Mixed, SendAgent};
 
 use super::ask::{ask_jobs, find_command};
 use super::conf::leftovers_survive;
@@ -21,16 +22,13 @@ use crate::error::{Error, Result};
 use crate::give::{GANTRY_GIVEN, Giver};
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, JobRef};
-use crate::launch::{
-    AgentCommand, Brought, Driven, HoldMethod, Launch, Plan, ProcessOwner, SendAgent, StepStart,
-};
+use crate::launch::{AgentCommand, Brought, Driven, Launch, Plan, ProcessOwner, StepStart};
 use crate::launcher::{
     Dialect, Part, build_shim, find_launcher, find_program, locate, move_files, plan_driven, plan_launcher,
     recognize, rewrite_file,
 };
 use crate::mpir::AtBreakpoint;
 use crate::seam::{Capabilities, Evidence, Wlm};
-use crate::wanted::Mixed;
 
 /// Time limit for nodes that fetch the agent, where there is no deadline for agents.
 const FETCHED_WITHIN: Duration = Duration::from_secs(120);

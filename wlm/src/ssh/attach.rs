@@ -13,6 +13,7 @@ use gantry_link::greeting::build_mark;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::host_name::HostName;
 use gantry_types::id::{AppId, Pid};
+use gantry_types::launch::HostsPolicy;
 use gantry_types::placement::{Placement, PlacementBuilder};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
@@ -27,7 +28,7 @@ use crate::beneath::{Beneath, check_complete};
 use crate::host::Host;
 use crate::launcher::proxies::{Proxies, find_below};
 use crate::mpir::{Heard, Telling, find_ranks};
-use crate::{AgentLinks, AgentWatch, Error, HostsPolicy, JobRef, Result};
+use crate::{AgentLinks, AgentWatch, Error, JobRef, Result};
 
 /// How long a host may take to tell what it knows of a launcher, once an agent is there.
 const TELLING_DEADLINE: Duration = Duration::from_secs(30);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
 use gantry_types::host_name::HostName;
+use gantry_types::launch::HostsPolicy;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -21,7 +22,7 @@ use super::connection::Connection;
 use super::openssh::{Again, Missed};
 use super::script::{MAX_SAID_BYTES, Said, parse_said};
 use crate::launch::{AgentLinks, AgentWatch};
-use crate::{Error, HostsPolicy, Result};
+use crate::{Error, Result};
 
 /// The first pause before a host is tried again; later ones are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

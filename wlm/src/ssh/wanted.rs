@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use crate::{Error, Result, Wanted};
+use crate::wanted::build_plain_args;
+use crate::{Error, Result};
+use gantry_types::launch::Wanted;
 
 /// The arguments that fulfil `wanted`.
 ///
@@ -13,7 +15,7 @@ pub(super) fn build_args(wanted: &Wanted) -> Result<Vec<OsString>> {
         return Err(Error::invalid_with("no hosts are named", "write ssh://n[1-4] where the job is to run"));
     };
     let mut args: Vec<OsString> = vec!["--hosts".into(), place.into()];
-    args.extend(wanted.build_plain_args("ssh")?);
+    args.extend(build_plain_args(wanted, "ssh")?);
     Ok(args)
 }
 

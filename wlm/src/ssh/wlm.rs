@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gantry_link::greeting::build_mark;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::launch::{Mixed, Wanted};
 
 use super::agent_file::AgentFile;
 use super::attach::{self, Named};
@@ -23,7 +24,7 @@ use crate::job::{Adoption, AppRef, JobRef};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner};
 use crate::launcher::plan_launcher;
 use crate::seam::{Capabilities, Evidence, Wlm};
-use crate::wanted::{Mixed, Wanted};
+use crate::wanted::lay_out;
 
 /// Hosts that are named by the user and reached by ssh.
 #[derive(Debug, Clone, Copy)]
@@ -152,7 +153,7 @@ impl DescribedJobs for Ssh {
 
 impl MixedJobs for Ssh {
     fn plan_mixed(&self, mixed: &Mixed, launch: &Launch, host: &dyn Host) -> Result<Plan> {
-        let (hosts, layout) = mixed.layout().ok_or_else(|| {
+        let (hosts, layout) = lay_out(mixed).ok_or_else(|| {
             Error::invalid_with("ssh has no scheduler that chooses hosts", "name the hosts of all processes")
         })?;
         hosts.iter().try_for_each(|name| host_for_ssh(name).map(drop))?;

@@ -16,8 +16,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::tree;
 use gantry_shared::elf::read_interpreter;
-use gantry_shared::storage::{LOADER_DIR, SessionDirs};
+use gantry_shared::storage::LOADER_DIR;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::session_dirs::SessionDirs;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 

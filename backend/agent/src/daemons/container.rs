@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use gantry_shared::search::folders;
-use gantry_shared::storage::SessionDirs;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::session_dirs::SessionDirs;
 
 use super::command::Command;
 use super::program::look_up;

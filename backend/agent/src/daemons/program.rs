@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gantry_shared::search::folders;
-use gantry_shared::storage::SessionDirs;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::session_dirs::SessionDirs;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 

@@ -12,11 +12,12 @@ use crate::unpack::parse_parts;
 use gantry_shared::rendezvous::handle::{Subjob, VARIABLES, build_variables};
 use gantry_shared::storage::{
     CTI_DIRS, CTI_IAMBACKEND, GANTRY_APP, GANTRY_BACKEND_SOCKET, GANTRY_DAEMON, GANTRY_DAEMON_TOKEN,
-    GANTRY_NODE, GANTRY_SESSION, GANTRY_SESSION_DIR, SessionDirs,
+    GANTRY_NODE, GANTRY_SESSION, GANTRY_SESSION_DIR,
 };
 use gantry_shared::wire::message::StartDaemon;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId};
+use gantry_types::session_dirs::SessionDirs;
 
 use super::command::{Command, prepend};
 use super::container;

@@ -6,9 +6,10 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::unpack::{INCOMING_PREFIX, MAX_PARTS, parse_parts};
-use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
+use gantry_shared::storage::LOADER_DIR;
 use gantry_shared::wire::message::{Entry, Place};
 use gantry_types::error::{Failure, Kind};
+use gantry_types::session_dirs::{BIN_DIR, LIB_DIR};
 
 /// A path below a session's root: names of directories, and a file's name at the end. No part is empty, `.` or `..`, or has a `/` or NUL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -41,7 +41,7 @@ impl Fixture {
     fn begin(&mut self, session: u32, stream: u64, compressed: bool) {
         let limits = Limits { bytes: 1 << 20, files: 10, copied_bytes: 0 };
         let session = SessionId(session);
-        let dirs = SessionDirs::of_session(&self.root, session);
+        let dirs = gantry_shared::storage::session_dirs(&self.root, session);
         let outcomes = self.outcomes.0.clone();
         let done = move |outcome| outcomes.send((stream, outcome)).unwrap();
         let _in_runtime = self.runtime.enter();

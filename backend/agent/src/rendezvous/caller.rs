@@ -3,8 +3,8 @@
 //! A script that is a rank registers by a command of its own, so what counts is whom a process descends from. The kernel says who is at the other end of a socket, and
 //! `/proc` says who its parents are; a process whose parents have ended on the way to the rank is nobody's.
 
-use gantry_shared::wire::backend::LocalRank;
 use gantry_types::id::Rank;
+use gantry_types::placement::LocalRank;
 
 use crate::process::procfs::read_stat;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use gantry_shared::wire::message::{Answer, Blob};
 use gantry_shared::wire::rendezvous::{
-    Gate, ITEM_WINDOW_BYTES, Key, LinkWord, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Status,
-    Want,
+    Gate, ITEM_WINDOW_BYTES, Key, LinkWord, PIECE_BYTES, Refusal, RendezvousNotice, RendezvousOrder, Want,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{Rank, RequestId};
+use gantry_types::rendezvous::Status;
 use tokio::sync::{mpsc, oneshot};
 
 use super::bridges::Bridges;

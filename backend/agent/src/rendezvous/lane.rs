@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use gantry_shared::wire::bridge::{BridgeNumber, LANE_WINDOW_BYTES, LaneNumber};
-use gantry_shared::wire::runtime::{Address, Scope};
+use gantry_shared::wire::runtime::Scope;
+use gantry_types::runtime::Peer;
 
 /// A frame needs no more credit than that, however large it is: who takes gives credit back only when there is some.
 const MOST_NEEDED: i64 = LANE_WINDOW_BYTES as i64 / 2;
 
 /// Whose messages go on a lane.
-pub(super) type Recipient = (Scope, Address);
+pub(super) type Recipient = (Scope, Peer);
 
 /// A lane.
 #[derive(Debug)]
@@ -98,13 +99,14 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use gantry_shared::wire::runtime::{Address, Scope};
+    use gantry_shared::wire::runtime::Scope;
     use gantry_types::id::Rank;
+    use gantry_types::runtime::Peer;
 
     use super::*;
 
     fn open() -> Lane {
-        let mut lane = Lane::new(1, 2, (Scope::Job, Address { subjob: 0, rank: Rank(0) }));
+        let mut lane = Lane::new(1, 2, (Scope::Job, Peer { subjob: 0, rank: Rank(0) }));
         assert!(!lane.takes(1, true), "before the marker has come");
         lane.open();
         lane

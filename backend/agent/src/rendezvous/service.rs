@@ -9,13 +9,13 @@ use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_shared::rendezvous::MAX_ITEM_BYTES;
 use gantry_shared::rendezvous::handle::{build_node_service_name, build_service_name};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Key, MAX_ASK_BYTES, Refusal, Tell, VERSION};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, Pid, Rank};
+use gantry_types::rendezvous::MAX_ITEM_BYTES;
 use nix::unistd::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_shared::storage::{
-    BIN_DIR, LEASE_FILE, LIB_DIR, SessionDirs, TMP_DIR, agent_socket_name, app_dir_prefix,
-    parse_app_dir_name, session_dir_name,
+    LEASE_FILE, agent_socket_name, app_dir_prefix, parse_app_dir_name, session_dir_name, session_dirs,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, SessionId};
+use gantry_types::session_dirs::{BIN_DIR, LIB_DIR, SessionDirs, TMP_DIR};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, renameat};
 use nix::sys::stat::{Mode, fstat, fstatat};
@@ -127,7 +127,7 @@ impl AppDir {
     /// # Errors
     /// When the directories cannot be made; nothing of ours is left of them then.
     pub(crate) fn open_session(&self, session: SessionId) -> Result<SessionDir, Failure> {
-        let dirs = SessionDirs::of_session(&self.path, session);
+        let dirs = session_dirs(&self.path, session);
         let failed = |error: io::Error| {
             failure::from_io(format_args!("make the session's directory {}", dirs.root.display()), &error)
         };

@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
-use gantry_shared::storage::{BIN_DIR, LIB_DIR, LOADER_DIR};
+use gantry_shared::storage::LOADER_DIR;
 use gantry_types::error::{Failure, Kind};
+use gantry_types::session_dirs::{BIN_DIR, LIB_DIR};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::resource::{Resource, getrlimit};

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_frontend::control::{Client, Registry, resolve};
-use gantry_wlm::host::Machine;
 
 use crate::exit::{Fault, Outcome};
 use crate::view::{self, Page};
@@ -26,7 +25,7 @@ pub(super) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
 
 /// A connection to the frontend of the app that is meant by `name`.
 pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
-    let registry = Registry::open(None, &Machine)?;
+    let registry = Registry::open(None)?;
     let app = resolve(&registry, name).await?;
     Ok(Client::connect(&registry, app).await?)
 }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use gantry_frontend::staging::{Closure, Dependency, Missing, Need, Optional, Resolver, ResolverConfig};
-use gantry_wlm::host::Machine;
 use serde::Serialize;
 
 use super::say;
@@ -26,7 +25,7 @@ struct Row {
 }
 
 pub(super) fn run(args: &Deps, json: bool) -> Outcome {
-    let config = ResolverConfig { sysroot: args.sysroot.clone(), ..ResolverConfig::of_host(&Machine) };
+    let config = ResolverConfig { sysroot: args.sysroot.clone(), ..ResolverConfig::of_process() };
     let resolver = Resolver::new(config);
     let closure = resolver.closure(&find(&resolver, args))?;
     let bold = view::colours(&std::io::stdout());

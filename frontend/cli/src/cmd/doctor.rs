@@ -183,7 +183,7 @@ fn why_no_stage(path: &Path) -> Option<String> {
 }
 
 fn check_runtime() -> Check {
-    match Registry::open(None, &Machine) {
+    match Registry::open(None) {
         Ok(registry) => {
             verdict("runtime directory", Verdict::Ok, registry.path().display().to_string(), None)
         }
@@ -224,12 +224,9 @@ fn unfit(name: &'static str, path: &Path, why: &str) -> Check {
 
 fn check_wlm() -> Check {
     match Frontend::new(Config::default()).choice() {
-        Ok(choice) => verdict(
-            "workload manager",
-            Verdict::Ok,
-            format!("{}, because {}", choice.wlm.name(), choice.why.0),
-            None,
-        ),
+        Ok(choice) => {
+            verdict("workload manager", Verdict::Ok, format!("{}, because {}", choice.wlm, choice.why), None)
+        }
         Err(error) => from_error("workload manager", &error.to_failure()),
     }
 }

@@ -84,7 +84,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     };
     let frontend = Frontend::new(config);
     tracing::debug!(hold, "launching");
-    let news = tell_job(Arc::clone(&around.screen), frontend.choice_for(&request)?.wlm.name());
+    let news = tell_job(Arc::clone(&around.screen), frontend.choice_for(&request)?.wlm);
     let app = tokio::select! {
         app = frontend.launch_with_news(request, news, args.stay.timeout) => app?,
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use gantry_frontend::control::{Registry, list, sweep_machine};
 use gantry_frontend::procgroup::{GroupAttribute, ProcessManager};
-use gantry_wlm::host::Machine;
 
 use super::say;
 use crate::args::Ps;
@@ -18,7 +17,7 @@ pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
     if !args.query.is_empty() {
         return run_query(args, json).await;
     }
-    let listing = list(&Registry::open(None, &Machine)?, DEADLINE).await?;
+    let listing = list(&Registry::open(None)?, DEADLINE).await?;
     // Where all were killed at once, nobody else has cleaned up.
     sweep_machine();
     match json {

@@ -45,7 +45,7 @@ pub(super) fn run(args: Wlm, json: bool) -> Outcome {
         detected: evidence.is_some(),
         evidence: evidence.map(|evidence| evidence.0),
     });
-    let report = Report { wlm: choice.wlm.name(), why: choice.why.0, hold, known: known.collect() };
+    let report = Report { wlm: choice.wlm, why: choice.why, hold, known: known.collect() };
     say(&if json { Page::json(&report) } else { for_people(&report) })?;
     Ok(exit::SUCCESS)
 }

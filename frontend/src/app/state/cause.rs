@@ -1,8 +1,8 @@
 //! What a WLM says of an app: its name for it, and why it has ended it.
 
 use gantry_types::signal::Signal;
-use gantry_types::status::{ExitStatus, RankState};
-use gantry_wlm::{EndCause, EndedApp, JobRef};
+use gantry_types::status::{EndCause, ExitStatus, RankState};
+use gantry_wlm::{EndedApp, JobRef};
 
 use super::{Launcher, State};
 use crate::event::Event;
@@ -36,7 +36,7 @@ mod tests {
     use gantry_shared::wire::message::RankReport;
     use gantry_types::id::{NodeId, Pid, Rank};
     use gantry_types::placement::PlacementBuilder;
-    use gantry_wlm::CauseKind;
+    use gantry_types::status::CauseKind;
 
     use super::super::{Happening, Identity};
     use super::*;

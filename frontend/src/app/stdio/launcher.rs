@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use gantry_types::id::AppId;
 use gantry_types::output::Stream;
-use gantry_wlm::{EndCause, LauncherWait, WaitLine, Wlm};
+use gantry_types::status::EndCause;
+use gantry_wlm::{LauncherWait, WaitLine, Wlm};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, watch};

@@ -1,6 +1,6 @@
 //! Bridges and lanes, with agents that the test plays.
 
-use gantry_shared::wire::runtime::Address;
+use gantry_types::runtime::Peer;
 
 use super::super::lanes::AT_ONE_RANK;
 use super::*;
@@ -18,7 +18,7 @@ fn two() -> Direct {
 
 fn course() -> (Course, Ends) {
     let course = Course { from: (A.0, Rank(0)), scope: Scope::Job, to: (B.0, Rank(3)) };
-    let address = |subjob, rank| Address { subjob, rank: Rank(rank) };
+    let address = |subjob, rank| Peer { subjob, rank: Rank(rank) };
     let ends = Ends { from: (A.1, 7), to: (B.1, 9), receiver: address(1, 3), sender: address(0, 0) };
     (course, ends)
 }

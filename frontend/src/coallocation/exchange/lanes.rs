@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use gantry_shared::wire::bridge::{BridgeNumber, LaneNumber};
-use gantry_shared::wire::runtime::{Address, Scope};
+use gantry_shared::wire::runtime::Scope;
 use gantry_types::id::{NodeId, Rank};
+use gantry_types::runtime::Peer;
 
 use super::mailbox::LinkId;
 use crate::coallocation::state::SubjobId;
@@ -32,9 +33,9 @@ pub(super) struct Ends {
     pub(super) from: LinkId,
     pub(super) to: LinkId,
     /// Whom it is for.
-    pub(super) receiver: Address,
+    pub(super) receiver: Peer,
     /// Whom it is from.
-    pub(super) sender: Address,
+    pub(super) sender: Peer,
 }
 
 /// A lane.
@@ -99,7 +100,7 @@ mod tests {
 
     fn lane(from: u32, to: u32) -> Lane {
         let process = |rank| (SubjobId(0), Rank(rank));
-        let address = |rank| Address { subjob: 0, rank: Rank(rank) };
+        let address = |rank| Peer { subjob: 0, rank: Rank(rank) };
         let ends = Ends {
             from: (NodeId(0), from),
             to: (NodeId(0), to),

@@ -11,10 +11,9 @@ use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder, LaneNumber};
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::rendezvous::LinkWord;
-use gantry_shared::wire::runtime::{
-    Address, Hear, LINK_WINDOW_BYTES, MAX_TAG_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope, Structure,
-};
+use gantry_shared::wire::runtime::{Hear, LINK_WINDOW_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope};
 use gantry_types::id::{NodeId, Rank};
+use gantry_types::runtime::{MAX_TAG_BYTES, Peer, Subjobs};
 
 use super::direct::{Course, Direct, Ends, Said, Traffic};
 use super::mailbox::{Letter, LinkId, Mailbox};
@@ -405,9 +404,9 @@ impl Switchboard {
         if there.size.is_none_or(|size| to_rank.0 >= size) {
             return None;
         }
-        let (scope, bytes, sender) = (piece.scope, piece.bytes.0.len(), Address { subjob: own, rank });
+        let (scope, bytes, sender) = (piece.scope, piece.bytes.0.len(), Peer { subjob: own, rank });
         let subjob = if scope == Scope::Job { piece.peer.subjob } else { 0 };
-        let receiver = Address { subjob, rank: to_rank };
+        let receiver = Peer { subjob, rank: to_rank };
         let from = self.find_link(id, rank);
         self.tell(to, to_rank, &Hear::Piece(Piece { peer: sender, ..piece }));
         let mail = self.mailbox(to, to_rank)?;
@@ -458,7 +457,7 @@ impl Switchboard {
             Some(index) => {
                 let size = |id| self.parts.get(id).and_then(|part| part.size).unwrap_or_default();
                 let sizes = members.iter().map(size).collect();
-                self.tell(id, rank, &Hear::Joined(Structure { index, sizes }));
+                self.tell(id, rank, &Hear::Joined(Subjobs { index, sizes }));
                 let over = |id: &SubjobId| self.parts.get(id).is_some_and(|part| part.over);
                 let ended: Vec<u32> =
                     members.iter().filter(|id| over(id)).filter_map(|id| position(&members, *id)).collect();
@@ -482,7 +481,7 @@ impl Switchboard {
         let member = position(members, id);
         let concerns = |(other, ended): &(SubjobId, Rank)| {
             let subjob = member.and(position(members, *other));
-            let peer = Address { subjob: subjob.unwrap_or_default(), rank: *ended };
+            let peer = Peer { subjob: subjob.unwrap_or_default(), rank: *ended };
             (*other == id || subjob.is_some()).then_some(Hear::RankEnded { own: *other == id, peer })
         };
         let Some(mail) = self.parts.get_mut(&id).and_then(|part| part.mail.get_mut(&rank)) else { return };

@@ -29,7 +29,7 @@ fn say(board: &mut Switchboard, id: SubjobId, what: &Say) {
 }
 
 fn piece(to: u32, bytes: Vec<u8>) -> Say {
-    let peer = Address { subjob: to, rank: Rank(0) };
+    let peer = Peer { subjob: to, rank: Rank(0) };
     let then = gantry_shared::wire::runtime::Then::Complete;
     Say::Piece(Piece { scope: Scope::Job, peer, message: 1, tag: "t".to_owned(), then, bytes: Blob(bytes) })
 }
@@ -94,7 +94,7 @@ fn who_comes_late_hears_what_the_others_have_heard() {
     let expected = vec![
         Hear::Welcome { rank: Rank(0), size: 1 },
         Hear::Released,
-        Hear::Joined(Structure { index: 1, sizes: vec![1, 1] }),
+        Hear::Joined(Subjobs { index: 1, sizes: vec![1, 1] }),
     ];
     assert_eq!(heard(&mut board, B).0, expected[1..]);
     board.take(B, link(B), LinkWord::Close);
@@ -111,7 +111,7 @@ fn nobody_joins_before_the_last_one_is_there_or_has_failed() {
         board.release(vec![A, B, late]);
         assert_eq!(heard(&mut board, A).0, [Hear::Released]);
         last(&mut board);
-        assert_eq!(heard(&mut board, A).0, [Hear::Joined(Structure { index: 0, sizes })]);
+        assert_eq!(heard(&mut board, A).0, [Hear::Joined(Subjobs { index: 0, sizes })]);
     };
     check(|board| board.started(SubjobId(2), 7), vec![1, 1, 7]);
     check(|board| board.end(SubjobId(2)), vec![1, 1]);
@@ -123,7 +123,7 @@ fn who_watches_is_told_once_of_all_that_have_ended() {
     board.started(A, 3);
     board.rank_ended(A, Rank(2));
     board.release(vec![A, B]);
-    let ended = |own, rank| Hear::RankEnded { own, peer: Address { subjob: 0, rank: Rank(rank) } };
+    let ended = |own, rank| Hear::RankEnded { own, peer: Peer { subjob: 0, rank: Rank(rank) } };
     // Nobody has asked.
     assert_eq!(heard(&mut board, A).0.len(), 2);
     say(&mut board, A, &Say::Watch);
@@ -185,7 +185,7 @@ fn the_numbers_are_those_of_who_takes_part() {
     }
     assert_eq!(a.first(), Some(&Hear::Aborted("its subjob was deleted".to_owned())));
     assert!(!a.contains(&Hear::Released), "it passes though it was deleted");
-    assert!(b.contains(&(B, Hear::Joined(Structure { index: 0, sizes: vec![1] }))), "{b:?}");
+    assert!(b.contains(&(B, Hear::Joined(Subjobs { index: 0, sizes: vec![1] }))), "{b:?}");
     assert!(b.iter().any(|(id, frame)| *id == own && matches!(frame, Hear::Alone(_))), "{b:?}");
 }
 

@@ -143,7 +143,7 @@ struct Stage {
 
 fn stage() -> Stage {
     let dir = tempfile::tempdir().unwrap();
-    let registry = Registry::open(Some(&dir.path().join("r")), &gantry_wlm::host::Machine).unwrap();
+    let registry = Registry::open(Some(&dir.path().join("r"))).unwrap();
     let puppet = Arc::new(Puppet::default());
     let socket =
         serve_target(id(), Arc::clone(&puppet) as Arc<dyn Target>, &registry, label(), Shelf::Live).unwrap();

@@ -8,11 +8,10 @@ use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, Member, MemberSet,
 };
 use gantry_shared::wire::message::{Blob, Program, RankReport, StartDaemon, StartRanks};
-use gantry_shared::wire::rendezvous::{
-    Gate, ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder, Resource,
-};
+use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
+use gantry_types::rendezvous::Resource;
 use gantry_types::status::ExitStatus;
 
 use super::violation::MAX_TEXT_BYTES;

@@ -1,7 +1,7 @@
 //! A rendezvous of 16,384 nodes in one process: what comes, and what goes to whom, counted in bytes.
 
-use gantry_shared::rendezvous::codec::check;
-use gantry_shared::rendezvous::{Limits, Name};
+use gantry_types::rendezvous::codec::check;
+use gantry_types::rendezvous::{Limits, Name};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::*;

@@ -123,7 +123,8 @@ fn events() -> Result<String> {
         page += &format!("\n## {title}\n\n{}", table(&text, &fields(&text, name)?)?);
     }
     page += &words("State of a rank", &variants(&text, "StateName")?, "_");
-    page += &words("Cause of an end", &variants(&source::read("wlm/src/job.rs")?, "CauseKind")?, "_");
+    page +=
+        &words("Cause of an end", &variants(&source::read("shared/types/src/status.rs")?, "CauseKind")?, "_");
     page += &words("Kind of an error", &variants(&source::read("shared/types/src/error.rs")?, "Kind")?, "-");
     Ok(page)
 }

@@ -1,7 +1,7 @@
+use gantry_types::rendezvous::Resource;
 use tokio::sync::oneshot::Receiver;
 
 use super::*;
-use gantry_shared::wire::rendezvous::Resource;
 
 fn gate() -> Gate {
     Gate { resource: Resource::Job, expected: None }

@@ -6,14 +6,14 @@
 use std::collections::VecDeque;
 
 use gantry_shared::wire::bridge::{BridgeNumber, BridgeWord, LANE_WINDOW_BYTES, LaneNumber};
-use gantry_shared::wire::frame::MAX_FRAME_BYTES;
-use gantry_shared::wire::frame::{self, PREFIX_BYTES, encode_onto};
+use gantry_shared::wire::frame::{self, MAX_FRAME_BYTES, PREFIX_BYTES, encode_onto};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{
-    Address, Hear, LAST_WORDS_BYTES, LINK_WINDOW_BYTES, Piece, Say, Scope, find_recipient,
+    Hear, LAST_WORDS_BYTES, LINK_WINDOW_BYTES, Piece, Say, Scope, find_recipient,
 };
 use gantry_shared::wire::window::Receiver;
+use gantry_types::runtime::Peer;
 use tokio::sync::mpsc;
 
 use crate::rendezvous::bridges::Bridges;
@@ -77,7 +77,7 @@ struct Incoming {
     lane: LaneNumber,
     bridge: BridgeNumber,
     scope: Scope,
-    from: Address,
+    from: Peer,
     /// What its sender is to be given back.
     owed: u32,
 }

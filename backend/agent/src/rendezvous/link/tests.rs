@@ -5,7 +5,8 @@ use std::time::Duration;
 use gantry_shared::wire::bridge::{BridgeOrder, OWN_BRIDGE};
 use gantry_shared::wire::frame::{self, FrameBuffer};
 use gantry_shared::wire::message::Blob;
-use gantry_shared::wire::runtime::{Address, Hear, Piece, Say, Scope, Then};
+use gantry_shared::wire::runtime::{Hear, Piece, Say, Scope, Then};
+use gantry_types::runtime::Peer;
 use tokio::time::timeout;
 
 use super::*;
@@ -107,11 +108,11 @@ impl Played {
     }
 }
 
-fn receiver() -> Address {
-    Address { subjob: 1, rank: Rank(3) }
+fn receiver() -> Peer {
+    Peer { subjob: 1, rank: Rank(3) }
 }
 
-fn piece(peer: Address, text: &str) -> Piece {
+fn piece(peer: Peer, text: &str) -> Piece {
     Piece {
         scope: Scope::Job,
         peer,
@@ -142,7 +143,7 @@ async fn messages_take_their_lane_when_all_before_them_have_come() {
     let bridges = Bridges::default();
     let mut sender = marked(&bridges).await;
     let mut other = Played::start(&bridges).await;
-    let from = Address { subjob: 0, rank: Rank(9) };
+    let from = Peer { subjob: 0, rank: Rank(9) };
     let marker = LinkWord::Lane { lane: 4, bridge: OWN_BRIDGE, scope: Scope::Job, peer: from };
     other.down.send(Input::Word(marker)).unwrap();
     let expected = frame::encode(&Hear::Piece(piece(from, "two"))).unwrap();

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use gantry_backend::Error;
 use gantry_backend::rendezvous::{Handle, Rendezvous};
-use gantry_shared::wire::backend::LocalRank;
-use gantry_shared::wire::rendezvous::{LinkWord, Resource, Want};
+use gantry_shared::wire::rendezvous::{LinkWord, Want};
 use gantry_types::id::NodeId;
+use gantry_types::placement::LocalRank;
+use gantry_types::rendezvous::Resource;
 use gantry_types::status::RankState;
 
 use super::*;
