@@ -72,13 +72,13 @@ impl Frontend {
         // A task of its own: a job that was accepted has to have its owner, even if our caller does not wait for it.
         let submitting = tokio::spawn(async move {
             let asking = tokio::task::spawn_blocking(move || batch.submit(&submission, &Machine));
-            let job = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
+            let job = asking.await??;
             let cancel = batch.plan_cancel(&job, &Machine)?;
             guard.at_loss(Some(cancel.clone())).await?;
             Ok(Batch { frontend, wlm, job, cancel, queue_timeout: None, guard, _news: news })
         });
         let late = |_| Error::TimedOut { phase: "submitting a job", after: timeout, missing: Vec::new() };
-        time::timeout(timeout, submitting).await.map_err(late)?.map_err(|e| Error::Protocol(e.to_string()))?
+        time::timeout(timeout, submitting).await.map_err(late)??
     }
 }
 
@@ -148,7 +148,7 @@ impl Batch {
     pub async fn cancel(self, timeout: Duration) -> Result<()> {
         let command = self.cancel.clone();
         let asking = tokio::task::spawn_blocking(move || Machine.ask(&command, timeout));
-        let said = asking.await.map_err(|e| Error::Protocol(e.to_string()))?;
+        let said = asking.await?;
         let said = said.map_err(|e| Error::io(format!("cannot cancel job {}", self.job.0), e))?;
         if said.stderr.trim().is_empty() {
             return self.detach().await;

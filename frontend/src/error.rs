@@ -116,6 +116,15 @@ pub enum Error {
     /// The other side broke the protocol.
     #[error("{0}")]
     Protocol(String),
+    /// gantry itself is at fault: one of its tasks panicked, or something is as it can never be.
+    #[error("gantry is at fault: {0}")]
+    Internal(String),
+}
+
+impl From<tokio::task::JoinError> for Error {
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::Internal(error.to_string())
+    }
 }
 
 /// What a workload manager or a launcher said. [`Error::kind`] sorts it, as every other error.
@@ -154,11 +163,8 @@ impl Error {
             Self::HelperUnfit { .. } => Kind::Unsupported,
             Self::Lost { .. } => Kind::Lost,
             Self::Gone { .. } => Kind::Gone,
-            Self::Io { source, .. } => match source.kind() {
-                std::io::ErrorKind::NotFound => Kind::NotFound,
-                std::io::ErrorKind::PermissionDenied => Kind::NoAccess,
-                _ => Kind::LauncherFailed,
-            },
+            Self::Io { source, .. } => source.into(),
+            Self::Internal(_) => Kind::Internal,
             Self::Protocol(_) => Kind::Protocol,
         }
     }
@@ -184,7 +190,11 @@ impl Error {
             Self::Crowded { error, .. } => Some(error.own_hint().unwrap_or_else(|| {
                 "see which programs connect to all ports of this host, with 'ss -tnp' as root".to_owned()
             })),
-            Self::TimedOut { .. } | Self::Incomplete { .. } | Self::Lost { .. } | Self::Protocol(_) => None,
+            Self::TimedOut { .. }
+            | Self::Incomplete { .. }
+            | Self::Lost { .. }
+            | Self::Protocol(_)
+            | Self::Internal(_) => None,
         }
     }
 
@@ -205,6 +215,7 @@ fn remedy_of(kind: Kind) -> Option<&'static str> {
             Some("look at the nodes or the process that the message names, or set a longer timeout")
         }
         Kind::Protocol => Some("install all of gantry from one version on every node; else report a bug"),
+        Kind::Internal => Some("report it as a bug, with the output of the same command with -vv"),
         Kind::Lost => Some("see whether that node or process still runs, then launch or attach again"),
         Kind::Gone => Some("it has ended: launch, attach or start it again"),
         _ => None,
@@ -269,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_error_without_a_hint_of_its_own_has_that_of_its_kind() {
-        for kind in [Kind::TimedOut, Kind::Protocol, Kind::Lost, Kind::Gone] {
+        for kind in [Kind::TimedOut, Kind::Protocol, Kind::Internal, Kind::Lost, Kind::Gone] {
             let node = |failure: Failure| Error::Node { hosts: vec!["n1".to_owned()], failure }.to_failure();
             assert_eq!(node(Failure::new(kind, "it failed")).hint(), remedy_of(kind));
             assert!(remedy_of(kind).is_some());

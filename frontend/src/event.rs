@@ -172,6 +172,7 @@ impl Event {
 
 /// How far files are on their way to the nodes of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Staging {
     /// The app.
     pub app: AppId,
@@ -189,6 +190,7 @@ pub struct Staging {
 
 /// Files and bytes that were sent to the nodes of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StagingEnd {
     /// The app.
     pub app: AppId,
@@ -206,6 +208,7 @@ pub struct StagingEnd {
 
 /// A host without an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MissingHost {
     /// Its name.
     pub host: String,
@@ -221,6 +224,7 @@ impl MissingHost {
 
 /// MPI programs that no MPI launcher has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MpiSingletons {
     /// The app.
     pub app: AppId,
@@ -234,6 +238,7 @@ pub struct MpiSingletons {
 
 /// A contradiction between a launcher's table of ranks and the agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TableDiffers {
     /// The app.
     pub app: AppId,
@@ -254,6 +259,7 @@ impl TableDiffers {
 
 /// A rank that is somewhere else by its launcher's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RankDiffers {
     /// The rank.
     pub rank: Rank,
@@ -269,6 +275,7 @@ pub struct RankDiffers {
 
 /// A rank, where it is and what it does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RankInfo {
     /// The rank.
     pub rank: Rank,
@@ -288,6 +295,7 @@ pub struct RankInfo {
 /// Where a rank stands, by one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StateName {
     /// Requested, not yet there.
     Starting,
@@ -299,6 +307,19 @@ pub enum StateName {
     Exited,
     /// Its node cannot be reached.
     Lost,
+}
+
+impl StateName {
+    /// The word, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Held => "held",
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Lost => "lost",
+        }
+    }
 }
 
 impl From<RankState> for StateName {
@@ -315,6 +336,7 @@ impl From<RankState> for StateName {
 
 /// How a process ended: a code or a signal. Neither is there when the end was not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Ending {
     /// Exit code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -358,6 +380,7 @@ mod signal_name {
 
 /// The end of an app.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Exit {
     /// The app.
     pub app: AppId,
@@ -372,6 +395,7 @@ pub struct Exit {
 
 /// The end of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RankExit {
     /// The rank.
     pub rank: Rank,
@@ -382,6 +406,7 @@ pub struct RankExit {
 
 /// Bytes that a rank or a tool daemon wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Output {
     /// The app.
     pub app: AppId,

@@ -132,7 +132,7 @@ impl Guard {
         let spawned = tokio::task::spawn_blocking(move || {
             gantry_wlm::host::spawn_orphan::<&str>(&owned, &[], theirs.into())
         });
-        let started = spawned.await.map_err(|e| Error::Protocol(e.to_string()))?;
+        let started = spawned.await?;
         started.map_err(|e| {
             let error = Error::io(format!("cannot start {}", program.display()), e);
             let failure =
@@ -274,7 +274,7 @@ impl Guard {
     /// Says something. Descriptors go with its first byte.
     async fn say_with(&self, message: &ToGuard, descriptors: &[OwnedFd]) -> Result<()> {
         // It may be a ticket.
-        let bytes = Zeroizing::new(frame::encode(message).map_err(|e| Error::Protocol(e.to_string()))?);
+        let bytes = Zeroizing::new(frame::encode(message).map_err(|e| Error::Internal(e.to_string()))?);
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
             Some(to_guard) => write_with(to_guard, &bytes, descriptors).await,

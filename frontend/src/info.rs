@@ -7,6 +7,7 @@ use crate::event::{Ending, Exit, MissingHost, RankInfo, Staging};
 
 /// An app at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AppInfo {
     /// The app.
     pub app: AppId,
@@ -40,6 +41,7 @@ pub struct AppInfo {
 
 /// A tool daemon's process on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DaemonInfo {
     /// The daemon's number in the app.
     pub daemon: DaemonId,
@@ -57,6 +59,7 @@ pub struct DaemonInfo {
 /// Where an app stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum AppState {
     /// Ordered, not all ranks are there.
     Starting,
@@ -66,4 +69,16 @@ pub enum AppState {
     Running,
     /// Every rank has ended or is lost.
     Ended,
+}
+
+impl AppState {
+    /// The word, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Held => "held",
+            Self::Running => "running",
+            Self::Ended => "ended",
+        }
+    }
 }

@@ -163,6 +163,7 @@ impl LaunchRequest {
 
 /// Standard input of rank 0.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub enum Input {
     /// Nothing: `/dev/null`.
     #[default]
@@ -175,6 +176,7 @@ pub enum Input {
 
 /// Where output goes.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub enum OutputTo {
     /// Nowhere.
     #[default]

@@ -26,7 +26,9 @@ typedef enum {
     GANTRY_PROTOCOL = 7,        /* see whether all of gantry is of one version */
     GANTRY_LOST = 8,            /* a node or the link to it is lost */
     GANTRY_GONE = 9,            /* what was asked about has ended or was closed */
-    GANTRY_OTHER = 10
+    GANTRY_OTHER = 10,
+    GANTRY_SYSTEM = 11,         /* the operating system refused: files, processes, memory or space are short */
+    GANTRY_INTERNAL = 12        /* gantry itself is at fault: report it */
 } gantry_error_kind_t;
 
 /* A daemon on one node: an end of its session's channel. */

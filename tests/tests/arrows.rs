@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cargo_metadata::{Metadata, MetadataCommand, Package};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
 const ARROWS: [(&str, &[&str]); 14] = [
@@ -122,6 +122,69 @@ fn the_crates_import_each_other_in_one_direction() {
     }
     for (known, _) in ARROWS {
         assert!(packages.iter().any(|package| package.name.as_str() == known), "{known} is gone");
+    }
+}
+
+/// The most methods that a workload manager has to have.
+const MOST_METHODS_OF_THE_SEAM: usize = 8;
+
+/// The most other crates that a daemon brings with the library for it, and the most public modules of each library. Lower them where you can.
+const MOST_CRATES_OF_A_DAEMON: usize = 32;
+const MOST_MODULES: [(&str, usize); 3] =
+    [("gantry-types", 22), ("gantry-frontend", 23), ("gantry-backend", 4)];
+
+#[test]
+fn the_seam_stays_narrow() {
+    let text = fs::read_to_string(root().join("wlm/src/seam.rs")).expect("the seam");
+    let file = syn::parse_file(&text).expect("Rust");
+    let seam = file.items.iter().find_map(|item| match item {
+        syn::Item::Trait(it) if it.ident == "Wlm" => Some(it),
+        _ => None,
+    });
+    let methods = seam.expect("the trait Wlm").items.len();
+    assert!(
+        methods <= MOST_METHODS_OF_THE_SEAM,
+        "Wlm has {methods} methods: make a capability of what few have"
+    );
+}
+
+#[test]
+fn a_daemon_brings_few_crates() {
+    let mut command = MetadataCommand::new();
+    // What other systems need was never fetched.
+    let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let options = ["--offline", "--filter-platform", &here].map(str::to_owned);
+    command.manifest_path(root().join("Cargo.toml")).other_options(options);
+    let metadata = command.exec().expect("cargo metadata");
+    let resolve = metadata.resolve.as_ref().expect("the dependencies");
+    let backend = metadata.packages.iter().find(|package| package.name.as_str() == "gantry-backend");
+    let mut left = vec![&backend.expect("the library").id];
+    let mut found = BTreeSet::new();
+    while let Some(id) = left.pop() {
+        let node = resolve.nodes.iter().find(|node| node.id == *id).expect("a node");
+        let is_used =
+            |dep: &&cargo_metadata::NodeDep| dep.dep_kinds.iter().any(|it| it.kind == DependencyKind::Normal);
+        for dependency in node.deps.iter().filter(is_used) {
+            if found.insert(&dependency.pkg) {
+                left.push(&dependency.pkg);
+            }
+        }
+    }
+    assert!(found.len() > 5, "{found:?}: the search does not find them");
+    assert!(
+        found.len() <= MOST_CRATES_OF_A_DAEMON,
+        "gantry-backend brings {} crates: {found:#?}",
+        found.len()
+    );
+}
+
+#[test]
+fn the_libraries_have_no_more_public_modules() {
+    for (library, most) in MOST_MODULES {
+        let path = root().join("docs/api").join(format!("{library}.txt"));
+        let text = fs::read_to_string(&path).expect("the API as `cargo xtask api` writes it");
+        let modules = text.lines().filter(|line| line.starts_with("pub mod ")).count();
+        assert!((1..=most).contains(&modules), "{library} has {modules} public modules, {most} are allowed");
     }
 }
 

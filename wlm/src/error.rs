@@ -103,11 +103,7 @@ impl Error {
             Self::NoAccess { .. } => Kind::NoAccess,
             Self::NotStarted(failure) | Self::Refused(failure) => failure.kind(),
             Self::Hosts { missing, .. } => missing.first().map_or(Kind::Lost, |(_, failure)| failure.kind()),
-            Self::Read { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => Kind::NotFound,
-                io::ErrorKind::PermissionDenied => Kind::NoAccess,
-                _ => Kind::LauncherFailed,
-            },
+            Self::Read { source, .. } => source.into(),
         }
     }
 

@@ -27,6 +27,10 @@ pub(crate) const PROTOCOL: u8 = 70;
 pub(crate) const LOST: u8 = 71;
 /// What was asked about has ended.
 pub(crate) const GONE: u8 = 72;
+/// The operating system refused.
+pub(crate) const SYSTEM: u8 = 73;
+/// gantry itself is at fault.
+pub(crate) const INTERNAL: u8 = 74;
 /// An error of a kind that has no code of its own.
 pub(crate) const OTHER: u8 = 79;
 /// Added to the number of the signal that ended an app, a daemon, or gantry.
@@ -50,6 +54,8 @@ Exit codes:
    70  the other side broke the protocol
    71  a node was lost, or a process of gantry
    72  the process or app has ended
+   73  the operating system refused: files, processes, memory or space are short
+   74  gantry itself is at fault
    79  any other error
   130  Ctrl-C ended all; SIGHUP gives 129, SIGTERM 143";
 
@@ -65,6 +71,8 @@ pub(crate) fn of_kind(kind: Kind) -> u8 {
         Kind::Protocol => PROTOCOL,
         Kind::Lost => LOST,
         Kind::Gone => GONE,
+        Kind::System => SYSTEM,
+        Kind::Internal => INTERNAL,
         // The enum may grow in another crate; the test below lists all that there are.
         _ => OTHER,
     }
@@ -138,6 +146,8 @@ mod tests {
             Kind::Protocol,
             Kind::Lost,
             Kind::Gone,
+            Kind::System,
+            Kind::Internal,
         ];
         let codes: std::collections::BTreeSet<u8> = kinds.into_iter().map(of_kind).collect();
         assert_eq!(codes.len(), kinds.len());
@@ -150,7 +160,9 @@ mod tests {
     #[test]
     fn no_failure_reads_as_success() {
         let check = |code, signal: Option<&str>, expected| {
-            let ending = Ending { code, signal: signal.map(|signal| signal.parse().unwrap()) };
+            let mut ending = Ending::default();
+            ending.code = code;
+            ending.signal = signal.map(|signal| signal.parse().unwrap());
             assert_eq!(of_ending(&ending), expected);
         };
         check(Some(0), None, 0);

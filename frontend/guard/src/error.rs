@@ -22,7 +22,7 @@ impl Error {
     }
 
     pub(crate) fn io(what: &str, source: &std::io::Error) -> Self {
-        Self::new(Kind::LauncherFailed, format!("{what}: {source}"))
+        Self::new(source.into(), format!("{what}: {source}"))
     }
 
     /// The error as it travels.

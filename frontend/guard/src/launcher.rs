@@ -77,16 +77,18 @@ fn find(program: &OsStr) -> PathBuf {
 
 fn explain(order: &StartLauncher, error: &io::Error) -> Failure {
     let program = order.argv.first().map(|program| program.display().to_string()).unwrap_or_default();
-    let (kind, hint) = match error.kind() {
-        io::ErrorKind::NotFound => (
-            Kind::NotFound,
-            "see that the launcher is installed and in PATH, and that the directory is there",
-        ),
-        io::ErrorKind::PermissionDenied => (Kind::NoAccess, "see that the launcher may be executed"),
-        _ => (Kind::LauncherFailed, "try the same command by hand"),
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "see that the launcher is installed and in PATH, and that the directory is there"
+        }
+        io::ErrorKind::PermissionDenied => "see that the launcher may be executed",
+        _ => "try the same command by hand",
     };
-    Failure::new(kind, format!("cannot start the launcher {program} in {}: {error}", order.cwd.display()))
-        .with_hint(hint)
+    Failure::new(
+        error.into(),
+        format!("cannot start the launcher {program} in {}: {error}", order.cwd.display()),
+    )
+    .with_hint(hint)
 }
 
 /// Throws away what is in a pipe. False: nothing will come any more.

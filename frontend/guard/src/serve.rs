@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gantry_shared::wire::frame::{self, FrameBuffer};
-use gantry_types::error::{Failure, Kind};
+use gantry_types::error::Failure;
 use gantry_types::id::Pid;
 use gantry_types::status::ExitStatus;
 use gantry_wlm::host::{GANTRY_KEPT, explain_open_files, raise_open_files, spawn_with_given_limit};
@@ -376,15 +376,10 @@ fn waits_in_vain(pid: Pid) -> bool {
 }
 
 fn agent_failure(order: &StartAgent, error: &io::Error) -> Failure {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => Kind::NotFound,
-        io::ErrorKind::PermissionDenied => Kind::NoAccess,
-        _ => Kind::LauncherFailed,
-    };
     let program = order.program.to_string_lossy();
     let hint = explain_open_files(error)
         .unwrap_or_else(|| "see that all of gantry is installed and may be executed".to_owned());
-    Failure::new(kind, format!("cannot start the agent {program}: {error}")).with_hint(hint)
+    Failure::new(error.into(), format!("cannot start the agent {program}: {error}")).with_hint(hint)
 }
 
 fn start_agent(order: &StartAgent) -> io::Result<Child> {
@@ -399,7 +394,7 @@ fn start_agent(order: &StartAgent) -> io::Result<Child> {
 
 fn step_failure(order: &StartStep, error: &io::Error) -> Failure {
     let program = order.argv.first().map(|program| program.display().to_string()).unwrap_or_default();
-    Failure::new(Kind::LauncherFailed, format!("cannot start {program}, which was to start agents: {error}"))
+    Failure::new(error.into(), format!("cannot start {program}, which was to start agents: {error}"))
 }
 
 fn start_step(order: &StartStep) -> io::Result<Child> {

@@ -101,7 +101,7 @@ async fn ask(wlm: &'static dyn Wlm, job: &JobRef, wlm_data: &[String], agent: &P
     let runtime = tokio::runtime::Handle::current();
     let asking =
         tokio::task::spawn_blocking(move || runtime.block_on(wlm.adopt(&asked, &wlm_data, &agent, &Machine)));
-    Ok(asking.await.map_err(|error| Error::Protocol(error.to_string()))??)
+    Ok(asking.await??)
 }
 
 /// The same ranks, with the nodes last that are left out: those that have agents are numbered through.

@@ -211,7 +211,7 @@ fn build_env(
     changes: &[(OsString, OsString)],
     ticket: &HoldTicket,
 ) -> Result<Vec<(OsString, OsString)>> {
-    let text = ticket.to_text().map_err(|e| Error::Protocol(e.to_string()))?;
+    let text = ticket.to_text().map_err(|e| Error::Internal(e.to_string()))?;
     let mut env = merge_env(Machine.environment(), changes);
     let is_changed =
         |name: &OsStr| name == GANTRY_TICKET || plan.env.iter().any(|(changed, _)| changed == name);

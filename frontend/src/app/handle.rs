@@ -120,7 +120,7 @@ impl AppHandle {
                 }
             }
         });
-        released.await.unwrap_or_else(|e| Err(Error::Protocol(e.to_string())))
+        released.await?
     }
 
     /// Sends `signal` to `ranks`, or to all. A held rank takes SIGKILL only: any other would make it run for an instant, or be lost.

@@ -274,7 +274,7 @@ impl Frontend {
 fn plan_without(wlm: &dyn Wlm, launch: &Launch, without: Vec<String>) -> Result<Direct> {
     match wlm.plan(&Launch { without, ..launch.clone() }, &Machine)? {
         Plan::Direct(plan) => Ok(plan),
-        _ => Err(Error::Protocol("the launch method has changed in the meantime".to_owned())),
+        _ => Err(Error::Internal("the launch method has changed in the meantime".to_owned())),
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn find_cwd(asked: Option<PathBuf>) -> Result<PathBuf> {
 /// This process, as the owner of an app.
 pub(super) fn own_pid() -> Result<Pid> {
     let pid = i32::try_from(std::process::id()).ok().and_then(Pid::new);
-    pid.ok_or_else(|| Error::Protocol("this process has no pid".to_owned()))
+    pid.ok_or_else(|| Error::Internal("this process has no pid".to_owned()))
 }
 
 /// Opens what waits for somebody else until it is opened; all else is opened when it is its turn.

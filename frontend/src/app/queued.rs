@@ -51,7 +51,7 @@ impl Frontend {
         let base = self.config.stage_base.clone();
         let ticket = build_ticket(wlm, app, secret, listener.addresses(), base, "", context.subjob());
         let ticket = Ticket { patience: patience_until(clock.deadline()), ..ticket };
-        let input = frame::encode(&ticket).map_err(|e| Error::Protocol(e.to_string()))?;
+        let input = frame::encode(&ticket).map_err(|e| Error::Internal(e.to_string()))?;
         let program = helpers::find(helpers::GUARD)?;
         let addresses = listener.addresses().iter().map(|it| it.ip().to_string()).collect();
         let starter = JobStarter {
@@ -67,8 +67,7 @@ impl Frontend {
         let started = Instant::now();
         let owned =
             timeout_at(clock.deadline(), submitting).await.map_err(|_| late("submitting a job", started))?;
-        let Owned { job, guard, mut guard_events, _gifts } =
-            owned.map_err(|e| Error::Protocol(e.to_string()))??;
+        let Owned { job, guard, mut guard_events, _gifts } = owned??;
         let direct = wait_for_nodes(queue, &plan, &job, news, clock).await?;
         let deadline = clock.deadline();
         let strangers = listener.strangers();
@@ -98,7 +97,7 @@ async fn submit(
     let asking = tokio::task::spawn_blocking(move || {
         runtime.block_on(queue.submit_starter(&plan, &starter, &Machine))
     });
-    let (job, gifts) = asking.await.map_err(|e| Error::Protocol(e.to_string()))??;
+    let (job, gifts) = asking.await??;
     guard.at_loss(Some(find_batch(wlm)?.plan_cancel(&job, &Machine)?)).await?;
     Ok(Owned { job, guard, guard_events, _gifts: gifts })
 }
@@ -152,7 +151,7 @@ async fn wait_for_end(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) ->
 async fn find_nodes(queue: &'static dyn Queue, plan: &Queued, job: &JobRef) -> Result<Direct> {
     let (plan, job) = (plan.clone(), job.clone());
     let asking = tokio::task::spawn_blocking(move || queue.find_nodes(&plan, &job, &Machine));
-    Ok(asking.await.map_err(|e| Error::Protocol(e.to_string()))??)
+    Ok(asking.await??)
 }
 
 fn late(phase: &'static str, started: Instant) -> Error {

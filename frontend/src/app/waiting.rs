@@ -130,7 +130,7 @@ async fn look(
 ) {
     let asked = job.cloned();
     let looking = tokio::task::spawn_blocking(move || waits.look(asked.as_ref(), above, &Machine));
-    match looking.await.map_err(|e| Error::Protocol(e.to_string())) {
+    match looking.await.map_err(Error::from) {
         Ok(Ok(Some(LauncherWait { job, submitted, message }))) => {
             clock.stop();
             tell(news, &QueueNews { job: job.0, submitted, message });
@@ -170,5 +170,5 @@ fn tell(news: &mut JobNews<'_>, told: &QueueNews) {
 async fn ask_reason(waits: &'static dyn LauncherWaits, job: &JobRef) -> crate::Result<Option<String>> {
     let job = job.clone();
     let asking = tokio::task::spawn_blocking(move || waits.ask_reason(&job, &Machine));
-    Ok(asking.await.map_err(|e| Error::Protocol(e.to_string()))??)
+    Ok(asking.await??)
 }

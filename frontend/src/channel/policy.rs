@@ -27,6 +27,7 @@ impl Policy {
 
 /// A member that did not do its part.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Missing {
     /// Who.
     pub member: Member,

@@ -224,6 +224,6 @@ fn joined(joined: Option<Joined>) -> Result<Vec<Missing>> {
     match joined {
         None => Ok(Vec::new()),
         Some(Ok(sent)) => sent,
-        Some(Err(error)) => Err(Error::Protocol(format!("a part was not sent: {error}"))),
+        Some(Err(error)) => Err(Error::Internal(format!("a part was not sent: {error}"))),
     }
 }

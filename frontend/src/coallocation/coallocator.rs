@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 ///       (&(resourceManagerContact=localhost)(label=b)(count=2)(executable=./right))",
 ///     minute,
 /// )?;
-/// job.release(true, minute).await?;
+/// job.release(Unready::Await, minute).await?;
 /// let exit = job.wait().await;
 /// assert_eq!(exit.code, 0);
 /// # Ok(())
@@ -91,6 +91,7 @@ impl Coallocator {
 /// What became of a request.
 #[derive(Debug)]
 #[must_use = "the job is cancelled when it is dropped"]
+#[non_exhaustive]
 pub struct Requested {
     /// The job; none: it cannot be had as it was asked for, and nothing of it was started.
     pub job: Option<Job>,
@@ -111,6 +112,7 @@ impl Requested {
 
 /// What became of a subrequest.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct SubrequestResult {
     /// The subjob's label, else its number.
     pub label: String,

@@ -25,6 +25,7 @@ pub(super) fn name_of(label: Option<&str>, id: SubjobId) -> String {
 
 /// A subjob at one moment.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct SubjobInfo {
     /// Its label, else its number in the order of the request.
     pub label: String,
@@ -42,6 +43,7 @@ pub struct SubjobInfo {
 
 /// The end of a job.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct JobExit {
     /// 0 if every subjob was released and ended well; else the first code that is not 0, or 1 for a subjob that failed.
     pub code: i32,
@@ -68,6 +70,31 @@ pub enum JobEvent {
     },
 }
 
+/// What becomes of subjobs that have not checked in when a job is to be released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unready {
+    /// The release waits for them.
+    Await,
+    /// The job is cancelled for them.
+    Cancel,
+}
+
+/// What happens to a job, in order. Ends with the job.
+#[derive(Debug)]
+pub struct JobEvents(mpsc::UnboundedReceiver<JobEvent>);
+
+impl JobEvents {
+    /// The next event; none when the job is over. Waits for it; may be cancelled without loss.
+    pub async fn next(&mut self) -> Option<JobEvent> {
+        self.0.recv().await
+    }
+
+    /// The next event, if it has come.
+    pub fn try_next(&mut self) -> Option<JobEvent> {
+        self.0.try_recv().ok()
+    }
+}
+
 /// The owner of a co-allocated job. Dropping it cancels the job, and does not wait for its end.
 #[derive(Debug)]
 pub struct Job {
@@ -81,7 +108,7 @@ pub struct Job {
 enum Asked {
     Add(Box<Planned>),
     Delete(String),
-    Release { wait: bool },
+    Release(Unready),
     Cancel(String),
     Detach { until: Instant, done: mpsc::UnboundedSender<Result<()>> },
 }
@@ -137,16 +164,16 @@ impl Job {
     }
 
     /// The events of the job from now on. The stream ends with the job.
-    pub fn events(&self) -> mpsc::UnboundedReceiver<JobEvent> {
+    pub fn events(&self) -> JobEvents {
         let (sender, receiver) = mpsc::unbounded_channel();
         if self.state() != JobState::Over {
             lock(&self.board.seen).subscribers.push(sender);
         }
-        receiver
+        JobEvents(receiver)
     }
 
     /// The present states as events, and all events from now on, without a gap between them.
-    pub fn follow(&self) -> (Vec<JobEvent>, mpsc::UnboundedReceiver<JobEvent>) {
+    pub fn follow(&self) -> (Vec<JobEvent>, JobEvents) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut seen = lock(&self.board.seen);
         let state = self.state();
@@ -154,7 +181,7 @@ impl Job {
             seen.subscribers.push(sender);
         }
         let subjobs = seen.subjobs.values().map(|(info, _)| JobEvent::Subjob(info.clone()));
-        (subjobs.chain([JobEvent::Job { state }]).collect(), receiver)
+        (subjobs.chain([JobEvent::Job { state }]).collect(), JobEvents(receiver))
     }
 
     /// Adds a subjob to a job that was not released.
@@ -174,16 +201,15 @@ impl Job {
         self.ask(Asked::Delete(label.to_owned())).await
     }
 
-    /// Releases all subjobs together. With `wait` it waits for the last one to check in. Without, it cancels a job with a subjob that has not checked
-    /// in. Returns when every subjob has received the release, so this process may end then.
+    /// Releases all subjobs together. Returns when every subjob has received the release, so this process may end then.
     ///
-    /// With `wait`, the timeout counts from the end of the last launch: launches have a timeout of their own, and may be in a queue.
+    /// With [`Unready::Await`] the timeout counts from the end of the last launch: launches have a timeout of their own, and may be in a queue.
     ///
     /// # Errors
     /// It was released before. [`Error::Lost`]: the job was killed instead, with the reason. [`Error::TimedOut`] names the subjobs that have not checked
     /// in yet.
-    pub async fn release(&self, wait: bool, timeout: Duration) -> Result<()> {
-        self.ask(Asked::Release { wait }).await?;
+    pub async fn release(&self, unready: Unready, timeout: Duration) -> Result<()> {
+        self.ask(Asked::Release(unready)).await?;
         let (mut states, mut let_go) = (self.board.job.subscribe(), self.board.let_go.subscribe());
         let settled = async {
             let settled = |state: &JobState| !matches!(state, JobState::Open | JobState::Releasing);
@@ -195,7 +221,7 @@ impl Job {
             }
         };
         let late = async {
-            if wait {
+            if unready == Unready::Await {
                 self.launched().await;
             }
             sleep(timeout).await;
@@ -225,7 +251,7 @@ impl Job {
     async fn launched(&self) {
         let mut events = self.events();
         let pending = || self.states().iter().any(|info| info.state == SubjobState::Pending);
-        while pending() && events.recv().await.is_some() {}
+        while pending() && events.next().await.is_some() {}
     }
 
     /// Ends all its subjobs. Does nothing to a job that has ended.
@@ -343,8 +369,9 @@ impl Keeper {
                 self.carry_out(acts);
                 Ok(())
             }
-            Asked::Release { wait } => {
-                let acts = self.state.ask(Wish::Release { wait }).map_err(|refusal| explain(refusal, ""))?;
+            Asked::Release(unready) => {
+                let wish = Wish::Release { wait: unready == Unready::Await };
+                let acts = self.state.ask(wish).map_err(|refusal| explain(refusal, ""))?;
                 if self.state.job() == JobState::Ending {
                     self.note_why("it was to be released, and not all subjobs had checked in".to_owned());
                 }

@@ -11,6 +11,7 @@ use super::state::StartType;
 
 /// A subjob as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Subrequest {
     /// Its name, for deleting it; none was given.
     pub label: Option<String>,
@@ -40,6 +41,7 @@ pub struct Subrequest {
 
 /// Whether a subjob takes part in the messages between subjobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CommsType {
     /// It does, and all that do begin together.
     #[default]
@@ -50,6 +52,7 @@ pub enum CommsType {
 
 /// Where a subjob's processes wait for the release.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BarrierPoint {
     /// Before their first instruction: for any program.
     #[default]
@@ -59,7 +62,7 @@ pub enum BarrierPoint {
 }
 
 /// Most subjobs of a job: each is a launch of its own, with a launcher, a guard and connections on this machine.
-pub const MOST_SUBJOBS: usize = 1024;
+pub(super) const MOST_SUBJOBS: usize = 1024;
 
 /// Words for how a subjob takes part in the barrier.
 const STARTS: [(&str, StartType); 3] = [

@@ -29,6 +29,7 @@ pub(super) const AT_A_TIME: usize = 64;
 
 /// What the runtime directory tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Listing {
     /// The apps, in order of their ids.
     pub apps: Vec<AppInfo>,

@@ -37,20 +37,20 @@ use gantry_types::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 /// Version of the requests and answers of this module.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// The longest line of a client, in bytes; a longer one ends the connection.
-pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+pub(crate) const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// The longest line of a frontend, in bytes: what is known of an app with a million ranks fits.
-pub const MAX_ANSWER_BYTES: usize = 1 << 28;
+pub(crate) const MAX_ANSWER_BYTES: usize = 1 << 28;
 
 /// How long a frontend tries when the request does not say.
-pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One line of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub(crate) struct Request {
     /// Must be [`VERSION`]; may be left out.
     #[serde(default = "current_version")]
     pub version: u32,
@@ -66,7 +66,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ask {
+pub(crate) enum Ask {
     /// Everything that is known of the app.
     Info,
     /// What is known of the app as a process group.
@@ -136,7 +136,7 @@ pub struct DaemonOrder {
 
 /// The `ok` of [`Ask::Daemon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DaemonNumber {
+pub(crate) struct DaemonNumber {
     /// The daemon's number in the app.
     pub daemon: DaemonId,
 }
@@ -153,13 +153,13 @@ pub enum Answer<T> {
 
 impl Request {
     /// A request of this version; the frontend may try that long.
-    pub fn new(ask: Ask, patience: Option<Duration>) -> Self {
+    pub(crate) fn new(ask: Ask, patience: Option<Duration>) -> Self {
         let timeout_ms = patience.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
         Self { version: VERSION, timeout_ms, ask }
     }
 
     /// How long the frontend may try.
-    pub fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         self.timeout_ms.map_or(DEFAULT_PATIENCE, Duration::from_millis)
     }
 }
@@ -168,7 +168,7 @@ impl Request {
 ///
 /// # Errors
 /// It is no request, or one of another version.
-pub fn parse_request(line: &[u8]) -> Result<Request, Failure> {
+pub(crate) fn parse_request(line: &[u8]) -> Result<Request, Failure> {
     #[derive(Deserialize)]
     struct Versioned {
         #[serde(default = "current_version")]

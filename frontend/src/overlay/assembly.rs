@@ -151,7 +151,7 @@ impl Assembly {
     /// The overlay, when [`Assembly::run`] has come to its end.
     pub(super) fn finish(self) -> Result<(Overlay, mpsc::UnboundedReceiver<OverlayEvent>)> {
         let (Some(root), Some(events)) = (self.root, self.events) else {
-            return Err(Error::Protocol("agents have no places yet".to_owned()));
+            return Err(Error::Internal("agents have no places yet".to_owned()));
         };
         Ok((Overlay::start(root, self.secret, self.tasks, self.arrivals.1), events))
     }

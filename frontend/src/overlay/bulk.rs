@@ -112,7 +112,7 @@ impl Overlay {
             root.unlinked = root.unlinked.union(&failed);
             silent = silent.union(&missing);
         }
-        Err(Error::Protocol("nodes cannot be linked".to_owned()))
+        Err(Error::Internal("nodes cannot be linked".to_owned()))
     }
 
     fn ask_links(
@@ -275,5 +275,5 @@ impl Root {
 }
 
 fn broken(error: &BulkError) -> Error {
-    Error::Protocol(format!("cannot seal bulk data: {error}"))
+    Error::Internal(format!("cannot seal bulk data: {error}"))
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 /// How many hosts a list may stand for.
-pub const MAX_HOSTS: usize = 1_000_000;
+pub(super) const MAX_HOSTS: usize = 1_000_000;
 
 /// How many bytes a host's name may have.
 const MAX_NAME_BYTES: usize = 255;
@@ -21,7 +21,7 @@ const NUMBER: &str = "%d";
 ///
 /// # Errors
 /// What is wrong with it; it stands for more than [`MAX_HOSTS`].
-pub fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     let mut words = text.split(|c: char| c == ',' || c.is_ascii_whitespace());
     let mut at = 0;
@@ -110,7 +110,7 @@ fn shorten(text: &str) -> String {
 }
 
 /// Writes hosts as the short list that [`parse_hosts`] reads, in their order, with repetitions.
-pub fn fold_hosts<S: AsRef<str>>(hosts: &[S]) -> String {
+pub(super) fn fold_hosts<S: AsRef<str>>(hosts: &[S]) -> String {
     let mut list = String::new();
     let mut rest = hosts;
     let mut open: Option<(&str, &str)> = None;

@@ -156,7 +156,7 @@ impl ProcessManager {
         let mut left = meant.clone();
         let all = async {
             while let Some(ended) = waiting.join_next().await {
-                let (at, exit) = ended.map_err(|error| Error::Protocol(error.to_string()))?;
+                let (at, exit) = ended?;
                 if let Some((group, _)) = facts.get_mut(at) {
                     left.remove(&group.pgid);
                     end(group, exit?);

@@ -6,27 +6,28 @@
 //!
 //! | module | what is there |
 //! | --- | --- |
-//! | [`attribute`] | what groups and processes are known by |
-//! | [`hosts`] | lists of hosts, `ccn-%d:64-73` |
-//! | [`group`] | groups in memory: processes in runs, names once |
-//! | [`query`] | what is asked: patterns, restrictions, columns |
-//! | [`matching`] | which groups a query means |
+//! | `attribute` | what groups and processes are known by |
+//! | `hosts` | lists of hosts, `ccn-%d:64-73` |
+//! | `group` | groups in memory: processes in runs, names once |
+//! | `query` | what is asked: patterns, restrictions, columns |
+//! | `matching` | which groups a query means |
 //! | [`text`] | the query as people type it |
-//! | [`request`] | what a process manager is asked, and answers |
+//! | `request` | what a process manager is asked, and answers |
 //! | [`xml`] | both as XML |
-//! | [`manager`] | carries requests out over all groups of the user |
-//! | `create`, [`owner`] | groups that are started by a message, and the process that owns each |
+//! | `manager` | carries requests out over all groups of the user |
+//! | `create`, `owner` | groups that are started by a message, and the process that owns each |
 //! | [`serve`] | the same for other programs, on a socket |
 
-pub mod attribute;
+mod attribute;
 mod create;
-pub mod group;
-pub mod hosts;
-pub mod manager;
-pub mod matching;
+mod group;
+mod hosts;
+mod manager;
+mod matching;
+#[doc(hidden)]
 pub mod owner;
-pub mod query;
-pub mod request;
+mod query;
+mod request;
 pub mod serve;
 pub mod text;
 pub mod xml;

@@ -56,7 +56,7 @@ pub async fn own(asker: UnixStream, interrupted: impl Future<Output = ()>) -> Re
         Ok(started) => (Answer::Ok(started.pgid), Some(started)),
         Err(error) => (Answer::Error(error.to_failure()), None),
     };
-    let mut said = serde_json::to_vec(&answer).map_err(|e| Error::Protocol(e.to_string()))?;
+    let mut said = serde_json::to_vec(&answer).map_err(|e| Error::Internal(e.to_string()))?;
     said.push(b'\n');
     let told = to.write_all(&said).await;
     drop((from, to));
@@ -92,7 +92,7 @@ async fn start(order: &Order) -> Result<Started> {
     let config =
         Config { runtime_dir: Some(runtime_dir.clone()), wlm: create.wlm.clone(), ..Config::default() };
     let app = Frontend::new(config).launch(request, deadline).await?;
-    let pgid = app.pgid().ok_or_else(|| Error::Protocol("the group has no number".to_owned()))?;
+    let pgid = app.pgid().ok_or_else(|| Error::Internal("the group has no number".to_owned()))?;
     let session = match start_beside(&app, create, daemons, deadline).await {
         Ok(session) => session,
         Err(error) => {

@@ -10,10 +10,10 @@ use crate::event::StateName;
 use crate::info::AppState;
 
 /// How many patterns a query may have, and restrictions a pattern.
-pub const MAX_PARTS: usize = 1_000;
+pub(super) const MAX_PARTS: usize = 1_000;
 
 /// The value that asks for an attribute instead of restricting it.
-pub const ASK: &str = "*";
+pub(super) const ASK: &str = "*";
 
 /// A number of a group or a process: a pgid, a pid, a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +51,7 @@ pub struct Pattern {
 }
 
 /// What one process must be: all of it.
-pub type Restriction = Vec<(ProcessAttribute, Term)>;
+pub(super) type Restriction = Vec<(ProcessAttribute, Term)>;
 
 /// What stands behind an attribute. In both cases the answer tells the attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,7 +210,7 @@ fn plain(text: &str) -> Result<Value, String> {
 ///
 /// # Errors
 /// It is none, or stands for nothing.
-pub fn parse_numbers(text: &str) -> Result<Numbers, String> {
+pub(super) fn parse_numbers(text: &str) -> Result<Numbers, String> {
     if text.is_empty() || text.contains(char::is_whitespace) {
         return Err(format!("'{}' is not a list of numbers such as 1-10,15", shorten(text)));
     }

@@ -23,7 +23,7 @@ pub struct DlopenNote {
 const MAX_ENTRIES: usize = 1024;
 
 /// The entries of a note: JSON, with a NUL behind it. A note that cannot be read has none.
-pub fn parse_dlopen_note(content: &[u8]) -> Vec<DlopenNote> {
+pub(super) fn parse_dlopen_note(content: &[u8]) -> Vec<DlopenNote> {
     let end = content.iter().position(|byte| *byte == 0).unwrap_or(content.len());
     let mut notes: Vec<DlopenNote> = serde_json::from_slice(&content[..end]).unwrap_or_default();
     notes.truncate(MAX_ENTRIES);

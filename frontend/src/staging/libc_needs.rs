@@ -74,7 +74,7 @@ const FAMILY: &[&[u8]] = &[
 const NAME_SERVICES: &[&[u8]] = &[b"compat", b"db", b"dns", b"files", b"hesiod", b"nis", b"nisplus"];
 
 /// Whether a library belongs to glibc, by its name or path: the loader, libc, and what is built and versioned with them.
-pub fn is_glibc_family(library: impl AsRef<OsStr>) -> bool {
+pub(super) fn is_glibc_family(library: impl AsRef<OsStr>) -> bool {
     let path = library.as_ref().as_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     if name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so") || name.starts_with(b"ld.so") {

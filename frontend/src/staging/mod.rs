@@ -5,14 +5,14 @@
 //! | `find` | where what a manifest names is |
 //! | `needs` | what programs need |
 //! | `gather` | what a manifest names and what that needs, looked at |
-//! | [`resolver`] | [`Resolver`]: finds what programs and libraries need, as the loader would, and runs nothing |
-//! | [`closure`] | [`Closure`]: the answer |
+//! | `resolver` | [`Resolver`]: finds what programs and libraries need, as the loader would, and runs nothing |
+//! | `closure` | [`Closure`]: the answer |
 //! | `walk`, `script_chain` | the way from a file to all that it needs |
 //! | `search` | where the loader looks for a library, and in which order |
-//! | `symbol_versions`, [`libc_needs`] | whether what was found is new enough; which C library is needed |
-//! | [`arch`], `loader`, `hwcaps` | what the search depends on: the machine a file is for, its loader, its processor |
-//! | [`elf`], [`ld_cache`], `ld_conf`, [`script`], [`dlopen`], `tokens` | parsers, all pure |
-//! | [`symbols`] | which symbols a program defines |
+//! | `symbol_versions`, `libc_needs` | whether what was found is new enough; which C library is needed |
+//! | `arch`, `loader`, `hwcaps` | what the search depends on: the machine a file is for, its loader, its processor |
+//! | [`elf`], [`ld_cache`], `ld_conf`, `script`, `dlopen`, `tokens` | parsers, all pure |
+//! | `symbols` | which symbols a program defines |
 //! | `root` | paths inside a system that is not the one we run on |
 //! | `names` | tables of what has a name |
 //! | `content` | what is in a file: build id or hash |
@@ -23,11 +23,11 @@
 //! | `squeeze` | whether and how it is compressed |
 //! | `progress` | how often that is told |
 
-pub mod arch;
-pub mod closure;
+mod arch;
+mod closure;
 pub(crate) mod content;
 #[doc(hidden)] // pure parsers are public so that they can be fuzzed; they promise nothing
-pub mod dlopen;
+mod dlopen;
 #[doc(hidden)]
 pub mod elf;
 pub(crate) mod find;
@@ -37,17 +37,17 @@ mod hwcaps;
 pub mod ld_cache;
 mod ld_conf;
 pub(crate) mod ledger;
-pub mod libc_needs;
+mod libc_needs;
 mod loader;
 mod names;
 pub(crate) mod needs;
 pub(crate) mod plan;
 mod progress;
 mod resolve;
-pub mod resolver;
+mod resolver;
 mod root;
 #[doc(hidden)]
-pub mod script;
+mod script;
 mod script_chain;
 mod search;
 pub(crate) mod send;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use gantry_shared::search::folders;
 
 /// How much of a file the kernel looks at.
-pub const LINE_BYTES: usize = 256;
+pub(super) const LINE_BYTES: usize = 256;
 
 /// The first line of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shebang {
+pub(super) struct Shebang {
     /// The program.
     pub interpreter: PathBuf,
     /// Everything behind it; one argument, spaces and all.
@@ -19,7 +19,7 @@ pub struct Shebang {
 }
 
 /// Reads the beginning of a file, at most [`LINE_BYTES`] of it. None: it is no script.
-pub fn parse_shebang(begin: &[u8]) -> Option<Shebang> {
+pub(super) fn parse_shebang(begin: &[u8]) -> Option<Shebang> {
     let rest = begin.get(..begin.len().min(LINE_BYTES))?.strip_prefix(b"#!")?;
     let line = rest.split(|byte| *byte == b'\n').next()?;
     let line = line.split(|byte| *byte == 0).next()?;
@@ -47,7 +47,7 @@ fn trim(mut text: &[u8]) -> &[u8] {
 impl Shebang {
     /// The program that `env` looks up in PATH, when it is `env` that the line names: its first argument, or with `-S` the first word that
     /// is neither an option nor a variable.
-    pub fn env_program(&self) -> Option<&OsStr> {
+    pub(super) fn env_program(&self) -> Option<&OsStr> {
         if self.interpreter.file_name() != Some(OsStr::new("env")) {
             return None;
         }

@@ -185,7 +185,7 @@ pub(crate) async fn in_time<T: Send + 'static>(
 ) -> Result<T> {
     let started = Instant::now();
     match timeout_at(deadline, tokio::task::spawn_blocking(work)).await {
-        Ok(done) => done.map_err(|error| Error::Protocol(error.to_string()))?,
+        Ok(done) => done?,
         Err(_late) => Err(Error::TimedOut {
             phase: "reading the files to stage",
             after: deadline.saturating_duration_since(started),

@@ -19,6 +19,8 @@ pub(crate) enum Task {
     Install(Install),
     /// Writes the pages of docs/src/reference that follow from the code.
     Docs(Docs),
+    /// Writes docs/api: the public API of the libraries for Rust, an item a line.
+    Api(Api),
 }
 
 /// How to write the reference.
@@ -33,6 +35,14 @@ pub(crate) struct Docs {
     /// The command line, already built. Default: builds it.
     #[arg(long, value_name = "FILE")]
     pub(crate) gantry: Option<PathBuf>,
+}
+
+/// How to write the API.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Api {
+    /// Writes nothing, and fails where the API is not as docs/api has it.
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// How to install.

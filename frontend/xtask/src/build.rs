@@ -31,7 +31,7 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: &OsStr, args: &[A]) -> Result<Output
     }
 }
 
-fn cargo() -> OsString {
+pub(crate) fn cargo() -> OsString {
     #[expect(clippy::disallowed_methods, reason = "cargo tells what it starts by which cargo it was")]
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -48,8 +48,16 @@ pub(crate) fn build(profile: &str, skip: bool) -> Result<PathBuf> {
         }
         run(&cargo(), &args)?;
     }
+    Ok(target_directory()?.join(if profile == "dev" { "debug" } else { profile }))
+}
+
+/// Where cargo puts what it builds.
+///
+/// # Errors
+/// Cargo's.
+pub(crate) fn target_directory() -> Result<PathBuf> {
     let metadata = run(&cargo(), &["metadata", "--no-deps", "--offline", "--format-version", "1"])?;
     let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
     let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
-    Ok(Path::new(target).join(if profile == "dev" { "debug" } else { profile }))
+    Ok(PathBuf::from(target))
 }

@@ -1,4 +1,5 @@
 //! `cargo xtask docs`: writes the pages of the reference that follow from the code.
+//! `cargo xtask api`: writes the public API of the libraries, so that a change of it is seen.
 //! `cargo xtask install --prefix DIR`: builds gantry and lays it out below a prefix.
 //!
 //! ```text
@@ -13,6 +14,7 @@
 //!
 //! What is installed finds its parts from where it lies, so a prefix may be moved; only the pkg-config files name it.
 
+mod api;
 mod args;
 mod build;
 mod docs;
@@ -25,14 +27,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Docs, Install, Result, Task};
+use args::{Api, Args, Docs, Install, Result, Task};
 
 fn main() -> ExitCode {
+    if let Some(error) = api::become_rustdoc() {
+        drop(writeln!(std::io::stderr(), "cargo xtask api: rustdoc cannot be started: {error}"));
+        return ExitCode::FAILURE;
+    }
     let done = match Args::parse().task {
         Task::Install(install) => {
             layout::install(&install).map(|root| format!("installed below {}", root.display()))
         }
         Task::Docs(docs) => docs::write(&docs),
+        Task::Api(api) => api::write(&api),
     };
     match done {
         Ok(text) => {

@@ -121,6 +121,8 @@ pub fn number_of(kind: Kind) -> i32 {
         Kind::Protocol => 7,
         Kind::Lost => 8,
         Kind::Gone => 9,
+        Kind::System => 11,
+        Kind::Internal => 12,
         _ => 10,
     }
 }

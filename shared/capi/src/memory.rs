@@ -60,7 +60,7 @@ pub fn allocate<T>(count: usize) -> Result<*mut T, Fault> {
     // SAFETY: calloc takes any numbers.
     let memory = unsafe { libc::calloc(count.max(1), size_of::<T>().max(1)) };
     if memory.is_null() {
-        return Err(Fault::new(Kind::LauncherFailed, "no memory left"));
+        return Err(Fault::new(Kind::System, "no memory left"));
     }
     Ok(memory.cast())
 }

@@ -3,7 +3,7 @@
 //! Errors of the other side cannot be matched by type, so they come as a [`Kind`], sorted by what the caller can
 //! do about it, with a text for people.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,10 @@ pub enum Kind {
     Lost,
     /// The process, app or session has ended. Start it again.
     Gone,
+    /// The operating system refused: too few files, processes, memory or space. Read its message.
+    System,
+    /// gantry itself is at fault. Report it as a bug.
+    Internal,
 }
 
 impl Kind {
@@ -46,6 +50,21 @@ impl Kind {
             Self::Protocol => "protocol",
             Self::Lost => "lost",
             Self::Gone => "gone",
+            Self::System => "system",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// What the caller can do about a system call that failed.
+impl From<&io::Error> for Kind {
+    fn from(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound,
+            io::ErrorKind::PermissionDenied => Self::NoAccess,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            _ if error.raw_os_error() == Some(libc::ESRCH) => Self::NotFound,
+            _ => Self::System,
         }
     }
 }
@@ -132,12 +151,38 @@ mod tests {
     #[test]
     fn a_kind_has_one_name_everywhere() {
         use Kind::{
-            Gone, Invalid, LauncherFailed, Lost, NoAccess, NotFound, Protocol, TimedOut, Unsupported,
+            Gone, Internal, Invalid, LauncherFailed, Lost, NoAccess, NotFound, Protocol, System, TimedOut,
+            Unsupported,
         };
-        for kind in [NotFound, NoAccess, TimedOut, LauncherFailed, Unsupported, Invalid, Protocol, Lost, Gone]
-        {
+        for kind in [
+            NotFound,
+            NoAccess,
+            TimedOut,
+            LauncherFailed,
+            Unsupported,
+            Invalid,
+            Protocol,
+            Lost,
+            Gone,
+            System,
+            Internal,
+        ] {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
             assert_eq!(postcard::from_bytes::<Kind>(&postcard::to_stdvec(&kind).unwrap()).unwrap(), kind);
+        }
+    }
+
+    #[test]
+    fn a_short_resource_is_the_systems_fault_and_not_a_launchers() {
+        let check = |number, expected| {
+            assert_eq!(Kind::from(&io::Error::from_raw_os_error(number)), expected, "{number}");
+        };
+        check(libc::ENOENT, Kind::NotFound);
+        check(libc::ESRCH, Kind::NotFound);
+        check(libc::EPERM, Kind::NoAccess);
+        check(libc::ETIMEDOUT, Kind::TimedOut);
+        for number in [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM, libc::ENOSPC] {
+            check(number, Kind::System);
         }
     }
 

@@ -27,7 +27,7 @@ use std::io::Write;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput};
+use gantry_frontend::coallocation::{Coallocator, Job, SubjobOutput, Unready};
 use gantry_frontend::{
     App, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, OutputTo, Session,
 };
@@ -155,7 +155,7 @@ impl Tool {
             }
             "let-go" => {
                 let job = self.job.as_ref().ok_or_else(|| gone("job"))?;
-                job.release(true, *DEADLINE).await.map(|()| Value::Null)
+                job.release(Unready::Await, *DEADLINE).await.map(|()| Value::Null)
             }
             "leave" => {
                 let job = self.job.take().ok_or_else(|| gone("job"))?;

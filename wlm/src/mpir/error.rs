@@ -108,12 +108,7 @@ impl MpirError {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::NotStarted { source, .. } | Self::Look { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => Kind::NotFound,
-                io::ErrorKind::PermissionDenied => Kind::NoAccess,
-                _ if source.raw_os_error() == Some(libc::ESRCH) => Kind::NotFound,
-                _ => Kind::LauncherFailed,
-            },
+            Self::NotStarted { source, .. } | Self::Look { source, .. } => source.into(),
             Self::NoSymbols { .. } | Self::NotALauncher { .. } => Kind::Unsupported,
             Self::Ended { .. } | Self::Aborted { .. } | Self::Table(_) => Kind::LauncherFailed,
             Self::TimedOut { .. } => Kind::TimedOut,

@@ -48,8 +48,7 @@ pub(super) fn find_command(name: &OsStr, host: &dyn Host) -> Result<OsString> {
 
 /// A command that did not run, or not to its end.
 pub(super) fn not_run(command: &[OsString], error: &io::Error) -> Error {
-    let kind = if error.kind() == io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
-    Error::Refused(Failure::new(kind, format!("cannot run {}: {error}", show(command))))
+    Error::Refused(Failure::new(error.into(), format!("cannot run {}: {error}", show(command))))
 }
 
 /// What a command has said instead of an answer.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use gantry_types::error::{Failure, Kind};
+use gantry_types::error::Failure;
 
 use super::{
     Job, JobName, StepInfo, Target, build_job, build_step, parse_failure, parse_shown_jobs, parse_steps,
@@ -24,9 +24,7 @@ pub(super) fn ask(words: &[OsString], host: &dyn Host) -> Result<Asked> {
     let command: Vec<OsString> = std::iter::once(path).chain(args.iter().cloned()).collect();
     host.ask(&command, PATIENCE).map_err(|error| {
         let line = command.join(" ".as_ref()).to_string_lossy().into_owned();
-        let kind =
-            if error.kind() == std::io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
-        Error::Refused(Failure::new(kind, format!("cannot run {line}: {error}")))
+        Error::Refused(Failure::new((&error).into(), format!("cannot run {line}: {error}")))
     })
 }
 

@@ -55,9 +55,7 @@ pub(crate) fn ask(
 ) -> Result<(String, String)> {
     let command = build_command(there, words, agent, host)?;
     let said = host.ask(&command, timeout).map_err(|error| {
-        let kind =
-            if error.kind() == std::io::ErrorKind::TimedOut { Kind::TimedOut } else { Kind::LauncherFailed };
-        Error::Refused(Failure::new(kind, format!("ask {there} by ssh: {error}")))
+        Error::Refused(Failure::new((&error).into(), format!("ask {there} by ssh: {error}")))
     })?;
     let words = read_words(&said.stderr);
     if !words.authenticated && said.stdout.is_empty() {

@@ -149,7 +149,7 @@ fn kind_of(error: &io::Error) -> Kind {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ESRCH) => Kind::NotFound,
         Some(libc::EACCES | libc::EPERM) => Kind::NoAccess,
-        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Kind::LauncherFailed,
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Kind::System,
         Some(libc::EINVAL | libc::ELOOP | libc::ENAMETOOLONG) => Kind::Invalid,
         _ => Kind::Unsupported,
     }

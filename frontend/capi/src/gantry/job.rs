@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_frontend::Error;
-use gantry_frontend::coallocation::{Coallocator, JobEvent, SubjobInfo, SubjobOutput, SubjobState};
+use gantry_frontend::coallocation::{
+    Coallocator, JobEvent, JobEvents, SubjobInfo, SubjobOutput, SubjobState, Unready,
+};
 use gantry_shared_capi::{Fault, deadline, enter, memory, text};
 use gantry_types::error::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
 
 use crate::handles::Owned;
 use crate::process::{fault, process};
@@ -111,7 +112,8 @@ pub unsafe extern "C" fn gantry_deleteSubjob(job_id: i64, label: *const c_char) 
 pub extern "C" fn gantry_releaseJob(job_id: i64, wait_for_subjobs: c_int) -> c_int {
     enter("gantry_releaseJob", 1, || {
         let (job, deadline) = (job(job_id)?, deadline::of_launches());
-        process().try_wait(async move { job.release(wait_for_subjobs != 0, deadline).await }).map(|()| 0)
+        let unready = if wait_for_subjobs == 0 { Unready::Cancel } else { Unready::Await };
+        process().try_wait(async move { job.release(unready, deadline).await }).map(|()| 0)
     })
 }
 
@@ -240,17 +242,13 @@ pub extern "C" fn gantry_openJobEvents(job_id: i64) -> c_int {
 }
 
 /// Writes events until there are no more, or nobody reads them. While somebody does not read they wait in memory.
-async fn write_events(
-    past: Vec<JobEvent>,
-    mut events: mpsc::UnboundedReceiver<JobEvent>,
-    mut to: UnixStream,
-) {
+async fn write_events(past: Vec<JobEvent>, mut events: JobEvents, mut to: UnixStream) {
     let mut past = past.into_iter();
     loop {
         let event = match past.next() {
             Some(event) => Some(event),
             None => tokio::select! {
-                event = events.recv() => event,
+                event = events.next() => event,
                 // Nothing is ever sent to us: this is the tool that has closed its end.
                 _ = to.readable() => None,
             },

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gantry_frontend::coallocation::SubjobOutput;
-use gantry_frontend::control::protocol::Answer;
+use gantry_frontend::control::Answer;
 use gantry_frontend::{Input, OutputTo};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::AppId;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use gantry_frontend::coallocation::{
-    Coallocator, Job, JobEvent, JobExit, JobState, SubjobInfo, SubjobOutput,
+    Coallocator, Job, JobEvent, JobEvents, JobExit, JobState, SubjobInfo, SubjobOutput, Unready,
 };
 use gantry_frontend::{Config, Error};
 use gantry_types::error::{Failure, Kind};
@@ -147,10 +147,10 @@ enum Talk {
 }
 
 /// Tells what happens to a job until it is over.
-async fn tell(mut events: mpsc::UnboundedReceiver<JobEvent>, states: Vec<SubjobInfo>, talk: Talk) {
+async fn tell(mut events: JobEvents, states: Vec<SubjobInfo>, talk: Talk) {
     let past = states.into_iter().map(JobEvent::Subjob);
     past.for_each(|event| tell_one(&event, talk));
-    while let Some(event) = events.recv().await {
+    while let Some(event) = events.next().await {
         tell_one(&event, talk);
     }
 }
@@ -177,7 +177,7 @@ fn describe(info: &SubjobInfo) -> String {
 
 /// Waits for all, and lets them go. False: there is nobody to let go.
 async fn release(job: &Job, args: &Coalloc) -> Result<bool, Fault> {
-    match job.release(true, args.timeout).await {
+    match job.release(Unready::Await, args.timeout).await {
         // What the job was killed for is told at its end.
         Err(Error::Lost { .. }) => Ok(false),
         other => Ok(other.map(|()| true)?),
@@ -214,7 +214,7 @@ async fn converse(job: &Job, args: &Coalloc) -> Result<Leave, Fault> {
         let line = line.trim();
         let mut signs = line.chars();
         let done = match (signs.next().map(|sign| sign.to_ascii_uppercase()), signs.as_str().trim()) {
-            (Some('C'), "") => job.release(true, args.timeout).await,
+            (Some('C'), "") => job.release(Unready::Await, args.timeout).await,
             (Some('D'), label) => job.delete(label).await,
             (Some('A'), subjob) => job.add(subjob).await,
             (Some('K'), "") => job.cancel().await,

@@ -56,7 +56,7 @@ fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use gantry_types::id::SessionId;
+    use serde_json::json;
 
     use super::*;
 
@@ -66,7 +66,10 @@ pub(super) mod tests {
     }
 
     fn staging(bytes: u64, total_bytes: u64, files: u64, nodes: u64) -> Staging {
-        Staging { app: "abcdefgh".parse().unwrap(), session: SessionId(1), bytes, total_bytes, files, nodes }
+        let told = json!({
+            "app": "abcdefgh", "session": 1, "bytes": bytes, "total_bytes": total_bytes, "files": files, "nodes": nodes
+        });
+        serde_json::from_value(told).unwrap()
     }
 
     #[test]

@@ -86,19 +86,15 @@ fn add_line(to: &mut Vec<u8>, label: &str, line: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use gantry_frontend::event::Data;
+    use serde_json::json;
 
     use super::*;
 
     fn output(rank: Option<u32>, daemon: Option<u32>, stream: Stream, text: &str) -> Output {
-        Output {
-            app: "3kx9w0fz".parse().unwrap(),
-            rank: rank.map(Rank),
-            daemon: daemon.map(DaemonId),
-            host: "n1".to_owned(),
-            stream,
-            data: Data(text.as_bytes().to_vec()),
-        }
+        let told = json!({
+            "app": "3kx9w0fz", "rank": rank, "daemon": daemon, "host": "n1", "stream": stream, "text": text
+        });
+        serde_json::from_value(told).unwrap()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_frontend::AppHandle;
-use gantry_frontend::control::protocol::Answer;
+use gantry_frontend::control::Answer;
 use gantry_frontend::event::{Event, Output, Staging};
 use gantry_types::error::Failure;
 use gantry_types::id::AppId;

@@ -165,13 +165,10 @@ fn fold_by_state(info: &AppInfo) -> Vec<Vec<String>> {
 
 /// A state's name, behind its place in lists.
 fn order(state: StateName) -> (u8, &'static str) {
-    match state {
-        StateName::Starting => (0, "starting"),
-        StateName::Held => (1, "held"),
-        StateName::Running => (2, "running"),
-        StateName::Exited => (3, "exited"),
-        StateName::Lost => (4, "lost"),
-    }
+    let states =
+        [StateName::Starting, StateName::Held, StateName::Running, StateName::Exited, StateName::Lost];
+    let place = states.iter().position(|it| *it == state).unwrap_or(states.len());
+    (u8::try_from(place).unwrap_or(u8::MAX), state.as_str())
 }
 
 fn clean(cells: Vec<String>) -> Vec<String> {
@@ -185,41 +182,25 @@ fn is_held(info: &AppInfo) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gantry_frontend::event::Ending;
-    use gantry_frontend::info::{AppState, DaemonInfo};
-    use gantry_types::id::{DaemonId, Pid, Rank};
+    use serde_json::json;
 
     use super::*;
 
     fn app(ranks: u32, per_node: u32) -> AppInfo {
-        let rank = |number: u32| RankInfo {
-            rank: Rank(number),
-            host: format!("n{}", 1 + number / per_node),
-            pid: Pid::new(1000 + i32::try_from(number).unwrap()),
-            exe: "/app".to_owned(),
-            state: StateName::Held,
-            ending: Ending::default(),
+        let rank = |number: u32| {
+            let host = format!("n{}", 1 + number / per_node);
+            json!({ "rank": number, "host": host, "pid": 1000 + number, "exe": "/app", "state": "held" })
         };
-        AppInfo {
-            app: "abcdefgh".parse().unwrap(),
-            wlm: "w".to_owned(),
-            state: AppState::Held,
-            attached: false,
-            owner: Pid::new(1).unwrap(),
-            command: Vec::new(),
-            job: None,
-            ranks: (0..ranks).map(rank).collect(),
-            left_out: Vec::new(),
-            daemons: Vec::new(),
-            staging: Vec::new(),
-            exit: None,
-        }
+        let told = json!({
+            "app": "abcdefgh", "wlm": "w", "state": "held", "attached": false, "owner": 1, "command": [],
+            "ranks": (0..ranks).map(rank).collect::<Vec<_>>(), "left_out": [], "daemons": [], "staging": []
+        });
+        serde_json::from_value(told).unwrap()
     }
 
     fn daemon(app: &mut AppInfo, host: &str, ended: bool) {
-        let pid = Pid::new(1).unwrap();
-        let ending = Ending::default();
-        app.daemons.push(DaemonInfo { daemon: DaemonId(1), host: host.to_owned(), pid, ended, ending });
+        let told = json!({ "daemon": 1, "host": host, "pid": 1, "ended": ended });
+        app.daemons.push(serde_json::from_value(told).unwrap());
     }
 
     fn lines_of(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<String> {
@@ -314,7 +295,8 @@ mod tests {
         info.ranks.iter_mut().step_by(2).for_each(|rank| rank.state = StateName::Running);
         for (columns, rows) in [(1, 1), (2, 6), (10, 7), (40, 8), (80, 24), (300, 100)] {
             for ranks in [1, 7, 100] {
-                let info = AppInfo { ranks: info.ranks[..ranks].to_vec(), ..info.clone() };
+                let mut info = info.clone();
+                info.ranks.truncate(ranks);
                 let lines = lines_of(&info, Room { columns, rows }, false, false);
                 assert!(lines.len() <= (rows - 1).max(1), "{columns}x{rows}: {lines:?}");
                 assert!(

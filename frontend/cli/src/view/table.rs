@@ -84,10 +84,7 @@ fn state(rank: &RankInfo) -> String {
         (StateName::Exited, Some(code), _) => format!("exit {code}"),
         (StateName::Exited, None, Some(signal)) => signal.to_string(),
         (StateName::Exited, None, None) => "ended".to_owned(),
-        (StateName::Starting, ..) => "starting".to_owned(),
-        (StateName::Held, ..) => "held".to_owned(),
-        (StateName::Running, ..) => "running".to_owned(),
-        (StateName::Lost, ..) => "lost".to_owned(),
+        (state, ..) => state.as_str().to_owned(),
     }
 }
 
@@ -115,30 +112,21 @@ pub(crate) fn build_app_table(apps: &[AppInfo], bold: bool) -> Page {
 
 fn app_state(app: &AppInfo) -> &'static str {
     match (app.state, app.attached) {
-        (AppState::Starting, _) => "starting",
-        (AppState::Held, _) => "held",
-        (AppState::Running, false) => "running",
         (AppState::Running, true) => "attached",
-        (AppState::Ended, _) => "ended",
+        (state, _) => state.as_str(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gantry_frontend::event::Ending;
-    use gantry_types::id::{Pid, Rank};
+    use serde_json::json;
 
     use super::*;
 
     fn rank(number: u32, host: &str, state: StateName) -> RankInfo {
-        RankInfo {
-            rank: Rank(number),
-            host: host.to_owned(),
-            pid: Pid::new(1000 + i32::try_from(number).unwrap()),
-            exe: "/app".to_owned(),
-            state,
-            ending: Ending::default(),
-        }
+        let told =
+            json!({ "rank": number, "host": host, "pid": 1000 + number, "exe": "/app", "state": state });
+        serde_json::from_value(told).unwrap()
     }
 
     #[test]

@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How a job's messages went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Bytes of messages that went by the frontend.
     pub relayed_bytes: u64,
