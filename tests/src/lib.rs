@@ -60,7 +60,7 @@ pub use leak::Leaks;
 pub use other_root::OtherRoot;
 pub use proc::{becomes_true, eventually};
 pub use run::{Finished, Run};
-pub use site::{SOON, Site, on_every_wlm, pids};
+pub use site::{SOON, Site, on_every_wlm, on_processes, pids};
 pub use site_hosts::on_every_wlm_and_hosts;
 pub use skip::{record_skip, tool};
 pub use sys::{ClosedStdio, fork_idle, ignore_children};

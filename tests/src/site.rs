@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gantry_frontend::{App, Config, Frontend, LaunchRequest};
 use gantry_wlm::host::Machine;
-use gantry_wlm::{Reach, WLMS, Wlm, reach};
+use gantry_wlm::{Reach, WLMS, Wlm, has_job_names, reach};
 
 use crate::{Finished, World, binaries, proc, record_skip};
 
@@ -18,6 +18,9 @@ pub const SOON: Duration = Duration::from_secs(30);
 
 /// In the environment of a test's own process: the name of the workload manager.
 pub(crate) const INNER: &str = "GANTRY_TEST_INNER_WLM";
+
+/// The workload manager that plays a cluster.
+const PLAYED: &str = "fake";
 
 /// Where a test's body is: a world, a workload manager, and the test's own process as the tool.
 #[derive(Debug)]
@@ -37,11 +40,26 @@ pub struct Site {
 /// As `body` does, with all that it printed; and when something is left, or `limit` passes.
 #[track_caller]
 pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
+    on_each(|_| true, limit, body);
+}
+
+/// As [`on_every_wlm`], for those to which everything that runs is just processes of this machine.
+///
+/// # Panics
+/// As there.
+#[track_caller]
+pub fn on_processes<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
+    on_each(|wlm| !has_job_names(wlm), limit, body);
+}
+
+#[track_caller]
+fn on_each<F: AsyncFnOnce(&mut Site)>(is_meant: impl Fn(&dyn Wlm) -> bool, limit: Duration, body: F) {
     if let Some(name) = std::env::var_os(INNER) {
         return run_inside(name, body);
     }
-    for wlm in WLMS.iter().filter(|wlm| reach(**wlm) == Reach::ThisMachine) {
-        if wlm.detect(&Machine).is_none() {
+    for wlm in WLMS.iter().filter(|wlm| reach(**wlm) == Reach::ThisMachine && is_meant(**wlm)) {
+        // The cluster that is played is there as soon as somebody names its folder: the world does.
+        if wlm.detect(&Machine).is_none() && wlm.name() != PLAYED {
             record_skip(&format!("{} is not here", wlm.name()));
             continue;
         }
@@ -67,6 +85,9 @@ fn run_outside<F>(wlm: &dyn Wlm, limit: Duration) {
     let world = World::new();
     let mut command = world.command(std::env::current_exe().expect("this test binary"));
     command.args(words(&test));
+    let played = world.path().join("site");
+    std::fs::create_dir(&played).expect("a folder");
+    command.env("GANTRY_FAKE_SITE", played);
     command.env(INNER, wlm.name()).env("GANTRY_BIN_DIR", &binaries().dir).env("RUST_BACKTRACE", "0");
     let mut run = world.spawn(command);
     run.close_stdin();

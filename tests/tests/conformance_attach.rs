@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, DaemonRequest, Event};
-use gantry_tests::{Run, SOON, Site, binaries, on_every_wlm, pids, proc, programs, require, tool};
+use gantry_tests::{Run, SOON, Site, binaries, on_processes, pids, proc, programs, require, tool};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 use gantry_types::output::DaemonOutput;
@@ -61,7 +61,7 @@ fn look_of(pid: i32) -> Vec<String> {
 
 #[test]
 fn pids_become_ranks_in_their_order_and_are_left_as_they_were() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let mut runs = waiting(site, 3);
         runs.reverse();
         let before: Vec<_> = runs.iter().map(|run| look_of(run.pid())).collect();
@@ -89,7 +89,7 @@ fn pids_become_ranks_in_their_order_and_are_left_as_they_were() {
 
 #[test]
 fn a_stopped_process_is_found_and_left_stopped() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let runs = waiting(site, 1);
         let pid = runs[0].pid();
         runs[0].signal(nix::sys::signal::Signal::SIGSTOP);
@@ -104,7 +104,7 @@ fn a_stopped_process_is_found_and_left_stopped() {
 
 #[test]
 fn fifty_times_in_a_row_changes_nothing() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let runs = waiting(site, 2);
         let before: Vec<_> = runs.iter().map(|run| look_of(run.pid())).collect();
         let own = gantry_tests::fds::Census::take();
@@ -121,7 +121,7 @@ fn fifty_times_in_a_row_changes_nothing() {
 
 #[test]
 fn two_tools_attach_to_the_same_processes_at_once() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let runs = waiting(site, 2);
         let (one, two) = (attach(site, &target(&runs)).await, attach(site, &target(&runs)).await);
         assert_ne!(one.id(), two.id());
@@ -136,7 +136,7 @@ fn two_tools_attach_to_the_same_processes_at_once() {
 
 #[test]
 fn daemons_beside_attached_ranks_know_their_pids() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let runs = waiting(site, 2);
         let app = attach(site, &target(&runs)).await;
         let session = app.session(SOON).await.expect("a session");
@@ -161,7 +161,7 @@ fn daemons_beside_attached_ranks_know_their_pids() {
 
 #[test]
 fn the_end_of_attached_ranks_is_seen() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let mut runs = waiting(site, 2);
         let app = attach(site, &target(&runs)).await;
         let mut events = app.events();
@@ -185,7 +185,7 @@ fn the_end_of_attached_ranks_is_seen() {
 
 #[test]
 fn an_attached_app_is_killed_when_that_is_asked_for() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let mut runs = waiting(site, 2);
         let app = attach(site, &target(&runs)).await;
         app.kill(SOON).await.expect("kill");
@@ -208,7 +208,7 @@ fn launcher(site: &Site) -> PathBuf {
 
 #[test]
 fn a_launchers_pid_stands_for_the_ranks_beneath_it() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let mut run = site.world.start(&launcher(site), [""; 0]);
         for _ in 0..3 {
             assert_eq!(run.next_line(SOON), "looping");
@@ -232,7 +232,7 @@ fn a_launchers_pid_stands_for_the_ranks_beneath_it() {
 #[test]
 fn mpiexecs_pid_stands_for_its_ranks() {
     let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let program = programs::get("loop_forever");
         let mut run = site.world.start(&mpiexec, ["-n".as_ref(), "4".as_ref(), program.as_os_str()]);
         for _ in 0..4 {
@@ -253,7 +253,7 @@ fn mpiexecs_pid_stands_for_its_ranks() {
 
 #[test]
 fn what_cannot_be_attached_to_is_refused_with_its_reason() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let mut gone = waiting(site, 1);
         let pid = gone[0].pid();
         gone[0].kill();

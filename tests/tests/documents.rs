@@ -247,8 +247,8 @@ fn first_column(page: &str) -> BTreeSet<String> {
     rows.flat_map(code_words).map(str::to_owned).collect()
 }
 
-/// Variables with which gantry's own processes speak to each other: no interface.
-const OWN_VARIABLES: [&str; 8] = [
+/// Variables with which gantry's own processes speak to each other, and those of the cluster that tests play: no interface.
+const OWN_VARIABLES: [&str; 10] = [
     "GANTRY_GIVEN",
     "GANTRY_KEPT",
     "GANTRY_MARK",
@@ -257,6 +257,8 @@ const OWN_VARIABLES: [&str; 8] = [
     "GANTRY_TICKET",
     "GANTRY_END",
     "GANTRY_SKIP_LOG",
+    "GANTRY_FAKE_SITE",
+    "GANTRY_FAKE_JOB",
 ];
 
 /// Folders with code that users meet.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use gantry_frontend::{App, DaemonRequest, Event};
-use gantry_tests::{SOON, on_every_wlm, pids, proc};
+use gantry_tests::{SOON, on_every_wlm, on_processes, pids, proc};
 use gantry_types::output::DaemonOutput;
 use nix::sys::signal::Signal;
 
@@ -62,7 +62,7 @@ fn a_daemons_output_ends_with_the_last_node_that_can_be_reached() {
 
 #[test]
 fn an_agent_that_is_asked_to_go_does_not_go_unseen() {
-    on_every_wlm(LIMIT, async |site| {
+    on_processes(LIMIT, async |site| {
         let mut command = site.world.command("/bin/sleep");
         command.arg("1000");
         let rank = site.world.spawn(command);

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gantry_frontend::{LaunchRequest, OutputTo};
-use gantry_tests::{ClosedStdio, Run, SOON, World, binaries, eventually, on_every_wlm, pids, proc, within};
+use gantry_tests::{
+    ClosedStdio, Run, SOON, World, binaries, eventually, on_every_wlm, on_processes, pids, proc, within,
+};
 use gantry_types::error::Kind;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -161,7 +163,7 @@ fn a_runtime_may_end_before_its_apps() {
 
 #[test]
 fn two_hundred_launches_leave_nothing_in_the_tool() {
-    on_every_wlm(2 * LIMIT, async |site| {
+    on_processes(2 * LIMIT, async |site| {
         let count = |folder: &str| fs::read_dir(folder).expect("a folder").count();
         let mut before = (0, 0);
         for round in 0..200 {

@@ -30,6 +30,8 @@ pub mod slurm;
 pub mod ssh;
 mod beneath;
 mod error;
+#[cfg(feature = "fake")]
+mod fake;
 mod give;
 mod hold;
 mod job;
@@ -58,5 +60,5 @@ pub use policy::LeftOut;
 pub use registry::{Choice, WLMS, choose};
 pub use seam::{
     Capabilities, Evidence, Reach, Wlm, explain_launcher_end, extras, find_batch, find_described, find_mixed,
-    find_queue, reach, read_reach_args,
+    find_queue, has_job_names, reach, read_reach_args,
 };

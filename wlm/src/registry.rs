@@ -9,12 +9,23 @@ use crate::host::Host;
 use crate::seam::{Evidence, Wlm};
 
 /// Every workload manager, in order of detection. The only list there is.
-pub static WLMS: &[&dyn Wlm] =
-    &[&crate::slurm::Slurm, &crate::pbs::Pbs, &crate::ssh::Ssh, &crate::localhost::Localhost];
+pub static WLMS: &[&dyn Wlm] = &[
+    #[cfg(feature = "fake")]
+    &crate::fake::Fake,
+    &crate::slurm::Slurm,
+    &crate::pbs::Pbs,
+    &crate::ssh::Ssh,
+    &crate::localhost::Localhost,
+];
 
 /// The variables in which a process finds its job and its step: a row for each WLM that has jobs. Agents read them here: by asking [`WLMS`] they would
 /// carry the code of every WLM to every node.
-pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[crate::slurm::JOB_VARIABLES, crate::pbs::JOB_VARIABLES];
+pub static WLMS_JOB_VARIABLES: &[&[&str]] = &[
+    #[cfg(feature = "fake")]
+    crate::fake::JOB_VARIABLES,
+    crate::slurm::JOB_VARIABLES,
+    crate::pbs::JOB_VARIABLES,
+];
 
 /// The variables that name a WLM, in order. The second is the reference interface's.
 pub const WLM_VARIABLES: [&str; 2] = ["GANTRY_WLM", "CTI_WLM_IMPL"];

@@ -27,7 +27,7 @@ pub struct Evidence(pub String);
 /// Where the nodes of a workload manager are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// All on this machine. Links stay on it, and jobs have no names.
+    /// All on this machine. Links stay on it.
     ThisMachine,
     /// On machines of a network.
     Network,
@@ -131,6 +131,11 @@ pub fn extras<T: Any>(wlm: &dyn Wlm) -> Option<&'static T> {
 /// Where the nodes of `wlm` are.
 pub fn reach(wlm: &dyn Wlm) -> Reach {
     wlm.capabilities().reach
+}
+
+/// Whether what runs under `wlm` has a name there. Without jobs, on this machine alone, it is just processes.
+pub fn has_job_names(wlm: &dyn Wlm) -> bool {
+    wlm.capabilities().jobs.is_some() || reach(wlm) == Reach::Network
 }
 
 /// The batch jobs of `wlm`.

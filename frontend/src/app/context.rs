@@ -9,7 +9,7 @@ use gantry_shared::wire::message::{Answer, Order, To};
 use gantry_types::error::Kind;
 use gantry_types::id::AppId;
 use gantry_types::placement::Placement;
-use gantry_wlm::{JobRef, Reach, Wlm, reach};
+use gantry_wlm::{JobRef, Wlm, has_job_names};
 use tokio::time::Instant;
 
 use super::App;
@@ -135,7 +135,7 @@ impl LaunchContext {
             attached: self.attached,
             owner: own_pid()?,
             command: self.command.clone(),
-            job: job.filter(|_| reach(self.wlm) == Reach::Network).map(|job| job.0),
+            job: job.filter(|_| has_job_names(self.wlm)).map(|job| job.0),
         };
         let state = State::new(identity, placement).without(joined.left_out.clone());
         let state = if words.is_some() { state.with_launcher() } else { state };

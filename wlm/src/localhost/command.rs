@@ -17,11 +17,11 @@ const ACCEPTED: &str = "write: -n RANKS [-N NODES] PROGRAM [ARGS]";
 
 /// What the arguments say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) ranks: u32,
-    pub(super) nodes: u32,
-    pub(super) program: OsString,
-    pub(super) args: Vec<OsString>,
+pub(crate) struct Options {
+    pub(crate) ranks: u32,
+    pub(crate) nodes: u32,
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
 }
 
 /// The options that take a number, under every spelling that users of launchers try.
@@ -29,7 +29,7 @@ const RANKS: [&str; 4] = ["-n", "-np", "--np", "--ntasks"];
 const NODES: [&str; 2] = ["-N", "--nodes"];
 
 /// Parses the arguments. Everything after the program's name belongs to the program.
-pub(super) fn parse_args(args: &[OsString]) -> Result<Options> {
+pub(crate) fn parse_args(args: &[OsString]) -> Result<Options> {
     let (mut ranks, mut nodes) = (None, None);
     let mut rest = args.iter();
     let program = loop {
@@ -117,7 +117,7 @@ pub(super) fn check_hosts(hosts: &[String], hostname: &str) -> Result<()> {
 }
 
 /// Ranks in blocks, the first nodes getting one more when it does not come out even.
-pub(super) fn build_layout(ranks: u32, nodes: u32) -> Vec<RankSet> {
+pub(crate) fn build_layout(ranks: u32, nodes: u32) -> Vec<RankSet> {
     let (each, more) = (ranks / nodes, ranks % nodes);
     let mut next = 0;
     (0..nodes)

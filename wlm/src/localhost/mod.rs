@@ -1,7 +1,7 @@
 //! No workload manager at all: ranks on this machine. The default, because it needs nothing.
 
-mod command;
-mod processes;
+pub(crate) mod command;
+pub(crate) mod processes;
 mod wanted;
 
 use std::ffi::OsString;

@@ -25,7 +25,7 @@ pub(super) fn parse_pids(text: &str) -> Result<Vec<Pid>> {
 }
 
 /// The ranks that `target` names: by pids, or as `PID.NAME`, the processes of that name beneath one.
-pub(super) fn find_target(target: &str, host: &dyn Host) -> Result<Placement> {
+pub(crate) fn find_target(target: &str, host: &dyn Host) -> Result<Placement> {
     match target.split_once('.') {
         Some((parent, name)) if !name.is_empty() => find_named(parent, name, host),
         _ => find_ranks(&parse_pids(target)?, host),

@@ -1,0 +1,200 @@
+//! The launch pipeline on a cluster that is played: a queue, limits, nodes that fail. The guard and the agents are the real ones, so these tests say
+//! in milliseconds what the suites of real workload managers say in seconds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_tests::{Run, SOON, World, becomes_true, proc, within};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Longer than any test.
+const FOREVER_MS: u64 = 1_000_000;
+
+/// A cluster that behaves as `site` says, and the world around it.
+struct Cluster {
+    world: World,
+}
+
+impl Cluster {
+    fn new(site: &Value) -> Self {
+        let cluster = Self { world: World::new() };
+        fs::create_dir(cluster.folder()).expect("a folder");
+        fs::write(cluster.folder().join("site.json"), site.to_string()).expect("a file");
+        cluster
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.world.path().join("site")
+    }
+
+    fn gantry(&self, args: &[&str]) -> Run {
+        let mut command = self.world.gantry_command(args);
+        command.env("GANTRY_FAKE_SITE", self.folder());
+        self.world.spawn(command)
+    }
+
+    /// Launches with these options and arguments, and tells in JSON.
+    fn launch(&self, options: &[&str], args: &[&str]) -> Run {
+        self.gantry(&[&["--json", "launch", "--wlm", "fake"], options, &["--"], args].concat())
+    }
+
+    /// What is in a file of job 1.
+    fn read(&self, file: &str) -> Option<String> {
+        let text = fs::read_to_string(self.folder().join("jobs/1").join(file)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    /// Waits until the first job has ended, and gives how.
+    #[track_caller]
+    fn end(&self) -> String {
+        assert!(becomes_true(SOON, || self.read("end").is_some()), "the job does not end");
+        self.read("end").unwrap_or_default()
+    }
+}
+
+fn run(site: &Value, test: impl FnOnce(&Cluster) + Send + 'static) {
+    let site = site.clone();
+    within(LIMIT, move || {
+        let cluster = Cluster::new(&site);
+        test(&cluster);
+        cluster.world.finish();
+    });
+}
+
+#[test]
+fn a_launch_waits_in_the_queue_and_is_held_on_the_nodes_of_its_job() {
+    run(&json!({ "nodes": 3, "queue_ms": 300, "reason": "Priority" }), |cluster| {
+        let mut run = cluster.launch(&["--hold"], &["-n", "5", "-N", "3", "/bin/sh", "-c", "exit 7"]);
+        assert_eq!(run.next_event("submitted", SOON)["job"], "1");
+        let waiting = run.next_event("waiting", SOON)["message"].to_string();
+        assert!(waiting.contains("waits for nodes (Priority)"), "{waiting}");
+        let held = run.next_event("held", SOON);
+        let hosts: Vec<&str> = held["ranks"]
+            .as_array()
+            .expect("ranks")
+            .iter()
+            .filter_map(|rank| rank["host"].as_str())
+            .collect();
+        assert_eq!(hosts, ["fake1", "fake1", "fake2", "fake2", "fake3"]);
+        assert!(cluster.read("input").is_none(), "the app's secret stays in a file");
+        let app = held["app"].as_str().expect("an id");
+        assert_eq!(cluster.gantry(&["release", app]).wait(SOON).code(), 0);
+        assert_eq!(run.wait(SOON).code(), 7);
+        assert_eq!(cluster.end(), "0");
+    });
+}
+
+#[test]
+fn what_the_cluster_refuses_is_said_in_its_words() {
+    run(&json!({ "nodes": 4, "refuse": "your account has expired" }), |cluster| {
+        let done = cluster.launch(&[], &["/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 68, "{done:?}");
+        assert!(done.stdout.concat().contains("your account has expired"), "{done:?}");
+        let done = cluster.launch(&[], &["-n", "5", "-N", "5", "/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 64, "{done:?}");
+        assert!(done.stdout.concat().contains("the cluster has 4"), "{done:?}");
+    });
+}
+
+#[test]
+fn a_launch_that_gives_up_in_the_queue_takes_its_job_along() {
+    for signal in [None, Some(Signal::SIGINT), Some(Signal::SIGKILL)] {
+        run(&json!({ "queue_ms": FOREVER_MS }), move |cluster| {
+            let options: &[&str] = if signal.is_none() { &["--queue-timeout", "0.3"] } else { &[] };
+            let mut run = cluster.launch(options, &["/bin/true"]);
+            run.next_event("waiting", SOON);
+            match signal {
+                Some(signal) => {
+                    proc::send(run.pid(), signal);
+                    run.exited(SOON);
+                }
+                None => {
+                    let done = run.wait(SOON);
+                    assert_eq!(done.code(), 67, "{done:?}");
+                    assert!(done.stdout.concat().contains("waits for nodes (Resources)"), "{done:?}");
+                }
+            }
+            assert_eq!(cluster.end(), "cancelled");
+        });
+    }
+}
+
+#[test]
+fn time_in_the_queue_does_not_count_towards_the_timeout() {
+    run(&json!({ "queue_ms": 2500 }), |cluster| {
+        let done = cluster.launch(&["--timeout", "2"], &["/bin/true"]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+    });
+}
+
+#[test]
+fn a_job_whose_time_is_over_says_so() {
+    run(&json!({ "limit_ms": 700 }), |cluster| {
+        let mut run = cluster.launch(&[], &["-n", "2", "-N", "2", "/bin/sleep", "1000"]);
+        run.next_event("started", SOON);
+        let ended = run.next_event("ended_by", SOON);
+        assert_eq!(ended["cause"], "time_limit", "{ended}");
+        assert_ne!(run.wait(SOON).code(), 0);
+        assert_eq!(cluster.end(), "time limit");
+    });
+}
+
+#[test]
+fn a_node_that_starts_nothing_is_named() {
+    run(&json!({ "broken": ["fake2"] }), |cluster| {
+        let done = cluster.launch(&["--timeout", "20"], &["-n", "2", "-N", "2", "/bin/true"]).wait(SOON);
+        let text = done.stdout.concat();
+        assert_eq!(done.code(), 68, "{done:?}");
+        assert!(text.contains("fake2") && text.contains("the node does not start anything"), "{text}");
+    });
+}
+
+#[test]
+fn a_node_that_is_lost_is_named_and_the_others_go_on() {
+    run(&json!({}), |cluster| {
+        let mut run = cluster.launch(&["--hold"], &["-n", "3", "-N", "3", "/bin/true"]);
+        let held = run.next_event("held", SOON);
+        let pid = cluster.read("agents/fake2").expect("an agent").parse().expect("a pid");
+        proc::send(pid, Signal::SIGKILL);
+        let lost = run.next_event("nodes_lost", SOON);
+        assert_eq!(lost["hosts"], json!(["fake2"]), "{lost}");
+        cluster.gantry(&["release", held["app"].as_str().expect("an id")]).wait(SOON);
+        let done = run.wait(SOON);
+        let exited = done.events().into_iter().find(|event| event["event"] == "exited").expect("an end");
+        let codes: Vec<&Value> =
+            exited["ranks"].as_array().expect("ranks").iter().map(|it| &it["code"]).collect();
+        assert_eq!(codes[0], 0, "{exited}");
+        assert_eq!(codes[2], 0, "{exited}");
+    });
+}
+
+#[test]
+fn a_launch_in_a_job_uses_its_nodes() {
+    run(&json!({ "queue_ms": 100 }), |cluster| {
+        let gantry = cluster.world.gantry_command(["x"; 0]).get_program().to_string_lossy().into_owned();
+        let inner = format!("{gantry} launch --wlm fake -n 2 -N 2 /bin/sh -c 'echo $GANTRY_RANK' >out");
+        let done = cluster.gantry(&["submit", "--wlm", "fake", "--", "/bin/sh", "-c", &inner]).wait(SOON);
+        assert_eq!(cluster.end(), "0", "{done:?}");
+        let out = fs::read_to_string(cluster.world.work_dir().join("out")).expect("output");
+        let mut ranks: Vec<&str> = out.lines().collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks, ["0", "1"]);
+    });
+}
+
+#[test]
+fn parts_of_a_job_start_together_whatever_their_queue() {
+    run(&json!({ "queue_ms": 500 }), |cluster| {
+        let part =
+            |contact: &str| format!("(&(resourceManagerContact={contact})(count=2)(executable=/bin/true))");
+        let job = format!("+{}{}", part("fake"), part("localhost"));
+        let done = cluster.gantry(&["--json", "coalloc", &job]).wait(SOON);
+        assert_eq!(done.code(), 0, "{done:?}");
+        let exited = done.events().into_iter().find(|event| event["event"] == "job_exited").expect("an end");
+        assert_eq!(exited["subjobs"].as_array().map(Vec::len), Some(2), "{exited}");
+    });
+}

@@ -1,0 +1,271 @@
+//! One job: a script of ours in a session of its own, and what it leaves in the job's folder.
+//!
+//! | file | when | content |
+//! | --- | --- | --- |
+//! | `script` | from the beginning | what the job runs; it is readable for this user only, as is `input` |
+//! | `nodes` | from the beginning | how many nodes it gets |
+//! | `input` | from the beginning | what its command reads. It holds secrets, and goes when it was opened |
+//! | `pid` | before the job is known | the script's process, and the number of its process group |
+//! | `running` | once it has nodes | the process of its command |
+//! | `end` | at its end | the exit code, or `cancelled`, or `time limit` |
+//! | `agents/HOST` | while that agent runs | its pid |
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Pid;
+use gantry_types::status::{CauseKind, EndCause};
+use zeroize::Zeroizing;
+
+use super::site::{JOB, Site, folder, refused};
+use crate::error::{Error, Result};
+use crate::host::{Host, spawn_orphan_with};
+use crate::job::JobRef;
+
+/// The script writes this as its end when it is cancelled.
+const CANCELLED: &str = "cancelled";
+
+/// And this when its time is over.
+const TIME_LIMIT: &str = "time limit";
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// It waits for nodes.
+    Queued,
+    /// It has nodes.
+    Running,
+    /// It has ended: the exit code of its command, or why there is none.
+    Ended(String),
+}
+
+/// A job of the cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    number: u32,
+    folder: PathBuf,
+}
+
+impl Job {
+    /// Takes the next free number.
+    pub(super) fn create(host: &dyn Host) -> Result<Self> {
+        let jobs = folder(host)?.join("jobs");
+        let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+        match make(&jobs) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(&jobs, &error)),
+            _ => {}
+        }
+        for number in 1.. {
+            let folder = jobs.join(number.to_string());
+            match make(&folder) {
+                Ok(()) => {
+                    let agents = folder.join("agents");
+                    make(&agents).map_err(|error| failed(&agents, &error))?;
+                    return Ok(Self { number, folder });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&folder, &error)),
+            }
+        }
+        Err(refused("no number is left for a job"))
+    }
+
+    /// The job of that name.
+    pub(super) fn find(name: &JobRef, host: &dyn Host) -> Result<Self> {
+        let wrong = |_| {
+            let message = format!("'{}' is no job's number", name.0);
+            Error::invalid_with(message, "write the number that was told when the job was submitted")
+        };
+        let number = name.0.parse().map_err(wrong)?;
+        let job = Self { number, folder: folder(host)?.join("jobs").join(name.0.as_str()) };
+        match job.read("nodes", host)? {
+            Some(_) => Ok(job),
+            None => Err(Error::NotFound {
+                message: format!("there is no job {number}"),
+                hint: Some("name another one".to_owned()),
+            }),
+        }
+    }
+
+    /// The job that this process is in.
+    pub(super) fn of_process(host: &dyn Host) -> Result<Option<Self>> {
+        let name = host.env(JOB).map(|name| JobRef(name.to_string_lossy().into_owned()));
+        name.map(|name| Self::find(&name, host)).transpose()
+    }
+
+    pub(super) fn name(&self) -> JobRef {
+        JobRef(self.number.to_string())
+    }
+
+    /// How many nodes it has.
+    pub(super) fn nodes(&self, host: &dyn Host) -> Result<u32> {
+        let nodes = self.read("nodes", host)?.and_then(|nodes| nodes.parse().ok());
+        nodes.ok_or_else(|| refused(format!("job {} has no nodes", self.number)))
+    }
+
+    /// Where the pid of the agent of `host` is written.
+    pub(super) fn agent_file(&self, host: &str) -> PathBuf {
+        self.folder.join("agents").join(host)
+    }
+
+    /// Starts the job. It waits in the queue first, and reads `input` if there is any.
+    pub(super) fn start(
+        &self,
+        (site, nodes): (&Site, u32),
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        cwd: &Path,
+        input: Option<Zeroizing<String>>,
+    ) -> Result<()> {
+        self.write("nodes", nodes.to_string().as_bytes())?;
+        if let Some(input) = &input {
+            self.write("input", input.as_bytes())?;
+        }
+        self.write("cancel", format!("kill -TERM -$(cat {})\n", self.quote("pid")).as_bytes())?;
+        self.write("script", &self.build_script(site, command, env, cwd, input.is_some()))?;
+        let script = self.folder.join("script");
+        let started = || {
+            let nowhere = || OpenOptions::new().read(true).write(true).open("/dev/null");
+            let (told, tell) = io::pipe()?;
+            let stdio = [nowhere()?.into(), tell.into(), nowhere()?.into()];
+            spawn_orphan_with(Path::new("/bin/sh"), &[script.as_os_str()], stdio)?;
+            let mut line = String::new();
+            BufReader::new(told).read_line(&mut line)?;
+            Ok(line)
+        };
+        let pid = started().map_err(|error| failed(&script, &error))?;
+        self.write("pid", pid.trim().as_bytes())
+    }
+
+    fn build_script(
+        &self,
+        site: &Site,
+        command: &[OsString],
+        env: &[(OsString, OsString)],
+        cwd: &Path,
+        reads: bool,
+    ) -> Vec<u8> {
+        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
+        let folder = quote(self.folder.as_os_str());
+        let mut script = format!(
+            "echo $$\nexec >/dev/null\n\
+             finish() {{ echo \"$1\" >{folder}/end.new && mv {folder}/end.new {folder}/end; }}\n\
+             trap 'finish \"{CANCELLED}\"; trap \"\" TERM; kill -TERM 0; wait; exit 143' TERM\n\
+             sleep {} & wait $!\n\
+             export {JOB}={}\n",
+            seconds(site.queue_ms),
+            self.number
+        )
+        .into_bytes();
+        for (name, value) in env {
+            script.extend([b"export ", name.as_bytes(), b"=", quote(value).as_bytes(), b"\n"].concat());
+        }
+        script.extend(format!("cd {}\n", quote(cwd.as_os_str())).as_bytes());
+        let (input, remove) = match reads {
+            true => (format!("{folder}/input"), format!("rm {folder}/input\n")),
+            false => ("/dev/null".to_owned(), String::new()),
+        };
+        let limit = site.limit_ms.map(|ms| format!("timeout --foreground {} ", seconds(ms)));
+        let words = command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+        script.extend(
+            format!(
+                "exec 3<{input}\n{remove}{}{words} <&3 3<&- &\nexec 3<&-\necho $! >{folder}/running\n\
+                 wait $!; code=$?\n[ $code != 124 ] || code=\"{TIME_LIMIT}\"\nfinish \"$code\"\n",
+                limit.unwrap_or_default()
+            )
+            .as_bytes(),
+        );
+        script
+    }
+
+    fn quote(&self, file: &str) -> String {
+        quote(self.folder.join(file).as_os_str())
+    }
+
+    /// The command that cancels it.
+    pub(super) fn cancel_command(&self) -> Vec<OsString> {
+        vec!["/bin/sh".into(), self.folder.join("cancel").into_os_string()]
+    }
+
+    pub(super) fn state(&self, host: &dyn Host) -> Result<State> {
+        if let Some(end) = self.read("end", host)? {
+            return Ok(State::Ended(end));
+        }
+        // What was killed has left no word.
+        let pid = self.read("pid", host)?.unwrap_or_default();
+        if host.read(&Path::new("/proc").join(&pid).join("stat")).is_err() {
+            return Ok(State::Ended(self.read("end", host)?.unwrap_or_else(|| "killed".to_owned())));
+        }
+        Ok(if self.read("running", host)?.is_some() { State::Running } else { State::Queued })
+    }
+
+    /// The process of its command.
+    pub(super) fn script_pid(&self, host: &dyn Host) -> Result<Pid> {
+        let pid = self.read("running", host)?.and_then(|pid| pid.parse().ok()).and_then(Pid::new);
+        pid.ok_or_else(|| refused(format!("job {} has no process", self.number)))
+    }
+
+    pub(super) fn still_queued(&self, site: &Site) -> Error {
+        let message = format!("job {} waits for nodes ({})", self.number, site.reason);
+        let hint = Some("wait, or cancel it".to_owned());
+        Error::NotYet { message, hint, queued: true }
+    }
+
+    pub(super) fn has_ended(&self, how: &str) -> Error {
+        let failure = Failure::new(Kind::Gone, format!("job {} has ended: {how}", self.number));
+        Error::Refused(failure.with_hint("launch or submit again"))
+    }
+
+    /// Why the cluster has ended it; none: it has not.
+    pub(super) fn cause(&self, host: &dyn Host) -> Result<Option<EndCause>> {
+        let State::Ended(how) = self.state(host)? else {
+            return Err(Error::NotYet {
+                message: format!("job {} is ending", self.number),
+                hint: Some("ask again when it has ended".to_owned()),
+                queued: false,
+            });
+        };
+        let kind = match how.as_str() {
+            CANCELLED => CauseKind::Cancelled,
+            TIME_LIMIT => CauseKind::TimeLimit,
+            _ => return Ok(None),
+        };
+        Ok(Some(EndCause { kind, message: format!("job {}: {how}", self.number) }))
+    }
+
+    /// What is in one of its files, without the end of its line; none: it is not there.
+    fn read(&self, file: &str, host: &dyn Host) -> Result<Option<String>> {
+        let path = self.folder.join(file);
+        match host.read(&path) {
+            Ok(text) => Ok(Some(String::from_utf8_lossy(text.trim_ascii_end()).into_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    }
+
+    /// Writes a file that appears with all that is in it.
+    fn write(&self, file: &str, bytes: &[u8]) -> Result<()> {
+        let (path, new) = (self.folder.join(file), self.folder.join(format!("{file}.new")));
+        let written = || {
+            let mut open: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            open.write_all(bytes)?;
+            std::fs::rename(&new, &path)
+        };
+        written().map_err(|error| failed(&path, &error))
+    }
+}
+
+/// A word of a shell.
+fn quote(word: &OsStr) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', "'\\''"))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    let failure = Failure::new(error.into(), format!("cannot use {}: {error}", path.display()));
+    Error::Refused(failure.with_hint("see the folder of the cluster that is played"))
+}

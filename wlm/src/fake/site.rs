@@ -1,0 +1,139 @@
+//! How the cluster behaves: a file that whoever plays it has written.
+
+use std::path::{Path, PathBuf};
+
+use gantry_types::error::{Failure, Kind};
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+
+/// Names the folder that stands for the cluster.
+pub(super) const SITE: &str = "GANTRY_FAKE_SITE";
+
+/// In a job: its number.
+pub(super) const JOB: &str = "GANTRY_FAKE_JOB";
+
+/// The variable in which a process finds its job.
+pub(crate) const JOB_VARIABLES: &[&str] = &[JOB];
+
+/// The file, in the folder that stands for the cluster.
+const FILE: &str = "site.json";
+
+/// How the cluster behaves. Times are in milliseconds.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Site {
+    /// How many nodes it has: `fake1`, `fake2` and so on.
+    pub(super) nodes: u32,
+    /// How long a job waits for its nodes.
+    pub(super) queue_ms: u64,
+    /// What it is said to wait for.
+    pub(super) reason: String,
+    /// No job is taken, with these words.
+    pub(super) refuse: Option<String>,
+    /// How long a job may run; none: as long as it likes.
+    pub(super) limit_ms: Option<u64>,
+    /// Nodes on which no agent can be started.
+    pub(super) broken: Vec<String>,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self {
+            nodes: 1024,
+            queue_ms: 0,
+            reason: "Resources".to_owned(),
+            refuse: None,
+            limit_ms: None,
+            broken: Vec::new(),
+        }
+    }
+}
+
+/// The folder that stands for the cluster.
+pub(super) fn folder(host: &dyn Host) -> Result<PathBuf> {
+    host.env(SITE).map(PathBuf::from).ok_or_else(|| {
+        Error::invalid_with("there is no cluster to play", format!("let {SITE} name a folder with {FILE}"))
+    })
+}
+
+/// The names of so many nodes.
+pub(super) fn hosts(nodes: u32) -> Vec<String> {
+    (1..=nodes).map(|number| format!("fake{number}")).collect()
+}
+
+impl Site {
+    /// Reads it. No file: as it is by default.
+    pub(super) fn read(host: &dyn Host) -> Result<Self> {
+        let path = folder(host)?.join(FILE);
+        match host.read(&path) {
+            Ok(text) => Self::parse(&path, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    }
+
+    fn parse(path: &Path, text: &[u8]) -> Result<Self> {
+        serde_json::from_slice(text).map_err(|error| {
+            Error::invalid_with(
+                format!("{}: {error}", path.display()),
+                "see the fields of Site in wlm/src/fake/site.rs",
+            )
+        })
+    }
+
+    pub(super) fn check_submission(&self) -> Result<()> {
+        self.refuse.as_ref().map_or(Ok(()), |words| Err(refused(words)))
+    }
+
+    /// Refuses hosts on which no agent can be started.
+    pub(super) fn check_hosts(&self, hosts: &[String]) -> Result<()> {
+        let broken = hosts.iter().filter(|host| self.broken.contains(host));
+        let why = || {
+            Failure::new(Kind::LauncherFailed, "the node does not start anything")
+                .with_hint("see site.json: it is broken")
+        };
+        let missing: Vec<_> = broken.map(|host| (host.clone(), why())).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Error::Hosts { of: hosts.len(), missing }) }
+    }
+}
+
+/// What the cluster itself refuses.
+pub(super) fn refused(message: impl Into<String>) -> Error {
+    Error::Refused(
+        Failure::new(Kind::LauncherFailed, message).with_hint("see how the cluster is played: site.json"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    #[test]
+    fn a_site_is_as_its_file_says() {
+        let read = |text: Option<&str>| {
+            let host = FakeHost::default().with_env(SITE, "/site");
+            let host = match text {
+                Some(text) => host.with_file("/site/site.json", text),
+                None => host,
+            };
+            Site::read(&host).map(|site| (site.nodes, site.queue_ms, site.broken))
+        };
+        assert_eq!(read(None).unwrap(), (1024, 0, Vec::new()));
+        let text = "{\"nodes\": 2, \"queue_ms\": 70, \"broken\": [\"fake2\"]}";
+        assert_eq!(read(Some(text)).unwrap(), (2, 70, vec!["fake2".to_owned()]));
+        let error = read(Some("{\"node\": 2}")).unwrap_err();
+        assert!(error.to_string().contains("unknown field `node`"), "{error}");
+        assert!(Site::read(&FakeHost::default()).unwrap_err().hint().is_some());
+    }
+
+    #[test]
+    fn what_is_broken_is_named() {
+        let site = Site { broken: vec!["fake2".to_owned()], ..Site::default() };
+        assert!(site.check_hosts(&hosts(1)).is_ok());
+        let text = site.check_hosts(&hosts(3)).unwrap_err().to_string();
+        assert!(text.starts_with("1 of 3 hosts have no agent") && text.contains("fake2"), "{text}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The cluster as a workload manager.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use async_trait::async_trait;
+use gantry_types::error::Failure;
+use gantry_types::id::Pid;
+use gantry_types::launch::Wanted;
+use gantry_types::status::EndCause;
+use zeroize::Zeroizing;
+
+use crate::caps::batch::BatchJobs;
+use crate::caps::described::DescribedJobs;
+use crate::caps::jobs::Jobs;
+use crate::caps::queue::{JobStarter, Queue, Stop};
+use crate::error::{Error, Result};
+use crate::give::Gifts;
+use crate::host::Host;
+use crate::job::{Adoption, AppRef, EndedApp, JobRef, Submission};
+use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
+use crate::localhost::command::{Options, build_layout, parse_args};
+use crate::localhost::processes::find_target;
+use crate::seam::{Capabilities, Evidence, Reach, Wlm};
+use crate::wanted::build_plain_args;
+
+use super::agents;
+use super::job::{Job, State};
+use super::site::{self, JOB, SITE, Site};
+
+/// The cluster that is played.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fake;
+
+#[async_trait]
+impl Wlm for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn detect(&self, host: &dyn Host) -> Option<Evidence> {
+        host.env(SITE).map(|site| Evidence(format!("{SITE} is {}", site.display())))
+    }
+
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn plan(&self, launch: &Launch, host: &dyn Host) -> Result<Plan> {
+        if launch.launcher.is_some() || launch.hold_method.is_by_launcher() {
+            return Err(Error::invalid_with(
+                "this cluster has no launcher",
+                "leave out --launcher and --hold-method",
+            ));
+        }
+        let options = parse_args(&launch.args)?;
+        let site = Site::read(host)?;
+        match Job::of_process(host)? {
+            Some(job) => {
+                check_nodes(options.nodes, job.nodes(host)?, "the job")?;
+                Ok(Plan::Direct(lay_out(options, &job)))
+            }
+            None => {
+                check_nodes(options.nodes, site.nodes, "the cluster")?;
+                Ok(Plan::Queued(Queued { args: launch.args.clone() }))
+            }
+        }
+    }
+
+    async fn adopt(
+        &self,
+        job: &JobRef,
+        _told: &[String],
+        _agent: &Path,
+        host: &dyn Host,
+    ) -> Result<Adoption> {
+        let found = Job::find(job, host)?;
+        match found.state(host)? {
+            State::Queued => Err(found.still_queued(&Site::read(host)?)),
+            State::Ended(how) => Err(found.has_ended(&how)),
+            State::Running => {
+                let placement = find_target(&found.script_pid(host)?.to_string(), host)?;
+                Ok(Adoption { job: job.clone(), placement, marks: None })
+            }
+        }
+    }
+
+    async fn start_agents(
+        &self,
+        app: &AppRef,
+        agent: &AgentCommand,
+        host: &dyn Host,
+        owner: &dyn ProcessOwner,
+    ) -> Result<()> {
+        Site::read(host)?.check_hosts(&app.hosts)?;
+        for host in &app.hosts {
+            let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
+            owner.start_agent(host, &agent.program, ticket).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What this cluster can do besides.
+static CAPABILITIES: Capabilities = Capabilities {
+    reach: Reach::ThisMachine,
+    jobs: Some(&Fake),
+    batch: Some(&Fake),
+    queue: Some(&Fake),
+    described: Some(&Fake),
+    ..Capabilities::NONE
+};
+
+fn check_nodes(asked: u32, there: u32, whose: &str) -> Result<()> {
+    if asked <= there {
+        return Ok(());
+    }
+    Err(Error::invalid_with(
+        format!("{asked} nodes are asked for, and {whose} has {there}"),
+        "ask for fewer nodes",
+    ))
+}
+
+/// Ranks on the first nodes of the job.
+fn lay_out(options: Options, job: &Job) -> Direct {
+    Direct {
+        hosts: site::hosts(options.nodes),
+        layout: build_layout(options.ranks, options.nodes),
+        spare: Vec::new(),
+        wlm_data: Vec::new(),
+        job: Some(job.name()),
+        program: options.program,
+        args: options.args,
+        mixed: Vec::new(),
+    }
+}
+
+impl Jobs for Fake {
+    fn is_inside(&self, host: &dyn Host) -> bool {
+        host.env(JOB).is_some()
+    }
+
+    fn find_cause(&self, ended: &EndedApp, host: &dyn Host) -> Result<Option<EndCause>> {
+        Job::find(&ended.job, host)?.cause(host)
+    }
+}
+
+impl BatchJobs for Fake {
+    fn submit(&self, submission: &Submission, host: &dyn Host) -> Result<JobRef> {
+        if submission.held.is_some() {
+            return Err(Error::invalid_with("this cluster cannot hold a batch script", "leave out the hold"));
+        }
+        let site = Site::read(host)?;
+        site.check_submission()?;
+        let job = Job::create(host)?;
+        job.start((&site, site.nodes), &submission.args, &submission.env, &submission.cwd, None)?;
+        Ok(job.name())
+    }
+
+    fn plan_cancel(&self, job: &JobRef, host: &dyn Host) -> Result<Vec<OsString>> {
+        Ok(Job::find(job, host)?.cancel_command())
+    }
+}
+
+impl DescribedJobs for Fake {
+    fn build_args(&self, wanted: &Wanted) -> Result<Vec<OsString>> {
+        build_plain_args(wanted, self.name())
+    }
+}
+
+#[async_trait]
+impl Queue for Fake {
+    async fn submit_starter(
+        &self,
+        queued: &Queued,
+        starter: &JobStarter,
+        host: &dyn Host,
+    ) -> Result<(JobRef, Gifts)> {
+        let site = Site::read(host)?;
+        site.check_submission()?;
+        let job = Job::create(host)?;
+        let words = ["start", self.name(), &starter.send.to_string()].map(OsString::from);
+        let command: Vec<OsString> = std::iter::once(starter.program.clone().into()).chain(words).collect();
+        let input = Zeroizing::new(format!("{}\n", starter.input.as_str()));
+        let nodes = parse_args(&queued.args)?.nodes;
+        job.start((&site, nodes), &command, &[], &starter.cwd, Some(input))?;
+        Ok((job.name(), Gifts::default()))
+    }
+
+    fn find_nodes(&self, queued: &Queued, job: &JobRef, host: &dyn Host) -> Result<Direct> {
+        let (site, job) = (Site::read(host)?, Job::find(job, host)?);
+        match job.state(host)? {
+            State::Queued => Err(job.still_queued(&site)),
+            State::Ended(how) => Err(job.has_ended(&how)),
+            State::Running => Ok(lay_out(parse_args(&queued.args)?, &job)),
+        }
+    }
+
+    async fn run_agents(
+        &self,
+        agent: &AgentCommand,
+        on: Option<&[String]>,
+        stop: Stop<'_>,
+        host: &dyn Host,
+    ) -> Result<()> {
+        let site = Site::read(host)?;
+        let job = Job::of_process(host)?
+            .ok_or_else(|| Error::invalid_with("this process is in no job", "submit it"))?;
+        let all = site::hosts(job.nodes(host)?);
+        let hosts = on.map_or(all, <[String]>::to_vec);
+        site.check_hosts(&hosts)?;
+        agents::run(agent, &hosts, &job, stop).await
+    }
+
+    fn read_variables(
+        &self,
+        job: &JobRef,
+        _pid: Option<Pid>,
+        host: &dyn Host,
+    ) -> Result<Vec<(OsString, OsString)>> {
+        Job::find(job, host)?;
+        Ok(vec![(JOB.into(), job.0.clone().into())])
+    }
+
+    async fn look(&self, _program: &Path, _host: &dyn Host) -> String {
+        String::new()
+    }
+
+    async fn leave_word(&self, _word: &Failure, _host: &dyn Host) -> Result<()> {
+        Ok(())
+    }
+
+    async fn leave(&self, _host: &dyn Host) -> Result<()> {
+        Ok(())
+    }
+}
