@@ -20,6 +20,7 @@ use crate::rendezvous::{Multijob, Seat};
 /// let request = LaunchRequest::new(["-n", "4", "./solver", "--steps", "10"]).hold(true).env("OMP_NUM_THREADS", "2");
 /// ```
 #[derive(Debug, Default)]
+#[must_use = "a request starts nothing by itself"]
 pub struct LaunchRequest {
     pub(crate) args: Vec<OsString>,
     pub(crate) hold: bool,
@@ -194,6 +195,7 @@ pub enum OutputTo {
 
 /// A tool daemon to start.
 #[derive(Debug, Clone)]
+#[must_use = "a request starts nothing by itself"]
 pub struct DaemonRequest {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,

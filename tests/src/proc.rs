@@ -211,6 +211,15 @@ pub fn send(pid: i32, signal: Signal) {
     sent.unwrap_or_else(|error| panic!("{signal} to process {pid}: {error}"));
 }
 
+/// Sends a signal to each of these processes that is still there when its turn comes.
+pub fn send_those_left(pids: impl IntoIterator<Item = i32>, signal: Signal) {
+    let all: Vec<Pidfd> = pids.into_iter().filter_map(|pid| Pidfd::open(pid).ok()).collect();
+    for process in &all {
+        // It may have ended meanwhile, because another one has.
+        process.signal(signal).ok();
+    }
+}
+
 /// Waits until the process has ended, by event.
 ///
 /// # Panics

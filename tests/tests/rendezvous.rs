@@ -250,13 +250,15 @@ fn who_is_no_rank_may_look_and_not_register() {
             let outside = gantry_backend::rendezvous::Rendezvous::at(handle);
             let refused = outside.register(b"x", SOON).expect_err("no rank").to_string();
             let late = outside.wait(Duration::from_millis(100)).expect_err("it is held");
-            (refused, late, outside.status(SOON).expect("a status"), outside)
+            let status = outside.status(SOON).expect("a status");
+            // The ranks end when they have all data: who asks only then may come too late.
+            (refused, late, status, outside.subscribe(SOON).expect("a subscription"))
         });
-        let (_, late, status, outside) = looked.await.expect("a thread");
+        let (_, late, status, subscription) = looked.await.expect("a thread");
         assert!(matches!(late, gantry_backend::Error::TimedOut { .. }), "{late}");
         assert_eq!((status.expected, status.registered, status.level), (2, 0, 1));
         app.release(SOON).await.expect("release");
-        let waiting = tokio::task::spawn_blocking(move || outside.get_all(SOON));
+        let waiting = tokio::task::spawn_blocking(move || subscription.wait());
         waiting.await.expect("a thread").expect("the aggregate");
         ends_well(app).await;
     });

@@ -124,7 +124,8 @@ fn what_ranks_of_a_detached_app_leave_ends_with_it() {
         tool.close_stdin();
         tool.exited(SOON);
         started(cluster, ALL);
-        found(cluster).iter().for_each(|process| proc::send(process.pid, Signal::SIGUSR1));
+        // When the ranks have ended, the others may have, too.
+        proc::send_those_left(found(cluster).iter().map(|process| process.pid), Signal::SIGUSR1);
     });
 }
 

@@ -16,6 +16,7 @@ use crate::error::Result;
 /// and sessions are removed. [`App::detach`] is the only way to let a launched app outlive its owner. Dropping an `App` starts its end
 /// and does not wait for it; should the runtime end first, guard and agents see to it.
 #[derive(Debug)]
+#[must_use = "dropping the owner ends the app"]
 pub struct App {
     pub(super) handle: AppHandle,
     /// Served while the owner lives.

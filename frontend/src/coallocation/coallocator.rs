@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use gantry_frontend::coallocation::{Coallocator, SubjobOutput};
+/// use gantry_frontend::coallocation::{Coallocator, SubjobOutput, Unready};
 /// use gantry_frontend::Config;
 ///
 /// # async fn tool() -> gantry_frontend::Result<()> {

@@ -97,6 +97,7 @@ impl JobEvents {
 
 /// The owner of a co-allocated job. Dropping it cancels the job, and does not wait for its end.
 #[derive(Debug)]
+#[must_use = "dropping the owner cancels the job"]
 pub struct Job {
     wishes: mpsc::UnboundedSender<(Asked, oneshot::Sender<Result<()>>)>,
     board: Arc<Board>,

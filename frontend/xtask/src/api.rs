@@ -1,8 +1,7 @@
 //! `cargo xtask api`: the public API of the libraries for Rust as text, so that a change of it is seen in a review.
 //!
-//! The text is made of what rustdoc knows in JSON. Only this task asks rustdoc for that: the form is not stable yet, and rustdoc gives it to
-//! nobody who has not said that he knows. To say so for rustdoc alone, cargo is given this program as its rustdoc. Else cargo would build
-//! every dependency anew.
+//! The text is made of rustdoc's JSON. That format is unstable, so rustdoc writes it only where `RUSTC_BOOTSTRAP` is set. If it were set for
+//! cargo, cargo would build every dependency anew. So cargo gets this program as its rustdoc: it sets the variable and becomes the real one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

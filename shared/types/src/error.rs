@@ -59,10 +59,14 @@ impl Kind {
 /// What the caller can do about a system call that failed.
 impl From<&io::Error> for Kind {
     fn from(error: &io::Error) -> Self {
+        use io::ErrorKind as E;
         match error.kind() {
-            io::ErrorKind::NotFound => Self::NotFound,
-            io::ErrorKind::PermissionDenied => Self::NoAccess,
-            io::ErrorKind::TimedOut => Self::TimedOut,
+            E::NotFound | E::NotADirectory => Self::NotFound,
+            E::PermissionDenied => Self::NoAccess,
+            E::TimedOut => Self::TimedOut,
+            E::IsADirectory | E::AlreadyExists | E::InvalidInput | E::ArgumentListTooLong => Self::Invalid,
+            E::ConnectionRefused | E::ConnectionReset | E::ConnectionAborted | E::BrokenPipe => Self::Lost,
+            E::UnexpectedEof | E::NotConnected | E::HostUnreachable | E::NetworkUnreachable => Self::Lost,
             _ if error.raw_os_error() == Some(libc::ESRCH) => Self::NotFound,
             _ => Self::System,
         }
@@ -181,6 +185,8 @@ mod tests {
         check(libc::ESRCH, Kind::NotFound);
         check(libc::EPERM, Kind::NoAccess);
         check(libc::ETIMEDOUT, Kind::TimedOut);
+        check(libc::EISDIR, Kind::Invalid);
+        check(libc::ECONNREFUSED, Kind::Lost);
         for number in [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM, libc::ENOSPC] {
             check(number, Kind::System);
         }

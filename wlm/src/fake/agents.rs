@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use gantry_types::error::{Failure, Kind};
@@ -22,11 +23,16 @@ use crate::host::{open_pidfd, signal_process};
 pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop: Stop<'_>) -> Result<()> {
     let (mut running, mut processes, mut failed) = (JoinSet::new(), Vec::new(), Vec::new());
     for host in hosts {
-        let ticket = agent.ticket(host).map_err(Error::NotStarted)?;
-        let (child, process) = start(agent, &ticket, host, job)
-            .map_err(|error| Error::NotStarted(Failure::new((&error).into(), format!("{host}: {error}"))))?;
+        let (mut child, process) = match start(agent, host, job) {
+            Ok(started) => started,
+            Err(failure) => {
+                // All or none.
+                processes.iter().for_each(|process| drop(signal_process(process, libc::SIGKILL)));
+                return Err(Error::NotStarted(failure));
+            }
+        };
         processes.push(process);
-        let (host, mut child): (String, Child) = (host.clone(), child);
+        let host = host.clone();
         running.spawn_blocking(move || (host, child.wait()));
     }
     let (mut stop, mut asked) = (stop, false);
@@ -54,15 +60,24 @@ pub(super) async fn run(agent: &AgentCommand, hosts: &[String], job: &Job, stop:
     if failed.is_empty() { Ok(()) } else { Err(Error::Hosts { of: hosts.len(), missing: failed }) }
 }
 
-/// An agent that reads `ticket`, and a handle on it that stays its own.
-fn start(agent: &AgentCommand, ticket: &[u8], host: &str, job: &Job) -> io::Result<(Child, OwnedFd)> {
+/// An agent, and a handle on it that stays its own.
+fn start(agent: &AgentCommand, host: &str, job: &Job) -> std::result::Result<(Child, OwnedFd), Failure> {
+    let ticket = agent.ticket(host)?;
+    spawn(agent, &ticket, &job.agent_file(host)).map_err(|error| {
+        let failure = Failure::new((&error).into(), format!("start the agent of {host}: {error}"));
+        failure.with_hint("see that all of gantry is built")
+    })
+}
+
+/// Starts an agent that reads `ticket`, and writes its pid to `file`.
+fn spawn(agent: &AgentCommand, ticket: &[u8], file: &Path) -> io::Result<(Child, OwnedFd)> {
     #[expect(clippy::disallowed_methods, reason = "the node that is played starts its agent")]
     let mut command = Command::new(&agent.program);
     command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
     let mut child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::new).ok_or(io::ErrorKind::NotFound)?;
     let process = open_pidfd(pid)?;
-    std::fs::write(job.agent_file(host), pid.to_string())?;
+    std::fs::write(file, pid.to_string())?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(ticket)?;
     }

@@ -44,6 +44,21 @@ pub(super) enum State {
     Ended(String),
 }
 
+/// What a job is to do.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    /// On how many nodes.
+    pub(super) nodes: u32,
+    /// Its command, with arguments.
+    pub(super) command: &'a [OsString],
+    /// Variables of its command besides those of whoever submits it.
+    pub(super) env: &'a [(OsString, OsString)],
+    /// The command's directory.
+    pub(super) cwd: &'a Path,
+    /// What the command reads.
+    pub(super) input: Option<Zeroizing<String>>,
+}
+
 /// A job of the cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
@@ -114,20 +129,13 @@ impl Job {
     }
 
     /// Starts the job. It waits in the queue first, and reads `input` if there is any.
-    pub(super) fn start(
-        &self,
-        (site, nodes): (&Site, u32),
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-        cwd: &Path,
-        input: Option<Zeroizing<String>>,
-    ) -> Result<()> {
-        self.write("nodes", nodes.to_string().as_bytes())?;
-        if let Some(input) = &input {
+    pub(super) fn start(&self, site: &Site, work: &Work<'_>) -> Result<()> {
+        self.write("nodes", work.nodes.to_string().as_bytes())?;
+        if let Some(input) = &work.input {
             self.write("input", input.as_bytes())?;
         }
         self.write("cancel", format!("kill -TERM -$(cat {})\n", self.quote("pid")).as_bytes())?;
-        self.write("script", &self.build_script(site, command, env, cwd, input.is_some()))?;
+        self.write("script", &self.build_script(site, work))?;
         let script = self.folder.join("script");
         let started = || {
             let nowhere = || OpenOptions::new().read(true).write(true).open("/dev/null");
@@ -142,14 +150,7 @@ impl Job {
         self.write("pid", pid.trim().as_bytes())
     }
 
-    fn build_script(
-        &self,
-        site: &Site,
-        command: &[OsString],
-        env: &[(OsString, OsString)],
-        cwd: &Path,
-        reads: bool,
-    ) -> Vec<u8> {
+    fn build_script(&self, site: &Site, work: &Work<'_>) -> Vec<u8> {
         let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
         let folder = quote(self.folder.as_os_str());
         let mut script = format!(
@@ -162,16 +163,16 @@ impl Job {
             self.number
         )
         .into_bytes();
-        for (name, value) in env {
+        for (name, value) in work.env {
             script.extend([b"export ", name.as_bytes(), b"=", quote(value).as_bytes(), b"\n"].concat());
         }
-        script.extend(format!("cd {}\n", quote(cwd.as_os_str())).as_bytes());
-        let (input, remove) = match reads {
-            true => (format!("{folder}/input"), format!("rm {folder}/input\n")),
-            false => ("/dev/null".to_owned(), String::new()),
+        script.extend(format!("cd {}\n", quote(work.cwd.as_os_str())).as_bytes());
+        let (input, remove) = match work.input {
+            Some(_) => (format!("{folder}/input"), format!("rm {folder}/input\n")),
+            None => ("/dev/null".to_owned(), String::new()),
         };
         let limit = site.limit_ms.map(|ms| format!("timeout --foreground {} ", seconds(ms)));
-        let words = command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+        let words = work.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
         script.extend(
             format!(
                 "exec 3<{input}\n{remove}{}{words} <&3 3<&- &\nexec 3<&-\necho $! >{folder}/running\n\

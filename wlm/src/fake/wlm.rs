@@ -25,7 +25,7 @@ use crate::seam::{Capabilities, Evidence, Reach, Wlm};
 use crate::wanted::build_plain_args;
 
 use super::agents;
-use super::job::{Job, State};
+use super::job::{Job, State, Work};
 use super::site::{self, JOB, SITE, Site};
 
 /// The cluster that is played.
@@ -153,7 +153,8 @@ impl BatchJobs for Fake {
         let site = Site::read(host)?;
         site.check_submission()?;
         let job = Job::create(host)?;
-        job.start((&site, site.nodes), &submission.args, &submission.env, &submission.cwd, None)?;
+        let Submission { args, env, cwd, .. } = submission;
+        job.start(&site, &Work { nodes: site.nodes, command: args, env, cwd, input: None })?;
         Ok(job.name())
     }
 
@@ -183,7 +184,8 @@ impl Queue for Fake {
         let command: Vec<OsString> = std::iter::once(starter.program.clone().into()).chain(words).collect();
         let input = Zeroizing::new(format!("{}\n", starter.input.as_str()));
         let nodes = parse_args(&queued.args)?.nodes;
-        job.start((&site, nodes), &command, &[], &starter.cwd, Some(input))?;
+        let cwd = &starter.cwd;
+        job.start(&site, &Work { nodes, command: &command, env: &[], cwd, input: Some(input) })?;
         Ok((job.name(), Gifts::default()))
     }
 

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn every_workload_manager_of_ours_has_its_word_and_a_table() {
-        for wlm in WLMS {
+        // The cluster that tests play is for no user's tool.
+        for wlm in WLMS.iter().filter(|wlm| wlm.name() != "fake") {
             let known = cti::CtiWlm::by_name(wlm.name()).expect("a number");
             assert_eq!(wlm_words(known.number).to_str(), Ok(known.word));
             assert!(table_of(known.number).is_ok(), "{}", wlm.name());

@@ -56,7 +56,7 @@ fn an_exec_failure_names_its_cause() {
     check_file(b"#!/bin\n", 0o755, libc::EACCES, Kind::Invalid, "\"/bin\" is a directory");
     check_file(b"", 0o755, libc::ETXTBSY, Kind::NoAccess, "open for writing");
     check_file(b"", 0o755, libc::E2BIG, Kind::Invalid, "arguments");
-    check_file(b"", 0o755, libc::ENOMEM, Kind::LauncherFailed, "program");
+    check_file(b"", 0o755, libc::ENOMEM, Kind::System, "program");
 }
 
 #[test]
