@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_tests::fault::{Tool, agents, guards, numbers};
-use gantry_tests::{Run, SOON, World, proc, programs, within};
+use gantry_tests::{Run, SOON, World, eventually, proc, programs, within};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -121,12 +121,12 @@ fn tool_guard_and_agent_killed_together_leave_the_ranks_as_they_were() {
         scene.tool.run.kill();
         scene.tool.run.exited(SOON);
         proc::wait_gone(scene.daemon, SOON);
-        // Nobody was left to remove the storage and the socket: the user's next agent and the next command do.
+        // Nobody was left to remove the storage and the socket: the user's next agent and the next command do. The command does not wait for it.
         assert!(scene.world.gantry(["ps", "--json"]).wait(SOON).status.success());
         let mut next = Tool::start(&scene.world);
         next.ask(&format!("attach {}", scene.found[0].pid()));
         next.ask("session");
-        assert!(!scene.root.exists(), "the next agent has not swept it");
+        eventually(SOON, "the storage is swept", || !scene.root.exists());
         next.ask("destroy");
         next.ask("close");
         scene.assert_left_as_found();
