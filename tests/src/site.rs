@@ -58,7 +58,7 @@ fn on_each<F: AsyncFnOnce(&mut Site)>(is_meant: impl Fn(&dyn Wlm) -> bool, limit
         return run_inside(name, body);
     }
     for wlm in WLMS.iter().filter(|wlm| reach(**wlm) == Reach::ThisMachine && is_meant(**wlm)) {
-        // The cluster that is played is there as soon as somebody names its folder: the world does.
+        // The played cluster needs no detection: the world names its folder.
         if wlm.detect(&Machine).is_none() && wlm.name() != PLAYED {
             record_skip(&format!("{} is not here", wlm.name()));
             continue;

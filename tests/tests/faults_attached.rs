@@ -121,7 +121,7 @@ fn tool_guard_and_agent_killed_together_leave_the_ranks_as_they_were() {
         scene.tool.run.kill();
         scene.tool.run.exited(SOON);
         proc::wait_gone(scene.daemon, SOON);
-        // Nobody was left to remove the storage and the socket: the user's next agent and the next command do. The command does not wait for it.
+        // The user's next agent and the next command remove the storage and the socket. The command does not wait for that.
         assert!(scene.world.gantry(["ps", "--json"]).wait(SOON).status.success());
         let mut next = Tool::start(&scene.world);
         next.ask(&format!("attach {}", scene.found[0].pid()));

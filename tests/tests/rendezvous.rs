@@ -251,7 +251,7 @@ fn who_is_no_rank_may_look_and_not_register() {
             let refused = outside.register(b"x", SOON).expect_err("no rank").to_string();
             let late = outside.wait(Duration::from_millis(100)).expect_err("it is held");
             let status = outside.status(SOON).expect("a status");
-            // The ranks end when they have all data: who asks only then may come too late.
+            // The ranks end when they have all data. A later question may find no agent.
             (refused, late, status, outside.subscribe(SOON).expect("a subscription"))
         });
         let (_, late, status, subscription) = looked.await.expect("a thread");

@@ -21,7 +21,7 @@ const LIBRARIES: [(&str, &str); 3] = [
     ("gantry-backend", "gantry_backend"),
 ];
 
-/// Crates that are nobody's public API. No public item of a library may name them.
+/// Crates that are private. No public item of a library may name them.
 const PRIVATE: [&str; 4] = ["gantry_shared::", "gantry_link::", "gantry_wlm::", "gantry_guard::"];
 
 /// Items that may name them all the same: what `?` needs. Users have no value of that type.
@@ -45,7 +45,7 @@ pub(crate) fn become_rustdoc() -> Option<std::io::Error> {
 /// Writes the texts, or says which of them are not as the code has it.
 ///
 /// # Errors
-/// A text is not up to date; an item names a crate that is nobody's public API; rustdoc's.
+/// A text is not up to date; an item names a private crate; rustdoc's.
 pub(crate) fn write(asked: &Api) -> Result<String> {
     let (mut old, mut counts) = (Vec::new(), Vec::new());
     for (package, name) in LIBRARIES {
@@ -125,7 +125,7 @@ fn check_names(api: &str) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
-    Err(format!("these public items name crates that are nobody's public API:\n{}", found.join("\n")).into())
+    Err(format!("these public items name private crates:\n{}", found.join("\n")).into())
 }
 
 fn count_modules(api: &str) -> usize {

@@ -51,7 +51,7 @@ pub(super) struct Work<'a> {
     pub(super) nodes: u32,
     /// Its command, with arguments.
     pub(super) command: &'a [OsString],
-    /// Variables of its command besides those of whoever submits it.
+    /// Variables of its command besides those of the submitter.
     pub(super) env: &'a [(OsString, OsString)],
     /// The command's directory.
     pub(super) cwd: &'a Path,

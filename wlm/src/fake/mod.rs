@@ -1,7 +1,7 @@
-//! A workload manager that needs no cluster: it plays one on this machine, as a file says, and fails as that file says.
+//! A workload manager that needs no cluster. It plays one on this machine, and fails where a file tells it to.
 //!
-//! It has a queue, jobs, batch scripts and limits, and is a driver like any other: what runs in its jobs are gantry's own guard and agents.
-//! Tests of the launch pipeline use it, and a porter can read it as an example. It is built with the feature `fake` only.
+//! It has a queue, jobs, batch scripts and a time limit. It is a driver like any other: gantry's own guard and agents run in its jobs. Tests of
+//! the launch pipeline use it, and people who port gantry can read it as an example. The feature `fake` builds it.
 //!
 //! `GANTRY_FAKE_SITE` names the folder that stands for the cluster. `site.json` in it says how the cluster behaves; each job has a folder
 //! below `jobs`.

@@ -1,4 +1,4 @@
-//! How the cluster behaves: a file that whoever plays it has written.
+//! How the cluster behaves, as `site.json` says.
 
 use std::path::{Path, PathBuf};
 
