@@ -187,6 +187,19 @@ fn a_launch_in_a_job_uses_its_nodes() {
 }
 
 #[test]
+fn a_batch_job_is_attached_to_when_it_has_its_nodes() {
+    run(&json!({ "queue_ms": 300 }), |cluster| {
+        let mut run = cluster.gantry(&["--json", "submit", "--wlm", "fake", "--", "/bin/sleep", "2"]);
+        assert_eq!(run.next_event("submitted", SOON)["job"], "1");
+        run.next_event("waiting", SOON);
+        let attached = run.next_event("attached", SOON);
+        assert_eq!(attached["ranks"].as_array().map(Vec::len), Some(1), "{attached}");
+        assert_eq!(run.wait(SOON).code(), 0);
+        assert_eq!(cluster.end(), "0");
+    });
+}
+
+#[test]
 fn parts_of_a_job_start_together_whatever_their_queue() {
     run(&json!({ "queue_ms": 500 }), |cluster| {
         let part =
