@@ -123,6 +123,10 @@ pub enum Error {
 
 impl From<tokio::task::JoinError> for Error {
     fn from(error: tokio::task::JoinError) -> Self {
+        // The tool has shut its runtime down.
+        if error.is_cancelled() {
+            return Self::Gone { what: "the runtime".to_owned() };
+        }
         Self::Internal(error.to_string())
     }
 }
@@ -288,6 +292,15 @@ mod tests {
             assert_eq!(node(own).hint(), Some("mend it"));
         }
         assert_eq!(Error::invalid("no program").hint(), None);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_our_fault_and_a_cancelled_task_is_not() {
+        let panicked: tokio::task::JoinHandle<()> = tokio::spawn(async { panic!("of this test") });
+        assert_eq!(Error::from(panicked.await.unwrap_err()).kind(), Kind::Internal);
+        let cancelled = tokio::spawn(std::future::pending::<()>());
+        cancelled.abort();
+        assert_eq!(Error::from(cancelled.await.unwrap_err()).kind(), Kind::Gone);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What gantry's own parts share, and nobody else uses: messages, secrets, and how files on a node are dealt with.
+//! What gantry's own parts share: messages, secrets, and how files on a node are dealt with. This crate is private to gantry.
 //!
 //! The words of the public libraries are in `gantry-types`. Nothing in this crate starts a process or knows a workload manager.
 //! The modules stand in reading order.

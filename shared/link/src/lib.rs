@@ -1,4 +1,4 @@
-//! Authenticated links between gantry's own processes. Nobody else uses this crate.
+//! Authenticated links between gantry's own processes. This crate is private to gantry.
 //!
 //! From the bottom up: [`limits`] says how much is too much. [`bulk`] seals data once for all nodes. [`handshake`] and [`link`] make an
 //! authenticated link of any byte stream. [`credit`] and [`queue`] decide when something is written. [`door`] decides which connections

@@ -161,7 +161,7 @@ pub struct Wanted {
     pub job_type: JobType,
     /// The queue.
     pub queue: Option<String>,
-    /// Whom it is accounted to.
+    /// The account that is charged.
     pub project: Option<String>,
     /// How long it may run, in minutes.
     pub max_minutes: Option<u32>,

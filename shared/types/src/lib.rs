@@ -16,7 +16,7 @@
 //! | [`foreign`] | text from elsewhere, which is shown escaped only |
 //! | [`session_dirs`] | the directories of a session on a node |
 //! | [`rendezvous`] | data that ranks exchange, and how processes name where |
-//! | [`runtime`] | who talks with whom in a co-allocated job |
+//! | [`runtime`] | processes of a co-allocated job, as messages address them |
 //! | [`filter`] | filters that merge what daemons contribute |
 
 pub mod id;

@@ -1,4 +1,4 @@
-//! Who talks with whom in a co-allocated job.
+//! Processes of a co-allocated job, as messages address them.
 
 use serde::{Deserialize, Serialize};
 
