@@ -408,7 +408,9 @@ pub(crate) fn open_stdio(feed: bool, forward: bool) -> Result<([OwnedFd; 3], Our
         null().map_err(failed)?
     };
     if !forward {
-        return Ok(([stdin, null().map_err(failed)?, null().map_err(failed)?], ends));
+        let stdout = if feed { null() } else { stdin.try_clone() }.map_err(failed)?;
+        let stderr = stdout.try_clone().map_err(failed)?;
+        return Ok(([stdin, stdout, stderr], ends));
     }
     let (our_out, stdout) = io::pipe().map_err(failed)?;
     let (our_err, stderr) = io::pipe().map_err(failed)?;

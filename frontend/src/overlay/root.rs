@@ -550,7 +550,7 @@ impl Root {
         if !self.closing {
             self.admission.ordered(wanted, order);
             for (_, link) in self.links_to(wanted) {
-                link.send(Arc::clone(body));
+                link.send_now(Arc::clone(body));
             }
         }
     }

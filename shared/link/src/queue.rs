@@ -5,9 +5,14 @@
 //!
 //! A peer that asks much and reads nothing of the answers is not read either: a link's reader waits while the [backlog](WeakLinkQueue::drained)
 //! is long. So only a peer that never waits for its own writer may be at the other end; agents read what comes from above at any time.
+//!
+//! A writer has a task of its own. While it has nothing to do its writer lies in [`Idle`], and [`LinkQueue::send_now`] writes with it at once: to wake the task on
+//! another thread takes longer than to write.
 
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
@@ -22,6 +27,8 @@ use super::link::LinkWriter;
 pub const BULK_QUEUE_CHUNKS: usize = 4;
 /// How many bytes may wait for a peer before nothing more is read of it: 8 MiB, some of the largest frames.
 pub const BACKLOG_BYTES: usize = 8 * 1024 * 1024;
+/// The most bytes of a body that [`LinkQueue::send_now`] writes itself: to seal more takes longer than to wake the writer.
+pub const SENT_NOW_BYTES: usize = 16 * 1024;
 /// How long a peer has to take a goodbye or a refusal.
 pub const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
 
@@ -32,6 +39,17 @@ pub struct LinkQueue {
     bulk: mpsc::Sender<SealedChunk>,
     credit: Arc<Credit>,
     backlog: Arc<Backlog>,
+    idle: Arc<Idle>,
+}
+
+/// Where the writer is while its task waits for work.
+#[derive(Debug, Default)]
+struct Idle(Mutex<Option<LinkWriter>>);
+
+impl Idle {
+    fn lock(&self) -> MutexGuard<'_, Option<LinkWriter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A [`LinkQueue`] that does not keep the link open.
@@ -70,10 +88,11 @@ impl Backlog {
 }
 
 /// Marks the end of writing, however it comes.
-struct Ends(Arc<Backlog>);
+struct Ends(Arc<Backlog>, Arc<Idle>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
+        drop(self.1.lock().take());
         self.0.ended.store(true, Ordering::Relaxed);
         self.0.changed.notify_waiters();
     }
@@ -92,6 +111,10 @@ pub enum NotTaken {
 enum Control {
     /// A frame's body, and what is given back when it is written.
     Frame(Arc<[u8]>, Option<OwnedSemaphorePermit>),
+    /// What was sent at once is not all written.
+    Rest,
+    /// What was sent at once could not be written.
+    Failed(LinkError),
     Close,
     Refuse(String),
 }
@@ -111,8 +134,10 @@ impl LinkQueue {
         let (bulk, chunks) = mpsc::channel(BULK_QUEUE_CHUNKS);
         let credit = Credit::new(stall);
         let backlog = Arc::<Backlog>::default();
-        let writing = write(writer, controls, chunks, Arc::clone(&credit), Arc::clone(&backlog));
-        (Self { control, bulk, credit, backlog }, writing)
+        let idle = Arc::<Idle>::default();
+        let ends = Ends(Arc::clone(&backlog), Arc::clone(&idle));
+        let writing = write(writer, controls, chunks, Arc::clone(&credit), ends);
+        (Self { control, bulk, credit, backlog, idle }, writing)
     }
 
     /// The link's credit, for whoever reads it.
@@ -131,6 +156,24 @@ impl LinkQueue {
     pub fn send_holding(&self, body: Arc<[u8]>, room: Option<OwnedSemaphorePermit>) {
         self.backlog.add(body.len());
         drop(self.control.send(Control::Frame(body, room)));
+    }
+
+    /// As [`LinkQueue::send`], and writes the body itself where it is small, nothing waits before it and the stream takes it. For a thread that does not
+    /// run the writer's task: it saves the time to wake one that does. Not for many bodies in a row, which the task would write in one call.
+    pub fn send_now(&self, body: Arc<[u8]>) {
+        let mut idle = self.idle.lock();
+        let is_next = body.len() <= SENT_NOW_BYTES && self.backlog() == 0;
+        match idle.as_mut().filter(|writer| is_next && writer.buffered_bytes() == 0) {
+            None => self.send(body),
+            Some(writer) => {
+                let rest = match write_now(writer, &body) {
+                    Poll::Ready(Ok(())) => return,
+                    Poll::Ready(Err(error)) => Control::Failed(error),
+                    Poll::Pending => Control::Rest,
+                };
+                drop(self.control.send(rest));
+            }
+        }
     }
 
     /// Says goodbye after the control frames that were queued.
@@ -214,31 +257,59 @@ impl WeakLinkQueue {
     }
 }
 
+/// Writes as much of a body as the stream takes without waiting.
+fn write_now(writer: &mut LinkWriter, body: &[u8]) -> Poll<Result<(), LinkError>> {
+    match writer.send_body(body) {
+        Ok(()) => pin!(writer.flush()).poll(&mut Context::from_waker(Waker::noop())),
+        Err(error) => Poll::Ready(Err(error)),
+    }
+}
+
+/// What a writer's task is woken for.
+enum Work {
+    Places(u32),
+    Control(Option<Control>),
+    Chunk(SealedChunk),
+}
+
 async fn write(
-    mut writer: LinkWriter,
+    writer: LinkWriter,
     mut controls: mpsc::UnboundedReceiver<Control>,
     mut chunks: mpsc::Receiver<SealedChunk>,
     credit: Arc<Credit>,
-    backlog: Arc<Backlog>,
+    ends: Ends,
 ) -> Result<(), LinkError> {
-    let _ends = Ends(Arc::clone(&backlog));
+    let Ends(backlog, idle) = &ends;
     let mut held = Vec::new();
+    let mut busy = Some(writer);
     loop {
-        tokio::select! {
+        if let Some(writer) = busy.take_if(|writer| writer.buffered_bytes() == 0) {
+            *idle.lock() = Some(writer);
+        }
+        let work = tokio::select! {
             biased;
-            places = credit.due() => writer.send_credit(places)?,
+            places = credit.due() => Work::Places(places),
             // Control overtakes bulk: an order must not wait behind a library.
-            control = controls.recv() => match control {
-                None => return Ok(()),
-                Some(Control::Frame(body, room)) => {
-                    writer.send_body(&body)?;
-                    backlog.remove(body.len());
-                    held.extend(room);
-                }
-                Some(Control::Close) => return last_words(writer.close()).await,
-                Some(Control::Refuse(reason)) => return last_words(writer.refuse(&reason)).await,
-            },
-            Some(chunk) = next_chunk(&mut chunks, &credit) => {
+            control = controls.recv() => Work::Control(control),
+            Some(chunk) = next_chunk(&mut chunks, &credit) => Work::Chunk(chunk),
+        };
+        // Nobody else takes it out of there.
+        let Some(mut writer) = busy.take().or_else(|| idle.lock().take()) else {
+            return Err(LinkError::Failed);
+        };
+        match work {
+            Work::Places(places) => writer.send_credit(places)?,
+            Work::Control(None) => return Ok(()),
+            Work::Control(Some(Control::Frame(body, room))) => {
+                writer.send_body(&body)?;
+                backlog.remove(body.len());
+                held.extend(room);
+            }
+            Work::Control(Some(Control::Rest)) => {}
+            Work::Control(Some(Control::Failed(error))) => return Err(error),
+            Work::Control(Some(Control::Close)) => return last_words(writer.close()).await,
+            Work::Control(Some(Control::Refuse(reason))) => return last_words(writer.refuse(&reason)).await,
+            Work::Chunk(chunk) => {
                 credit.spend();
                 writer.send_bulk(&chunk)?;
             }
@@ -249,6 +320,7 @@ async fn write(
             writer.flush().await?;
             held.clear();
         }
+        busy = Some(writer);
     }
 }
 
@@ -375,6 +447,75 @@ mod tests {
         assert!(waits().await);
         drop((reader, _writer));
         assert!(!waits().await, "the link has ended");
+    }
+
+    /// A queue whose writer's task runs only when `writing` is polled, and the other end.
+    async fn queue_by_hand(
+        buffer: usize,
+    ) -> (LinkQueue, impl Future<Output = Result<(), LinkError>>, LinkReader) {
+        let secret = Secret::from_hex(&"5a".repeat(32)).unwrap();
+        let (one, other) = duplex(buffer);
+        let deadline = Instant::now() + STALL;
+        let (ours, theirs) = tokio::try_join!(
+            connect(one, &secret, b"app", deadline),
+            accept(other, &secret, b"app", deadline)
+        )
+        .unwrap();
+        let (queue, writing) = LinkQueue::start_with(ours.split().1, STALL);
+        (queue, writing, theirs.split().0)
+    }
+
+    async fn next_body(reader: &mut LinkReader) -> Vec<u8> {
+        match reader.next().await.unwrap() {
+            Some(Incoming::Frame(body)) => body,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_sent_at_once_needs_no_task_and_overtakes_nothing() {
+        let (queue, writing, mut reader) = queue_by_hand(1 << 16).await;
+        let mut writing = pin!(writing);
+        let idle = timeout(Duration::from_millis(1), &mut writing).await;
+        assert!(idle.is_err(), "it waits for work");
+        queue.send_now(Arc::from(&b"first"[..]));
+        assert_eq!(next_body(&mut reader).await, b"first");
+        queue.send(Arc::from(&b"second"[..]));
+        queue.send_now(Arc::from(&b"third"[..]));
+        queue.close();
+        assert!(writing.await.is_ok());
+        assert_eq!(
+            (next_body(&mut reader).await, next_body(&mut reader).await),
+            (b"second".to_vec(), b"third".to_vec())
+        );
+        assert_eq!(reader.next().await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_stream_does_not_take_at_once_comes_later_and_in_order() {
+        let (queue, writing, mut reader) = queue_by_hand(1 << 12).await;
+        tokio::spawn(writing);
+        tokio::task::yield_now().await;
+        let body = |number: u8| -> Arc<[u8]> { vec![number; 1500].into() };
+        (0..50).for_each(|number| queue.send_now(body(number)));
+        for number in 0..50 {
+            assert_eq!(next_body(&mut reader).await, *body(number));
+        }
+        // It is idle again, and still in step with its peer.
+        tokio::task::yield_now().await;
+        queue.send_now(body(50));
+        assert_eq!(next_body(&mut reader).await, *body(50));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_whose_task_is_ended_leaves_no_link_open() {
+        let (queue, writing, mut reader) = queue_by_hand(1 << 16).await;
+        let task = tokio::spawn(writing);
+        tokio::task::yield_now().await;
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        queue.send_now(Arc::from(&b"nobody's"[..]));
+        assert!(reader.next().await.unwrap_err().is_cut());
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
 /// How much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
-const FIRST_LINE_BYTES: u64 = 256;
+const FIRST_LINE_BYTES: usize = 256;
 
 /// Most bytes of a loader that are looked at.
 const MAX_LOADER_BYTES: u64 = 16 * 1024 * 1024;
@@ -127,8 +127,9 @@ fn knows_argv0(loader: &Path) -> bool {
 /// A script's interpreter and its one argument.
 fn read_first_line(script: &Path) -> Option<(PathBuf, Option<OsString>)> {
     let file: File = tree::open_regular(AT_FDCWD, script).ok()?;
-    let mut bytes = Vec::new();
-    file.take(FIRST_LINE_BYTES).read_to_end(&mut bytes).ok()?;
+    // With room for all of it, one call reads it.
+    let mut bytes = Vec::with_capacity(FIRST_LINE_BYTES);
+    file.take(FIRST_LINE_BYTES as u64).read_to_end(&mut bytes).ok()?;
     parse_first_line(&bytes)
 }
 

@@ -271,10 +271,6 @@ impl Agent {
         let (service, subjob, marker) = (self.service.clone(), self.ticket.subjob, self.marker.clone());
         let (app, host, node, nofile) = (self.ticket.app, self.ticket.host.clone(), self.node, self.nofile);
         let (starter, pending) = new_start(order.program.program.clone().into());
-        // A daemon may ask its agent at once: it is in the view before it runs.
-        self.daemons.expect(daemon, session, pending.batch());
-        self.up.channel(|hub| hub.expect(daemon, session));
-        self.show();
         let begun = self.storage.in_session(session, move |turn| {
             let site = crate::daemons::site::Site {
                 dirs: &dirs,
@@ -289,10 +285,11 @@ impl Agent {
             };
             starter.start(|| turn.and_then(|()| crate::daemons::prepare(order, &site, &host, nofile)));
         });
-        if begun.is_err() {
-            self.forget_start(daemon);
-            return begun;
-        }
+        begun?;
+        // It may ask us at once. Nobody is answered before this function is through, so it is in the view by then.
+        self.daemons.expect(daemon, session, pending.batch());
+        self.up.channel(|hub| hub.expect(daemon, session));
+        self.show();
         let events = self.events.clone();
         tokio::task::spawn_local(async move {
             let result = pending.wait(Instant::now() + START_DEADLINE).await;
