@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use gantry_shared::wire::assembly::Assembly;
 use gantry_shared::wire::channel::{
-    CHUNK_BYTES, ChannelNotice, FIRST_MADE, MAX_PART_BYTES, Member, MemberSet, PART_WINDOW_BYTES,
+    CHUNK_BYTES, ChannelNotice, FIRST_MADE, MAX_PART_BYTES, Member, MemberSet,
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::NodeId;
@@ -47,14 +48,6 @@ pub(super) struct Collecting {
     total: u64,
     grants: Vec<(NodeId, u32, u32)>,
     merges: bool,
-}
-
-#[derive(Debug)]
-struct Assembly {
-    of: MemberSet,
-    total: u64,
-    granted: u64,
-    bytes: Vec<u8>,
 }
 
 impl Collecting {
@@ -110,22 +103,23 @@ impl Collecting {
             if length == total {
                 return Ok(Some(self.done(of, bytes)));
             }
-            self.coming.insert(key, Assembly { of, total, granted: length, bytes });
+            self.coming.insert(key, Assembly::begin(of, total, bytes));
             self.large.push_back(key);
             self.grant();
             return Ok(None);
         };
-        if assembly.bytes.len() as u64 + length > assembly.granted.min(assembly.total) {
-            return Err(Error::Protocol(format!("node {node} sends contributions without credit")));
-        }
-        assembly.bytes.extend_from_slice(&bytes);
-        let complete = assembly.bytes.len() as u64 == assembly.total;
+        let complete = assembly.take(&bytes).map_err(|overrun| {
+            Error::Protocol(format!("node {node} sends contributions without credit: {overrun}"))
+        })?;
         let whole = if complete { self.coming.remove(&key) } else { None };
         if complete {
             self.large.retain(|it| *it != key);
         }
         self.grant();
-        Ok(whole.map(|whole| self.done(whole.of, whole.bytes)))
+        Ok(whole.map(|whole| {
+            let (of, bytes) = whole.finish();
+            self.done(of, bytes)
+        }))
     }
 
     fn done(&mut self, of: MemberSet, bytes: Vec<u8>) -> Part {
@@ -147,11 +141,7 @@ impl Collecting {
 
     fn grant(&mut self) {
         for key in self.large.iter().take(self.at_once) {
-            let Some(assembly) = self.coming.get_mut(key) else { continue };
-            let ahead = assembly.granted - assembly.bytes.len() as u64;
-            if ahead <= u64::from(PART_WINDOW_BYTES) / 2 && assembly.granted < assembly.total {
-                let more = PART_WINDOW_BYTES - u32::try_from(ahead).unwrap_or(PART_WINDOW_BYTES);
-                assembly.granted += u64::from(more);
+            if let Some(more) = self.coming.get_mut(key).and_then(Assembly::ask) {
                 self.grants.push((key.0, key.1, more));
             }
         }
@@ -165,7 +155,7 @@ impl Collecting {
     fn miss(&mut self, of: &MemberSet, why: &Failure) {
         let fresh = self.owed.intersection(of);
         self.owed = self.owed.difference(&fresh);
-        self.coming.retain(|_, assembly| assembly.of.intersection(&fresh).is_empty());
+        self.coming.retain(|_, assembly| assembly.members().intersection(&fresh).is_empty());
         self.large.retain(|key| self.coming.contains_key(key));
         self.grant();
         for member in fresh.iter() {
@@ -220,6 +210,7 @@ impl Collecting {
 
 #[cfg(test)]
 mod tests {
+    use gantry_shared::wire::channel::PART_WINDOW_BYTES;
     use gantry_shared::wire::message::Blob;
     use gantry_types::id::DaemonId;
 

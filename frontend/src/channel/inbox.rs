@@ -3,13 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, Member, cost_of};
+use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, Member};
+use gantry_shared::wire::owed::Owed;
 use tokio::sync::Notify;
 
 use crate::lock::lock;
-
-/// Credit is given back in portions of this size: small enough that a sender never waits for want of it while messages are taken.
-const CREDIT_PORTION_BYTES: u32 = CHANNEL_WINDOW_BYTES / 4;
 
 /// A message that a daemon sent unasked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +28,7 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<u32, VecDeque<Message>>,
-    owed: HashMap<Member, u32>,
+    owed: HashMap<Member, Owed>,
     closed: bool,
 }
 
@@ -47,7 +45,7 @@ impl Inbox {
     }
 
     /// The next message with this tag, and the credit that its sender is due; none when nothing more comes.
-    pub(super) async fn next(&self, tag: u32) -> Option<(Message, u32)> {
+    pub(super) async fn next(&self, tag: u32) -> Option<(Message, Option<u32>)> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -83,21 +81,21 @@ impl Inbox {
 }
 
 impl Inner {
-    fn take(&mut self, tag: u32) -> Option<(Message, u32)> {
+    fn take(&mut self, tag: u32) -> Option<(Message, Option<u32>)> {
         let queue = self.queues.get_mut(&tag)?;
         let message = queue.pop_front()?;
         if queue.is_empty() {
             self.queues.remove(&tag);
         }
-        let owed = self.owed.entry(message.member).or_default();
-        *owed += cost_of(message.bytes.len());
-        let due = if *owed >= CREDIT_PORTION_BYTES { std::mem::take(owed) } else { 0 };
+        let owed = self.owed.entry(message.member).or_insert(Owed::of(CHANNEL_WINDOW_BYTES));
+        let due = owed.take_message(message.bytes.len());
         Some((message, due))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gantry_shared::wire::window::cost_of;
     use gantry_types::id::{DaemonId, NodeId};
 
     use super::*;
@@ -119,7 +117,7 @@ mod tests {
                 due.push(credit);
             }
         }
-        assert_eq!(due, [0, 0, 2 * cost_of(40_000), 0, 0, 0]);
+        assert_eq!(due, [None, None, Some(2 * cost_of(40_000)), None, None, None]);
         inbox.close();
         assert_eq!(inbox.next(1).await, None);
         assert_eq!(inbox.next(2).await.unwrap().0.bytes, b"other", "what has come is not lost");

@@ -26,9 +26,9 @@ impl MessageStream {
     /// The next message; none when the session is over. Waits for it; may be cancelled without loss.
     pub async fn next(&mut self) -> Option<Message> {
         let (message, due) = self.end.inbox.next(self.tag).await?;
-        if due > 0 {
+        if let Some(bytes) = due {
             let Member { node, daemon } = message.member;
-            let order = Order::Channel(ChannelOrder::Credit { daemon, bytes: due });
+            let order = Order::Channel(ChannelOrder::Credit { daemon, bytes });
             self.core.overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
         }
         Some(message)

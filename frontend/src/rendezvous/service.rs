@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use gantry_shared::rendezvous::{Gathering, MAX_NAMED, Refused};
 use gantry_shared::wire::message::{Order, To};
+use gantry_shared::wire::owed::Owed;
 use gantry_shared::wire::rendezvous::{
     Gate, ITEM_WINDOW_BYTES, Key, Refusal, RendezvousNotice, RendezvousOrder,
 };
@@ -23,9 +24,6 @@ use super::wait::{refuse, to_error};
 use crate::error::Error;
 use crate::lock::lock;
 use crate::overlay::Overlay;
-
-/// Credit is given back when so much is owed.
-const CREDIT_BYTES: u32 = ITEM_WINDOW_BYTES / 4;
 
 /// All rendezvous of an app.
 #[derive(Debug)]
@@ -47,7 +45,7 @@ struct Rooms {
     /// Ranks that have ended, and how.
     ended: BTreeMap<u32, String>,
     /// Bytes of items that were taken and not yet given back as credit.
-    owed: HashMap<NodeId, u32>,
+    owed: HashMap<NodeId, Owed>,
 }
 
 impl Service {
@@ -282,11 +280,10 @@ impl Service {
 
     fn give_credit(&self, node: NodeId, bytes: usize) {
         let mut rooms = lock(&self.rooms);
-        let owed = rooms.owed.entry(node).or_default();
-        *owed = owed.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
-        if *owed >= CREDIT_BYTES {
-            let bytes = std::mem::take(owed);
-            drop(rooms);
+        let owed = rooms.owed.entry(node).or_insert(Owed::of(ITEM_WINDOW_BYTES));
+        let back = owed.take(u32::try_from(bytes).unwrap_or(u32::MAX));
+        drop(rooms);
+        if let Some(bytes) = back {
             self.tell(node, RendezvousOrder::Credit { bytes });
         }
     }

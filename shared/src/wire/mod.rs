@@ -3,18 +3,19 @@
 //! | module | who speaks |
 //! | --- | --- |
 //! | [`frame`] | cuts a byte stream into messages |
-//! | [`window`] | how much may come before more is allowed |
+//! | [`window`], [`owed`] | how much may come before more is allowed; when more is |
 //! | [`tree`], [`stream`] | who is linked to whom; the tree of bulk data |
 //! | [`message`], [`staging`] | frontend and agents; the files that this is about |
 //! | [`hold`] | an agent and the ranks that a launcher brings |
 //! | [`backend`] | an agent and its node's daemons |
-//! | [`channel`] | a tool's frontend and its daemons |
+//! | [`channel`], [`assembly`] | a tool's frontend and its daemons; how large parts come |
 //! | [`rendezvous`] | ranks that exchange data |
 //! | [`runtime`] | the ranks of a co-allocated job and its frontend |
 //! | [`bridge`] | agents that pass on messages of ranks |
 
 pub mod frame;
 pub mod window;
+pub mod owed;
 pub mod tree;
 pub mod stream;
 pub mod staging;
@@ -26,3 +27,4 @@ pub mod rendezvous;
 pub mod runtime;
 pub mod bridge;
 pub mod channel;
+pub mod assembly;

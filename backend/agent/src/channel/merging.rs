@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gantry_shared::wire::channel::{MAX_PART_BYTES, MemberSet, PART_WINDOW_BYTES};
+use gantry_shared::wire::assembly::Assembly;
+use gantry_shared::wire::channel::{MAX_PART_BYTES, MemberSet};
 use gantry_types::error::Failure;
 use gantry_types::filter::Filter;
 use gantry_types::id::DaemonId;
@@ -47,15 +48,6 @@ struct Running {
     job: Option<u64>,
     parts: Vec<(MemberSet, Arc<Vec<u8>>)>,
     result: Vec<u8>,
-}
-
-/// A part of which not all has come.
-#[derive(Debug)]
-struct Assembly {
-    of: MemberSet,
-    total: u64,
-    granted: u64,
-    bytes: Vec<u8>,
 }
 
 impl std::fmt::Debug for Merging {
@@ -110,23 +102,21 @@ impl Merging {
                 // The rest of one that was given up, or nothing that could be asked for.
                 return None;
             }
-            self.coming.insert(key, Assembly { of, total, granted: length, bytes: bytes.to_vec() });
+            self.coming.insert(key, Assembly::begin(of, total, bytes.to_vec()));
             self.large.push_back(key);
             self.grant(out);
             return None;
         };
-        if assembly.bytes.len() as u64 + length > assembly.granted.min(assembly.total) {
-            tracing::debug!(?key, "a part arrived without credit");
-            return None;
+        match assembly.take(bytes) {
+            Ok(true) => {
+                // Whose turn is next is seen when it is known what becomes of this one.
+                let whole = self.coming.remove(&key)?;
+                self.large.retain(|it| *it != key);
+                return Some(whole.finish());
+            }
+            Ok(false) => self.grant(out),
+            Err(overrun) => tracing::debug!(?key, %overrun, "a part arrived without credit"),
         }
-        assembly.bytes.extend_from_slice(bytes);
-        if assembly.bytes.len() as u64 == assembly.total {
-            // Whose turn is next is seen when it is known what becomes of this one.
-            let whole = self.coming.remove(&key)?;
-            self.large.retain(|it| *it != key);
-            return Some((whole.of, whole.bytes));
-        }
-        self.grant(out);
         None
     }
 
@@ -136,11 +126,7 @@ impl Merging {
             return;
         }
         let Some(key) = self.large.front() else { return };
-        let Some(assembly) = self.coming.get_mut(key) else { return };
-        let ahead = assembly.granted - assembly.bytes.len() as u64;
-        if ahead <= u64::from(PART_WINDOW_BYTES) / 2 && assembly.granted < assembly.total {
-            let more = PART_WINDOW_BYTES - u32::try_from(ahead).unwrap_or(PART_WINDOW_BYTES);
-            assembly.granted += u64::from(more);
+        if let Some(more) = self.coming.get_mut(key).and_then(Assembly::ask) {
             out.more.push((*key, more));
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use gantry_shared::wire::message::{OUTPUT_WINDOW_BYTES, Order, Source, To};
-use gantry_shared::wire::window::cost_of;
+use gantry_shared::wire::owed::Owed;
 use gantry_types::id::{AppId, DaemonId, NodeId};
 use gantry_types::output::Stream;
 use gantry_types::rank_set::NodeSet;
@@ -17,9 +17,6 @@ use tokio::sync::{mpsc, watch};
 use crate::event::{Data, Output};
 use crate::lock::lock;
 use crate::overlay::Overlay;
-
-/// Credit is given back in portions of this size: small enough that the window never runs dry for want of it.
-const CREDIT_PORTION_BYTES: u32 = OUTPUT_WINDOW_BYTES / 4;
 
 /// A piece of output and where its credit goes when it is taken.
 #[derive(Debug)]
@@ -235,7 +232,7 @@ impl Drop for OutputStream {
 struct Credits {
     overlay: Overlay,
     group: Option<DaemonId>,
-    owed: HashMap<NodeId, u32>,
+    owed: HashMap<NodeId, Owed>,
 }
 
 impl Credits {
@@ -249,17 +246,15 @@ impl Credits {
     }
 
     fn give(&mut self, node: NodeId, bytes: usize) {
-        let owed = self.owed.entry(node).or_default();
-        *owed = owed.saturating_add(cost_of(bytes));
-        if *owed >= CREDIT_PORTION_BYTES {
-            let bytes = std::mem::take(owed);
+        let owed = self.owed.entry(node).or_insert(Owed::of(OUTPUT_WINDOW_BYTES));
+        if let Some(bytes) = owed.take_message(bytes) {
             self.send(node, bytes);
         }
     }
 
     fn flush(&mut self) {
-        for (node, bytes) in std::mem::take(&mut self.owed) {
-            if bytes > 0 {
+        for (node, mut owed) in std::mem::take(&mut self.owed) {
+            if let Some(bytes) = owed.rest() {
                 self.send(node, bytes);
             }
         }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder, LaneNumber};
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use gantry_shared::wire::message::Blob;
+use gantry_shared::wire::owed::Owed;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{Hear, LINK_WINDOW_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope};
 use gantry_types::id::{NodeId, Rank};
@@ -20,8 +21,8 @@ use super::mailbox::{Letter, LinkId, Mailbox};
 use crate::coallocation::request::CommsType;
 use crate::coallocation::state::SubjobId;
 
-/// Credit for less than that is kept until there is more: else each small message would cost two, and wake two agents.
-const CREDIT_BYTES: u32 = LINK_WINDOW_BYTES / 8;
+/// What counts as the window when credit is given back: smaller than it is, since the way of a message has two windows.
+const RELAY_WINDOW_BYTES: u32 = LINK_WINDOW_BYTES / 2;
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ struct Link {
     rank: Rank,
     buffer: FrameBuffer,
     /// Credit that is kept.
-    owed: u32,
+    owed: Owed,
 }
 
 /// What is known of a subjob.
@@ -281,7 +282,8 @@ impl Switchboard {
             return self.refuse(id, link, &Hear::Aborted(why));
         }
         // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
-        part.links.insert(link, Link { rank, buffer: FrameBuffer::new(), owed: 0 });
+        part.links
+            .insert(link, Link { rank, buffer: FrameBuffer::new(), owed: Owed::of(RELAY_WINDOW_BYTES) });
         let waiting = mail.open(link);
         let gate = part.gate.clone();
         self.effects.push(Effect::Say(id, link, LinkWord::Credit(LINK_WINDOW_BYTES)));
@@ -339,12 +341,10 @@ impl Switchboard {
             return self.refuse(id, link, &Hear::Aborted(why.to_owned()));
         }
         let Some(known) = self.parts.get_mut(&id).and_then(|part| part.links.get_mut(&link)) else { return };
-        let owed = known.owed.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-        if owed < CREDIT_BYTES && full.is_none() {
-            known.owed = owed;
-            return;
-        }
-        known.owed = 0;
+        let portion = known.owed.take(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        // A mailbox that is full gives it back when it has room again.
+        let owed = if full.is_some() { portion.or_else(|| known.owed.rest()) } else { portion };
+        let Some(owed) = owed else { return };
         let credit = (id, link, owed);
         match full.and_then(|(to, rank)| self.mailbox(to, rank)) {
             Some(mail) => mail.owed.push(credit),

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use gantry_shared::wire::bridge::{BridgeNumber, BridgeWord, LANE_WINDOW_BYTES, LaneNumber};
 use gantry_shared::wire::frame::{self, MAX_FRAME_BYTES, PREFIX_BYTES, encode_onto};
 use gantry_shared::wire::message::Blob;
+use gantry_shared::wire::owed::Owed;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{
     Hear, LAST_WORDS_BYTES, LINK_WINDOW_BYTES, Piece, Say, Scope, find_recipient,
@@ -58,7 +59,7 @@ pub(super) struct Carrier<'a> {
     /// Whose it is that is in there: bytes in there, and what is given back for them.
     of: VecDeque<(Source, usize, u32)>,
     /// What the frontend is to be given back.
-    owed: u32,
+    owed: Owed,
     /// The rank reads no more, and may have written something all the same that is still to come.
     deaf: bool,
     /// The frontend wants no more of it.
@@ -79,7 +80,7 @@ struct Incoming {
     scope: Scope,
     from: Peer,
     /// What its sender is to be given back.
-    owed: u32,
+    owed: Owed,
 }
 
 impl<'a> Carrier<'a> {
@@ -107,7 +108,7 @@ impl<'a> Carrier<'a> {
             ins: Vec::new(),
             out: Vec::new(),
             of: VecDeque::new(),
-            owed: 0,
+            owed: Owed::of(LINK_WINDOW_BYTES),
             deaf: false,
             closed: false,
         }
@@ -167,17 +168,14 @@ impl<'a> Carrier<'a> {
     fn give_back(&mut self, source: Source, bytes: u32) {
         match source {
             Source::Frontend => {
-                self.owed += bytes;
-                if self.owed >= LINK_WINDOW_BYTES / 4 {
-                    self.window.grant(self.owed);
-                    (self.up)(LinkWord::Credit(std::mem::take(&mut self.owed)));
+                if let Some(back) = self.owed.take(bytes) {
+                    self.window.grant(back);
+                    (self.up)(LinkWord::Credit(back));
                 }
             }
             Source::Lane(lane) => {
                 let Some(known) = self.ins.iter_mut().find(|known| known.lane == lane) else { return };
-                known.owed += bytes;
-                if known.owed >= LANE_WINDOW_BYTES / 4 {
-                    let bytes = std::mem::take(&mut known.owed);
+                if let Some(bytes) = known.owed.take(bytes) {
                     self.bridges.send(known.bridge, BridgeWord::Taken { lane, bytes });
                 }
             }
@@ -233,7 +231,13 @@ impl<'a> Carrier<'a> {
                 if let Some(own) = self.own.upgrade()
                     && self.bridges.open(lane, bridge, self.link, own)
                 {
-                    self.ins.push(Incoming { lane, bridge, scope, from: peer, owed: 0 });
+                    self.ins.push(Incoming {
+                        lane,
+                        bridge,
+                        scope,
+                        from: peer,
+                        owed: Owed::of(LANE_WINDOW_BYTES),
+                    });
                 }
             }
             LinkWord::Close | LinkWord::Open(_) => self.closed = true,

@@ -1,0 +1,95 @@
+//! A large part of an operation on a channel, as it comes: whoever needs it asks for it, half a window at a time or more.
+
+use super::channel::{MemberSet, PART_WINDOW_BYTES};
+use super::window::Overrun;
+
+/// A part of which not all has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assembly {
+    of: MemberSet,
+    total: u64,
+    granted: u64,
+    bytes: Vec<u8>,
+}
+
+impl Assembly {
+    /// A part of `total` bytes whose first have come unasked.
+    #[must_use]
+    pub fn begin(of: MemberSet, total: u64, bytes: Vec<u8>) -> Self {
+        Self { of, total, granted: bytes.len() as u64, bytes }
+    }
+
+    /// Whose contributions it has.
+    #[must_use]
+    pub fn members(&self) -> &MemberSet {
+        &self.of
+    }
+
+    /// The next bytes. Whether it is whole.
+    ///
+    /// # Errors
+    /// They were not asked for. They are not taken.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<bool, Overrun> {
+        let (came, more) = (self.bytes.len() as u64, bytes.len() as u64);
+        let room = self.granted.min(self.total).saturating_sub(came);
+        if more > room {
+            return Err(Overrun { bytes: more, room });
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(came + more == self.total)
+    }
+
+    /// How many bytes more are to be asked for now, if any.
+    #[must_use]
+    pub fn ask(&mut self) -> Option<u32> {
+        let ahead = self.granted - self.bytes.len() as u64;
+        if ahead > u64::from(PART_WINDOW_BYTES) / 2 || self.granted >= self.total {
+            return None;
+        }
+        let more = PART_WINDOW_BYTES - u32::try_from(ahead).unwrap_or(PART_WINDOW_BYTES);
+        self.granted += u64::from(more);
+        Some(more)
+    }
+
+    /// The part as far as it has come, and whose it is.
+    #[must_use]
+    pub fn finish(self) -> (MemberSet, Vec<u8>) {
+        (self.of, self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_is_not_taken() {
+        let mut part = Assembly::begin(MemberSet::default(), 20, vec![0; 5]);
+        assert_eq!(part.take(&[1]), Err(Overrun { bytes: 1, room: 0 }));
+        assert_eq!(part.ask(), Some(PART_WINDOW_BYTES));
+        assert_eq!(part.take(&[1; 16]), Err(Overrun { bytes: 16, room: 15 }), "it is no longer than it says");
+        assert_eq!((part.take(&[1; 14]), part.take(&[2])), (Ok(false), Ok(true)));
+        assert_eq!(part.finish().1, [&[0; 5][..], &[1; 14], &[2]].concat());
+    }
+
+    proptest! {
+        /// A sender that sends what it is asked for, in whatever pieces, comes to its end; never more than a window is on its way.
+        #[test]
+        fn every_part_comes_whole(total in 1_u64..3_000_000, first in 1_usize..65_536, pieces in proptest::collection::vec(1_usize..65_536, 1..20)) {
+            let first = first.min(usize::try_from(total).unwrap());
+            let mut part = Assembly::begin(MemberSet::default(), total, vec![0; first]);
+            let (mut sent, mut room, mut sizes) = (first as u64, 0_u64, pieces.iter().cycle());
+            while sent < total {
+                room += part.ask().map_or(0, u64::from);
+                prop_assert!(room > 0, "stuck at {sent} of {total}");
+                prop_assert!(room <= u64::from(PART_WINDOW_BYTES));
+                let piece = (*sizes.next().unwrap() as u64).min(room).min(total - sent);
+                (sent, room) = (sent + piece, room - piece);
+                prop_assert_eq!(part.take(&vec![1; usize::try_from(piece).unwrap()]), Ok(sent == total));
+            }
+            prop_assert_eq!(part.finish().1.len() as u64, total);
+        }
+    }
+}
