@@ -8,11 +8,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chacha20poly1305::aead::{Aead, AeadInPlace, Payload};
-use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
 
 use crate::limits::MAX_BULK_CHUNK_BYTES;
+use crate::primitives::build_nonce;
 use gantry_shared::secret::{Secret, SecretError, fill_random};
 
 /// Bytes that the seal adds.
@@ -100,8 +100,10 @@ impl BulkKey {
         self.stream
     }
 
-    fn cipher(&self) -> ChaCha20Poly1305 {
-        ChaCha20Poly1305::new(Key::from_slice(self.key.as_slice()))
+    /// Fails for a key of another length alone.
+    fn cipher(&self) -> Result<LessSafeKey, BulkError> {
+        let key = UnboundKey::new(&AES_256_GCM, self.key.as_slice());
+        key.map(LessSafeKey::new).map_err(|_| BulkError::BrokenSeal)
     }
 }
 
@@ -117,7 +119,7 @@ pub struct SealedChunk {
     stream: u64,
     sequence: u64,
     last: bool,
-    bytes: Arc<[u8]>,
+    bytes: Arc<Vec<u8>>,
 }
 
 impl SealedChunk {
@@ -170,7 +172,7 @@ impl SealedChunk {
             return Err(BulkError::Malformed { what: "it has unknown flags" });
         }
         let (stream, sequence) = (u64::from_be_bytes(*stream), u64::from_be_bytes(*sequence));
-        Ok(Self { stream, sequence, last: flags & FLAG_LAST != 0, bytes: bytes.into() })
+        Ok(Self { stream, sequence, last: flags & FLAG_LAST != 0, bytes: Arc::new(bytes.to_vec()) })
     }
 }
 
@@ -192,12 +194,6 @@ fn build_header(stream: u64, sequence: u64, last: bool) -> [u8; HEADER_BYTES] {
     header[8..16].copy_from_slice(&sequence.to_be_bytes());
     header[16] = if last { FLAG_LAST } else { 0 };
     header
-}
-
-fn build_nonce(sequence: u64) -> Nonce {
-    let mut nonce = [0; 12];
-    nonce[4..].copy_from_slice(&sequence.to_be_bytes());
-    Nonce::from(nonce)
 }
 
 fn oversized(bytes: usize, limit: usize) -> BulkError {
@@ -245,13 +241,14 @@ impl BulkSealer {
             return Err(BulkError::AfterEnd);
         }
         let (stream, sequence) = (self.key.stream, self.next);
-        let aad = build_header(stream, sequence, last);
-        let payload = Payload { msg: plain, aad: &aad };
-        let bytes =
-            self.key.cipher().encrypt(&build_nonce(sequence), payload).map_err(|_| BulkError::BrokenSeal)?;
+        let aad = Aad::from(build_header(stream, sequence, last));
+        let mut bytes = Vec::with_capacity(plain.len() + SEAL_BYTES);
+        bytes.extend_from_slice(plain);
+        let sealed = self.key.cipher()?.seal_in_place_append_tag(build_nonce(sequence), aad, &mut bytes);
+        sealed.map_err(|_| BulkError::BrokenSeal)?;
         self.ended = last || sequence == u64::MAX;
         self.next = sequence.saturating_add(1);
-        Ok(SealedChunk { stream, sequence, last, bytes: bytes.into() })
+        Ok(SealedChunk { stream, sequence, last, bytes: Arc::new(bytes) })
     }
 }
 
@@ -272,12 +269,12 @@ impl BulkOpener {
         Self { key, next: 0, opened_bytes: 0, limit_bytes, ended: false }
     }
 
-    /// The plain bytes of the next chunk. A chunk that is refused leaves the opener as it was.
+    /// The plain bytes of the next chunk. A chunk that is refused leaves the opener as it was. The last clone of a chunk is opened without a copy.
     ///
     /// # Errors
     /// [`BulkError::OtherStream`], [`BulkError::AfterEnd`], [`BulkError::OutOfOrder`], [`BulkError::Oversized`],
     /// [`BulkError::BrokenSeal`].
-    pub fn open(&mut self, chunk: &SealedChunk) -> Result<Vec<u8>, BulkError> {
+    pub fn open(&mut self, chunk: SealedChunk) -> Result<Vec<u8>, BulkError> {
         if chunk.stream != self.key.stream {
             return Err(BulkError::OtherStream { expected: self.key.stream, got: chunk.stream });
         }
@@ -287,10 +284,11 @@ impl BulkOpener {
         if chunk.sequence != self.next {
             return Err(BulkError::OutOfOrder { expected: self.next, got: chunk.sequence });
         }
-        let mut plain = chunk.bytes.to_vec();
-        let aad = build_header(chunk.stream, chunk.sequence, chunk.last);
-        let opened = self.key.cipher().decrypt_in_place(&build_nonce(chunk.sequence), &aad, &mut plain);
-        opened.map_err(|_| BulkError::BrokenSeal)?;
+        let aad = Aad::from(build_header(chunk.stream, chunk.sequence, chunk.last));
+        let mut plain = Arc::unwrap_or_clone(chunk.bytes);
+        let opened = self.key.cipher()?.open_in_place(build_nonce(chunk.sequence), aad, &mut plain);
+        let length = opened.map_err(|_| BulkError::BrokenSeal)?.len();
+        plain.truncate(length);
         // Looked at after the seal, so that only who sealed it can make this the reason.
         let total = self.opened_bytes.saturating_add(plain.len() as u64);
         if total > self.limit_bytes {

@@ -23,7 +23,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::{LinkError, Phase};
 use super::link::{Link, Stream};
-use super::record::{HEADER_BYTES, Kind, Meaning, TAG_BYTES};
+use super::primitives::{PATTERN, Primitives, TAG_BYTES};
+use super::record::{HEADER_BYTES, Kind, Meaning};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::PROTOCOL_VERSION;
@@ -32,7 +33,6 @@ use gantry_shared::wire::message::PROTOCOL_VERSION;
 const BRIDGE: &[u8] = b"bridge";
 const MAGIC: [u8; 4] = *b"gtry";
 const PREAMBLE_BYTES: usize = 8;
-const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// A public key and the seal of an empty payload.
 const HANDSHAKE_BYTES: usize = 32 + TAG_BYTES;
 /// How long a refused peer is listened to, so that it can read why.
@@ -268,7 +268,8 @@ async fn confirm<S: Stream>(
 
 fn build_noise(secret: &Secret, prologue: &[u8], dials: bool) -> Result<HandshakeState, LinkError> {
     let build = || {
-        let builder = snow::Builder::new(PATTERN.parse()?).psk(0, secret.expose())?.prologue(prologue)?;
+        let builder = snow::Builder::with_resolver(PATTERN.parse()?, Box::new(Primitives));
+        let builder = builder.psk(0, secret.expose())?.prologue(prologue)?;
         if dials { builder.build_initiator() } else { builder.build_responder() }
     };
     build().map_err(|_: snow::Error| LinkError::HandshakeFailed)

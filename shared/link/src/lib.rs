@@ -10,6 +10,7 @@ pub mod limits;
 pub mod bulk;
 mod error;
 mod record;
+mod primitives;
 pub mod handshake;
 pub mod link;
 pub mod credit;

@@ -46,7 +46,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 
 use super::bulk::SealedChunk;
 use super::error::{LinkError, Phase};
-use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning, TAG_BYTES};
+use super::primitives::TAG_BYTES;
+use super::record::{HEADER_BYTES, Kind, MAX_PIECE_BYTES, Meaning};
 use super::record::{build_header, build_reason, parse_header, parse_reason};
 use gantry_shared::wire::frame::{self, FrameBuffer, PREFIX_BYTES};
 
@@ -391,9 +392,10 @@ impl LinkWriter {
         self.sealed.resize(start + plain.len() + TAG_BYTES, 0);
         let sealed = self.noise.write_message(self.nonce, &plain, &mut self.sealed[start..]);
         // Only a counter at its end is refused. The link is over then, and the batch with it.
-        self.failed |= sealed.is_err();
+        let is_sealed = sealed.is_ok_and(|length| length == plain.len() + TAG_BYTES);
+        self.failed |= !is_sealed;
         self.nonce = self.nonce.saturating_add(1);
-        sealed.map(drop).map_err(|_| LinkError::Failed)
+        if is_sealed { Ok(()) } else { Err(LinkError::Failed) }
     }
 
     async fn write_sealed(&mut self, phase: Phase) -> Result<(), LinkError> {

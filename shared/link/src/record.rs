@@ -5,13 +5,12 @@
 
 use super::bulk::MAX_ENCODED_BYTES;
 use super::error::{LinkError, Phase};
+use super::primitives::TAG_BYTES;
 use crate::limits::MAX_REASON_BYTES;
 
 pub(super) const HEADER_BYTES: usize = 4;
 /// Noise's limit of a message (specification, section 3).
 pub(super) const MAX_NOISE_BYTES: usize = 65_535;
-/// What ChaCha20-Poly1305 adds.
-pub(super) const TAG_BYTES: usize = 16;
 /// The most bytes of frames in one Noise record: the seal and the byte of meaning take their room.
 pub(super) const MAX_PIECE_BYTES: usize = MAX_NOISE_BYTES - TAG_BYTES - 1;
 

@@ -28,7 +28,7 @@ pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
 /// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe. Of output every

@@ -208,11 +208,14 @@ impl Flow {
 
     /// Proves a chunk before anybody else sees it, and hands it on.
     async fn pass_on(&mut self, chunk: SealedChunk) -> Result<(), Failure> {
-        let opened = self.opener.open(&chunk);
+        let last = chunk.is_last();
+        // Without a clone it is opened where it lies.
+        let onwards = (!self.outlets.is_empty()).then(|| chunk.clone());
+        let opened = self.opener.open(chunk);
         let plain = opened.map_err(|error| Failure::new(Kind::Protocol, error.to_string()))?;
         let bytes = plain.len() as u64;
         let mut sent = 0;
-        for outlet in std::mem::take(&mut self.outlets) {
+        for (outlet, chunk) in std::mem::take(&mut self.outlets).into_iter().zip(onwards.iter().cycle()) {
             match outlet.queue.send_bulk(chunk.clone()).await {
                 Ok(()) => {
                     sent += bytes;
@@ -223,7 +226,7 @@ impl Flow {
         }
         self.context.relay.lock().count_bulk(bytes, sent);
         if self.own.wanted {
-            self.own.wanted = self.give_own(plain, chunk.is_last()).await && !chunk.is_last();
+            self.own.wanted = self.give_own(plain, last).await && !last;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ async fn bulk_data_is_announced_sealed_and_complete() {
         let mut received = Vec::new();
         while !opener.is_complete() {
             match peer.reader.next().await.unwrap() {
-                Some(Incoming::Bulk(chunk)) => received.extend(opener.open(&chunk).unwrap()),
+                Some(Incoming::Bulk(chunk)) => received.extend(opener.open(chunk.clone()).unwrap()),
                 other => panic!("{other:?}"),
             }
             peer.owed += 1;

@@ -28,7 +28,7 @@ fn a_stream_goes_round_at_every_boundary_size() {
         for (index, chunk) in chunks.iter().enumerate() {
             let arrived = SealedChunk::parse(&encode(chunk)).unwrap();
             assert_eq!(&arrived, chunk);
-            assert_eq!(opener.open(&arrived).unwrap().len(), if index == 2 { 0 } else { size });
+            assert_eq!(opener.open(arrived.clone()).unwrap().len(), if index == 2 { 0 } else { size });
             assert_eq!(opener.is_complete(), index == 2);
         }
         assert_eq!(opener.finish().unwrap(), 2 * size as u64);
@@ -48,8 +48,8 @@ fn one_byte_too_many_is_refused() {
 fn a_stream_that_is_larger_than_announced_is_refused() {
     let (opener, chunks) = sealed(&[b"abc", b"d"]);
     let mut opener = BulkOpener::new(opener.key, 3);
-    opener.open(&chunks[0]).unwrap();
-    assert!(matches!(opener.open(&chunks[1]), Err(BulkError::Oversized { bytes: 4, limit: 3 })));
+    opener.open(chunks[0].clone()).unwrap();
+    assert!(matches!(opener.open(chunks[1].clone()), Err(BulkError::Oversized { bytes: 4, limit: 3 })));
 }
 
 #[test]
@@ -59,35 +59,35 @@ fn a_flipped_bit_anywhere_is_refused() {
     for bit in 0..good.len() * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        let refused = SealedChunk::parse(&bad).and_then(|chunk| opener.open(&chunk));
+        let refused = SealedChunk::parse(&bad).and_then(|chunk| opener.open(chunk.clone()));
         assert!(refused.is_err(), "bit {bit}");
     }
-    opener.open(&chunks[0]).unwrap();
+    opener.open(chunks[0].clone()).unwrap();
 }
 
 #[test]
 fn missing_repeated_reordered_and_late_chunks_are_refused() {
     let (mut opener, chunks) = sealed(&[b"0", b"1", b"2"]);
-    assert!(matches!(opener.open(&chunks[1]), Err(BulkError::OutOfOrder { expected: 0, got: 1 })));
-    opener.open(&chunks[0]).unwrap();
-    assert!(matches!(opener.open(&chunks[0]), Err(BulkError::OutOfOrder { expected: 1, got: 0 })));
-    assert!(matches!(opener.open(&chunks[2]), Err(BulkError::OutOfOrder { expected: 1, got: 2 })));
-    opener.open(&chunks[1]).unwrap();
-    opener.open(&chunks[2]).unwrap();
-    assert!(matches!(opener.open(&chunks[2]), Err(BulkError::AfterEnd)));
+    assert!(matches!(opener.open(chunks[1].clone()), Err(BulkError::OutOfOrder { expected: 0, got: 1 })));
+    opener.open(chunks[0].clone()).unwrap();
+    assert!(matches!(opener.open(chunks[0].clone()), Err(BulkError::OutOfOrder { expected: 1, got: 0 })));
+    assert!(matches!(opener.open(chunks[2].clone()), Err(BulkError::OutOfOrder { expected: 1, got: 2 })));
+    opener.open(chunks[1].clone()).unwrap();
+    opener.open(chunks[2].clone()).unwrap();
+    assert!(matches!(opener.open(chunks[2].clone()), Err(BulkError::AfterEnd)));
 }
 
 #[test]
 fn a_chunk_under_another_number_or_stream_is_refused() {
     let (mut opener, chunks) = sealed(&[b"0", b"1"]);
     let renumbered = SealedChunk { sequence: 0, ..chunks[1].clone() };
-    assert!(matches!(opener.open(&renumbered), Err(BulkError::BrokenSeal)));
+    assert!(matches!(opener.open(renumbered.clone()), Err(BulkError::BrokenSeal)));
     let shortened = SealedChunk { last: true, ..chunks[0].clone() };
-    assert!(matches!(opener.open(&shortened), Err(BulkError::BrokenSeal)));
+    assert!(matches!(opener.open(shortened.clone()), Err(BulkError::BrokenSeal)));
     let (_, others) = sealed(&[b"0"]);
-    assert!(matches!(opener.open(&others[0]), Err(BulkError::OtherStream { .. })));
+    assert!(matches!(opener.open(others[0].clone()), Err(BulkError::OtherStream { .. })));
     let renamed = SealedChunk { stream: chunks[0].stream, ..others[0].clone() };
-    assert!(matches!(opener.open(&renamed), Err(BulkError::BrokenSeal)));
+    assert!(matches!(opener.open(renamed.clone()), Err(BulkError::BrokenSeal)));
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn another_app_cannot_open() {
     let (opener, chunks) = sealed(&[b"0"]);
     let other = Secret::from_hex(&"5b".repeat(32)).unwrap();
     let mut other = BulkOpener::new(BulkKey::derive(&other, opener.key.stream()), u64::MAX);
-    assert!(matches!(other.open(&chunks[0]), Err(BulkError::BrokenSeal)));
+    assert!(matches!(other.open(chunks[0].clone()), Err(BulkError::BrokenSeal)));
 }
 
 #[test]
 fn an_unfinished_stream_is_known_as_such() {
     let (mut opener, chunks) = sealed(&[b"0", b"1"]);
-    opener.open(&chunks[0]).unwrap();
+    opener.open(chunks[0].clone()).unwrap();
     assert!(matches!(opener.finish(), Err(BulkError::Truncated { expected: 1 })));
 }
 

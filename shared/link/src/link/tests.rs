@@ -112,7 +112,7 @@ fn is_complete(mut opener: BulkOpener, came: &[Incoming], end: &Result<(), LinkE
     let frames = came.iter().filter(|incoming| **incoming == frame("hello")).count();
     let opened = came.iter().all(|incoming| match incoming {
         Incoming::Frame(_) => true,
-        Incoming::Bulk(chunk) => opener.open(chunk).is_ok(),
+        Incoming::Bulk(chunk) => opener.open(chunk.clone()).is_ok(),
         Incoming::Credit(_) => false,
     });
     end.is_ok() && opened && opener.is_complete() && frames == 2
