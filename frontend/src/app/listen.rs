@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_shared::wire::message::{Order, To};
+use gantry_types::error::Kind;
 use gantry_types::rank_set::NodeSet;
+use gantry_types::status::ExitStatus;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -74,12 +76,25 @@ pub(super) async fn listen(
     drop(overlay_events);
     core.overlay.close().await;
     core.guard.dismiss().await;
+    let mut launcher = ExitStatus::Unknown;
     if !let_go && guard_lives {
-        // It has agents to wait for, and what they may have left behind to end.
-        let left = async { while !matches!(guard_events.recv().await, Some(GuardEvent::Gone) | None) {} };
+        // It has agents to wait for, and what they may have left behind to end. The launcher ends meanwhile.
+        let left = async {
+            loop {
+                match guard_events.recv().await {
+                    Some(GuardEvent::LauncherEnded(status)) => launcher = status,
+                    Some(GuardEvent::Gone) | None => break,
+                    Some(_) => {}
+                }
+            }
+        };
         if tokio::time::timeout(LEAVE_SLACK, left).await.is_err() {
             tracing::warn!("the guard does not leave");
         }
+    }
+    if !let_go {
+        // Nobody tells of it any more, also where the guard is gone that was to wait for it.
+        core.happened(Happening::LauncherEnded(launcher, None));
     }
     drop(over);
 }
@@ -157,17 +172,23 @@ async fn clean_up(core: &Arc<Core>, overlay_events: &mut mpsc::UnboundedReceiver
     while let Ok(event) = overlay_events.try_recv() {
         take_last_event(core, event);
     }
+    // A job that ends with its launcher takes agents along.
+    let may_leave = core.state().has_launcher_ended();
+    let tell = |error: Error| {
+        if !may_leave || error.kind() != Kind::Lost {
+            core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
+        }
+    };
     match left {
         Ok(answers) => {
             for (node, failure) in
                 answers.into_iter().filter_map(|(node, answer)| Some((node, answer.err()?)))
             {
-                let error = Error::Node { hosts: vec![core.state().host(node)], failure };
-                core.publish(&Event::of_failure(Some(core.app), error.to_failure()));
+                tell(Error::Node { hosts: vec![core.state().host(node)], failure });
             }
         }
         // What a lost node still has is removed by its agent, or by this user's next one there.
-        Err(error) => core.publish(&Event::of_failure(Some(core.app), error.to_failure())),
+        Err(error) => tell(error),
     }
     let (attached, ended, all) = {
         let state = core.state();

@@ -170,6 +170,11 @@ impl State {
         self.launcher == Launcher::Running
     }
 
+    /// Whether the app had a launcher, which has ended.
+    pub(crate) fn has_launcher_ended(&self) -> bool {
+        matches!(self.launcher, Launcher::Ended(_))
+    }
+
     /// Whether every rank has ended, or is lost.
     pub(crate) fn are_ranks_over(&self) -> bool {
         self.over == self.ranks.len()
