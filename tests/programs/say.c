@@ -1,7 +1,7 @@
 /*
  * say [ARGS...]: says who it is and ends at once.
  * For tests of what a rank or a daemon is given: one "name=value" per line: pid, cwd, argc, arg<i>,
- * then every variable of its environment that starts with GANTRY_.
+ * then every variable of its environment that starts with GANTRY_, and those by which Slurm tells it who it is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,9 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         printf("arg%d=%s\n", i, argv[i]);
     for (char **variable = environ; *variable; variable++)
-        if (strncmp(*variable, "GANTRY_", 7) == 0)
+        if (strncmp(*variable, "GANTRY_", 7) == 0 || strncmp(*variable, "SLURM_PROCID=", 13) == 0 ||
+            strncmp(*variable, "SLURM_NTASKS=", 13) == 0 || strncmp(*variable, "SLURM_LOCALID=", 14) == 0 ||
+            strncmp(*variable, "SLURM_NODEID=", 13) == 0)
             printf("%s\n", *variable);
     return 0;
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::site::SOON;
+use crate::proc::SOON;
 use crate::{Run, World, binaries, proc};
 
 /// A tool that can be told what to do, and killed.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::proc::{self, Pidfd};
+use crate::outside::own_pid;
+use crate::proc::{self, Found, Pidfd};
 
 /// Everything started by a world bears this variable with the world's own value.
 pub(crate) const TAG: &str = "GANTRY_TEST_TAG";
@@ -83,11 +84,10 @@ impl Watch<'_> {
     }
 
     fn zombies(&self) -> Vec<String> {
-        let own = i32::try_from(std::process::id()).unwrap_or(0);
         let unreaped = |pid: &i32| {
             proc::stat(*pid).is_some_and(|stat| stat.state == 'Z' && stat.start_ticks >= self.since)
         };
-        proc::children(own).into_iter().filter(unreaped).map(describe).collect()
+        proc::children(own_pid()).into_iter().filter(unreaped).map(describe).collect()
     }
 
     /// Files that are where there should be none.
@@ -109,7 +109,7 @@ fn wait_for_tagged(tag: &str, end: Instant) -> Vec<i32> {
         let alive = proc::bearing(TAG, tag);
         let Some(first) = alive.first() else { return Vec::new() };
         let left = end.saturating_duration_since(Instant::now());
-        let ended = Pidfd::open(*first).map_or(true, |process| process.wait_end(left));
+        let ended = Found::open(*first).map_or(true, |process| process.wait_end(left));
         if !ended {
             return proc::bearing(TAG, tag);
         }
@@ -122,7 +122,7 @@ pub(crate) fn describe_and_kill(tag: &str) -> Vec<String> {
     let gone = proc::becomes_true(Duration::from_secs(5), || {
         let alive = proc::bearing(TAG, tag);
         for pid in &alive {
-            let Ok(process) = Pidfd::open(*pid) else { continue };
+            let Ok(process) = Found::open(*pid) else { continue };
             // Looked at again now that the pidfd holds it: the pid may have gone to another process in between.
             if proc::variable(*pid, TAG).as_deref() == Some(tag) {
                 killed.push(describe(*pid));

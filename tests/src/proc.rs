@@ -1,14 +1,50 @@
 //! What /proc says about a process, and the one poll of the test code.
 //!
-//! Everything here looks from outside, so that a test does not take the program's own word for "held" or "gone".
+//! Everything here looks from outside, so that a test does not take the program's own word for "held" or "gone". In a test's body on a host of a bed the whole
+//! bed is looked at ([`outside`]), and every pid is the machine's.
 
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::outside::{self, read, read_text};
 pub use crate::sys::Pidfd;
+
+/// How long anything may take that takes no time: far more than that, since tests share a busy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// A process that was there when it was looked for, also one that only [`outside`] can reach.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Here(Pidfd),
+    There(i32),
+}
+
+impl Found {
+    pub(crate) fn open(pid: i32) -> io::Result<Self> {
+        if !outside::is_asked() {
+            return Pidfd::open(pid).map(Self::Here);
+        }
+        stat(pid).map(|_| Self::There(pid)).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+    }
+
+    /// Waits until it has ended or the time is up; says whether it has ended.
+    pub(crate) fn wait_end(&self, patience: Duration) -> bool {
+        match self {
+            Self::Here(process) => process.wait_end(patience),
+            Self::There(pid) => becomes_true(patience, || !is_alive(*pid)),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
+        match self {
+            Self::Here(process) => process.signal(signal),
+            Self::There(pid) => outside::signal(*pid, signal),
+        }
+    }
+}
 
 /// The fields of `/proc/PID/stat` that tests ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +66,7 @@ pub struct Stat {
 /// Reads `/proc/PID/stat`; none when there is no such process.
 #[must_use]
 pub fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&read_text(format!("/proc/{pid}/stat"))?)
 }
 
 /// The name stands in brackets and may itself hold brackets and blanks, so the last bracket counts.
@@ -62,7 +98,7 @@ pub fn is_alive(pid: i32) -> bool {
 /// The most memory that a process has had, in KiB; 0 when it is gone.
 #[must_use]
 pub fn peak_memory_kib(pid: i32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
@@ -70,7 +106,7 @@ pub fn peak_memory_kib(pid: i32) -> u64 {
 /// Who traces it, if somebody does.
 #[must_use]
 pub fn tracer(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = read_text(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
@@ -78,7 +114,7 @@ pub fn tracer(pid: i32) -> Option<i32> {
 /// The program counter of a process that does not run now; none when it runs or may not be looked at.
 #[must_use]
 pub fn program_counter(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    let text = read_text(format!("/proc/{pid}/syscall"))?;
     let hex = text.split_ascii_whitespace().next_back()?.strip_prefix("0x")?;
     u64::from_str_radix(hex, 16).ok()
 }
@@ -90,7 +126,7 @@ pub fn entry_address(pid: i32) -> Option<u64> {
     const AT_BASE: u64 = 7;
     const AT_ENTRY: u64 = 9;
     const E_ENTRY: usize = 24;
-    let vector = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let vector = read(format!("/proc/{pid}/auxv"))?;
     let words: Vec<u64> =
         vector.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default())).collect();
     let value = |key| words.chunks_exact(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
@@ -99,9 +135,9 @@ pub fn entry_address(pid: i32) -> Option<u64> {
         return value(AT_ENTRY);
     }
     let start = format!("{base:x}-");
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let maps = read_text(format!("/proc/{pid}/maps"))?;
     let loader = maps.lines().find(|line| line.trim_start_matches('0').starts_with(&start))?;
-    let header = fs::read(loader.split_ascii_whitespace().nth(5)?).ok()?;
+    let header = read(loader.split_ascii_whitespace().nth(5)?)?;
     let entry = header.get(E_ENTRY..E_ENTRY + 8)?;
     Some(base + u64::from_ne_bytes(entry.try_into().ok()?))
 }
@@ -126,8 +162,8 @@ pub fn why_not_held(pid: i32) -> Option<String> {
 /// Every pid that there is now.
 #[must_use]
 pub fn all() -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let names = outside::list("/proc").unwrap_or_default();
+    names.into_iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
 }
 
 /// The processes whose parent is `pid` now, zombies too.
@@ -139,7 +175,7 @@ pub fn children(pid: i32) -> Vec<i32> {
 /// Its command line with blanks between the words, or its name in brackets (a zombie has no command line any more).
 #[must_use]
 pub fn command_line(pid: i32) -> String {
-    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = words.strip_suffix(b"\0").unwrap_or(&words);
     if words.is_empty() {
         return format!("[{}]", stat(pid).map_or_else(|| "gone".to_owned(), |stat| stat.comm));
@@ -150,22 +186,23 @@ pub fn command_line(pid: i32) -> String {
 /// A variable of the environment that the process was started with; none when it has none or hides it from us.
 #[must_use]
 pub fn variable(pid: i32, name: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = read(format!("/proc/{pid}/environ"))?;
     environment.split(|byte| *byte == 0).find_map(|pair| {
         let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
     })
 }
 
-/// The processes whose environment says `name=value`, but for this one.
+/// The processes whose environment says `name=value`, but for this one and those above it.
 ///
 /// A process in the middle of `exec` shows no environment for an instant, and a child may be born behind the
 /// place where a scan stands: so "there is none" is believed only when two scans agree.
 #[must_use]
 pub fn bearing(name: &str, value: &str) -> Vec<i32> {
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let parent = |pid: &i32| stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
+    let ours: Vec<i32> = std::iter::successors(Some(outside::own_pid()), parent).collect();
     let scan = || -> Vec<i32> {
-        let bears = |pid: &i32| *pid != own && variable(*pid, name).as_deref() == Some(value);
+        let bears = |pid: &i32| !ours.contains(pid) && variable(*pid, name).as_deref() == Some(value);
         all().into_iter().filter(bears).collect()
     };
     let first = scan();
@@ -175,20 +212,21 @@ pub fn bearing(name: &str, value: &str) -> Vec<i32> {
 /// The program that the process runs.
 #[must_use]
 pub fn exe(pid: i32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/exe")).ok()
+    outside::read_link(format!("/proc/{pid}/exe"))
 }
 
 /// Local and remote address of each TCP socket that the process holds, as /proc/net/tcp has them.
 #[must_use]
 pub fn tcp_sockets(pid: i32) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
-    let targets = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+    let names = outside::list(&folder).unwrap_or_default();
+    let targets = names.into_iter().filter_map(|name| outside::read_link(folder.join(name)));
     let held: Vec<String> = targets
         .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
         .collect();
     let mut found = Vec::new();
     for table in ["tcp", "tcp6"] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        let text = read_text(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split_ascii_whitespace().collect();
             if let [_, local, remote, _, _, _, _, _, _, inode, ..] = fields[..]
@@ -207,13 +245,13 @@ pub fn tcp_sockets(pid: i32) -> Vec<String> {
 /// When the process is not there or not ours.
 #[track_caller]
 pub fn send(pid: i32, signal: Signal) {
-    let sent = Pidfd::open(pid).and_then(|process| process.signal(signal));
+    let sent = Found::open(pid).and_then(|process| process.signal(signal));
     sent.unwrap_or_else(|error| panic!("{signal} to process {pid}: {error}"));
 }
 
 /// Sends a signal to each of these processes that is still there when its turn comes.
 pub fn send_those_left(pids: impl IntoIterator<Item = i32>, signal: Signal) {
-    let all: Vec<Pidfd> = pids.into_iter().filter_map(|pid| Pidfd::open(pid).ok()).collect();
+    let all: Vec<Found> = pids.into_iter().filter_map(|pid| Found::open(pid).ok()).collect();
     for process in &all {
         // It may have ended meanwhile, because another one has.
         process.signal(signal).ok();
@@ -226,7 +264,7 @@ pub fn send_those_left(pids: impl IntoIterator<Item = i32>, signal: Signal) {
 /// When it is still there after `timeout`.
 #[track_caller]
 pub fn wait_gone(pid: i32, timeout: Duration) {
-    let Ok(process) = Pidfd::open(pid) else { return };
+    let Ok(process) = Found::open(pid) else { return };
     let line = command_line(pid);
     assert!(process.wait_end(timeout), "process {pid} ({line}) is still there after {timeout:?}");
 }

@@ -1,23 +1,35 @@
+//! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager. Those with nodes elsewhere are
+//! in `site_beds`.
+//!
+//! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
+//! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
+
 //! A test whose body is a tool: it runs in a process of its own, in a world of its own, once for every workload manager whose nodes are
 //! this machine. [`on_every_wlm_and_hosts`](crate::on_every_wlm_and_hosts) runs it on other hosts, too.
 //!
 //! The frontend library takes the environment of its process, and so do the guard and the agents that it starts. A process of the
 //! test's own is what gives all of them the world's folders and tag, so that the leak check finds every one of them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use gantry_frontend::{App, Config, Frontend, LaunchRequest};
+use gantry_frontend::{App, AppHandle, Config, Daemon, Frontend, LaunchRequest};
+use gantry_types::id::NodeId;
+use gantry_types::launch::HoldMethod;
 use gantry_wlm::host::Machine;
 use gantry_wlm::{Reach, WLMS, Wlm, has_job_names, reach};
 
-use crate::{Finished, World, binaries, proc, record_skip};
+use serde_json::Value;
 
-/// How long anything may take that takes no time: far more than that, since tests share a busy machine.
-pub const SOON: Duration = Duration::from_secs(30);
-
-/// In the environment of a test's own process: the name of the workload manager.
-pub(crate) const INNER: &str = "GANTRY_TEST_INNER_WLM";
+use crate::fault::{Tool, agents, is_keeper, numbers};
+use crate::places::{INNER, PLACES, Place, assert_passed, words};
+use crate::proc::SOON;
+use crate::site_beds::on_beds;
+use crate::{Finished, World, binaries, outside, proc};
 
 /// The workload manager that plays a cluster.
 const PLAYED: &str = "fake";
@@ -27,88 +39,122 @@ const PLAYED: &str = "fake";
 pub struct Site {
     /// The folders and what was started in them.
     pub world: World,
-    wlm: &'static str,
+    place: Place,
 }
 
-/// Runs `body` once for every workload manager of [`WLMS`] whose nodes are this machine, each time in a process and a world of its own. One that
-/// is not here is a skip. Those with nodes elsewhere have suites of their own on the testbed, where the leak check looks at every node. At the end of the body everything that it has dropped must be gone while its process lives, and after the process' end too.
+/// Runs `body` once for every workload manager, each time in a process and a world of its own: at the end of the body everything that it has dropped must be gone
+/// while its process lives, and after the process' end too. Those of [`WLMS`] whose nodes are this machine run it here; the others on a bed, as an ordinary user:
+/// Slurm, with both ways to hold its ranks, and hosts that are reached by ssh from the login node, and PBS on the first host of a job. There the leak check looks
+/// at every host. Each has four nodes at least.
+///
+/// Bodies see ranks by [`pids`] and [`proc`], and files of nodes by [`outside`](crate::outside): so they are the same everywhere. The folder for work is on every
+/// node.
 ///
 /// The process is this test binary again, told to run this one test: so nothing may stand in the test beside this call but what both
-/// processes may do.
+/// processes may do. What is not here is left out; `conformance::pbs_is_here` and its neighbours count that.
 ///
 /// # Panics
 /// As `body` does, with all that it printed; and when something is left, or `limit` passes.
 #[track_caller]
 pub fn on_every_wlm<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
-    on_each(|_| true, limit, body);
+    on_each(|_| true, &PLACES, limit, body);
 }
 
-/// As [`on_every_wlm`], for those to which everything that runs is just processes of this machine.
+/// As [`on_every_wlm`], but for one place. Each test that uses it says why.
+///
+/// # Panics
+/// As there.
+#[track_caller]
+pub fn on_every_wlm_but<F: AsyncFnOnce(&mut Site)>(place: &str, limit: Duration, body: F) {
+    let places: Vec<Place> = PLACES.into_iter().filter(|it| it.name != place).collect();
+    on_each(|wlm| wlm.name() != place, &places, limit, body);
+}
+
+/// As [`on_every_wlm`], without the bed: for what takes too long there, or needs what only this machine has. Each test that uses it says which.
+///
+/// # Panics
+/// As there.
+#[track_caller]
+pub fn on_this_machine<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
+    on_each(|_| true, &[], limit, body);
+}
+
+/// As [`on_this_machine`], for those to which everything that runs is just processes of this machine: an app can be attached to by their pids.
 ///
 /// # Panics
 /// As there.
 #[track_caller]
 pub fn on_processes<F: AsyncFnOnce(&mut Site)>(limit: Duration, body: F) {
-    on_each(|wlm| !has_job_names(wlm), limit, body);
+    on_each(|wlm| !has_job_names(wlm), &[], limit, body);
 }
 
 #[track_caller]
-fn on_each<F: AsyncFnOnce(&mut Site)>(is_meant: impl Fn(&dyn Wlm) -> bool, limit: Duration, body: F) {
+fn on_each<F: AsyncFnOnce(&mut Site)>(
+    is_meant: impl Fn(&dyn Wlm) -> bool,
+    places: &[Place],
+    limit: Duration,
+    body: F,
+) {
     if let Some(name) = std::env::var_os(INNER) {
         return run_inside(name, body);
     }
-    for wlm in WLMS.iter().filter(|wlm| reach(**wlm) == Reach::ThisMachine && is_meant(**wlm)) {
-        // The played cluster needs no detection: the world names its folder.
-        if wlm.detect(&Machine).is_none() && wlm.name() != PLAYED {
-            record_skip(&format!("{} is not here", wlm.name()));
-            continue;
+    let (test, places) = (test_name::<F>(), places.to_vec());
+    thread::scope(|scope| {
+        let name = thread::current().name().unwrap_or("a test").to_owned();
+        let thread = || thread::Builder::new().name(name.clone());
+        let on_bed = || on_beds(&test, limit, places);
+        let mut running = vec![thread().spawn_scoped(scope, on_bed).expect("a thread")];
+        for place in here(is_meant) {
+            let test = &test;
+            let run = move || run_outside(test, place, limit);
+            running.push(thread().spawn_scoped(scope, run).expect("a thread"));
         }
-        run_outside::<F>(*wlm, limit);
-    }
+        let ended: Vec<_> = running.into_iter().map(|it| it.join()).collect();
+        if let Some(panic) = ended.into_iter().find_map(Result::err) {
+            resume_unwind(panic);
+        }
+    });
 }
 
-/// What makes a test binary run one test.
-pub(crate) fn words(test: &str) -> [String; 4] {
-    ["--exact", test, "--nocapture", "--test-threads=1"].map(str::to_owned)
+/// The places of this machine.
+fn here(is_meant: impl Fn(&dyn Wlm) -> bool) -> Vec<Place> {
+    let meant = WLMS.iter().filter(|wlm| reach(**wlm) == Reach::ThisMachine && is_meant(**wlm));
+    // The played cluster needs no detection: the world names its folder.
+    let found = meant.filter(|wlm| wlm.detect(&Machine).is_some() || wlm.name() == PLAYED);
+    found.map(|wlm| Place::new(wlm.name(), wlm.name(), HoldMethod::Detect)).collect()
 }
 
 #[track_caller]
-pub(crate) fn assert_passed(test: &str, place: &str, Finished { status, stdout, stderr }: &Finished) {
-    let text = || format!("{}\n{}", stdout.join("\n"), stderr.join("\n"));
-    assert!(status.success(), "{test} on {place}: {status}\n{}", text());
-    assert!(stdout.iter().any(|line| line.contains("1 passed")), "no test is named {test}\n{}", text());
-}
-
-#[track_caller]
-fn run_outside<F>(wlm: &dyn Wlm, limit: Duration) {
-    let test = test_name::<F>();
+fn run_outside(test: &str, place: Place, limit: Duration) {
     let world = World::new();
     let mut command = world.command(std::env::current_exe().expect("this test binary"));
-    command.args(words(&test));
+    command.args(words(test));
     let played = world.path().join("site");
     std::fs::create_dir(&played).expect("a folder");
     command.env("GANTRY_FAKE_SITE", played);
-    command.env(INNER, wlm.name()).env("GANTRY_BIN_DIR", &binaries().dir).env("RUST_BACKTRACE", "0");
+    command.env(INNER, place.name).env("GANTRY_BIN_DIR", &binaries().dir).env("RUST_BACKTRACE", "0");
     let mut run = world.spawn(command);
     run.close_stdin();
-    let finished = run.wait(limit);
-    assert_passed(&test, wlm.name(), &finished);
+    let Finished { status, stdout, stderr } = run.wait(limit);
+    let text = format!("{status}\n{}\n{}", stdout.join("\n"), stderr.join("\n"));
+    assert_passed(test, place.name, status.success(), &text);
     // Shown by the harness when it is asked to show output.
     #[expect(clippy::print_stdout, reason = "numbers that a test measures are for its reader")]
-    for line in finished.stdout.iter().filter(|line| line.starts_with("measured: ")) {
+    for line in stdout.iter().filter(|line| line.starts_with("measured: ")) {
         println!("{line}");
     }
     world.finish();
 }
 
-fn run_inside<F: AsyncFnOnce(&mut Site)>(wlm: OsString, body: F) {
-    let wlm = WLMS.iter().map(|wlm| wlm.name()).find(|name| wlm == *name).expect("a workload manager");
+fn run_inside<F: AsyncFnOnce(&mut Site)>(name: OsString, body: F) {
+    let all = here(|_| true).into_iter().chain(PLACES);
+    let place = all.into_iter().find(|place| name == *place.name).expect("a place");
     let world = World::around_us().expect("a world around this process");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     // The library's own tasks go on while the leak check waits: it blocks this thread, which is none of the runtime's workers.
     runtime.block_on(async {
-        let mut site = Site { world, wlm };
+        let mut site = Site { world, place };
         body(&mut site).await;
         site.world.finish();
     });
@@ -125,7 +171,7 @@ impl Site {
     /// The choices of a tool here: this workload manager, everything else by the environment.
     #[must_use]
     pub fn config(&self) -> Config {
-        Config { wlm: Some(self.wlm.to_owned()), ..Config::default() }
+        Config { wlm: Some(self.place.wlm.to_owned()), ..Config::default() }
     }
 
     /// A frontend with these choices.
@@ -134,13 +180,14 @@ impl Site {
         Frontend::new(self.config())
     }
 
-    /// Launches, and fails the test when that fails.
+    /// Launches, and fails the test when that fails. What is held is held in this place's way.
     ///
     /// # Panics
     /// With the error and its hint.
     #[track_caller]
     pub fn launch(&self, request: LaunchRequest) -> impl Future<Output = App> {
         let frontend = self.frontend();
+        let request = request.hold_method(self.place.hold);
         async move {
             let launched = frontend.launch(request, 2 * SOON).await;
             launched.unwrap_or_else(|error| {
@@ -152,24 +199,131 @@ impl Site {
     /// Launches held, with these arguments.
     ///
     /// # Panics
-    /// As [`launch`](Site::launch), and when a rank of this machine is not held as `/proc` has it.
+    /// As [`launch`](Site::launch), and when a rank is not held as `/proc` has it.
     pub async fn held<A: Into<OsString>>(&self, args: impl IntoIterator<Item = A>) -> App {
         let app = self.launch(LaunchRequest::new(args).hold(true)).await;
-        let is_here = |wlm: &dyn Wlm| wlm.name() == self.wlm && reach(wlm) == Reach::ThisMachine;
-        if WLMS.iter().any(|wlm| is_here(*wlm)) {
-            pids(&app).into_iter().for_each(|pid| assert_eq!(proc::why_not_held(pid), None));
-        }
+        pids(&app).into_iter().for_each(|pid| assert_eq!(proc::why_not_held(pid), None));
         app
+    }
+
+    /// The arguments of a launch with as many ranks on each of so many nodes. By slots alone they would all be on the first one.
+    #[must_use]
+    pub fn spread(&self, nodes: u32, ranks: u32, program: &[&str]) -> Vec<String> {
+        let mut words = vec![format!("--nodes={nodes}"), format!("--ntasks={ranks}")];
+        if PLACES.iter().any(|place| place.name == self.place.name) {
+            words.push(format!("--ntasks-per-node={}", ranks.div_ceil(nodes)));
+        }
+        words.extend(program.iter().map(|word| (*word).to_owned()));
+        words
+    }
+
+    /// What those leave who could have removed an app's control socket and are dead: the user's next command removes it.
+    ///
+    /// # Panics
+    /// When that command fails.
+    #[track_caller]
+    pub fn sweep_sockets(&self) {
+        let mut command = self.command(&binaries().gantry);
+        command.args(["ps", "--json"]);
+        assert!(self.world.spawn(command).wait(SOON).status.success());
+    }
+
+    /// A tool in a process of its own, at the same place as this one.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    #[track_caller]
+    pub fn tool(&self) -> Tool {
+        let mut command = self.command(binaries().dir.join("fault_tool"));
+        command.env("FAULT_TOOL_WLM", self.place.wlm);
+        Tool::spawn(&self.world, command)
+    }
+
+    /// A command in this site's world, at the same place as this process.
+    #[must_use]
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.world.command(program);
+        // A world removes what would change its tests. Here it is what they need: the job that this is in, or the list of hosts.
+        let is_needed =
+            |name: &str| name.starts_with("PBS_") || matches!(name, "GANTRY_FAKE_SITE" | "GANTRY_SSH");
+        let ours = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_needed));
+        command.envs(ours);
+        command
+    }
+
+    /// The name of the workload manager.
+    #[must_use]
+    pub fn wlm(&self) -> &'static str {
+        self.place.wlm
+    }
+
+    /// The processes of such a tool's answer, in its order, for [`proc`].
+    ///
+    /// # Panics
+    /// When it names none.
+    #[must_use]
+    #[track_caller]
+    pub fn seen(&self, answer: &Value) -> Vec<i32> {
+        let hosts = answer["hosts"].as_array().expect("hosts").iter();
+        let hosts = hosts.map(|host| host.as_str().expect("a host"));
+        seen(hosts.zip(numbers(&answer["pids"])))
+    }
+
+    /// The agents that ranks have, for [`proc`]: they are above their ranks, or began as one of them.
+    #[must_use]
+    pub fn agents(&self, ranks: &[i32]) -> Vec<i32> {
+        let parent = |pid: &i32| proc::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
+        let is_agent =
+            |pid: &i32| !is_keeper(*pid) && proc::exe(*pid).is_some_and(|exe| exe.ends_with("gantry-agent"));
+        let above = |rank: &i32| std::iter::successors(parent(rank), parent).find(is_agent);
+        let mut all: Vec<i32> = ranks.iter().filter_map(above).collect();
+        if all.is_empty() {
+            all = agents(&self.world);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }
 
-/// The ranks' processes, in rank order.
+/// The ranks' processes, in rank order, for [`proc`].
 ///
 /// # Panics
 /// When a rank has none.
 #[must_use]
-pub fn pids(app: &gantry_frontend::AppHandle) -> Vec<i32> {
-    app.info().ranks.iter().map(|rank| rank.pid.expect("a rank with a process").get()).collect()
+pub fn pids(app: &AppHandle) -> Vec<i32> {
+    let info = app.info();
+    seen(info.ranks.iter().map(|rank| (rank.host.as_str(), rank.pid.expect("a rank with a process").get())))
+}
+
+/// A daemon's processes, in the order of nodes, for [`proc`].
+///
+/// # Panics
+/// When there is no such node.
+#[must_use]
+pub fn daemon_pids(app: &AppHandle, daemon: &Daemon) -> Vec<i32> {
+    let placement = app.placement();
+    let host = |node: NodeId| placement.host(node).expect("a node of the app");
+    seen(daemon.processes().iter().map(|(node, pid)| (host(*node), pid.get())))
+}
+
+fn seen<'a>(processes: impl Iterator<Item = (&'a str, i32)>) -> Vec<i32> {
+    let all: Vec<_> = processes.collect();
+    let of_host = |all: &[(&str, i32)]| {
+        let numbers: Vec<i32> = all.iter().map(|(_, number)| *number).collect();
+        outside::pids_on(all[0].0, &numbers)
+    };
+    all.chunk_by(|one, other| one.0 == other.0).flat_map(of_host).collect()
+}
+
+/// The path by which a file of a node is looked at, for [`outside`](crate::outside).
+///
+/// # Panics
+/// When there is no such node.
+#[must_use]
+pub fn path_on(app: &AppHandle, node: NodeId, path: impl AsRef<Path>) -> PathBuf {
+    outside::path_on(app.placement().host(node).expect("a node of the app"), path)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,8 @@ use tempfile::TempDir;
 
 use crate::leak::{self, Leaks, TAG, Watch};
 use crate::proc::{self, Pidfd};
-use crate::{Run, Terminal, binaries, within};
+use crate::testbed::config::UID;
+use crate::{Run, Terminal, binaries, outside, within};
 
 /// How long what was started may take to go, once the test is over. The daemons' own grace time (10 s) is longer on purpose: a test
 /// whose daemons use it up says so with [`World::set_grace`].
@@ -54,6 +55,8 @@ const WLM: (&str, &str) = ("CTI_WLM_IMPL", "localhost");
 #[derive(Debug)]
 pub struct World {
     path: PathBuf,
+    /// The same folder as what is started here sees it, on a host of a bed.
+    inside: Option<PathBuf>,
     /// None in a process that lives in somebody else's world.
     folder: Option<TempDir>,
     ended: bool,
@@ -76,8 +79,24 @@ impl World {
     /// When the temporary directory cannot be written.
     #[must_use]
     pub fn new() -> Self {
+        Self::in_folder(&std::env::temp_dir())
+    }
+
+    /// As [`new`](World::new), in the home of a bed's ordinary user, which all hosts share: `home` is its path here, `there` on the hosts. Sessions of what is
+    /// started in it are where they are by default, on each node: that is looked at by the bed's own leak check.
+    pub(crate) fn on_host(home: &Path, there: &Path) -> Self {
+        let mut world = Self::in_folder(home);
+        for name in ["runtime", "stage", "tmp", "work", ""] {
+            chown(world.path.join(name), Some(UID), Some(UID)).expect("the user's folder");
+        }
+        world.inside = world.path.file_name().map(|name| there.join(name));
+        world
+    }
+
+    fn in_folder(parent: &Path) -> Self {
         // A short name: sockets' paths have 107 bytes.
-        let folder = tempfile::Builder::new().prefix("gantry-t-").tempdir().expect("a temporary folder");
+        let folder =
+            tempfile::Builder::new().prefix("gantry-t-").tempdir_in(parent).expect("a temporary folder");
         for name in ["runtime", "stage", "tmp", "work"] {
             DirBuilder::new().mode(0o700).create(folder.path().join(name)).expect("a folder");
         }
@@ -90,6 +109,7 @@ impl World {
         let path = folder.path().to_path_buf();
         Self {
             path,
+            inside: None,
             folder: Some(folder),
             ended: false,
             tag,
@@ -104,7 +124,17 @@ impl World {
         let tag = std::env::var(TAG).ok()?;
         let path = PathBuf::from(std::env::var_os(PATH)?);
         let since = ticks_now();
-        Some(Self { path, folder: None, ended: false, tag, since, grace: GRACE, tracked: RefCell::default() })
+        let inside = outside::is_asked().then(|| path.clone());
+        Some(Self {
+            path,
+            inside,
+            folder: None,
+            ended: false,
+            tag,
+            since,
+            grace: GRACE,
+            tracked: RefCell::default(),
+        })
     }
 
     /// How long the leak check waits for things to go; 5 s when not set.
@@ -122,6 +152,11 @@ impl World {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The private folder as what is started here sees it.
+    pub(crate) fn inside(&self) -> &Path {
+        self.inside.as_ref().unwrap_or(&self.path)
     }
 
     /// Where frontends put their sockets (`GANTRY_RUNTIME_DIR`). At the end only empty folders may be left in it.
@@ -146,13 +181,16 @@ impl World {
     #[must_use]
     pub fn variables(&self) -> Vec<(OsString, OsString)> {
         let pair = |name: &str, value: OsString| (OsString::from(name), value);
-        vec![
+        let mut all = vec![
             pair(TAG, self.tag.clone().into()),
-            pair(PATH, self.path.clone().into()),
-            pair("GANTRY_RUNTIME_DIR", self.runtime_dir().into()),
-            pair("GANTRY_STAGE_DIR", self.stage_dir().into()),
-            pair("TMPDIR", self.path().join("tmp").into()),
-        ]
+            pair(PATH, self.inside().into()),
+            pair("GANTRY_RUNTIME_DIR", self.inside().join("runtime").into()),
+        ];
+        if self.inside.is_none() {
+            all.push(pair("GANTRY_STAGE_DIR", self.stage_dir().into()));
+            all.push(pair("TMPDIR", self.path().join("tmp").into()));
+        }
+        all
     }
 
     /// A command in this world: its environment, its working directory, a process group of its own. Its workload manager is `localhost`,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_frontend::{Input, LaunchRequest};
 use gantry_tests::fault::Tool;
-use gantry_tests::{SOON, World, binaries, on_every_wlm, programs, require, skip, tool, within};
+use gantry_tests::{SOON, World, binaries, on_this_machine, programs, require, skip, tool, within};
 use gantry_types::error::Kind;
 use serde_json::Value;
 
@@ -125,7 +125,7 @@ fn arguments_that_make_no_sense_are_refused_with_what_can_be_written() {
 
 #[test]
 fn a_directory_or_input_that_is_not_there_is_named() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let nowhere = site.world.work_dir().join("nowhere");
         let true_in = |cwd: &Path| LaunchRequest::new(["-n", "2", "/bin/true"]).cwd(cwd);
         let error = site.frontend().launch(true_in(&nowhere), SOON).await.expect_err("no directory");

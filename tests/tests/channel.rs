@@ -9,7 +9,7 @@ use gantry_frontend::{
     App, Channel, Config, Daemon, DaemonRequest, Error, Frontend, LaunchRequest, OutputTo, Policy, Session,
 };
 use gantry_shared::wire::channel::CHANNEL_WINDOW_BYTES;
-use gantry_tests::{SOON, Site, binaries, eventually, on_every_wlm, proc};
+use gantry_tests::{SOON, Site, binaries, eventually, on_this_machine, proc};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::NodeId;
 use gantry_types::rank_set::RankSet;
@@ -61,7 +61,7 @@ fn by_node(parts: BTreeMap<Member, Vec<u8>>) -> Vec<(u32, Vec<u8>)> {
 
 #[test]
 fn every_daemon_is_heard_and_the_messages_of_each_come_in_order() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 4).await;
         let daemon = start(&session, ["gather:1:1000", "send:3:100", "echo:2", "gather:1:5", "wait"]).await;
         let channel = session.channel();
@@ -96,7 +96,7 @@ fn every_daemon_is_heard_and_the_messages_of_each_come_in_order() {
 
 #[test]
 fn what_is_scattered_or_sent_comes_to_whom_it_is_for() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 4).await;
         let _daemon = start(&session, ["echo:1", "echo:2", "wait"]).await;
         let channel = session.channel();
@@ -120,7 +120,7 @@ fn what_is_scattered_or_sent_comes_to_whom_it_is_for() {
 
 #[test]
 fn tags_are_apart_and_operations_with_different_tags_run_at_once() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         // They contribute in another order than they are asked, and take messages in another order than they were sent.
         let _daemon = start(&session, ["echo:3", "echo:2", "echo:1", "wait"]).await;
@@ -142,7 +142,7 @@ fn tags_are_apart_and_operations_with_different_tags_run_at_once() {
 
 #[test]
 fn two_sessions_have_two_channels() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, one) = on_nodes(site, 2).await;
         let other = app.session(SOON).await.expect("a session");
         let _daemons = (start(&one, ["echo:1", "wait"]).await, start(&other, ["echo:1", "wait"]).await);
@@ -158,7 +158,7 @@ fn two_sessions_have_two_channels() {
 
 #[test]
 fn who_contributes_and_ends_at_once_has_contributed() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         let daemon = start(&session, ["gather:1:10"]).await;
         daemon.wait().await;
@@ -173,7 +173,7 @@ fn who_contributes_and_ends_at_once_has_contributed() {
 
 #[test]
 fn filters_merge_on_the_way_up_a_deep_tree() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         const NODES: u32 = 14;
         let (app, session) = on_deep_tree(site, NODES).await;
         let filters = ["numbers", "numbers", "numbers", "ranks", "keys", "tree", "any"];
@@ -210,7 +210,7 @@ fn filters_merge_on_the_way_up_a_deep_tree() {
 
 #[test]
 fn trees_of_megabytes_are_merged_on_the_way_while_others_are_answered() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         const NODES: usize = 4;
         const MODULES: usize = 20;
         let (app, trees) = on_deep_tree(site, 4).await;
@@ -243,7 +243,7 @@ fn trees_of_megabytes_are_merged_on_the_way_while_others_are_answered() {
 
 #[test]
 fn sixty_four_nodes_make_one_sum() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_deep_tree(site, 64).await;
         let _daemon = start(&session, ["give:1:numbers", "gather:2:1000", "wait"]).await;
         let channel = session.channel();
@@ -257,7 +257,7 @@ fn sixty_four_nodes_make_one_sum() {
 
 #[test]
 fn what_cannot_be_merged_is_said() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 4).await;
         let _daemon = start(&session, ["on:2:give:1:any", "give:1:numbers", "wait"]).await;
         let reduced = session
@@ -277,7 +277,7 @@ fn what_cannot_be_merged_is_said() {
 
 #[test]
 fn a_daemon_that_is_killed_in_the_middle_is_named_and_the_policy_decides() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, _) = on_nodes(site, 4).await;
         for (policy, succeeds) in [
             (Policy::All, false),
@@ -316,7 +316,7 @@ fn a_daemon_that_is_killed_in_the_middle_is_named_and_the_policy_decides() {
 
 #[test]
 fn a_node_that_is_lost_takes_its_subtree_along_and_the_rest_is_summed() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_deep_tree(site, 14).await;
         // Node 1 has nodes 4, 5, 10, 11, 12, 13 below it.
         let agent = app.info().ranks[1]
@@ -352,7 +352,7 @@ fn a_node_that_is_lost_takes_its_subtree_along_and_the_rest_is_summed() {
 
 #[test]
 fn who_is_late_is_named_the_others_are_merged_and_what_comes_late_is_nobodys() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_deep_tree(site, 14).await;
         let _daemon =
             start(&session, ["on:5:echo:9", "give:1:numbers", "gather:2:10", "gather:2:20", "wait"]).await;
@@ -387,7 +387,7 @@ fn peak_kib(pid: i32) -> u64 {
 
 #[test]
 fn a_hundred_megabytes_come_to_every_daemon_and_nobody_holds_them() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         const BYTES: usize = 100_000_000;
         let (app, session) = on_deep_tree(site, 3).await;
         let daemon = start(&session, ["hash:1", "echo:2", "wait"]).await;
@@ -421,7 +421,7 @@ fn a_hundred_megabytes_come_to_every_daemon_and_nobody_holds_them() {
 
 #[test]
 fn contributions_of_64_mib_come_through_and_agents_hold_little() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         const BYTES: usize = 64 * 1024 * 1024;
         let (app, session) = on_deep_tree(site, 3).await;
         let daemon = start(&session, [&format!("gather:1:{BYTES}"), "gather:2:1", "wait"]).await;
@@ -442,7 +442,7 @@ fn contributions_of_64_mib_come_through_and_agents_hold_little() {
 
 #[test]
 fn a_daemon_that_does_not_read_stops_only_those_who_send_to_it() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         let daemon = start(&session, ["gather:2:1", "slow:1", "wait"]).await;
         let channel = session.channel();
@@ -478,7 +478,7 @@ fn a_daemon_that_does_not_read_stops_only_those_who_send_to_it() {
 
 #[test]
 fn a_tool_that_does_not_take_messages_stops_their_sender_and_nothing_else() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         let daemon = start(&session, ["on:1:flood:7:1000", "gather:1:10", "gather:2:10", "wait"]).await;
         let channel = session.channel();
@@ -525,7 +525,7 @@ fn register_longest(channel: &Channel) -> std::sync::Arc<std::sync::atomic::Atom
 
 #[test]
 fn a_tools_own_filter_merges_in_daemons_in_the_tool_or_in_both() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, _) = on_deep_tree(site, 6).await;
         let longest = || Filter::Custom("longest".to_owned());
         // Who serves, and how many parts are left for the tool.
@@ -553,7 +553,7 @@ fn a_tools_own_filter_merges_in_daemons_in_the_tool_or_in_both() {
 
 #[test]
 fn nothing_hangs_when_a_session_ends_in_the_middle() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (app, session) = on_nodes(site, 2).await;
         let _daemon = start(&session, ["wait"]).await;
         let (channel, mut messages) = (session.channel(), session.channel().messages(1));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gantry_frontend::{App, Event, LaunchRequest};
 use gantry_tests::fds::Census;
-use gantry_tests::{SOON, Site, on_every_wlm, pids, proc, programs};
+use gantry_tests::{SOON, Site, on_this_machine, pids, proc, programs};
 
 const LAUNCHES: u32 = 200;
 
@@ -49,7 +49,7 @@ async fn held_and_released(site: &Site, launch: u32, say: &str) -> Vec<i32> {
 
 #[test]
 fn launches_in_a_row_are_held_and_released() {
-    on_every_wlm(Duration::from_secs(900), async |site| {
+    on_this_machine(Duration::from_secs(900), async |site| {
         #[expect(clippy::disallowed_methods, reason = "the number of launches may be changed from outside")]
         let launches =
             std::env::var("ENDURANCE_LAUNCHES").map_or(Ok(LAUNCHES), |text| text.parse()).expect("a number");

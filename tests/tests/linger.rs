@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{DaemonRequest, LaunchRequest};
-use gantry_tests::{SOON, World, on_every_wlm, proc, require, tool, within};
+use gantry_tests::{SOON, World, on_this_machine, proc, require, tool, within};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -58,7 +58,7 @@ fn what_lingers_goes_with_its_tool() {
 
 #[test]
 fn an_app_that_has_ended_takes_new_daemons_until_its_owner_closes_it() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.launch(LaunchRequest::new(["-N", "2", "-n", "4", "/bin/true"]).linger(true)).await;
         assert_eq!(app.wait().await.expect("an end").code, 0);
         assert_eq!(app.state(), AppState::Ended);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{DaemonRequest, LaunchRequest};
-use gantry_tests::{SOON, Site, eventually, on_every_wlm, pids, proc};
+use gantry_tests::{SOON, Site, eventually, on_this_machine, pids, proc};
 use gantry_types::error::Kind;
 use nix::sys::signal::Signal;
 
@@ -40,7 +40,7 @@ fn sessions_there(site: &Site) -> Vec<String> {
 
 #[test]
 fn a_session_that_nobody_waited_for_is_not_kept() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/true"]).await;
         let kept = app.session(SOON).await.expect("a session");
         for times in 1..4 {
@@ -56,7 +56,7 @@ fn a_session_that_nobody_waited_for_is_not_kept() {
 
 #[test]
 fn a_daemon_that_nobody_waited_for_does_not_stay() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/true"]).await;
         let agent = proc::stat(pids(&app)[0]).expect("a rank").parent;
         let session = app.session(SOON).await.expect("a session");
@@ -79,7 +79,7 @@ fn a_daemon_that_nobody_waited_for_does_not_stay() {
 
 #[test]
 fn a_release_that_nobody_waited_for_is_known_all_the_same() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.held(["/bin/sleep", "1000"]).await;
         // An agent that stands still cannot answer before the caller has had enough.
         let agent = proc::stat(pids(&app)[0]).expect("a rank").parent;
@@ -94,7 +94,7 @@ fn a_release_that_nobody_waited_for_is_known_all_the_same() {
 
 #[test]
 fn an_app_whose_detaching_was_given_up_ends() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         for late in [false, true] {
             let app = site.launch(LaunchRequest::new(["/bin/sleep", "1000"])).await;
             let handle = (*app).clone();

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use gantry_frontend::{App, DaemonRequest, Event};
-use gantry_tests::{SOON, on_every_wlm, on_processes, pids, proc};
+use gantry_tests::{SOON, on_processes, on_this_machine, pids, proc};
 use gantry_types::output::DaemonOutput;
 use nix::sys::signal::Signal;
 
@@ -29,7 +29,7 @@ async fn lose_second_node(app: &App) {
 
 #[test]
 fn a_session_serves_the_nodes_that_it_still_has() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.held(["-N", "3", "-n", "3", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         lose_second_node(&app).await;
@@ -46,7 +46,7 @@ fn a_session_serves_the_nodes_that_it_still_has() {
 
 #[test]
 fn a_daemons_output_ends_with_the_last_node_that_can_be_reached() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.held(["-N", "2", "-n", "2", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         let request = DaemonRequest::new("sleep").args(["1000"]).output(DaemonOutput::Forward);

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use gantry_frontend::{Input, LaunchRequest, OutputTo};
-use gantry_tests::{SOON, on_every_wlm, pids, proc, programs};
+use gantry_tests::{SOON, on_this_machine, pids, proc, programs};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
 fn a_slow_reader_gets_what_was_written_last() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         // More than the window, and what is over fits into a pipe: the rank ends without any help of the reader's.
         let request = LaunchRequest::new(["/bin/sh", "-c", "head -c 300000 /dev/zero"]);
         let app = site.launch(request.output(OutputTo::Stream)).await;
@@ -31,7 +31,7 @@ fn a_slow_reader_gets_what_was_written_last() {
 
 #[test]
 fn a_rank_that_was_let_go_reads_the_end_of_its_input() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let (theirs, ours) = std::io::pipe().expect("a pipe");
         let program = programs::get("cat").display().to_string();
         let app = site.launch(LaunchRequest::new([&program]).stdin(Input::Fd(theirs.into()))).await;

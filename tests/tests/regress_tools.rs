@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gantry_frontend::{LaunchRequest, OutputTo};
 use gantry_tests::{
-    ClosedStdio, Run, SOON, World, binaries, eventually, on_every_wlm, on_processes, pids, proc, within,
+    ClosedStdio, Run, SOON, World, binaries, eventually, on_processes, on_this_machine, pids, proc, within,
 };
 use gantry_types::error::Kind;
 use nix::sys::signal::Signal;
@@ -93,7 +93,7 @@ fn a_killed_tool_that_has_forked_is_cleaned_up_after() {
 
 #[test]
 fn a_tool_may_wait_for_any_child() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let waiter = std::thread::spawn(move || {
@@ -114,7 +114,7 @@ fn a_tool_may_wait_for_any_child() {
 
 #[test]
 fn a_tool_may_have_no_standard_descriptors() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let closed = ClosedStdio::new();
         let launched =
             site.frontend().launch(LaunchRequest::new(["-n", "2", "/bin/true"]).hold(true), SOON).await;
@@ -141,7 +141,7 @@ fn threads(name: &str) -> usize {
 
 #[test]
 fn a_runtime_may_end_before_its_apps() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let frontend = site.frontend();
         let null = || OwnedFd::from(fs::File::options().write(true).open("/dev/null").expect("a file"));
         let output = OutputTo::Fds { stdout: null(), stderr: null() };

@@ -10,7 +10,7 @@ use gantry_frontend::rendezvous::{Data, Limits, Multijob, Standing};
 use gantry_frontend::{App, LaunchRequest, OutputTo};
 use gantry_tests::fds::may_open;
 use gantry_tests::rendezvous::item_of;
-use gantry_tests::{SOON, Site, binaries, on_every_wlm, pids, require};
+use gantry_tests::{SOON, Site, binaries, on_this_machine, pids, require};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -46,7 +46,7 @@ async fn run(site: &Site, nodes: u32, ranks: u32, words: &[&str]) {
 #[test]
 fn five_hundred_and_twelve_processes_exchange_items_of_all_sizes() {
     require!(may_open(2048));
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.launch(request(1, 512, &["all"])).await;
         let data = app.rendezvous().wait(LIMIT).await.expect("the aggregate");
         let data = Data::decode(1, &data, Limits::default()).expect("data of level 1");
@@ -59,7 +59,7 @@ fn five_hundred_and_twelve_processes_exchange_items_of_all_sizes() {
 
 #[test]
 fn ranks_of_several_nodes_exchange_data_over_a_deep_tree() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let config = gantry_frontend::Config { radix: 2, ..site.config() };
         let frontend = gantry_frontend::Frontend::new(config);
         ends_well(frontend.launch(request(7, 21, &["all"]), SOON).await.expect("a launch")).await;
@@ -68,27 +68,27 @@ fn ranks_of_several_nodes_exchange_data_over_a_deep_tree() {
 
 #[test]
 fn latecomers_have_it_at_once() {
-    on_every_wlm(LIMIT, async |site| run(site, 3, 9, &["late"]).await);
+    on_this_machine(LIMIT, async |site| run(site, 3, 9, &["late"]).await);
 }
 
 #[test]
 fn a_single_item_is_there_before_all_are() {
-    on_every_wlm(LIMIT, async |site| run(site, 2, 12, &["items"]).await);
+    on_this_machine(LIMIT, async |site| run(site, 2, 12, &["items"]).await);
 }
 
 #[test]
 fn a_second_registration_is_refused_by_name_and_changes_nothing() {
-    on_every_wlm(LIMIT, async |site| run(site, 2, 6, &["twice"]).await);
+    on_this_machine(LIMIT, async |site| run(site, 2, 6, &["twice"]).await);
 }
 
 #[test]
 fn processes_create_rendezvous_of_their_own_by_name() {
-    on_every_wlm(LIMIT, async |site| run(site, 2, 8, &["named", "5"]).await);
+    on_this_machine(LIMIT, async |site| run(site, 2, 8, &["named", "5"]).await);
 }
 
 #[test]
 fn a_rank_that_ends_before_it_registers_breaks_it_for_all_and_is_named() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         for whom in [0_u32, 13, 15] {
             let app = site.launch(request(3, 16, &["dies", &whom.to_string()])).await;
             let error = app.rendezvous().wait(SOON).await.expect_err("broken").to_string();
@@ -100,7 +100,7 @@ fn a_rank_that_ends_before_it_registers_breaks_it_for_all_and_is_named() {
 
 #[test]
 fn a_rank_that_is_killed_breaks_it_for_all_and_is_named() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.launch(request(2, 8, &["dies", "5"]).hold(true)).await;
         let victim = nix::unistd::Pid::from_raw(pids(&app)[5]);
         nix::sys::signal::kill(victim, nix::sys::signal::Signal::SIGKILL).expect("a kill");
@@ -115,7 +115,7 @@ fn a_rank_that_is_killed_breaks_it_for_all_and_is_named() {
 
 #[test]
 fn three_apps_have_a_rendezvous_above_them() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let multijob = Multijob::new(3).expect("a multijob");
         let mut apps = Vec::new();
         for (number, size) in [(0, 3), (1, 5), (2, 4)] {
@@ -135,7 +135,7 @@ fn three_apps_have_a_rendezvous_above_them() {
 /// What a refused rank had sent was once taken for the next bytes of rank 0, whose data was malformed by that.
 #[test]
 fn ranks_that_may_not_register_above_do_not_spoil_what_rank_0_registers() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let multijob = Multijob::new(1).expect("a multijob");
         let app = site.launch(request(3, 6, &["meddle"]).subjob(&multijob, 0)).await;
         let data = multijob.wait(SOON).await.expect("the aggregate");
@@ -150,7 +150,7 @@ fn ranks_that_may_not_register_above_do_not_spoil_what_rank_0_registers() {
 
 #[test]
 fn there_may_be_further_levels() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let multijob = Multijob::new(2).expect("a multijob");
         let above = Multijob::of_level(3, 1).expect("a level above");
         let top = Multijob::of_level(4, 1).expect("another one");
@@ -171,7 +171,7 @@ fn there_may_be_further_levels() {
 
 #[test]
 fn an_app_that_ends_too_early_breaks_what_is_above_it() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let multijob = Multijob::new(2).expect("a multijob");
         let above = Multijob::of_level(3, 1).expect("a level above");
         multijob.join(&above, 0).expect("a place");
@@ -212,7 +212,7 @@ fn knock(handle: &Handle) -> UnixStream {
 
 #[test]
 fn whoever_knocks_with_garbage_disturbs_nobody() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.launch(request(1, 64, &["all"]).hold(true)).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
         assert_eq!(handle, handle_of(&app, "GLOBUS_GRAM_JOB_HANDLE"));
@@ -243,7 +243,7 @@ fn whoever_knocks_with_garbage_disturbs_nobody() {
 
 #[test]
 fn who_is_no_rank_may_look_and_not_register() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.launch(request(1, 2, &["all"]).hold(true)).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
         let looked = tokio::task::spawn_blocking(move || {
@@ -266,7 +266,7 @@ fn who_is_no_rank_may_look_and_not_register() {
 
 #[test]
 fn who_waits_is_told_when_the_app_ends() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let app = site.held(["-n", "2", "/bin/true"]).await;
         let handle = handle_of(&app, "GANTRY_JOB_HANDLE");
         let outside = gantry_backend::rendezvous::Rendezvous::at(handle);
@@ -281,7 +281,7 @@ fn who_waits_is_told_when_the_app_ends() {
 
 #[test]
 fn scripts_have_a_command() {
-    on_every_wlm(LIMIT, async |site| {
+    on_this_machine(LIMIT, async |site| {
         let agent = binaries().agent.display().to_string();
         let text = format!(
             "#!/bin/sh\nA='{agent} rendezvous'\nset -e\n\

@@ -89,16 +89,16 @@ fn jobs_of_slurm(bed: &Shared) -> u32 {
 #[test]
 fn suites_that_mean_this_machine_submit_nothing_to_the_cluster_around_them() {
     require!(usable(&Config::with_nodes(1)));
-    let [launch, cli, capi] = ["conformance_launch", "cli", "capi"].map(suite);
+    let [launch, cli, capi] = ["conformance", "cli", "capi"].map(suite);
     within(LIMIT, move || {
         // It needs cargo, which is nowhere on a bed.
         let _installed = gantry_tests::capi::prefix();
         let bed = site();
-        passes(&bed, &[], &launch, &[], &JOB_OF_PBS);
+        passes(&bed, &[], &launch, &["launch::"], &JOB_OF_PBS);
         passes(&bed, &[], &cli, &[], &[]);
         passes(&bed, &[], &capi, &["app::"], &[]);
         assert_eq!(jobs_of_slurm(&bed), 0);
-        passes(&bed, &["srun", "-n1", "--mpi=pmi2"], &launch, &[], &[]);
+        passes(&bed, &["srun", "-n1", "--mpi=pmi2"], &launch, &["launch::"], &[]);
         assert_eq!(jobs_of_slurm(&bed), 1);
         let asked = fs::read_to_string(bed.login().path("/run/site/asked").expect("the login node"));
         assert!(asked.is_err(), "qsub was asked: {asked:?}");

@@ -132,8 +132,11 @@ impl Tool {
                 let request = DaemonRequest::new(program).args(words).output(output);
                 let daemon = session.manifest().exec_daemon(request, *DEADLINE).await?;
                 let pids: Vec<i32> = daemon.processes().iter().map(|(_, pid)| pid.get()).collect();
+                let placement = self.app()?.placement();
+                let host = |node| placement.host(node).map(str::to_owned);
+                let hosts: Vec<_> = daemon.processes().iter().map(|(node, _)| host(*node)).collect();
                 self.daemons.push(daemon);
-                Ok(json!({"pids": pids}))
+                Ok(json!({"pids": pids, "hosts": hosts}))
             }
             "release" => self.app()?.release(*DEADLINE).await.map(|()| Value::Null),
             "detach" => {
@@ -185,8 +188,10 @@ impl Tool {
                 }
             }
         });
-        let pids: Vec<i32> = app.info().ranks.iter().filter_map(|rank| Some(rank.pid?.get())).collect();
-        let said = json!({"app": app.id(), "pids": pids});
+        let info = app.info();
+        let ranks = info.ranks.iter().filter_map(|rank| Some((rank.host.clone(), rank.pid?.get())));
+        let (hosts, pids): (Vec<String>, Vec<i32>) = ranks.unzip();
+        let said = json!({"app": app.id(), "pids": pids, "hosts": hosts});
         self.apps.push(app);
         said
     }

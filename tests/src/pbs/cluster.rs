@@ -189,7 +189,13 @@ impl Script {
     /// When it does not end.
     #[track_caller]
     pub fn wait(&self) -> (i32, String) {
-        assert!(becomes_true(STARTS, || self.code().is_some()), "it has not ended:\n{}", self.text());
+        self.wait_for(STARTS)
+    }
+
+    /// As [`wait`](Script::wait), for one that may take that long.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, patience: Duration) -> (i32, String) {
+        assert!(becomes_true(patience, || self.code().is_some()), "it has not ended:\n{}", self.text());
         (self.code().unwrap_or_default(), self.text())
     }
 }

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::place::Place;
 
 /// What is known of a bed whose hall runs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bed {
     pub(crate) place: Place,
     pub(crate) config: Config,

@@ -3,7 +3,7 @@
 //! All of it is looked at through this machine's `/proc`, so it needs no program on the host and no network to it: a node whose cable is
 //! pulled can still be asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -145,18 +145,31 @@ impl<'a> Machine<'a> {
     /// All processes here but its init, parents before their children: numbers start anew when they are used up, and do not tell.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
-        let Ok(init) = self.init() else { return Vec::new() };
-        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let Some(here) = namespace(init) else { return Vec::new() };
-        let ours =
-            proc::all().into_iter().filter(|pid| *pid != init && namespace(*pid).as_ref() == Some(&here));
-        let mut found: Vec<Process> = ours.filter_map(Process::read).collect();
+        let mut found: Vec<Process> = self.pids().into_iter().filter_map(Process::read).collect();
         found.sort_by_cached_key(|process| {
             let parent = |pid: &i32| proc::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
             // A process that ends meanwhile, and one that has its number then, make no endless line.
             std::iter::successors(Some(process.pid), parent).take(64).count()
         });
         found
+    }
+
+    /// All processes here but its init, as this machine numbers them.
+    fn pids(&self) -> Vec<i32> {
+        let Ok(init) = self.init() else { return Vec::new() };
+        let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let Some(here) = namespace(init) else { return Vec::new() };
+        let mut pids = proc::all();
+        pids.retain(|pid| *pid != init && namespace(*pid).as_ref() == Some(&here));
+        pids
+    }
+
+    /// The processes that have these numbers on the host, as this machine numbers them.
+    pub(crate) fn pids_of(&self, numbers: &[i32]) -> Vec<Option<i32>> {
+        let pids = self.pids();
+        let known: HashMap<i32, i32> =
+            pids.into_iter().filter_map(|pid| Some((own_number(pid)?, pid))).collect();
+        numbers.iter().map(|number| known.get(number).copied()).collect()
     }
 
     /// The processes of the ordinary user.

@@ -306,6 +306,11 @@ impl Testbed {
         self.owned = false;
     }
 
+    /// The same bed once more, which goes on when this is dropped.
+    pub(crate) fn look(&self) -> Self {
+        Self { bed: self.bed.clone(), owned: false }
+    }
+
     /// Ends the bed, found or made, and waits for that.
     ///
     /// # Errors

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gantry_frontend::{App, Daemon, DaemonRequest, Event, Session};
-use gantry_tests::{SOON, binaries, on_every_wlm, pids, proc, programs};
+use gantry_tests::{SOON, binaries, daemon_pids, on_every_wlm, on_every_wlm_but, proc, programs};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 use gantry_types::output::{DaemonOutput, Stream};
@@ -50,7 +52,7 @@ async fn said(app: &App, daemon: &Daemon) -> Vec<Value> {
 #[test]
 fn a_daemon_on_every_node_knows_what_the_frontend_knows() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["-N", "4", "-n", "8", "/bin/true"]).await;
+        let app = site.held(site.spread(4, 8, &["/bin/true"])).await;
         let session = app.session(SOON).await.expect("a session");
         let daemon = start(&session, probe().args(["exit", "0"])).await;
         assert_eq!(daemon.processes().len(), 4);
@@ -106,7 +108,7 @@ fn number<T: TryFrom<i64>>(value: &Value) -> T {
 #[test]
 fn a_daemon_runs_on_the_nodes_that_were_named() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["-N", "4", "-n", "8", "/bin/true"]).await;
+        let app = site.held(site.spread(4, 8, &["/bin/true"])).await;
         let session = app.session(SOON).await.expect("a session");
         let request = probe().nodes("1,3".parse().expect("nodes"));
         let daemon = start(&session, request.args(["exit", "3"])).await;
@@ -125,10 +127,40 @@ fn a_daemon_runs_on_the_nodes_that_were_named() {
     });
 }
 
+/// A daemon that prints `answer 42` with the help of a library that is beside it, in a folder that other nodes do not see.
+#[expect(clippy::disallowed_methods, reason = "a test is the user: it compiles a program")]
+fn asks(folder: &Path) -> PathBuf {
+    let made = |words: &[&str]| {
+        let done = Command::new("cc").current_dir(folder).args(words).output().expect("a compiler");
+        assert!(done.status.success(), "{done:?}");
+    };
+    fs::write(folder.join("lib.c"), "int answer(void) { return 42; }\n").expect("a file");
+    let text = "#include <stdio.h>\nint answer(void);\nint main(void) { printf(\"answer %d\\n\", answer()); return 0; }\n";
+    fs::write(folder.join("main.c"), text).expect("a file");
+    made(&["-shared", "-fPIC", "-o", "libanswer.so", "lib.c"]);
+    made(&["-o", "asks", "main.c", "-L.", "-lanswer", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+    folder.join("asks")
+}
+
+#[test]
+fn a_daemon_brings_libraries_that_no_node_has() {
+    on_every_wlm(LIMIT, async |site| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let app = site.held(site.spread(2, 2, &["/bin/true"])).await;
+        let session = app.session(SOON).await.expect("a session");
+        let request = DaemonRequest::new(asks(folder.path())).output(DaemonOutput::Forward);
+        let daemon = start(&session, request).await;
+        let texts = heard(&daemon).await;
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts.values().all(|text| text == "answer 42\n"), "{texts:?}");
+        app.close(SOON).await.expect("close");
+    });
+}
+
 #[test]
 fn a_daemon_gets_its_arguments_and_environment() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         let args = ["a b", "", "--", "-n"];
         let request =
@@ -147,7 +179,7 @@ fn a_daemon_gets_its_arguments_and_environment() {
 #[test]
 fn a_daemons_output_is_forwarded_logged_or_dropped() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["-N", "2", "-n", "2", "/bin/true"]).await;
+        let app = site.held(site.spread(2, 2, &["/bin/true"])).await;
         let session = app.session(SOON).await.expect("a session");
         let hosts: Vec<String> = app.placement().hosts().map(str::to_owned).collect();
 
@@ -181,7 +213,7 @@ fn a_daemons_output_is_forwarded_logged_or_dropped() {
 #[test]
 fn much_output_of_a_daemon_is_neither_lost_nor_in_the_way_of_another() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["-N", "2", "-n", "2", "/bin/true"]).await;
+        let app = site.held(site.spread(2, 2, &["/bin/true"])).await;
         let session = app.session(SOON).await.expect("a session");
         let flood =
             DaemonRequest::new(programs::get("flood")).args(["5000000"]).output(DaemonOutput::Forward);
@@ -198,7 +230,7 @@ fn much_output_of_a_daemon_is_neither_lost_nor_in_the_way_of_another() {
 #[test]
 fn a_daemons_start_and_end_are_events_in_order() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["-N", "2", "-n", "2", "/bin/true"]).await;
+        let app = site.held(site.spread(2, 2, &["/bin/true"])).await;
         let mut events = app.events();
         let session = app.session(SOON).await.expect("a session");
         let quick = start(&session, DaemonRequest::new(programs::get("exit_with")).args(["5"])).await;
@@ -239,7 +271,8 @@ fn a_daemons_start_and_end_are_events_in_order() {
 
 #[test]
 fn a_daemon_stays_when_ranks_run_and_gets_time_when_they_have_ended() {
-    on_every_wlm(LIMIT, async |site| {
+    // There agents have a step of their own in the job that srun makes, and that job ends with the ranks.
+    on_every_wlm_but("slurm by mpir", LIMIT, async |site| {
         let app = site.held(["-n", "2", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         // It sees the ranks' end by its own means, and then takes its time to write down what it has found.
@@ -248,7 +281,7 @@ fn a_daemon_stays_when_ranks_run_and_gets_time_when_they_have_ended() {
             "#!/bin/sh\nwhile [ -d /proc/$1 ]; do sleep 0.01; done\nsleep 0.3\necho found > {}\n",
             report.display()
         );
-        let rank = pids(&app)[0].to_string();
+        let rank = app.info().ranks[0].pid.expect("a pid").to_string();
         start(&session, DaemonRequest::new(site.world.executable("late", script.as_bytes())).args([rank]))
             .await;
         app.release(SOON).await.expect("release");
@@ -262,7 +295,7 @@ fn a_daemon_stays_when_ranks_run_and_gets_time_when_they_have_ended() {
 #[test]
 fn destroying_a_session_asks_its_daemons_to_end_and_no_others() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (one, two) =
             (app.session(SOON).await.expect("a session"), app.session(SOON).await.expect("a session"));
         let report = DaemonRequest::new(programs::get("report_signal")).output(DaemonOutput::Forward);
@@ -272,7 +305,7 @@ fn destroying_a_session_asks_its_daemons_to_end_and_no_others() {
         one.destroy(SOON).await.expect("destroy");
         assert_eq!(output.next().await.expect("a line").data.0, b"got SIGTERM\n");
         assert_eq!(ours.wait().await, [(NodeId(0), ExitStatus::Code(40 + libc::SIGTERM))]);
-        assert!(proc::is_alive(other.processes()[0].1.get()));
+        assert!(proc::is_alive(daemon_pids(&app, &other)[0]));
         app.close(SOON).await.expect("close");
     });
 }
@@ -280,7 +313,7 @@ fn destroying_a_session_asks_its_daemons_to_end_and_no_others() {
 #[test]
 fn a_daemon_that_ignores_sigterm_is_killed_after_its_grace() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         let daemon =
             start(&session, DaemonRequest::new(programs::get("ignore_term")).output(DaemonOutput::Forward))
@@ -299,7 +332,7 @@ fn a_daemon_that_ignores_sigterm_is_killed_after_its_grace() {
 #[test]
 fn what_a_daemon_leaves_in_the_background_ends_with_the_app() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let session = app.session(SOON).await.expect("a session");
         for how in ["end", "session", "stay"] {
             start(&session, DaemonRequest::new(programs::get("fork_child")).args([how])).await;

@@ -7,23 +7,19 @@ use std::time::Duration;
 
 use gantry_frontend::{App, Input, LaunchRequest, OutputTo};
 use gantry_tests::{SOON, Site, on_every_wlm, programs};
-use gantry_types::output::Stream;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Bytes of which no two neighbourhoods look alike.
 fn pattern(length: u32) -> Vec<u8> {
-    (0..length).map(|i| u8::try_from((i.wrapping_mul(2_654_435_761) >> 23) & 0xff).unwrap_or(0)).collect()
+    let byte = |i: u32| u8::try_from((i.wrapping_mul(2_654_435_761) >> 23) & 0xff).unwrap_or(0);
+    // A launcher that says whose a line is cuts long ones, and ends the last one.
+    (1..=length).map(|i| if i % 64 == 0 || i == length { b'\n' } else { byte(i) }).collect()
 }
 
 /// What each rank writes on standard output, and then the app's end.
-async fn collect(app: App) -> (Vec<Vec<u8>>, i32) {
-    let mut texts = vec![Vec::new(); app.info().ranks.len()];
-    let mut stream = app.take_output().expect("the output");
-    while let Some(output) = stream.next().await {
-        assert_eq!(output.stream, Stream::Stdout, "{:?}", String::from_utf8_lossy(&output.data.0));
-        texts[output.rank.expect("a rank").index()].extend(output.data.0);
-    }
+async fn collect(site: &Site, app: App) -> (Vec<Vec<u8>>, i32) {
+    let texts = site.texts(&app).await;
     let code = app.wait().await.expect("the end").code;
     app.close(SOON).await.expect("close");
     (texts, code)
@@ -33,27 +29,30 @@ async fn cat(site: &Site, count: &str, input: Input) -> Vec<Vec<u8>> {
     let program = programs::get("cat").display().to_string();
     let app =
         site.launch(LaunchRequest::new(["-n", count, &program]).stdin(input).output(OutputTo::Stream)).await;
-    let (texts, code) = collect(app).await;
+    let (texts, code) = collect(site, app).await;
     assert_eq!(code, 0);
     texts
 }
 
 #[test]
-fn a_file_is_read_by_rank_0_alone_to_its_end() {
+fn a_file_is_read_to_its_end_by_those_that_are_to_read_it() {
     on_every_wlm(LIMIT, async |site| {
         let path = site.world.work_dir().join("input");
         for length in [0, 1, 70_000, 3_000_000] {
             let bytes = pattern(length);
             std::fs::write(&path, &bytes).expect("a file");
             let texts = cat(site, "3", Input::File(path.clone())).await;
-            assert!(texts[0] == bytes, "{} of {length} bytes came, or others", texts[0].len());
-            assert!(texts[1].is_empty() && texts[2].is_empty());
+            let (read, other) = texts.split_at(site.readers(3));
+            for text in read {
+                assert!(*text == bytes, "{} of {length} bytes came, or others", text.len());
+            }
+            assert!(other.iter().all(Vec::is_empty));
         }
     });
 }
 
 #[test]
-fn a_descriptor_is_read_by_rank_0_as_it_comes() {
+fn a_descriptor_is_read_as_it_comes() {
     on_every_wlm(LIMIT, async |site| {
         let (theirs, mut ours) = std::io::pipe().expect("a pipe");
         let program = programs::get("cat").display().to_string();
@@ -62,13 +61,10 @@ fn a_descriptor_is_read_by_rank_0_as_it_comes() {
             .output(OutputTo::Stream);
         let app = site.launch(request).await;
         let mut stream = app.take_output().expect("the output");
-        for piece in ["one\n", "two\n", "three\n"] {
-            ours.write_all(piece.as_bytes()).expect("a write");
-            let output = stream.next().await.expect("an echo");
-            assert_eq!(
-                (output.rank.map(|rank| rank.0), output.data.0.as_slice()),
-                (Some(0), piece.as_bytes())
-            );
+        for piece in ["one", "two", "three"] {
+            ours.write_all(format!("{piece}\n").as_bytes()).expect("a write");
+            let echoes = site.readers(2);
+            assert_eq!(site.lines(&mut stream, echoes).await, vec![piece; echoes]);
         }
         drop(ours);
         assert!(stream.next().await.is_none());
@@ -94,8 +90,8 @@ fn a_held_rank_gets_its_input_when_it_runs() {
         let request = LaunchRequest::new(["-n", "2", &program]).hold(true);
         let app = site.launch(request.stdin(Input::File(path)).output(OutputTo::Stream)).await;
         app.release(SOON).await.expect("release");
-        let (texts, code) = collect(app).await;
-        assert!(texts[0] == bytes && code == 0);
+        let (texts, code) = collect(site, app).await;
+        assert!(texts[..site.readers(2)].iter().all(|text| *text == bytes) && code == 0);
     });
 }
 
@@ -109,7 +105,8 @@ fn input_that_nobody_reads_stops_nothing() {
         app.close(SOON).await.expect("close");
         // The other end of an open pipe is not the app's to wait for either.
         let (theirs, ours) = std::io::pipe().expect("a pipe");
-        let app = site.launch(LaunchRequest::new(["/bin/true"]).stdin(Input::Fd(theirs.into()))).await;
+        let app =
+            site.launch(LaunchRequest::new(["-n", "1", "/bin/true"]).stdin(Input::Fd(theirs.into()))).await;
         assert_eq!(app.wait().await.expect("the end").code, 0);
         app.close(SOON).await.expect("close");
         drop(ours);
@@ -122,7 +119,7 @@ fn output_goes_to_the_descriptors_that_were_given() {
         let folder = site.world.work_dir();
         let file = |name: &str| OwnedFd::from(File::create(folder.join(name)).expect("a file"));
         let script =
-            site.world.executable("both", b"#!/bin/sh\necho out $GANTRY_RANK\necho err $GANTRY_RANK >&2\n");
+            site.world.executable("both", b"#!/bin/sh\necho out ${SLURM_PROCID:-$GANTRY_RANK}\necho err ${SLURM_PROCID:-$GANTRY_RANK} >&2\n");
         let output = OutputTo::Fds { stdout: file("out"), stderr: file("err") };
         let app = site
             .launch(LaunchRequest::new(["-n".as_ref(), "4".as_ref(), script.as_os_str()]).output(output))
@@ -131,7 +128,7 @@ fn output_goes_to_the_descriptors_that_were_given() {
         app.close(SOON).await.expect("close");
         let lines = |name: &str| {
             let text = std::fs::read_to_string(folder.join(name)).expect("text");
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            let mut lines: Vec<String> = text.lines().map(|line| site.unlabelled(line).to_owned()).collect();
             lines.sort();
             lines
         };
@@ -146,7 +143,7 @@ fn much_output_of_many_ranks_is_neither_lost_nor_torn() {
         const BYTES: usize = 2_000_000;
         let program = programs::get("flood").display().to_string();
         let request = LaunchRequest::new(["-n", "4", &program, &BYTES.to_string()]).output(OutputTo::Stream);
-        let (texts, code) = collect(site.launch(request).await).await;
+        let (texts, code) = collect(site, site.launch(request).await).await;
         assert_eq!(code, 0);
         for text in texts {
             assert_eq!(text.len(), BYTES);

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gantry_frontend::{AppHandle, DaemonRequest, LaunchRequest, OutputTo};
-use gantry_tests::fault::{Tool, numbers};
-use gantry_tests::{SOON, binaries, on_every_wlm, pids, proc, programs};
+use gantry_tests::{SOON, binaries, daemon_pids, on_every_wlm, outside, path_on, pids, proc, programs};
 use gantry_types::id::NodeId;
 use gantry_types::output::DaemonOutput;
 use serde_json::Value;
@@ -39,15 +38,17 @@ fn five_sessions_in_one_app_do_not_see_each_other() {
             assert_eq!(said["EXTRA"], number.to_string());
             assert_eq!(said["root"].as_str(), dirs.root.to_str());
             assert_eq!(said["pid"].as_i64(), Some(i64::from(daemon.processes()[0].1.get())));
-            assert_eq!(std::fs::read_to_string(dirs.root.join("same")).expect("a file"), number.to_string());
+            let same = outside::read_text(path_on(&app, NodeId(0), dirs.root.join("same")));
+            assert_eq!(same, Some(number.to_string()));
         }
         // The end of one is the end of no other.
         let (third, ended) = sessions.remove(2);
         third.destroy(SOON).await.expect("destroy");
-        assert!(!proc::is_alive(ended.processes()[0].1.get()));
+        assert!(!proc::is_alive(daemon_pids(&app, &ended)[0]));
         for (session, daemon) in &sessions {
-            assert!(proc::is_alive(daemon.processes()[0].1.get()));
-            assert!(session.dirs(NodeId(0)).expect("directories").root.join("same").exists());
+            assert!(proc::is_alive(daemon_pids(&app, daemon)[0]));
+            let root = &session.dirs(NodeId(0)).expect("directories").root;
+            assert!(outside::exists(path_on(&app, NodeId(0), root.join("same"))));
         }
         app.close(SOON).await.expect("close");
     });
@@ -126,18 +127,20 @@ fn two_tools_at_once_have_nothing_to_do_with_each_other() {
         let program = programs::get("loop_forever").display().to_string();
         let ours = site.held(["-n", "2", "/bin/true"]).await;
         let session = ours.session(SOON).await.expect("a session");
-        let mut other = Tool::start(&site.world);
-        let theirs = numbers(&other.ask(&format!("hold -n 3 {program}"))["pids"]);
+        let mut other = site.tool();
+        let held = other.ask(&format!("hold -n 3 {program}"));
+        let theirs = site.seen(&held);
         let root = other.ask("session")["root"].as_str().expect("a folder").to_owned();
-        let daemon = numbers(&other.ask(&format!("daemon {program}"))["pids"])[0];
+        let root = outside::path_on(held["hosts"][0].as_str().expect("a host"), root);
+        let daemon = site.seen(&other.ask(&format!("daemon {program}")))[0];
         assert_eq!(theirs.len(), 3);
         assert!(theirs.iter().chain(&pids(&ours)).all(|pid| proc::why_not_held(*pid).is_none()));
-        let our_root = session.dirs(NodeId(0)).expect("directories").root.clone();
-        assert_ne!(std::path::Path::new(&root).parent(), our_root.parent());
+        let our_root = path_on(&ours, NodeId(0), &session.dirs(NodeId(0)).expect("directories").root);
+        assert_ne!(root.parent(), our_root.parent());
         ours.release(SOON).await.expect("release");
         assert_eq!(ours.wait().await.expect("the end").code, 0);
         ours.close(SOON).await.expect("close");
-        assert!(!our_root.exists() && std::path::Path::new(&root).is_dir());
+        assert!(!outside::exists(our_root) && outside::exists(root));
         assert!(theirs.iter().all(|pid| proc::why_not_held(*pid).is_none()));
         assert!(proc::is_alive(daemon));
         other.run.close_stdin();

@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use gantry_frontend::info::AppState;
 use gantry_frontend::{App, DaemonRequest, Event};
-use gantry_tests::{Run, SOON, Site, binaries, on_processes, pids, proc, programs, require, tool};
+use gantry_tests::fault::{agents, guards};
+use gantry_tests::{
+    Run, SOON, Site, binaries, daemon_pids, on_every_wlm, on_processes, outside, pids, proc, programs,
+    require, tool,
+};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 use gantry_types::output::DaemonOutput;
@@ -35,7 +39,7 @@ fn target(runs: &[Run]) -> String {
 
 /// Everything about a process that attaching could change and that its own work does not.
 fn look_of(pid: i32) -> Vec<String> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let status = outside::read_text(format!("/proc/{pid}/status")).expect("a process");
     let kept = [
         "State",
         "TracerPid",
@@ -53,7 +57,7 @@ fn look_of(pid: i32) -> Vec<String> {
         .filter(|line| kept.iter().any(|name| line.starts_with(name)))
         .map(str::to_owned)
         .collect();
-    let count = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("descriptors").count();
+    let count = outside::list(format!("/proc/{pid}/fd")).expect("descriptors").len();
     let stat = proc::stat(pid).expect("a process");
     look.push(format!("{count} descriptors, group {}, session {}", stat.group, stat.session));
     look
@@ -84,6 +88,76 @@ fn pids_become_ranks_in_their_order_and_are_left_as_they_were() {
         assert_eq!(names, ["attached", "detached"]);
         let after: Vec<_> = runs.iter().map(|run| look_of(run.pid())).collect();
         assert_eq!(after, before);
+    });
+}
+
+fn looks_of(pids: &[i32]) -> Vec<Vec<String>> {
+    pids.iter().map(|pid| look_of(*pid)).collect()
+}
+
+/// The played cluster has none: nobody starts anything on it but gantry.
+#[test]
+fn what_others_run_has_daemons_beside_it_and_is_left_as_it_was() {
+    on_every_wlm(LIMIT, async |site| {
+        let Some(mut others) = site.others() else { return };
+        let before = looks_of(&others.ranks);
+        let app = attach(site, &others.target).await;
+        assert_eq!((app.state(), app.info().attached), (AppState::Running, true));
+        let mut found = pids(&app);
+        found.sort_unstable();
+        assert_eq!(found, others.ranks);
+        let session = app.session(SOON).await.expect("a session");
+        let request = DaemonRequest::new(programs::get("loop_forever"));
+        let daemon = session.manifest().exec_daemon(request, SOON).await.expect("daemons");
+        let daemons = daemon_pids(&app, &daemon);
+        assert_eq!(daemons.len(), app.placement().hosts().count());
+        assert_eq!(looks_of(&others.ranks), before, "attaching stops nothing and changes nothing");
+        app.close(SOON).await.expect("close");
+        assert!(!daemons.iter().any(|pid| proc::is_alive(*pid)));
+        assert_eq!(looks_of(&others.ranks), before);
+
+        for killed in ["tool", "guard"] {
+            let mut tool = site.tool();
+            tool.ask(&format!("attach {}", others.target));
+            tool.ask("session");
+            let program = programs::get("loop_forever").display().to_string();
+            let daemons = site.seen(&tool.ask(&format!("daemon {program}")));
+            let guards = guards(&site.world);
+            assert_eq!(guards.len(), 1, "{guards:?}");
+            if killed == "tool" {
+                tool.run.kill();
+            } else {
+                proc::send(guards[0], nix::sys::signal::Signal::SIGKILL);
+                proc::eventually(SOON, "its daemons are gone", || {
+                    !daemons.iter().any(|it| proc::is_alive(*it))
+                });
+                tool.run.close_stdin();
+            }
+            tool.run.exited(SOON);
+            let helpers = || agents(&site.world).into_iter().chain(daemons.iter().copied());
+            let gone = || !helpers().any(proc::is_alive);
+            proc::eventually(SOON, "agents and daemons are gone", gone);
+            assert_eq!(looks_of(&others.ranks), before, "{killed}");
+            site.sweep_sockets();
+        }
+
+        others.ranks.iter().for_each(|pid| proc::send(*pid, nix::sys::signal::Signal::SIGKILL));
+        others.launcher.exited(SOON);
+    });
+}
+
+#[test]
+fn what_others_run_is_ended_when_that_is_asked_for() {
+    on_every_wlm(LIMIT, async |site| {
+        let Some(mut others) = site.others() else { return };
+        let app = attach(site, &others.target).await;
+        app.signal(Signal::TERM, Some(&"1".parse().expect("a rank")), SOON).await.expect("a signal");
+        let second = pids(&app)[1];
+        proc::eventually(SOON, "rank 1 is gone", || !proc::is_alive(second));
+        app.kill(SOON).await.expect("kill");
+        assert!(!others.ranks.iter().any(|pid| proc::is_alive(*pid)));
+        others.launcher.exited(SOON);
+        app.close(SOON).await.expect("close");
     });
 }
 

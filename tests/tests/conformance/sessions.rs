@@ -2,23 +2,31 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_backend::SessionDirs;
 use gantry_frontend::{App, DaemonRequest, Session};
-use gantry_tests::{SOON, Site, on_every_wlm, proc, programs};
+use gantry_tests::{SOON, Site, on_every_wlm, outside, path_on, proc, programs};
 use gantry_types::error::Kind;
 use gantry_types::id::NodeId;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const FIRST: NodeId = NodeId(0);
 
+/// A session, and its directories on the first node as they are looked at from here.
 async fn open(app: &App) -> (Session, SessionDirs) {
     let session = app.session(SOON).await.expect("a session");
-    let dirs = session.dirs(FIRST).expect("directories").clone();
+    let root = &session.dirs(FIRST).expect("directories").root;
+    let dirs = SessionDirs::new(path_on(app, FIRST, root));
     (session, dirs)
+}
+
+/// The text of a file of a node.
+#[track_caller]
+fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    outside::read_text(path).unwrap_or_else(|| panic!("{} cannot be read", path.display()))
 }
 
 fn write(site: &Site, name: &str, text: &str) -> PathBuf {
@@ -29,10 +37,10 @@ fn write(site: &Site, name: &str, text: &str) -> PathBuf {
 }
 
 fn assert_private(path: &Path) {
-    let metadata = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(metadata.is_dir(), "{}", path.display());
-    assert_eq!(metadata.permissions().mode() & 0o7777, 0o700, "{}", path.display());
-    assert_eq!(metadata.uid(), nix::unistd::geteuid().as_raw());
+    let (mode, owner) =
+        outside::mode_and_owner(path).unwrap_or_else(|| panic!("{} is not there", path.display()));
+    assert_eq!(mode, libc::S_IFDIR | 0o700, "{}", path.display());
+    assert_eq!(owner, nix::unistd::geteuid().as_raw());
 }
 
 #[test]
@@ -47,17 +55,21 @@ fn a_session_has_private_directories_and_they_go_with_it() {
         for dir in [&dirs.root, &dirs.bin, &dirs.lib, &dirs.tmp] {
             assert_private(dir);
         }
-        assert!(dirs.root.starts_with(site.world.stage_dir()), "{dirs:?}");
+        // Nodes elsewhere have it where they have it by default.
+        assert!(outside::is_asked() || dirs.root.starts_with(site.world.stage_dir()), "{dirs:?}");
         assert_private(dirs.root.parent().expect("the app's folder"));
-        fs::write(dirs.tmp.join("left"), "by a daemon").expect("a file");
+        let leave = DaemonRequest::new("sh").args(["-c", "echo by a daemon >$TMPDIR/left"]);
+        let daemon = session.manifest().exec_daemon(leave, SOON).await.expect("a daemon");
+        assert!(daemon.wait().await[0].1.is_success());
+        assert_eq!(read(dirs.tmp.join("left")), "by a daemon\n");
         session.destroy(SOON).await.expect("destroy");
-        assert!(!dirs.root.exists());
+        assert!(!outside::exists(&dirs.root));
         // The app and a second session go on.
         let (second, other) = open(&app).await;
         assert_ne!(other.root, dirs.root);
-        assert!(other.tmp.is_dir());
+        assert!(outside::exists(&other.tmp));
         drop(second);
-        proc::eventually(SOON, "a dropped session is removed", || !other.root.exists());
+        proc::eventually(SOON, "a dropped session is removed", || !outside::exists(&other.root));
         app.close(SOON).await.expect("close");
     });
 }
@@ -65,13 +77,14 @@ fn a_session_has_private_directories_and_they_go_with_it() {
 #[test]
 fn a_session_has_one_path_on_every_node() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["-N", "3", "-n", "3", "/bin/true"]).await;
+        let app = site.held(site.spread(3, 3, &["/bin/true"])).await;
         let session = app.session(SOON).await.expect("a session");
         let roots: BTreeSet<PathBuf> =
             (0..3).map(|node| session.dirs(NodeId(node)).expect("a node").root.clone()).collect();
         let root = roots.first().expect("a root").clone();
         assert_eq!(roots.len(), 1, "{roots:?}");
-        assert_private(&root);
+        let there: Vec<PathBuf> = (0..3).map(|node| path_on(&app, NodeId(node), &root)).collect();
+        there.iter().for_each(|root| assert_private(root));
         assert!(session.dirs(NodeId(3)).is_none());
         let mut manifest = session.manifest();
         manifest.add_file(write(site, "data", "for everybody")).expect("a file");
@@ -84,11 +97,11 @@ fn a_session_has_one_path_on_every_node() {
         let stays = session.manifest().exec_daemon(DaemonRequest::new("sleep").args(["1000"]), SOON);
         drop(stays.await.expect("daemons"));
         session.destroy(SOON).await.expect("destroy");
-        assert!(!root.exists());
-        assert!(
-            fs::read_dir(site.world.stage_dir()).expect("a folder").next().is_none(),
-            "the app's folder goes too"
-        );
+        for root in there {
+            assert!(!outside::exists(&root));
+            let folder = root.parent().expect("the app's folder");
+            assert!(!outside::exists(folder), "{} goes too", folder.display());
+        }
         app.close(SOON).await.expect("close");
     });
 }
@@ -96,7 +109,7 @@ fn a_session_has_one_path_on_every_node() {
 #[test]
 fn a_manifest_puts_everything_in_its_place() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, dirs) = open(&app).await;
         let tool = site.world.executable("tool", b"#!/bin/sh\necho I am a tool\n");
         write(site, "plugins/one.so", "one");
@@ -108,23 +121,19 @@ fn a_manifest_puts_everything_in_its_place() {
         manifest.add_file(write(site, "settings", "a = b")).expect("a file");
         manifest.add_lib_dir(site.world.work_dir().join("plugins")).expect("a directory");
         manifest.send(SOON).await.expect("send");
-        let read = |path: PathBuf| {
-            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
         assert_eq!(read(dirs.bin.join("tool")), "#!/bin/sh\necho I am a tool\n");
-        assert_eq!(
-            fs::metadata(dirs.bin.join("tool")).expect("the tool").permissions().mode() & 0o100,
-            0o100
-        );
-        assert!(dirs.bin.join("true").exists());
+        let (mode, _) = outside::mode_and_owner(dirs.bin.join("tool")).expect("the tool");
+        assert_eq!(mode & 0o100, 0o100);
+        assert!(outside::exists(dirs.bin.join("true")));
         assert_eq!(read(dirs.lib.join("libmine.so.1")), "a library");
         assert_eq!(read(dirs.root.join("settings")), "a = b");
         assert_eq!(read(dirs.lib.join("plugins/one.so")), "one");
         assert_eq!(read(dirs.lib.join("plugins/deep/two.so")), "two");
         // What was put there is removed with the session, and the originals are not.
         session.destroy(SOON).await.expect("destroy");
-        assert_eq!(read(tool), "#!/bin/sh\necho I am a tool\n");
-        assert_eq!(read(site.world.work_dir().join("plugins/deep/two.so")), "two");
+        assert_eq!(fs::read_to_string(tool).expect("a file"), "#!/bin/sh\necho I am a tool\n");
+        let original = site.world.work_dir().join("plugins/deep/two.so");
+        assert_eq!(fs::read_to_string(original).expect("a file"), "two");
         app.close(SOON).await.expect("close");
     });
 }
@@ -132,7 +141,7 @@ fn a_manifest_puts_everything_in_its_place() {
 #[test]
 fn two_different_things_of_one_name_are_refused() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, dirs) = open(&app).await;
         let (one, two) = (write(site, "a/same", "one"), write(site, "b/same", "two"));
         let mut manifest = session.manifest();
@@ -152,13 +161,13 @@ fn two_different_things_of_one_name_are_refused() {
         assert_eq!(later.add_file(&two).expect_err("a clash").kind(), Kind::Invalid);
         later.add_file(&one).expect("the same again");
         later.send(SOON).await.expect("send");
-        assert_eq!(fs::read_to_string(dirs.root.join("same")).expect("a file"), "one");
+        assert_eq!(read(dirs.root.join("same")), "one");
         // Another session knows nothing of it.
         let (other, there) = open(&app).await;
         let mut manifest = other.manifest();
         manifest.add_file(&two).expect("no clash");
         manifest.send(SOON).await.expect("send");
-        assert_eq!(fs::read_to_string(there.root.join("same")).expect("a file"), "two");
+        assert_eq!(read(there.root.join("same")), "two");
         drop((session, other));
         app.close(SOON).await.expect("close");
     });
@@ -167,7 +176,7 @@ fn two_different_things_of_one_name_are_refused() {
 #[test]
 fn one_content_of_one_name_is_no_clash_and_is_asked_for_once() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, dirs) = open(&app).await;
         let (one, two) = (write(site, "a/same", "one"), write(site, "b/same", "one"));
         let mut manifest = session.manifest();
@@ -193,7 +202,7 @@ fn one_content_of_one_name_is_no_clash_and_is_asked_for_once() {
 #[test]
 fn a_directory_is_taken_with_hidden_files_and_links_and_without_circles() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, dirs) = open(&app).await;
         write(site, "tree/.hidden/file", "seen");
         write(site, "elsewhere", "linked");
@@ -202,7 +211,7 @@ fn a_directory_is_taken_with_hidden_files_and_links_and_without_circles() {
         let mut manifest = session.manifest();
         manifest.add_lib_dir(&tree).expect("a directory");
         manifest.send(SOON).await.expect("send");
-        let read = |name: &str| fs::read_to_string(dirs.lib.join("tree").join(name)).expect("a file");
+        let read = |name: &str| read(dirs.lib.join("tree").join(name));
         assert_eq!((read(".hidden/file").as_str(), read("link").as_str()), ("seen", "linked"));
         std::os::unix::fs::symlink("..", tree.join(".hidden/circle")).expect("a link");
         let error = session.manifest().add_lib_dir(&tree).expect_err("a circle");
@@ -214,7 +223,7 @@ fn a_directory_is_taken_with_hidden_files_and_links_and_without_circles() {
 #[test]
 fn two_daemons_of_one_name_are_refused_and_one_can_run_twice() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, _) = open(&app).await;
         let copy = site
             .world
@@ -232,7 +241,7 @@ fn two_daemons_of_one_name_are_refused_and_one_can_run_twice() {
 #[test]
 fn what_cannot_be_sent_is_refused_with_its_reason() {
     on_every_wlm(LIMIT, async |site| {
-        let app = site.held(["/bin/true"]).await;
+        let app = site.held(["-n", "1", "/bin/true"]).await;
         let (session, dirs) = open(&app).await;
         let missing = site.world.work_dir().join("missing");
         let plain = write(site, "plain", "no program");
@@ -255,8 +264,7 @@ fn what_cannot_be_sent_is_refused_with_its_reason() {
         check(manifest.add_library("libgantry-none.so.7"), Kind::NotFound, "libgantry-none.so.7".to_owned());
         // Refused things are not in it.
         manifest.send(SOON).await.expect("send");
-        let in_root: Vec<_> =
-            fs::read_dir(&dirs.root).expect("the root").flatten().map(|entry| entry.file_name()).collect();
+        let in_root = outside::list(&dirs.root).expect("the root");
         assert_eq!(in_root.len(), 3, "{in_root:?}");
         app.close(SOON).await.expect("close");
     });
@@ -271,7 +279,7 @@ fn the_apps_end_takes_its_sessions_along() {
         app.release(SOON).await.expect("release");
         app.wait().await.expect("the end");
         app.gone().await;
-        assert!(!dirs.root.exists());
+        assert!(!outside::exists(&dirs.root));
         assert_eq!(late.send(SOON).await.expect_err("the session is gone").kind(), Kind::Gone);
         assert_eq!(session.destroy(SOON).await.expect_err("the session is gone").kind(), Kind::Gone);
         app.close(SOON).await.expect("close");

@@ -1,0 +1,106 @@
+//! What ranks write, by rank: under some launchers it all comes by one pipe, and then each line says whose it is.
+
+use gantry_frontend::{App, OutputStream};
+use gantry_types::id::NodeId;
+use gantry_types::output::Stream;
+
+use crate::outside;
+use crate::site::Site;
+
+impl Site {
+    /// What each rank writes on standard output, to the end of it.
+    ///
+    /// # Panics
+    /// When nobody has asked for it, or it is not known whose it is.
+    pub async fn texts(&self, app: &App) -> Vec<Vec<u8>> {
+        let mut texts = vec![Vec::new(); app.info().ranks.len()];
+        let mut stream = app.take_output().expect("the output");
+        assert!(app.take_output().is_none(), "output is taken once");
+        let mut labelled = Vec::new();
+        while let Some(output) = stream.next().await {
+            match output.rank {
+                Some(rank) => {
+                    assert_eq!(
+                        output.stream,
+                        Stream::Stdout,
+                        "{:?}",
+                        String::from_utf8_lossy(&output.data.0)
+                    );
+                    texts[rank.index()].extend(output.data.0);
+                }
+                // On standard error a launcher has its own words.
+                None if output.stream == Stream::Stderr => {}
+                None => labelled.extend(output.data.0),
+            }
+        }
+        for line in labelled.split_inclusive(|byte| *byte == b'\n') {
+            let (rank, line) = split_label(line);
+            texts[rank].extend_from_slice(line);
+        }
+        texts
+    }
+
+    /// The next lines on standard output, without their ends: as many as are asked for, of whichever ranks.
+    ///
+    /// # Panics
+    /// When there are fewer, or more at once.
+    pub async fn lines(&self, stream: &mut OutputStream, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut begun = Vec::new();
+        while lines.len() < count {
+            let output = stream.next().await.expect("a line");
+            if output.stream == Stream::Stderr {
+                continue;
+            }
+            begun.extend(output.data.0);
+            while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = begun.drain(..=end).collect();
+                let line = if output.rank.is_some() { &line } else { split_label(&line).1 };
+                lines.push(String::from_utf8_lossy(line).trim_end().to_owned());
+            }
+        }
+        assert!(lines.len() == count && begun.is_empty(), "{lines:?}");
+        lines
+    }
+
+    /// A line of a rank without the label that it may have here.
+    #[must_use]
+    pub fn unlabelled<'a>(&self, line: &'a str) -> &'a str {
+        if self.wlm() == "slurm" { line.split_once(": ").map_or(line, |(_, line)| line) } else { line }
+    }
+
+    /// The variables by which a rank knows who it is: its number, how many there are, its number on its node, and that of its node. Who starts ranks tells them.
+    #[must_use]
+    pub fn rank_variables(&self) -> [&'static str; 4] {
+        match self.wlm() {
+            "slurm" => ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID"],
+            _ => ["GANTRY_RANK", "GANTRY_SIZE", "GANTRY_LOCAL_RANK", "GANTRY_NODE"],
+        }
+    }
+
+    /// How many ranks read the app's input: all where the launcher gives it to all, else rank 0 alone.
+    #[must_use]
+    pub fn readers(&self, ranks: usize) -> usize {
+        if self.wlm() == "slurm" { ranks } else { 1 }
+    }
+}
+
+/// A line of a rank, from `RANK: LINE` as srun labels it.
+#[track_caller]
+fn split_label(line: &[u8]) -> (usize, &[u8]) {
+    let colon = line.iter().position(|byte| *byte == b':');
+    let label = colon.and_then(|colon| std::str::from_utf8(&line[..colon]).ok()?.trim().parse().ok());
+    let (Some(colon), Some(rank)) = (colon, label) else {
+        panic!("no rank's line: {:?}", String::from_utf8_lossy(line))
+    };
+    (rank, &line[colon + 2..])
+}
+
+/// The processes of the first node that have these numbers there, for [`proc`](crate::proc).
+///
+/// # Panics
+/// When the app has no node.
+#[must_use]
+pub fn pids_of_first_node(app: &App, numbers: &[i32]) -> Vec<i32> {
+    outside::pids_on(app.placement().host(NodeId(0)).expect("a node"), numbers)
+}

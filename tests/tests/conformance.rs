@@ -1,0 +1,38 @@
+//! The same scenarios under every workload manager, and with every way to hold ranks. `on_every_wlm` says where they run; a scenario that runs in fewer places says
+//! why. What only one workload manager has is in its own suites.
+
+#[path = "conformance/hold.rs"]
+mod hold;
+#[path = "conformance/launch.rs"]
+mod launch;
+#[path = "conformance/stdio.rs"]
+mod stdio;
+#[path = "conformance/signals.rs"]
+mod signals;
+#[path = "conformance/daemons.rs"]
+mod daemons;
+#[path = "conformance/sessions.rs"]
+mod sessions;
+#[path = "conformance/many.rs"]
+mod many;
+#[path = "conformance/attach.rs"]
+mod attach;
+#[path = "conformance/faults.rs"]
+mod faults;
+
+use gantry_tests::{is_on_beds, require};
+
+#[test]
+fn slurm_is_here() {
+    require!(is_on_beds("slurm"));
+}
+
+#[test]
+fn hosts_that_ssh_reaches_are_here() {
+    require!(is_on_beds("ssh"));
+}
+
+#[test]
+fn pbs_is_here() {
+    require!(is_on_beds("pbs"));
+}
