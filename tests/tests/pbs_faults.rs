@@ -35,19 +35,6 @@ fn assert_nothing_left(cluster: &Cluster, seconds: &str) {
 }
 
 #[test]
-fn an_agent_that_is_killed_is_lost_with_its_host_and_the_rest_ends() {
-    on_pbs(|cluster| {
-        let mut run = held(cluster, "900");
-        proc::send(agent_on(cluster, 2).pid, Signal::SIGKILL);
-        let done = run.wait(3 * SOON);
-        assert_ne!(done.code(), 0);
-        let told = done.events().iter().map(ToString::to_string).collect::<String>();
-        assert!(told.contains("n002") && told.contains("lost"), "{told}");
-        assert_nothing_left(cluster, "900");
-    });
-}
-
-#[test]
 fn a_mom_that_is_killed_takes_its_host_and_the_others_are_cleaned() {
     on_pbs(|cluster| {
         let mut run = held(cluster, "901");

@@ -4,7 +4,6 @@ use gantry_tests::pbs::{Script, ask_there, on_pbs, said_by};
 use gantry_tests::slurm::Cluster;
 use gantry_tests::testbed::Process;
 use gantry_tests::{SOON, becomes_true, binaries, eventually, proc, programs, tool};
-use nix::sys::signal::Signal;
 
 /// The node and process of every rank of that line, by node. The tool and launchers, whose lines end so too, are none.
 fn ranks_of(cluster: &Cluster, line: &str) -> Vec<(String, Process)> {
@@ -37,18 +36,6 @@ fn held(cluster: &Cluster, options: &str) -> (Script, String) {
     let event = script.event("held");
     let app = event["app"].as_str().expect("an id").to_owned();
     (script, app)
-}
-
-#[test]
-fn ranks_are_held_on_the_hosts_of_the_job_and_their_code_is_passed_on() {
-    on_pbs(|cluster| {
-        let (script, app) = held(cluster, "-n 5");
-        assert_held(cluster, "exit_with 7", &ALL[..5]);
-        let listed = ask_there(&cluster.bed, ["ps", "--json"]);
-        assert!(listed.contains("\"wlm\":\"pbs\""), "{listed}");
-        ask_there(&cluster.bed, ["release", &app]);
-        assert_eq!(script.wait().0, 7);
-    });
 }
 
 #[test]
@@ -90,24 +77,6 @@ fn every_rank_has_the_place_in_the_job_of_its_own_host() {
 }
 
 #[test]
-fn daemons_bring_libraries_that_no_host_has() {
-    on_pbs(|cluster| {
-        let daemon = cluster.make_daemon();
-        let shared = cluster.bed.login().path(gantry_tests::testbed::config::HOME).expect("a home");
-        for name in ["asks", "libanswer.so"] {
-            let from = cluster.world.work_dir().join(name);
-            std::fs::copy(&from, shared.join(name)).unwrap_or_else(|why| panic!("{daemon}: {why}"));
-        }
-        // Of all hosts only the first one has them where the daemon looks.
-        let script = "mkdir /tmp/only; mv $HOME/asks $HOME/libanswer.so /tmp/only; \
-             gantry launch --daemon /tmp/only/asks --hold-for-daemons -- --ppn 1 true; code=$?; rm -r /tmp/only; exit $code";
-        let (code, text) = Script::submit(&cluster.bed, script).wait();
-        assert_eq!(code, 0, "{text}");
-        assert_eq!(text.lines().filter(|line| line.ends_with("answer 42")).count(), 3, "{text}");
-    });
-}
-
-#[test]
 fn a_job_that_is_deleted_while_ranks_are_held_leaves_nothing_on_any_host() {
     on_pbs(|cluster| {
         let (script, _) = held(cluster, "");
@@ -115,21 +84,6 @@ fn a_job_that_is_deleted_while_ranks_are_held_leaves_nothing_on_any_host() {
         let said = said_by(&cluster.bed, &["qdel", &script.id]);
         assert_eq!(said, "");
         eventually(2 * SOON, "no rank is left", || ranks_of(cluster, "exit_with 7").is_empty());
-    });
-}
-
-#[test]
-fn a_tool_that_is_killed_takes_held_ranks_with_it() {
-    on_pbs(|cluster| {
-        let (script, _) = held(cluster, "");
-        assert_held(cluster, "exit_with 7", &ALL);
-        let line = "gantry launch --json --hold --";
-        let node = cluster.bed.node(1);
-        let tool = node.user_processes().into_iter().find(|process| process.line.contains(line));
-        let tool = tool.unwrap_or_else(|| panic!("no tool: {:?}", node.user_processes()));
-        proc::send(tool.pid, Signal::SIGKILL);
-        eventually(2 * SOON, "no rank is left", || ranks_of(cluster, "exit_with 7").is_empty());
-        assert_eq!(script.wait().0, 128 + 9);
     });
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use gantry_tests::proc::eventually;
-use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster, text_of};
+use gantry_tests::slurm::{Cluster, error_of, lines_of, on_cluster};
 use gantry_tests::testbed::Config;
 use gantry_tests::testbed::config::Proctrack;
 use gantry_tests::{Run, SOON, binaries, programs, require};
@@ -46,37 +46,6 @@ fn check_held(cluster: &Cluster, args: &[&str], line: &str, count: usize, code: 
 
 fn four<'a>(words: &[&'a str]) -> Vec<&'a str> {
     FOUR.iter().copied().chain(words.iter().copied()).collect()
-}
-
-#[test]
-fn ranks_are_held_on_their_nodes_while_srun_lives_and_its_code_is_passed_on() {
-    on_cluster(visible(), |cluster| {
-        let program = programs::get("exit_with").display().to_string();
-        let args = four(&[&program, "7"]);
-        let (mut run, app) = cluster.held(&args);
-        cluster.assert_held("exit_with 7", 4);
-        let mut nodes: Vec<String> = cluster.find("exit_with 7").into_iter().map(|(node, _)| node).collect();
-        nodes.sort_unstable();
-        assert_eq!(nodes, ["n001", "n001", "n002", "n002"]);
-        let processes = cluster.bed.login().user_processes();
-        assert!(processes.iter().any(|process| process.line.contains("srun -N2")), "{processes:?}");
-        cluster.ask(&["release", &app]);
-        assert_eq!(run.wait(SOON).code(), 7);
-    });
-}
-
-#[test]
-fn scripts_and_small_programs_are_held_and_run() {
-    on_cluster(visible(), |cluster| {
-        let script = shared_file("script", "#!/bin/sh\necho of $SLURM_PROCID\nexit 3\n");
-        let script = script.display().to_string();
-        let said = check_held(cluster, &four(&[&script]), &script, 4, 3);
-        assert_eq!(
-            said.iter().filter(|line| line.starts_with("of ")).collect::<Vec<_>>(),
-            ["of 0", "of 1", "of 2", "of 3"]
-        );
-        check_held(cluster, &four(&["/bin/true"]), "/bin/true", 4, 0);
-    });
 }
 
 #[test]
@@ -124,25 +93,6 @@ fn parts_of_a_launch_are_held_with_global_ranks() {
 }
 
 #[test]
-fn ranks_read_what_srun_passes_on() {
-    on_cluster(visible(), |cluster| {
-        let mut run = cluster.launch(&["--", "-N2", "-n2", "/bin/cat"]);
-        run.next_event("started", SOON);
-        run.write(b"to all\n");
-        run.close_stdin();
-        let done = run.wait(SOON);
-        assert_eq!((done.code(), text_of(&done)), (0, "to all\nto all\n".to_owned()), "{done:?}");
-        // An srun whose ranks are held has it for them, too.
-        let input = shared_file("input", "to all\n").display().to_string();
-        for method in ["exec", "mpir"] {
-            let method = format!("--hold-method={method}");
-            let args = [&method, "--input", &input, "--", "-N2", "-n2", "/bin/cat"];
-            assert_eq!(check_held(cluster, &args, "/bin/cat", 2, 0), ["to all", "to all"]);
-        }
-    });
-}
-
-#[test]
 fn tasks_without_the_callers_environment_are_held_too() {
     on_cluster(visible(), |cluster| {
         check_held(cluster, &four(&["--export=NONE", "/bin/true"]), "/bin/true", 4, 0);
@@ -180,18 +130,6 @@ fn the_users_task_epilog_runs_alone_where_daemonised_processes_survive() {
 #[test]
 fn where_nothing_survives_the_users_task_epilog_still_runs() {
     check_epilogs(Config { proctrack: Proctrack::Cgroup, ..visible() }, true);
-}
-
-#[test]
-fn daemons_bring_libraries_that_no_node_has() {
-    on_cluster(visible(), |cluster| {
-        let daemon = cluster.make_daemon();
-        let mut args = vec!["--daemon", &daemon, "--hold-for-daemons"];
-        args.extend(four(&["/bin/true"]));
-        let done = cluster.launch(&args).wait(SOON);
-        assert_eq!(done.code(), 0, "{done:?}");
-        assert_eq!(lines_of(&done), ["answer 42", "answer 42"], "{done:?}");
-    });
 }
 
 #[test]

@@ -279,24 +279,6 @@ const FOR_SOMEBODY_ELSE: [(&str, &str); 13] = [
 ];
 
 #[test]
-fn ranks_that_end_are_the_end_of_the_attachment() {
-    on_bed(|bed| {
-        let world = World::new();
-        let (mut run, job) = start_sleepers(bed, &world, &["-N3", "-n3"], 3);
-        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
-        tool.next_event("daemon_started", LONG);
-        for rank in sleepers(bed, "1000") {
-            proc::send(rank.pid, Signal::SIGTERM);
-        }
-        assert!(!run.exited(LONG).success());
-        tool.next_event("exited", LONG);
-        tool.exited(LONG);
-        bed.wait_idle(LONG).expect("idle");
-        world.finish();
-    });
-}
-
-#[test]
 fn a_cancelled_job_is_the_end_of_the_attachment() {
     on_bed(|bed| {
         let world = World::new();
@@ -305,45 +287,6 @@ fn a_cancelled_job_is_the_end_of_the_attachment() {
         tool.next_event("daemon_started", LONG);
         cancel(bed, run, &job);
         tool.exited(LONG);
-        world.finish();
-    });
-}
-
-#[test]
-fn a_killed_tool_leaves_the_app_running_and_nothing_of_its_own() {
-    on_bed(|bed| {
-        let world = World::new();
-        let (run, job) = start_sleepers(bed, &world, &["-N3", "-n6"], 6);
-        let before = pids(&sleepers(bed, "1000"));
-        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
-        for _ in 0..3 {
-            tool.next_event("daemon_started", LONG);
-        }
-        tool.kill();
-        eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
-        eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
-        let files: Vec<_> = bed.nodes().iter().flat_map(|node| node.user_files()).collect();
-        assert!(files.is_empty(), "{files:?}");
-        assert_eq!(pids(&sleepers(bed, "1000")), before);
-        cancel(bed, run, &job);
-        world.finish();
-    });
-}
-
-#[test]
-fn a_killed_guard_leaves_the_app_running_and_nothing_of_its_own() {
-    on_bed(|bed| {
-        let world = World::new();
-        let (run, job) = start_sleepers(bed, &world, &["-N2", "-n2"], 2);
-        let before = pids(&sleepers(bed, "1000"));
-        let mut tool = attach(bed, &world, &[&job, "--daemon", "sleep 2000"]);
-        tool.next_event("daemon_started", LONG);
-        proc::send(bed.login().guard().pid, Signal::SIGKILL);
-        tool.exited(LONG);
-        eventually(LONG, "the helpers are gone", || helpers(bed).is_empty());
-        eventually(LONG, "daemons are gone", || sleepers(bed, "2000").is_empty());
-        assert_eq!(pids(&sleepers(bed, "1000")), before);
-        cancel(bed, run, &job);
         world.finish();
     });
 }

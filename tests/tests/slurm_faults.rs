@@ -68,27 +68,8 @@ fn on_login(cluster: &Cluster, part: &str) -> i32 {
 }
 
 #[test]
-fn a_killed_tool_leaves_nothing_on_any_node() {
-    in_each(|_, run| kill(program(run.pid()).expect("the tool")));
-}
-
-#[test]
-fn a_killed_guard_leaves_nothing_on_any_node() {
-    in_each(|cluster, _| kill(cluster.bed.login().guard().pid));
-}
-
-#[test]
 fn a_killed_srun_leaves_nothing_on_any_node() {
     in_each(|cluster, _| kill(on_login(cluster, "/srun -N2")));
-}
-
-#[test]
-fn a_killed_agent_takes_its_app_with_it() {
-    in_state(State::Held, |cluster, _| {
-        let agents = cluster.find("gantry-agent enter");
-        assert_eq!(agents.len(), 2, "{agents:?}");
-        kill(agents[0].1.pid);
-    });
 }
 
 #[test]
@@ -204,4 +185,13 @@ fn ranks_on_a_node_without_its_slurmd_are_ended_by_their_agent() {
 #[test]
 fn a_tool_killed_while_a_node_has_no_slurmd_leaves_nothing_on_it() {
     without_slurmd(State::Held, LINE, |_, _, run| kill(program(run.pid()).expect("the tool")));
+}
+
+#[test]
+fn a_killed_agent_takes_its_app_with_it() {
+    in_state(State::Held, |cluster, _| {
+        let agents = cluster.find("gantry-agent enter");
+        assert_eq!(agents.len(), 2, "{agents:?}");
+        kill(agents[0].1.pid);
+    });
 }

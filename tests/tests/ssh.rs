@@ -5,7 +5,7 @@ use gantry_tests::ssh::{
     change, home_file, on_hosts, read_home, with_banner, with_login_shell, with_sshd_config,
 };
 use gantry_tests::testbed::{Config, program};
-use gantry_tests::{SOON, binaries, eventually, proc, programs, require};
+use gantry_tests::{SOON, binaries, eventually, proc, require};
 use nix::sys::signal::Signal;
 
 /// What the command line of a connection's client has in it: one of ours, and the OpenSSH client's as we call it.
@@ -16,20 +16,6 @@ const EIGHT: [&str; 3] = ["--", "--hosts", "n[001-004]:2"];
 
 fn eight<'a>(words: &[&'a str]) -> Vec<&'a str> {
     EIGHT.iter().copied().chain(words.iter().copied()).collect()
-}
-
-#[test]
-fn ranks_are_held_on_the_hosts_that_are_named_and_their_code_is_passed_on() {
-    on_hosts(Config::with_nodes(4), |cluster| {
-        let program = programs::get("exit_with").display().to_string();
-        let (mut run, app) = cluster.held(&eight(&[&program, "7"]));
-        cluster.assert_held("exit_with 7", 8);
-        let mut nodes: Vec<String> = cluster.find("exit_with 7").into_iter().map(|(node, _)| node).collect();
-        nodes.sort_unstable();
-        assert_eq!(nodes, ["n001", "n001", "n002", "n002", "n003", "n003", "n004", "n004"]);
-        cluster.ask(&["release", &app]);
-        assert_eq!(run.wait(SOON).code(), 7);
-    });
 }
 
 #[test]
@@ -82,18 +68,6 @@ fn hosts_come_from_a_file_and_a_signal_reaches_the_ranks() {
         let args = ["launch", "--json", "--cwd", "/", "--wlm", "ssh", "--", "hostname"];
         let done = cluster.run(&binaries().gantry, args, &[("PBS_NODEFILE", &file)]).wait(SOON);
         assert_eq!(lines_of(&done), ["n001", "n003", "n003"], "{done:?}");
-    });
-}
-
-#[test]
-fn daemons_bring_libraries_that_no_host_has() {
-    on_hosts(Config::with_nodes(4), |cluster| {
-        let daemon = cluster.make_daemon();
-        let mut args = vec!["--daemon", &daemon, "--hold-for-daemons"];
-        args.extend(eight(&["/bin/true"]));
-        let done = cluster.launch(&args).wait(SOON);
-        assert_eq!(done.code(), 0, "{done:?}");
-        assert_eq!(lines_of(&done), ["answer 42"; 4], "{done:?}");
     });
 }
 
@@ -258,6 +232,16 @@ fn a_cut_connection_does_not_matter_once_agents_are_there() {
 }
 
 #[test]
+fn sixteen_hosts() {
+    on_hosts(Config::with_nodes(16), |cluster| {
+        let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-016]", "--window", "4", "/bin/true"]);
+        cluster.assert_held("/bin/true", 16);
+        cluster.ask(&["release", &app]);
+        assert_eq!(run.wait(SOON).code(), 0);
+    });
+}
+
+#[test]
 fn a_killed_tool_leaves_nothing_on_any_host() {
     on_hosts(Config::with_nodes(4), |cluster| {
         for daemon in [false, true] {
@@ -274,29 +258,5 @@ fn a_killed_tool_leaves_nothing_on_any_host() {
             cluster.ask(&["ps", "--json"]);
             cluster.bed.assert_nothing_left(SOON);
         }
-    });
-}
-
-#[test]
-fn a_killed_agent_is_told_and_nothing_is_left() {
-    on_hosts(Config::with_nodes(2), |cluster| {
-        let (mut run, _) = cluster.held(&["--", "--hosts", "n[001-002]", "/bin/sleep", "1000"]);
-        let agents = cluster.find("gantry-agent serve attached either");
-        assert_eq!(agents.len(), 2, "{agents:?}");
-        proc::send(agents[0].1.pid, Signal::SIGKILL);
-        let lost = run.next_event("nodes_lost", SOON);
-        assert!(lost.to_string().contains("n001"), "{lost}");
-        proc::send(program(run.pid()).expect("the tool"), Signal::SIGTERM);
-        run.exited(SOON);
-    });
-}
-
-#[test]
-fn sixteen_hosts() {
-    on_hosts(Config::with_nodes(16), |cluster| {
-        let (mut run, app) = cluster.held(&["--", "--hosts", "n[001-016]", "--window", "4", "/bin/true"]);
-        cluster.assert_held("/bin/true", 16);
-        cluster.ask(&["release", &app]);
-        assert_eq!(run.wait(SOON).code(), 0);
     });
 }
