@@ -63,6 +63,13 @@ impl Site {
         lines
     }
 
+    /// What a rank wrote, for comparing: without line ends where a launcher adds some. srun cuts labelled lines where its buffers end.
+    #[must_use]
+    pub fn uncut(&self, text: &[u8]) -> Vec<u8> {
+        let adds_ends = self.wlm() == "slurm";
+        text.iter().copied().filter(|byte| !adds_ends || *byte != b'\n').collect()
+    }
+
     /// A line of a rank without the label that it may have here.
     #[must_use]
     pub fn unlabelled<'a>(&self, line: &'a str) -> &'a str {
