@@ -7,19 +7,24 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
+    ("gantry-stack", &["gantry-types"]),
     ("gantry-link", &["gantry-shared", "gantry-types"]),
     ("gantry-shared-capi", &["gantry-shared", "gantry-types"]),
     ("gantry-wlm", &["gantry-link", "gantry-shared", "gantry-types"]),
     ("gantry-wlm-capi", &["gantry-wlm"]),
     ("gantry-backend", &["gantry-shared", "gantry-types"]),
+    ("gantry-stackd", &["gantry-backend", "gantry-stack", "gantry-types"]),
     ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
     ("gantry-agent", &["gantry-backend", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-guard", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-frontend", &["gantry-guard", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
-    ("gantry", &["gantry-frontend", "gantry-guard", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    (
+        "gantry",
+        &["gantry-frontend", "gantry-guard", "gantry-shared", "gantry-stack", "gantry-types", "gantry-wlm"],
+    ),
     (
         "gantry-frontend-capi",
         &["gantry-frontend", "gantry-shared", "gantry-shared-capi", "gantry-types", "gantry-wlm"],

@@ -262,11 +262,12 @@ const OWN_VARIABLES: [&str; 10] = [
 ];
 
 /// Folders with code that users meet.
-const PRODUCT: [&str; 12] = [
+const PRODUCT: [&str; 14] = [
     "shared/types/src",
     "shared/src",
     "shared/link/src",
     "shared/capi/src",
+    "shared/stack/src",
     "wlm/src",
     "frontend/guard/src",
     "frontend/src",
@@ -274,6 +275,7 @@ const PRODUCT: [&str; 12] = [
     "frontend/capi/src",
     "backend/src",
     "backend/agent/src",
+    "backend/stack/src",
     "backend/capi/src",
 ];
 

@@ -3,6 +3,7 @@
 mod groups;
 mod marker;
 mod quick;
+mod stack;
 mod typed;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
+pub(crate) use self::stack::{Look, Stack};
 use crate::exit;
 use crate::view::Talk;
 
@@ -49,6 +51,7 @@ pub(crate) enum Command {
     Launch(Launch),
     Attach(Attach),
     Submit(Submit),
+    Stack(Box<Stack>),
     Ps(Ps),
     Release(Release),
     Kill(Kill),

@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 mod exit;
+mod stack;
 mod view;
 mod words;
 

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
+use gantry_types::filter::Filter;
 use gantry_types::id::{AppId, DaemonId};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
@@ -14,8 +15,11 @@ use tokio::task::JoinSet;
 use tokio::time;
 
 use super::line::{self, Lines};
-use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_ANSWER_BYTES, Request};
+use super::protocol::{
+    Answer, Ask, DaemonNumber, DaemonOrder, Hex, MAX_ANSWER_BYTES, MissingAnswer, ReducedAnswer, Request,
+};
 use super::registry::{Registry, Shelf};
+use crate::channel::{Member, Missing, Reduced};
 use crate::error::{Error, Result};
 use crate::event::{Event, Exit};
 use crate::info::AppInfo;
@@ -242,6 +246,15 @@ impl Client {
         Ok((number.daemon, RemoteEvents { app: self.app, client: self }))
     }
 
+    /// Starts a tool daemon in a session of its own, and opens its channel. Returns when it runs. Dropping the channel ends the daemon. Its output is dropped.
+    ///
+    /// # Errors
+    /// It cannot be started; then it runs nowhere.
+    pub async fn channel(mut self, order: DaemonOrder, timeout: Duration) -> Result<RemoteChannel> {
+        let number: DaemonNumber = self.ask(Ask::Channel(order), "starting a daemon", timeout).await?;
+        Ok(RemoteChannel { daemon: number.daemon, client: self })
+    }
+
     async fn ask<T: DeserializeOwned>(
         &mut self,
         ask: Ask,
@@ -318,6 +331,63 @@ impl RemoteEvents {
             // A newer frontend may tell of things that have no name here.
             tracing::debug!(app = %self.app, "an event of an unknown kind");
         }
+    }
+}
+
+/// The channel of a daemon in another tool's app: see [`Channel`](crate::Channel).
+#[derive(Debug)]
+pub struct RemoteChannel {
+    daemon: DaemonId,
+    client: Client,
+}
+
+impl RemoteChannel {
+    /// The daemon's number in its app.
+    pub fn daemon(&self) -> DaemonId {
+        self.daemon
+    }
+
+    /// Sends a message to all processes of the daemon, of half a megabyte at most.
+    ///
+    /// # Errors
+    /// As [`Channel::broadcast`](crate::Channel::broadcast).
+    pub async fn broadcast(&mut self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
+        let ask = Ask::Broadcast { tag, bytes: Hex(bytes.to_vec()) };
+        self.client.ask(ask, "sending a message to a daemon", timeout).await
+    }
+
+    /// Waits until each process of the daemon has contributed once with this tag, and gives what the filter has made of it. Processes that do not
+    /// contribute in time are named in the result.
+    ///
+    /// # Errors
+    /// As [`Channel::reduce`](crate::Channel::reduce).
+    pub async fn reduce(&mut self, tag: u32, filter: Filter, timeout: Duration) -> Result<Reduced> {
+        let ask = Ask::Reduce { tag, filter };
+        let answer: ReducedAnswer = self.client.ask(ask, "reducing contributions", timeout).await?;
+        Ok(answer.into())
+    }
+}
+
+impl From<Reduced> for ReducedAnswer {
+    fn from(reduced: Reduced) -> Self {
+        let missing = reduced.missing.into_iter().map(|it| MissingAnswer {
+            node: it.member.node,
+            daemon: it.member.daemon,
+            host: it.host,
+            why: it.why,
+        });
+        Self { bytes: Hex(reduced.bytes), contributed: reduced.contributed, missing: missing.collect() }
+    }
+}
+
+impl From<ReducedAnswer> for Reduced {
+    fn from(answer: ReducedAnswer) -> Self {
+        let missing = answer.missing.into_iter().map(|it| Missing {
+            member: Member { node: it.node, daemon: it.daemon },
+            host: it.host,
+            why: it.why,
+        });
+        Self { bytes: answer.bytes.0, contributed: answer.contributed, missing: missing.collect() }
     }
 }
 

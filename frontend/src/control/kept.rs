@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::protocol::DaemonOrder;
 use super::registry::{Registry, Shelf};
 use super::server::{ControlSocket, GroupLabel, serve_target};
-use super::target::{Feed, Target};
+use super::target::{Conversation, Feed, Target};
 use crate::error::{Error, Result};
 use crate::event::{Event, Exit};
 use crate::info::AppInfo;
@@ -93,6 +93,14 @@ impl Target for Kept {
         _news: mpsc::Sender<Event>,
         _deadline: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
+        self.gone()
+    }
+
+    async fn open_channel(
+        &self,
+        _order: DaemonOrder,
+        _deadline: Duration,
+    ) -> Result<(DaemonId, Box<dyn Conversation>)> {
         self.gone()
     }
 }

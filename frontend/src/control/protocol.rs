@@ -25,16 +25,20 @@
 //! | `wait` | | `null`; then the event `exited` or `detached` |
 //! | `events` | | `null`; then the current state, then every event |
 //! | `daemon` | see below | `{"daemon":NUMBER}`; then `daemon_started`, `output`, `daemon_exited` of that daemon. With `progress` the events `staging` and `staged` of its files come before the `ok` |
+//! | `channel` | as `daemon` | `{"daemon":NUMBER}`; from then on the connection carries `broadcast` and `reduce` only, and the daemon ends with it |
+//! | `broadcast` | `tag`, `bytes` | `null`; a message to all processes of the daemon, its bytes in hexadecimal digits |
+//! | `reduce` | `tag`, `filter` | `bytes`, `contributed`, `missing`: one contribution of each process, merged by a filter such as `prefix_tree` |
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use gantry_types::error::{Failure, Kind};
-use gantry_types::id::DaemonId;
+use gantry_types::filter::Filter;
+use gantry_types::id::{DaemonId, NodeId};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Version of the requests and answers of this module.
 pub(crate) const VERSION: u32 = 1;
@@ -92,6 +96,22 @@ pub(crate) enum Ask {
     Events,
     /// Start a tool daemon.
     Daemon(DaemonOrder),
+    /// Start a tool daemon, and open its channel on this connection.
+    Channel(DaemonOrder),
+    /// On such a connection: a message to all processes of the daemon.
+    Broadcast {
+        /// What it is about.
+        tag: u32,
+        /// The message.
+        bytes: Hex,
+    },
+    /// On such a connection: what the daemon's processes contribute, merged on its way.
+    Reduce {
+        /// Which contributions.
+        tag: u32,
+        /// How they are merged.
+        filter: Filter,
+    },
 }
 
 /// A tool daemon to start in a session of its own. Paths are the frontend's: make them absolute.
@@ -139,6 +159,56 @@ pub struct DaemonOrder {
 pub(crate) struct DaemonNumber {
     /// The daemon's number in the app.
     pub daemon: DaemonId,
+}
+
+/// The `ok` of [`Ask::Reduce`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReducedAnswer {
+    /// The result.
+    pub bytes: Hex,
+    /// How many processes have a contribution in it.
+    pub contributed: u64,
+    /// The others.
+    pub missing: Vec<MissingAnswer>,
+}
+
+/// A process of a daemon that did not do its part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MissingAnswer {
+    /// The number of its node.
+    pub node: NodeId,
+    /// Its daemon.
+    pub daemon: DaemonId,
+    /// The node's name.
+    pub host: String,
+    /// Why.
+    pub why: Failure,
+}
+
+/// Bytes, as hexadecimal digits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Hex(pub(crate) Vec<u8>);
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        serializer
+            .collect_str(&digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect::<String>())
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |letter: &u8| char::from(*letter).to_digit(16).and_then(|it| u8::try_from(it).ok());
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+        bytes.map(Self).ok_or_else(|| serde::de::Error::custom("bytes are not pairs of hexadecimal digits"))
+    }
 }
 
 /// One line of a frontend that is not an event.
@@ -316,6 +386,9 @@ mod tests {
         check(r#"{"do":"signal","signal":"TERM","ranks":"3-1"}"#, Err("3-1"));
         check(r#"{"do":"dance","version":2}"#, Err("version 2"));
         check(r#"{"do":"daemon","program":"a\u0000b"}"#, Err("NUL"));
+        check(r#"{"do":"broadcast","tag":1,"bytes":"abc"}"#, Err("hexadecimal"));
+        check(r#"{"do":"broadcast","tag":1,"bytes":"0g"}"#, Err("hexadecimal"));
+        check(r#"{"do":"reduce","tag":1,"filter":"none"}"#, Err("unknown variant `none`"));
     }
 
     #[test]
@@ -353,7 +426,10 @@ mod tests {
             Ask::Kill,
             Ask::Wait,
             Ask::Events,
-            Ask::Daemon(order),
+            Ask::Daemon(order.clone()),
+            Ask::Channel(order),
+            Ask::Broadcast { tag: 3, bytes: Hex(vec![0, 0x1f, 0xff]) },
+            Ask::Reduce { tag: 4, filter: Filter::PrefixTree },
         ] {
             let request = Request::new(ask, Some(Duration::from_secs(3)));
             let line = serde_json::to_vec(&request).unwrap();

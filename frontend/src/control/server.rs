@@ -21,9 +21,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::line::{self, Lines};
-use super::protocol::{Answer, Ask, DaemonNumber, DaemonOrder, MAX_REQUEST_BYTES, Request, parse_request};
+use super::protocol::{
+    Answer, Ask, DaemonNumber, DaemonOrder, Hex, MAX_REQUEST_BYTES, ReducedAnswer, Request, parse_request,
+};
 use super::registry::{Registry, Shelf};
-use super::target::{Feed, Target};
+use super::target::{Conversation, Feed, Target};
 use crate::AppHandle;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -272,16 +274,18 @@ impl Connection {
                 Ok(_) if !seat.reach(Stage::Proven) => return Ok(()),
                 Ok(request) => {
                     silent = MAX_PATIENCE;
-                    if let Some(feed) = self.carry_out(request).await? {
-                        return self.follow(feed).await;
+                    match self.carry_out(request).await? {
+                        None => {}
+                        Some(Last::Follow(following)) => return self.follow(following).await,
+                        Some(Last::Converse(conversation)) => return self.converse(conversation).await,
                     }
                 }
             }
         }
     }
 
-    /// Answers a request; what is returned is to be followed until its end.
-    async fn carry_out(&mut self, request: Request) -> io::Result<Option<Following>> {
+    /// Answers a request; what is returned is what the connection is for from then on.
+    async fn carry_out(&mut self, request: Request) -> io::Result<Option<Last>> {
         let patience = request.patience().min(MAX_PATIENCE);
         let target = Arc::clone(&self.target.target);
         match request.ask {
@@ -296,25 +300,80 @@ impl Connection {
             Ask::Wait => {
                 let feed = target.events();
                 self.answer(Ok(())).await?;
-                return Ok(Some(Following { feed, only_the_end: true, slow: Some(SLOW) }));
+                return Ok(Some(Last::Follow(Following { feed, only_the_end: true, slow: Some(SLOW) })));
             }
             Ask::Events => {
                 let feed = target.events();
                 self.answer(Ok(())).await?;
-                return Ok(Some(Following { feed, only_the_end: false, slow: Some(SLOW) }));
+                return Ok(Some(Last::Follow(Following { feed, only_the_end: false, slow: Some(SLOW) })));
             }
             Ask::Daemon(order) => {
                 let slow = if order.forward { None } else { Some(SLOW) };
                 match self.start_daemon(order, patience).await? {
                     Ok((daemon, feed)) => {
                         self.answer(Ok(DaemonNumber { daemon })).await?;
-                        return Ok(Some(Following { feed, only_the_end: false, slow }));
+                        return Ok(Some(Last::Follow(Following { feed, only_the_end: false, slow })));
                     }
                     Err(error) => self.answer::<()>(Err(error)).await?,
                 }
             }
+            Ask::Channel(order) => {
+                let opening = target.open_channel(order, patience);
+                let opened = tokio::select! {
+                    opened = opening => opened,
+                    // Nothing may be asked before the answer.
+                    left = self.lines.next() => {
+                        left?;
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                };
+                match opened {
+                    Ok((daemon, conversation)) => {
+                        self.answer(Ok(DaemonNumber { daemon })).await?;
+                        return Ok(Some(Last::Converse(conversation)));
+                    }
+                    Err(error) => self.answer::<()>(Err(error)).await?,
+                }
+            }
+            Ask::Broadcast { .. } | Ask::Reduce { .. } => {
+                let why = "no channel is open on this connection";
+                self.refuse(Failure::new(Kind::Invalid, why).with_hint("ask for 'channel' first")).await?;
+            }
         }
         Ok(None)
+    }
+
+    /// Carries messages to and from a daemon until the client has left.
+    async fn converse(mut self, conversation: Box<dyn Conversation>) -> io::Result<()> {
+        while let Some(line) = self.lines.next().await? {
+            let request = match parse_request(&line) {
+                Ok(request) => request,
+                Err(failure) => {
+                    self.refuse(failure).await?;
+                    continue;
+                }
+            };
+            let patience = request.patience().min(MAX_PATIENCE);
+            match request.ask {
+                Ask::Broadcast { tag, bytes: Hex(bytes) } => {
+                    self.answer(conversation.broadcast(tag, &bytes, patience).await).await?;
+                }
+                Ask::Reduce { tag, filter } => {
+                    let reducing = conversation.reduce(tag, filter, patience);
+                    let reduced = tokio::select! {
+                        reduced = reducing => reduced,
+                        // Nothing may be asked before the answer.
+                        left = self.lines.next() => return left.map(drop),
+                    };
+                    self.answer(reduced.map(ReducedAnswer::from)).await?;
+                }
+                _ => {
+                    let why = "this connection carries messages to a daemon, and nothing else";
+                    self.refuse(Failure::new(Kind::Protocol, why)).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Starts a daemon, and tells meanwhile how far its files are. One that ends with its client is not started when that leaves before.
@@ -397,6 +456,12 @@ async fn send(to: &mut OwnedWriteHalf, value: &impl Serialize, slow: Option<Dura
         None => writing.await,
         Some(slow) => timeout(slow, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
     }
+}
+
+/// What a connection is for after its last request.
+enum Last {
+    Follow(Following),
+    Converse(Box<dyn Conversation>),
 }
 
 struct Following {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gantry_types::filter::Filter;
 use gantry_types::id::{DaemonId, SessionId};
 use gantry_types::output::DaemonOutput;
 use gantry_types::rank_set::RankSet;
@@ -12,12 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::protocol::DaemonOrder;
+use crate::channel::{Policy, Reduced};
 use crate::error::{Error, Result};
 use crate::event::{Event, Exit};
 use crate::info::AppInfo;
 use crate::procgroup::Numbers;
 use crate::request::DaemonRequest;
-use crate::{AppHandle, Daemon, Events, OutputStream, Session};
+use crate::{AppHandle, Daemon, Events, Manifest, OutputStream, Session};
 
 /// How long to wait for more output of a daemon that has ended: a child of it may keep the pipe open for ever.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -46,6 +48,32 @@ pub(crate) trait Target: Send + Sync + 'static {
         news: mpsc::Sender<Event>,
         timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)>;
+    /// Starts a daemon and opens its channel. The daemon ends when that is dropped.
+    async fn open_channel(
+        &self,
+        order: DaemonOrder,
+        timeout: Duration,
+    ) -> Result<(DaemonId, Box<dyn Conversation>)>;
+}
+
+/// The channel of a daemon.
+#[async_trait]
+pub(crate) trait Conversation: Send {
+    async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()>;
+    /// What its processes contribute; those that do not are in the result too.
+    async fn reduce(&self, tag: u32, filter: Filter, timeout: Duration) -> Result<Reduced>;
+}
+
+#[async_trait]
+impl Conversation for Session {
+    async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
+        // Who does not get it does not answer either, which the next reduction tells.
+        self.channel().broadcast(tag, bytes, timeout).await.map(drop)
+    }
+
+    async fn reduce(&self, tag: u32, filter: Filter, timeout: Duration) -> Result<Reduced> {
+        self.channel().reduce(tag, filter, Policy::BestEffort, timeout).await
+    }
 }
 
 /// Events, one after the other. Nothing is lost when the future of `next` is dropped.
@@ -101,34 +129,8 @@ impl Target for AppHandle {
         timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)> {
         let (forward, progress) = (order.forward, order.progress);
-        let mut request = DaemonRequest::new(order.program.0).args(order.args.into_iter().map(|arg| arg.0));
-        for (name, value) in order.env {
-            request = request.env(name.0, value.0);
-        }
-        if let Some(hosts) = &order.hosts {
-            request = request.nodes(self.nodes_by_hosts(hosts)?);
-        }
-        request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
-        let session = self.session(timeout).await?;
-        let mut manifest = session.manifest();
-        if order.without_dependencies {
-            manifest.without_dependencies();
-        }
-        if order.allow_missing {
-            manifest.allow_missing();
-        }
-        for path in order.files {
-            manifest.add_file(path.0)?;
-        }
-        for path in order.binaries {
-            manifest.add_binary(path.0)?;
-        }
-        for path in order.libraries {
-            manifest.add_library(path.0)?;
-        }
-        for path in order.directories {
-            manifest.add_lib_dir(path.0)?;
-        }
+        let (session, manifest, request) = prepare(self, order, timeout).await?;
+        let request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
         // Before the start, so that no news of the daemon is missed.
         let events = AppHandle::events(self);
         let starting = manifest.exec_daemon(request, timeout);
@@ -149,6 +151,52 @@ impl Target for AppHandle {
         tokio::spawn(keep(session, daemon, forward.then_some(feed_gone)));
         Ok((feed.daemon, Box::new(feed)))
     }
+
+    async fn open_channel(
+        &self,
+        order: DaemonOrder,
+        timeout: Duration,
+    ) -> Result<(DaemonId, Box<dyn Conversation>)> {
+        let (session, manifest, request) = prepare(self, order, timeout).await?;
+        let daemon = manifest.exec_daemon(request.output(DaemonOutput::Drop), timeout).await?;
+        Ok((daemon.id(), Box::new(session)))
+    }
+}
+
+/// A session for a daemon, with what is to be put there.
+async fn prepare(
+    app: &AppHandle,
+    order: DaemonOrder,
+    timeout: Duration,
+) -> Result<(Session, Manifest, DaemonRequest)> {
+    let mut request = DaemonRequest::new(order.program.0).args(order.args.into_iter().map(|arg| arg.0));
+    for (name, value) in order.env {
+        request = request.env(name.0, value.0);
+    }
+    if let Some(hosts) = &order.hosts {
+        request = request.nodes(app.nodes_by_hosts(hosts)?);
+    }
+    let session = app.session(timeout).await?;
+    let mut manifest = session.manifest();
+    if order.without_dependencies {
+        manifest.without_dependencies();
+    }
+    if order.allow_missing {
+        manifest.allow_missing();
+    }
+    for path in order.files {
+        manifest.add_file(path.0)?;
+    }
+    for path in order.binaries {
+        manifest.add_binary(path.0)?;
+    }
+    for path in order.libraries {
+        manifest.add_library(path.0)?;
+    }
+    for path in order.directories {
+        manifest.add_lib_dir(path.0)?;
+    }
+    Ok((session, manifest, request))
 }
 
 /// Does `work`, and passes on meanwhile how far the session's files are.

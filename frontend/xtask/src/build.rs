@@ -7,8 +7,14 @@ use std::process::{Command, Output, Stdio};
 use crate::Result;
 
 /// The crates that are installed.
-const PACKAGES: [&str; 5] =
-    ["gantry", "gantry-guard", "gantry-agent", "gantry-frontend-capi", "gantry-backend-capi"];
+const PACKAGES: [&str; 6] = [
+    "gantry",
+    "gantry-guard",
+    "gantry-agent",
+    "gantry-stackd",
+    "gantry-frontend-capi",
+    "gantry-backend-capi",
+];
 
 /// The folder of this repository.
 pub(crate) fn root() -> PathBuf {

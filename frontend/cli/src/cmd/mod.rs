@@ -12,11 +12,13 @@ mod input;
 mod interrupts;
 mod kill;
 mod launch;
+mod look;
 mod man;
 mod owner;
 mod pm;
 mod ps;
 mod release;
+mod stack;
 mod stay;
 mod submit;
 mod wait;
@@ -71,6 +73,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Wait(args) => block_on(wait::run(args, json)),
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Coalloc(args) => block_on(coalloc::run(args, json)),
+        Command::Stack(args) => block_on(stack::run(*args, json)),
         Command::Wlm(args) => wlm::run(args, json),
         Command::Deps(args) => deps::run(&args, json),
         Command::Doctor(args) => block_on(doctor::run(&args, json)),

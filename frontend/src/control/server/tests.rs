@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gantry_types::filter::Filter;
 use gantry_types::id::{AppId, DaemonId, Pid};
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
@@ -11,8 +12,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::channel::Reduced;
 use crate::control::client::{Client, list, resolve};
 use crate::control::protocol::DaemonOrder;
+use crate::control::target::Conversation;
 use crate::event::{Ending, Exit, Staging};
 use crate::info::{AppInfo, AppState};
 use crate::procgroup::Numbers;
@@ -132,6 +135,61 @@ impl Target for Puppet {
         let feed = self.daemon_feed.lock().unwrap().take().unwrap();
         Ok((DaemonId(3), Box::new(Puppeteer(feed))))
     }
+
+    async fn open_channel(
+        &self,
+        _order: DaemonOrder,
+        _deadline: Duration,
+    ) -> Result<(DaemonId, Box<dyn Conversation>)> {
+        Ok((DaemonId(4), Box::new(Echo::default())))
+    }
+}
+
+/// Contributes what it was told last.
+#[derive(Default)]
+struct Echo(Mutex<Vec<u8>>);
+
+#[async_trait]
+impl Conversation for Echo {
+    async fn broadcast(&self, _tag: u32, bytes: &[u8], _deadline: Duration) -> Result<()> {
+        bytes.clone_into(&mut self.0.lock().unwrap());
+        Ok(())
+    }
+
+    async fn reduce(&self, tag: u32, _filter: Filter, _deadline: Duration) -> Result<Reduced> {
+        match tag {
+            1 => Ok(Reduced { bytes: self.0.lock().unwrap().clone(), contributed: 1, missing: Vec::new() }),
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_channel_carries_messages_and_nothing_else() {
+    let stage = stage();
+    let client = Client::connect(&stage.registry, id()).await.unwrap();
+    let mut channel = client.channel(DaemonOrder::default(), SOON).await.unwrap();
+    assert_eq!(channel.daemon(), DaemonId(4));
+    channel.broadcast(1, &[0, 0x1f, 0xff], SOON).await.unwrap();
+    let reduced = channel.reduce(1, Filter::PrefixTree, SOON).await.unwrap();
+    assert_eq!((reduced.bytes, reduced.contributed), (vec![0, 0x1f, 0xff], 1));
+    drop(channel);
+    let refused = within(raw(&stage, b"{\"do\":\"reduce\",\"tag\":1,\"filter\":\"sum\"}\n")).await;
+    assert!(refused.contains("no channel is open"), "{refused}");
+    let mut stream = BufReader::new(stage.registry.connect(id(), Shelf::Live).await.unwrap());
+    let mut answers = String::new();
+    for ask in ["{\"do\":\"channel\"}\n", "{\"do\":\"info\"}\n"] {
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        within(stream.read_line(&mut answers)).await.unwrap();
+    }
+    let answers: Vec<&str> = answers.lines().collect();
+    assert_eq!(answers[0], "{\"ok\":{\"daemon\":4}}");
+    assert!(answers[1].contains("and nothing else"), "{answers:?}");
+    // Who leaves while it waits is let go.
+    stream.write_all(b"{\"do\":\"reduce\",\"tag\":2,\"filter\":\"sum\"}\n").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut rest = String::new();
+    assert_eq!(within(stream.read_to_string(&mut rest)).await.unwrap(), 0, "{rest}");
 }
 
 struct Stage {

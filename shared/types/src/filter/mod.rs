@@ -29,6 +29,7 @@ use crate::error::{Failure, Kind};
 
 /// What is done to contributions on their way up the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Filter {
     /// All parts, in the order of the members that they come from: [`concatenate`].
     Concatenate,

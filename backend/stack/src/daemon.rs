@@ -1,0 +1,181 @@
+//! The daemon: reads the stacks of the ranks of its node when it is told to, and contributes one tree of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use gantry_backend::types::error::Failure;
+use gantry_backend::types::filter::PrefixTree;
+use gantry_backend::types::rank_set::RankSet;
+use gantry_backend::{Backend, Channel, Error as BackendError, LocalRank, Rank, RankState};
+use gantry_stack::frame::{Frame, Mark};
+use gantry_stack::module::{Module, ModuleId};
+use gantry_stack::orders::{Orders, sample_number};
+use gantry_stack::symbols::{Found, Symbols};
+use gantry_stack::tags;
+
+use crate::memory::Memory;
+use crate::reader::{Reader, Stack};
+
+/// Everything that may wait takes a timeout. This one is for what comes when the tool wants it.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Where the code is that the kernel puts into every process.
+const VDSO: &str = "[vdso]";
+
+/// Why the daemon ends before it is told to.
+#[derive(Debug)]
+pub enum Error {
+    /// What it was told makes no sense.
+    Orders(&'static str),
+    /// The agent is gone, or does not answer.
+    Backend(BackendError),
+    /// There is more than a tree has room for.
+    Tree(Failure),
+    /// The system refused.
+    System(std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Orders(why) => f.write_str(why),
+            Self::Backend(error) => error.fmt(f),
+            Self::Tree(failure) => failure.fmt(f),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<BackendError> for Error {
+    fn from(error: BackendError) -> Self {
+        Self::Backend(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Tree(failure)
+    }
+}
+
+/// Follows the first orders, and then those that come, until the session ends.
+///
+/// # Errors
+/// It was not started by gantry, or its agent is gone before it has answered.
+pub fn run(first: &str) -> Result<(), Error> {
+    let mut reader = Reader::new().map_err(Error::System)?;
+    let backend = Backend::connect()?;
+    let channel = backend.channel()?;
+    follow(&backend, &channel, &mut reader, first)?;
+    loop {
+        match channel.receive_any(HOUR) {
+            Ok((tags::ORDERS, orders)) => {
+                follow(&backend, &channel, &mut reader, &String::from_utf8_lossy(&orders))?;
+            }
+            Ok((tags::LOOK_UP, places)) => {
+                let found = look_up(&backend, &reader, &String::from_utf8_lossy(&places))?;
+                channel.contribute(tags::FOUND, &found.encode()?, HOUR)?;
+            }
+            Ok(_) | Err(BackendError::TimedOut { .. }) => {}
+            Err(BackendError::Lost(_)) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Reads what the orders say, and contributes it.
+fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &str) -> Result<(), Error> {
+    let orders: Orders = orders.parse().map_err(Error::Orders)?;
+    let mut tree = PrefixTree::new();
+    let started = Instant::now();
+    for sample in 0..orders.samples {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "samples are to be some time apart: what is waited for is the time"
+        )]
+        std::thread::sleep((started + orders.every * sample).saturating_duration_since(Instant::now()));
+        let ranks = backend.ranks()?;
+        let wanted =
+            ranks.iter().filter(|rank| orders.ranks.as_ref().is_none_or(|it| it.contains(rank.rank)));
+        add_sample(&mut tree, reader, wanted, &orders, sample)?;
+    }
+    channel.contribute(tags::STACKS, &tree.encode()?, HOUR)?;
+    let node: RankSet = [Rank(backend.node().0)].into_iter().collect();
+    let mut modules = PrefixTree::new();
+    for module in reader.modules() {
+        modules.add([module.to_text().as_str()], &node)?;
+    }
+    Ok(channel.contribute(tags::MODULES, &modules.encode()?, HOUR)?)
+}
+
+/// Reads each rank once. Ranks with the same path are added together.
+fn add_sample<'r>(
+    tree: &mut PrefixTree,
+    reader: &mut Reader,
+    ranks: impl Iterator<Item = &'r LocalRank>,
+    orders: &Orders,
+    sample: u32,
+) -> Result<(), Error> {
+    let mut paths: BTreeMap<Stack, RankSet> = BTreeMap::new();
+    let (live, gone): (Vec<&LocalRank>, Vec<&LocalRank>) =
+        ranks.partition(|rank| matches!(rank.state, RankState::Held | RankState::Running));
+    let pids: Vec<i32> = live.iter().map(|rank| rank.pid.get()).collect();
+    let read = reader.read(&pids, orders.threads);
+    let ended = gone.into_iter().map(|rank| (rank, vec![vec![Frame::Mark(Mark::Ended)]]));
+    for (rank, stacks) in live.into_iter().zip(read).chain(ended) {
+        let Some(number) = sample_number(rank.rank, orders.samples, sample) else { continue };
+        for mut path in stacks {
+            if rank.state == RankState::Held {
+                let stopped = path.iter_mut().filter(|frame| **frame == Frame::Mark(Mark::Stopped));
+                stopped.for_each(|frame| *frame = Frame::Mark(Mark::Held));
+            }
+            paths.entry(path).or_default().insert(number);
+        }
+    }
+    for (path, numbers) in paths {
+        let names: Vec<String> = path.iter().map(ToString::to_string).collect();
+        tree.add(names.iter().map(String::as_str), &numbers)?;
+    }
+    Ok(())
+}
+
+/// The functions and lines of places in files that ranks of this node have: a tree of the place, then of its calls.
+fn look_up(backend: &Backend, reader: &Reader, places: &str) -> Result<PrefixTree, Error> {
+    let node: RankSet = [Rank(backend.node().0)].into_iter().collect();
+    let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
+    let mut symbols: HashMap<ModuleId, Option<Symbols>> = HashMap::new();
+    let mut tree = PrefixTree::new();
+    for place in places.lines() {
+        let Frame::Code { module: id, address } = Frame::parse(place) else { continue };
+        let of_file = symbols.entry(id.clone()).or_insert_with(|| {
+            reader.modules().filter(|module| module.id == id).find_map(|module| open(&pids, module))
+        });
+        let Some(of_file) = of_file else { continue };
+        let calls: Vec<String> = of_file.find(address).iter().map(Found::to_text).collect();
+        tree.add(std::iter::once(place).chain(calls.iter().map(String::as_str)), &node)?;
+    }
+    Ok(tree)
+}
+
+/// The symbols of a file, from a process that has it.
+fn open(pids: &[i32], module: &Module) -> Option<Symbols> {
+    if module.path == VDSO {
+        return pids.iter().find_map(|pid| Symbols::parse(&vdso_of(*pid)?).ok());
+    }
+    pids.iter().find_map(|pid| {
+        let path = Reader::file_of(*pid, module);
+        let is_it = gantry_stack::symbols::identify_file(&path).is_ok_and(|id| id == module.id);
+        is_it.then(|| Symbols::open(&path, &module.id).ok()).flatten()
+    })
+}
+
+fn vdso_of(pid: i32) -> Option<Vec<u8>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let line = maps.lines().find(|line| line.ends_with(VDSO))?;
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    Memory { pid }.read_exactly(start, usize::try_from(end - start).ok()?)
+}

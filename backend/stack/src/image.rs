@@ -1,0 +1,234 @@
+//! A program or library as it lies in the memory of a process: its id, and how to find the caller of each of its functions.
+//!
+//! Both are read from memory, where the loader has put them: so files that were deleted, that are in a container or on a file system that hangs are no
+//! hindrance. Only a static program without an index of its table (`.eh_frame_hdr`) is read from its file.
+
+use std::path::PathBuf;
+
+use gantry_stack::module::{ModuleId, PAGE, identify};
+use gimli::{
+    BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, Expression,
+    FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
+};
+use object::elf::{FileHeader64, PT_GNU_EH_FRAME, PT_LOAD};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Object, ObjectSection};
+
+use crate::memory::Memory;
+
+/// The most bytes of a table that are taken: more than the largest library's has.
+const MAX_TABLE: usize = 256 << 20;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// A program or library.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) id: ModuleId,
+    /// The address that its symbols have for its beginning.
+    first: u64,
+    table: Option<Table>,
+}
+
+/// The table of a file that says where a function has put what its caller needs.
+#[derive(Debug)]
+struct Table {
+    bytes: Vec<u8>,
+    address: u64,
+    kind: Kind,
+    index: Index,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    EhFrame,
+    DebugFrame,
+}
+
+/// Where in a table a function is.
+#[derive(Debug)]
+enum Index {
+    /// The file's own, `.eh_frame_hdr`.
+    Own { bytes: Vec<u8>, address: u64 },
+    /// Begin and end of each function, and its place; made here.
+    Made(Vec<(u64, u64, usize)>),
+}
+
+/// The rules of one place, in the table that they are from.
+pub(crate) struct Rules<'a, 'c> {
+    pub(crate) row: &'c UnwindTableRow<usize>,
+    /// The kernel has called this: its caller may be anywhere in a function, also at its beginning.
+    pub(crate) is_signal: bool,
+    table: Slice<'a>,
+    encoding: Encoding,
+}
+
+impl Image {
+    /// Of what is mapped at `base`; none for what is no 64-bit ELF file.
+    pub(crate) fn load(memory: Memory, base: u64, file: Option<PathBuf>) -> Option<Self> {
+        let page = memory.read(base, PAGE);
+        let header = FileHeader64::<object::LittleEndian>::parse(page.as_slice()).ok()?;
+        let segments = header.program_headers(object::LittleEndian, page.as_slice()).ok()?;
+        let endian = object::LittleEndian;
+        let loaded = || segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
+        let beginning = loaded().find(|segment| segment.p_offset(endian) < PAGE as u64)?;
+        let first = beginning.p_vaddr(endian).wrapping_sub(beginning.p_offset(endian));
+        let bias = base.wrapping_sub(first);
+        let id =
+            identify(&page, |_, address, length| memory.read_exactly(bias.wrapping_add(address), length))?;
+        let own =
+            segments.iter().find(|segment| segment.p_type(endian) == PT_GNU_EH_FRAME).and_then(|segment| {
+                let (address, length) = (segment.p_vaddr(endian), segment.p_memsz(endian));
+                let index = memory.read_exactly(bias.wrapping_add(address), bounded(length)?)?;
+                let start = find_table(&index, address)?;
+                let holder = loaded().find(|it| {
+                    (it.p_vaddr(endian)..it.p_vaddr(endian).saturating_add(it.p_filesz(endian)))
+                        .contains(&start)
+                })?;
+                let end = holder.p_vaddr(endian).saturating_add(holder.p_filesz(endian));
+                let bytes = memory.read(bias.wrapping_add(start), bounded(end - start)?);
+                let index = Index::Own { bytes: index, address };
+                Some(Table { bytes, address: start, kind: Kind::EhFrame, index })
+            });
+        let table = own.or_else(|| Table::of_file(&file?));
+        Some(Self { id, first, table })
+    }
+
+    /// What the address `address` of a process is in the file that is mapped at `base`.
+    pub(crate) fn to_file(&self, address: u64, base: u64) -> u64 {
+        address.wrapping_sub(base).wrapping_add(self.first)
+    }
+
+    /// The rules for an address of the file.
+    pub(crate) fn rules<'a, 'c>(
+        &'a self,
+        address: u64,
+        context: &'c mut UnwindContext<usize>,
+    ) -> Option<Rules<'a, 'c>> {
+        let table = self.table.as_ref()?;
+        let slice = Slice::new(&table.bytes, LittleEndian);
+        match table.kind {
+            Kind::EhFrame => {
+                let mut section = EhFrame::from(slice);
+                section.set_address_size(8);
+                table.rules(&section, slice, address, context)
+            }
+            Kind::DebugFrame => {
+                let mut section = DebugFrame::from(slice);
+                section.set_address_size(8);
+                table.rules(&section, slice, address, context)
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Of a file that has it for the loader or for debuggers.
+    fn of_file(path: &PathBuf) -> Option<Self> {
+        if !std::fs::metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        let read = |name: &str| {
+            let section = file.section_by_name(name)?;
+            bounded(section.size())?;
+            Some((section.uncompressed_data().ok()?.into_owned(), section.address()))
+        };
+        let made = |kind, (bytes, address): (Vec<u8>, u64)| {
+            let slice = Slice::new(&bytes, LittleEndian);
+            let index = match kind {
+                Kind::EhFrame => make_index(&EhFrame::from(slice), address),
+                Kind::DebugFrame => make_index(&DebugFrame::from(slice), address),
+            };
+            (!index.is_empty()).then_some(Self { bytes, address, kind, index: Index::Made(index) })
+        };
+        let of = |name, kind| read(name).and_then(|read| made(kind, read));
+        of(".eh_frame", Kind::EhFrame).or_else(|| of(".debug_frame", Kind::DebugFrame))
+    }
+
+    fn rules<'a, 'c, S>(
+        &'a self,
+        section: &S,
+        slice: Slice<'a>,
+        address: u64,
+        context: &'c mut UnwindContext<usize>,
+    ) -> Option<Rules<'a, 'c>>
+    where
+        S: UnwindSection<Slice<'a>>,
+    {
+        let bases = self.bases();
+        let place = match &self.index {
+            Index::Made(functions) => {
+                let after = functions.partition_point(|(begin, _, _)| *begin <= address);
+                functions.get(after.checked_sub(1)?).filter(|(_, end, _)| address < *end)?.2
+            }
+            Index::Own { bytes, .. } => {
+                let index = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
+                let index = index.table()?;
+                let pointer = index.lookup(address, &bases).ok()?;
+                index.pointer_to_offset(pointer).ok()?.0
+            }
+        };
+        let entry: FrameDescriptionEntry<Slice<'a>> =
+            section.fde_from_offset(&bases, S::Offset::from(place), S::cie_from_offset).ok()?;
+        if !entry.contains(address) {
+            return None;
+        }
+        let encoding = entry.cie().encoding();
+        let is_signal = entry.is_signal_trampoline();
+        let row = entry.unwind_info_for_address(section, &bases, context, address).ok()?;
+        Some(Rules { row, is_signal, table: slice, encoding })
+    }
+
+    fn bases(&self) -> BaseAddresses {
+        let bases = BaseAddresses::default().set_eh_frame(self.address);
+        match &self.index {
+            Index::Own { address, .. } => bases.set_eh_frame_hdr(*address),
+            Index::Made(_) => bases,
+        }
+    }
+}
+
+impl<'a> Rules<'a, '_> {
+    /// An expression of the rules, ready to be evaluated.
+    pub(crate) fn evaluation(&self, expression: UnwindExpression<usize>) -> Option<Evaluation<Slice<'a>>> {
+        let section = EhFrame::from(self.table);
+        let expression: Expression<Slice<'a>> = expression.get(&section).ok()?;
+        Some(expression.evaluation(self.encoding))
+    }
+}
+
+fn bounded(length: u64) -> Option<usize> {
+    usize::try_from(length).ok().filter(|length| *length <= MAX_TABLE)
+}
+
+/// Where the table is that an index is of.
+fn find_table(index: &[u8], address: u64) -> Option<u64> {
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
+    let parsed = EhFrameHdr::new(index, LittleEndian).parse(&bases, 8).ok()?;
+    parsed.table()?;
+    parsed.eh_frame_ptr().direct().ok()
+}
+
+/// All functions of a table, by address.
+fn make_index<'a, S: UnwindSection<Slice<'a>>>(section: &S, address: u64) -> Vec<(u64, u64, usize)>
+where
+    S::Offset: gimli::UnwindOffset<usize>,
+{
+    let bases = BaseAddresses::default().set_eh_frame(address);
+    let mut entries = section.entries(&bases);
+    let mut functions = Vec::new();
+    // A damaged table ends early.
+    while let Ok(Some(entry)) = entries.next() {
+        if let gimli::CieOrFde::Fde(partial) = entry
+            && let Ok(function) = partial.parse(S::cie_from_offset)
+            && function.initial_address() < function.end_address()
+        {
+            functions.push((function.initial_address(), function.end_address(), function.offset()));
+        }
+    }
+    functions.sort_unstable();
+    functions
+}

@@ -1,0 +1,93 @@
+//! The memory of a process.
+
+use std::io::IoSliceMut;
+
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+
+/// The most of a stack that is copied while its thread stands still. What is above it is read afterwards, when a frame needs it.
+const MOST_OF_STACK: u64 = 1 << 20;
+
+/// The memory of a process, as it is now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) pid: i32,
+}
+
+impl Memory {
+    /// What is there, as far as it can be read, at most `length` bytes.
+    pub(crate) fn read(self, address: u64, length: usize) -> Vec<u8> {
+        let Ok(base) = usize::try_from(address) else { return Vec::new() };
+        let mut bytes = vec![0; length];
+        let mut done = 0;
+        // The kernel ends a read early at its own limit, and where nothing is mapped.
+        while done < length {
+            let remote = [RemoteIoVec { base: base.saturating_add(done), len: length - done }];
+            let mut local = [IoSliceMut::new(&mut bytes[done..])];
+            match process_vm_readv(Pid::from_raw(self.pid), &mut local, &remote) {
+                Ok(read) if read > 0 => done += read,
+                _ => break,
+            }
+        }
+        bytes.truncate(done);
+        bytes
+    }
+
+    /// All of it, or nothing.
+    pub(crate) fn read_exactly(self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let bytes = self.read(address, length);
+        (bytes.len() == length).then_some(bytes)
+    }
+}
+
+/// A copy of the stack of a thread, with the rest of its process's memory behind it.
+#[derive(Debug)]
+pub(crate) struct StackCopy {
+    memory: Memory,
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+impl StackCopy {
+    /// Copies what is between the stack pointer and the end of its mapping.
+    pub(crate) fn take(memory: Memory, from: u64, end: u64) -> Self {
+        let length = usize::try_from(end.saturating_sub(from).min(MOST_OF_STACK)).unwrap_or_default();
+        Self { memory, from, bytes: memory.read(from, length) }
+    }
+
+    /// A number of up to eight bytes.
+    pub(crate) fn number(&self, address: u64, bytes: usize) -> Option<u64> {
+        let mut number = [0; 8];
+        let place = number.get_mut(..bytes)?;
+        let copied = address.checked_sub(self.from).and_then(|at| usize::try_from(at).ok());
+        let copied = copied.and_then(|at| self.bytes.get(at..at.checked_add(bytes)?));
+        match copied {
+            Some(copied) => place.copy_from_slice(copied),
+            None => place.copy_from_slice(&self.memory.read_exactly(address, bytes)?),
+        }
+        Some(u64::from_le_bytes(number))
+    }
+
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        self.number(address, 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_is_read_and_a_hole_is_not() {
+        let values = [1_u64, 2, 3];
+        let here = values.as_ptr().addr() as u64;
+        let memory = Memory { pid: i32::try_from(std::process::id()).unwrap() };
+        let copy = StackCopy::take(memory, here, here + 16);
+        // The third is behind the copy.
+        assert_eq!([0, 8, 16].map(|at| copy.word(here + at)), [Some(1), Some(2), Some(3)]);
+        assert_eq!(copy.number(here + 8, 1), Some(2));
+        assert_eq!(copy.number(here, 9), None);
+        assert_eq!(copy.word(8), None);
+        assert_eq!(memory.read_exactly(0, 4), None);
+    }
+}

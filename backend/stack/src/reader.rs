@@ -1,0 +1,230 @@
+//! The stacks of a process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gantry_stack::frame::{Frame, Mark};
+use gantry_stack::module::Module;
+
+use crate::image::Image;
+use crate::maps::{FileKey, Maps};
+use crate::memory::{Memory, StackCopy};
+use crate::refusal;
+use crate::registers::Registers;
+use crate::stop::{NotStopped, Stopped, Stopper};
+use crate::unwind::{RawFrame, Unwinder};
+
+/// How many threads are asked to stop at a time.
+const AT_A_TIME: usize = 64;
+
+/// Reads stacks. What it learns of a file serves for all processes.
+#[derive(Debug)]
+pub struct Reader {
+    stopper: Stopper,
+    images: HashMap<FileKey, Option<Arc<Image>>>,
+    modules: BTreeSet<Module>,
+    longest: Duration,
+}
+
+/// A stack, outermost frame first, with what is to be known of the process before it.
+pub type Stack = Vec<Frame>;
+
+/// What was copied of a thread while it stood still.
+struct Copied {
+    registers: Registers,
+    stack: StackCopy,
+    before: bool,
+}
+
+impl Reader {
+    /// A reader that knows no file yet. Threads are stopped by the thread that calls this, which then hears of them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            stopper: Stopper::new()?,
+            images: HashMap::new(),
+            modules: BTreeSet::new(),
+            longest: Duration::ZERO,
+        })
+    }
+
+    /// Reads the stacks of the first thread of each process, or those of `all_threads`. A process that cannot be read has one that says why.
+    pub fn read(&mut self, pids: &[i32], all_threads: bool) -> Vec<Vec<Stack>> {
+        let mut stacks: Vec<Vec<Stack>> = vec![Vec::new(); pids.len()];
+        // Everything that can be known before is: a thread stands still for as little as possible.
+        let maps: Vec<Option<Maps>> = pids.iter().map(|pid| Maps::of_process(*pid).ok()).collect();
+        let mut threads = Vec::new();
+        for (at, pid) in pids.iter().enumerate() {
+            match maps[at] {
+                Some(_) if all_threads => {
+                    threads.extend(threads_of(*pid).into_iter().map(|thread| (at, thread)))
+                }
+                Some(_) => threads.push((at, *pid)),
+                None => stacks[at].push(vec![self.unseen(*pid)]),
+            }
+        }
+        // Copies of stacks are large: a few at a time.
+        for some in threads.chunks(AT_A_TIME) {
+            for ((at, thread), copied) in some.iter().zip(self.copy(pids, &maps, some)) {
+                let pid = pids[*at];
+                let Some(maps) = &maps[*at] else { continue };
+                let mut stack = match copied {
+                    Ok(copied) => self.find_callers(pid, copied, maps),
+                    // A thread that has ended meanwhile is no news.
+                    Err(Mark::Ended) if *thread != pid => continue,
+                    Err(mark) => vec![Frame::Mark(mark)],
+                };
+                if *thread != pid {
+                    stack.insert(0, Frame::Mark(Mark::Thread(thread_name(pid, *thread))));
+                }
+                stacks[*at].push(stack);
+            }
+        }
+        stacks
+    }
+
+    /// The programs and libraries that stacks had by now.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.modules.iter()
+    }
+
+    /// The longest time that a thread has stood still.
+    #[must_use]
+    pub fn longest_stop(&self) -> Duration {
+        self.longest
+    }
+
+    /// Where the file of a module can be read, for a process that has it.
+    #[must_use]
+    pub fn file_of(pid: i32, module: &Module) -> PathBuf {
+        inside(pid, &module.path)
+    }
+
+    fn unseen(&self, pid: i32) -> Frame {
+        let why = match fs::metadata(format!("/proc/{pid}")) {
+            Err(_) => return Frame::Mark(Mark::Ended),
+            Ok(_) => refusal::explain(pid, &io::Error::from_raw_os_error(libc::EPERM)),
+        };
+        Frame::Mark(Mark::Unreadable(why))
+    }
+
+    fn find_callers(&mut self, pid: i32, copied: Copied, maps: &Maps) -> Stack {
+        // It may have loaded a library since.
+        let newer = match maps.is_code(copied.registers.instruction()) {
+            true => None,
+            false => Maps::of_process(pid).ok(),
+        };
+        let maps = newer.as_ref().unwrap_or(maps);
+        let Copied { registers, stack, before } = copied;
+        let memory = Memory { pid };
+        let images = &mut self.images;
+        let mut find = |key: &Arc<FileKey>, base: u64| {
+            let known = images.get(key.as_ref()).cloned();
+            known.unwrap_or_else(|| {
+                let file = (!key.is_vdso()).then(|| inside(pid, &key.path));
+                let image = Image::load(memory, base, file).map(Arc::new);
+                images.insert(key.as_ref().clone(), image.clone());
+                image
+            })
+        };
+        let raw = Unwinder { maps, stack, images: &mut find }.frames(registers);
+        let mut frames: Stack = before.then_some(Frame::Mark(Mark::Stopped)).into_iter().collect();
+        frames.extend(raw.iter().rev().map(|frame| self.name(frame)));
+        frames
+    }
+
+    /// Stops threads, each for itself, copies what is needed, and lets them go.
+    fn copy(
+        &mut self,
+        pids: &[i32],
+        maps: &[Option<Maps>],
+        threads: &[(usize, i32)],
+    ) -> Vec<Result<Copied, Mark>> {
+        let mut results: Vec<Result<Copied, Mark>> = threads.iter().map(|_| Err(Mark::Ended)).collect();
+        let numbers: Vec<i32> = threads.iter().map(|(_, thread)| *thread).collect();
+        let longest = &mut self.longest;
+        self.stopper.each(&numbers, |which, stopped| {
+            let (at, thread) = threads[which];
+            results[which] = match stopped {
+                Ok(stopped) => copy_of(pids[at], thread, maps[at].as_ref(), stopped, longest),
+                Err(NotStopped::Ended) => Err(Mark::Ended),
+                Err(NotStopped::Refused(error)) => Err(Mark::Unreadable(refusal::explain(thread, &error))),
+                Err(NotStopped::Busy) => Err(Mark::Unreadable(busy_in(pids[at], thread))),
+            };
+        });
+        results
+    }
+
+    fn name(&mut self, frame: &RawFrame) -> Frame {
+        let Some((key, Some(image), base)) = &frame.file else { return Frame::Unknown };
+        let module = Module { id: image.id.clone(), path: key.path.clone() };
+        if !self.modules.contains(&module) {
+            self.modules.insert(module);
+        }
+        Frame::Code { module: image.id.clone(), address: image.to_file(frame.instruction, *base) }
+    }
+}
+
+/// What is needed of a thread that stands still; lets it go.
+fn copy_of(
+    pid: i32,
+    thread: i32,
+    maps: Option<&Maps>,
+    stopped: Stopped,
+    longest: &mut Duration,
+) -> Result<Copied, Mark> {
+    let started = Instant::now();
+    let registers = Registers::of_thread(thread).map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => {
+            Mark::Unreadable(format!("no stack of a {} process can be read", std::env::consts::ARCH))
+        }
+        // It was killed meanwhile.
+        _ => Mark::Ended,
+    })?;
+    let from = registers.stack();
+    let end = maps.and_then(|maps| maps.find(from)).map_or(from, |region| region.end);
+    let stack = StackCopy::take(Memory { pid }, from, end);
+    let before = stopped.before;
+    drop(stopped);
+    *longest = started.elapsed().max(*longest);
+    Ok(Copied { registers, stack, before })
+}
+
+/// A path of a process, as it is for us.
+fn inside(pid: i32, path: &str) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    root.join(Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)))
+}
+
+/// All threads, the first one before the others.
+fn threads_of(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut threads: Vec<i32> =
+        entries.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).collect();
+    threads.sort_unstable_by_key(|thread| (*thread != pid, *thread));
+    if threads.is_empty() { vec![pid] } else { threads }
+}
+
+/// The name of a thread without the number that tells it from its like.
+fn thread_name(pid: i32, thread: i32) -> String {
+    let name = fs::read(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
+    let name = String::from_utf8_lossy(&name);
+    let name = name.trim_end();
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || "-_:/#. ".contains(letter));
+    if stem.is_empty() { name.to_owned() } else { stem.to_owned() }
+}
+
+/// What a thread waits for in the kernel. Source: proc_pid_wchan(5).
+fn busy_in(pid: i32, thread: i32) -> String {
+    let place = fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).unwrap_or_default();
+    match place.trim() {
+        "" | "0" => "it waits in the kernel and cannot be stopped".to_owned(),
+        place => format!("it waits in the kernel, in {place}, and cannot be stopped"),
+    }
+}

@@ -1,0 +1,59 @@
+//! Registers by the numbers that unwinding tables have for them.
+
+use std::io;
+
+use crate::sys;
+
+/// How many numbers there are.
+const COUNT: usize = 17;
+
+/// x86-64: the numbers of the psABI. Source: System V ABI, AMD64 supplement, figure 3.36.
+pub(crate) const FRAME_POINTER: u16 = 6;
+pub(crate) const STACK_POINTER: u16 = 7;
+pub(crate) const RETURN_ADDRESS: u16 = 16;
+
+/// Where the kernel has the register of each number. Source: `user_regs_struct` in sys/user.h.
+const PLACES: [usize; COUNT] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
+
+/// The bytes of a 64-bit thread's registers.
+const SET_BYTES: usize = 27 * 8;
+
+/// The registers of a frame; the return address is the instruction that it is at. What is not known is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registers([Option<u64>; COUNT]);
+
+impl Registers {
+    /// Of a thread that is stopped.
+    pub(crate) fn of_thread(thread: i32) -> io::Result<Self> {
+        let (set, bytes) = sys::registers(thread)?;
+        match cfg!(target_arch = "x86_64") && bytes == SET_BYTES {
+            true => Ok(Self(PLACES.map(|place| set.get(place).copied()))),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// A register by its number.
+    pub(crate) fn get(&self, number: u16) -> Option<u64> {
+        self.0.get(usize::from(number)).copied().flatten()
+    }
+
+    /// Changes one. Registers that nobody needs have no place.
+    pub(crate) fn set(&mut self, number: u16, value: Option<u64>) {
+        if let Some(place) = self.0.get_mut(usize::from(number)) {
+            *place = value;
+        }
+    }
+
+    pub(crate) fn instruction(&self) -> u64 {
+        self.get(RETURN_ADDRESS).unwrap_or_default()
+    }
+
+    pub(crate) fn stack(&self) -> u64 {
+        self.get(STACK_POINTER).unwrap_or_default()
+    }
+
+    /// All numbers.
+    pub(crate) fn numbers() -> impl Iterator<Item = u16> {
+        0..u16::try_from(COUNT).unwrap_or(u16::MAX)
+    }
+}

@@ -1,0 +1,181 @@
+//! Callers of a thread that was stopped, from the copy of its stack.
+//!
+//! A file's own table has rules for each instruction, which restore all registers. Where there is none, as in code that was made while the program
+//! ran, the frame pointer leads on, if it points to a frame.
+
+use std::sync::Arc;
+
+use gimli::{
+    CfaRule, EvaluationResult, Location, Piece, RegisterRule, UnwindContext, UnwindExpression, Value,
+};
+
+use crate::image::{Image, Rules};
+use crate::maps::{FileKey, Maps};
+use crate::memory::StackCopy;
+use crate::registers::{FRAME_POINTER, RETURN_ADDRESS, Registers, STACK_POINTER};
+
+/// The most frames of a stack.
+pub(crate) const MAX_FRAMES: usize = 4000;
+
+/// The most steps of one expression: tables come from files that anybody may have made.
+const MAX_STEPS: u32 = 1000;
+
+/// How far below the stack pointer a leaf function may have its variables. Source: System V ABI, AMD64 supplement, 3.2.2.
+const RED_ZONE: u64 = 128;
+
+/// A frame: an instruction, and the file that has it.
+#[derive(Debug, Clone)]
+pub(crate) struct RawFrame {
+    /// Of a caller: within the call, not behind it.
+    pub(crate) instruction: u64,
+    /// The file, and where it is mapped.
+    pub(crate) file: Option<(Arc<FileKey>, Option<Arc<Image>>, u64)>,
+}
+
+/// Gives the image of a file that is mapped at an address.
+pub(crate) type FindImage<'p> = dyn FnMut(&Arc<FileKey>, u64) -> Option<Arc<Image>> + 'p;
+
+/// What finding callers needs.
+pub(crate) struct Unwinder<'p> {
+    pub(crate) maps: &'p Maps,
+    pub(crate) stack: StackCopy,
+    pub(crate) images: &'p mut FindImage<'p>,
+}
+
+impl Unwinder<'_> {
+    /// All frames from the innermost one on.
+    pub(crate) fn frames(&mut self, mut registers: Registers) -> Vec<RawFrame> {
+        let mut context = UnwindContext::new();
+        let mut frames: Vec<RawFrame> = Vec::new();
+        // A return address may be the first one of the next function.
+        let mut is_exact = true;
+        while frames.len() < MAX_FRAMES {
+            let instruction = registers.instruction();
+            let instruction = if is_exact { instruction } else { instruction.wrapping_sub(1) };
+            let is_first = frames.is_empty();
+            if !self.maps.is_code(instruction) && !is_first {
+                break;
+            }
+            let file = self.maps.find(instruction).and_then(|region| region.file.clone());
+            let file = file.map(|(key, base)| {
+                let image = (self.images)(&key, base);
+                (key, image, base)
+            });
+            let place = file.as_ref().and_then(|(_, image, base)| {
+                let image = image.as_deref()?;
+                Some((image, image.to_file(instruction, *base)))
+            });
+            let by_table = place.and_then(|(image, address)| {
+                let rules = image.rules(address, &mut context)?;
+                Some((self.follow(&rules, &registers), rules.is_signal))
+            });
+            let (next, is_signal) = match by_table {
+                Some((next, is_signal)) => (next, is_signal),
+                None => (self.follow_frame_pointer(&registers, is_first), false),
+            };
+            frames.push(RawFrame { instruction, file });
+            match next {
+                // Stacks grow down: a caller's is above, but where a signal came on a stack of its own.
+                Some(next) if next.stack() > registers.stack() || is_signal || is_first => registers = next,
+                _ => break,
+            }
+            if registers.instruction() == 0 {
+                break;
+            }
+            is_exact = is_signal;
+        }
+        frames
+    }
+
+    /// The caller's registers by the rules of the table; none at the outermost frame.
+    fn follow(&self, rules: &Rules<'_, '_>, registers: &Registers) -> Option<Registers> {
+        let frame = match rules.row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                registers.get(register.0)?.wrapping_add_signed(*offset)
+            }
+            CfaRule::Expression(expression) => self.evaluate(rules, *expression, registers, None)?,
+        };
+        let mut caller = *registers;
+        // As with every call, the caller's stack begins where the frame ends.
+        caller.set(STACK_POINTER, Some(frame));
+        caller.set(RETURN_ADDRESS, None);
+        for number in Registers::numbers() {
+            let Some(rule) = rules.row.register(gimli::Register(number)) else { continue };
+            let value = match rule {
+                RegisterRule::Undefined => None,
+                RegisterRule::SameValue => registers.get(number),
+                RegisterRule::Offset(offset) => self.stack.word(frame.wrapping_add_signed(offset)),
+                RegisterRule::ValOffset(offset) => Some(frame.wrapping_add_signed(offset)),
+                RegisterRule::Register(other) => registers.get(other.0),
+                RegisterRule::Expression(expression) => self
+                    .evaluate(rules, expression, registers, Some(frame))
+                    .and_then(|address| self.stack.word(address)),
+                RegisterRule::ValExpression(expression) => {
+                    self.evaluate(rules, expression, registers, Some(frame))
+                }
+                RegisterRule::Constant(value) => Some(value),
+                _ => None,
+            };
+            caller.set(number, value);
+        }
+        caller.get(RETURN_ADDRESS).map(|_| caller)
+    }
+
+    fn evaluate(
+        &self,
+        rules: &Rules<'_, '_>,
+        expression: UnwindExpression<usize>,
+        registers: &Registers,
+        first: Option<u64>,
+    ) -> Option<u64> {
+        let mut evaluation = rules.evaluation(expression)?;
+        evaluation.set_max_iterations(MAX_STEPS);
+        if let Some(first) = first {
+            evaluation.set_initial_value(first);
+        }
+        let mut result = evaluation.evaluate().ok()?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresMemory { address, size, .. } => {
+                    let value = self.stack.number(address, usize::from(size))?;
+                    evaluation.resume_with_memory(Value::Generic(value)).ok()?
+                }
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = registers.get(register.0)?;
+                    evaluation.resume_with_register(Value::Generic(value)).ok()?
+                }
+                _ => return None,
+            };
+        }
+        match evaluation.as_result() {
+            [Piece { location: Location::Address { address }, .. }] => Some(*address),
+            [Piece { location: Location::Value { value: Value::Generic(value) }, .. }] => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The caller's registers where no table says anything.
+    fn follow_frame_pointer(&self, registers: &Registers, is_first: bool) -> Option<Registers> {
+        let by_frame = registers.get(FRAME_POINTER).and_then(|frame| {
+            let is_near = frame.is_multiple_of(8) && frame >= registers.stack().saturating_sub(RED_ZONE);
+            let caller =
+                self.stack.word(frame.checked_add(8)?).filter(|it| is_near && self.maps.is_code(*it))?;
+            Some((caller, frame.checked_add(16)?, self.stack.word(frame)))
+        });
+        // A call to nowhere has no frame yet.
+        let by_stack = || {
+            let caller =
+                self.stack.word(registers.stack()).filter(|it| is_first && self.maps.is_code(*it))?;
+            Some((caller, registers.stack().checked_add(8)?, registers.get(FRAME_POINTER)))
+        };
+        let lost = !self.maps.is_code(registers.instruction());
+        let found = if lost { by_stack().or(by_frame) } else { by_frame.or_else(by_stack) };
+        let (caller, stack, frame) = found?;
+        let mut next = *registers;
+        next.set(RETURN_ADDRESS, Some(caller));
+        next.set(STACK_POINTER, Some(stack));
+        next.set(FRAME_POINTER, frame);
+        Some(next)
+    }
+}

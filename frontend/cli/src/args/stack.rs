@@ -1,0 +1,91 @@
+//! What can be typed about call paths.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use gantry_types::rank_set::RankSet;
+
+use super::{Hosts, parse_seconds};
+
+/// Show where all ranks are, as one tree of their call paths. The odd rank comes first.
+///
+/// Ranks with the same call path are one class. Each line has functions, caller first, and the ranks that are in them. A rank stands still for some
+/// milliseconds at most, and goes on as it was. The nodes need no debugger and no files with symbols: gantry brings what reads the stacks, and looks up
+/// functions and lines where you are. Programs are shown from 'main' to the first function that waits for others, such as MPI_Wait.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry stack 1234.0
+      A step of a job. 1234 is the newest step of that job.
+  gantry stack 4711
+      The ranks of the launcher with that process id.
+  gantry stack 3kx9
+      An app of 'gantry ps'.
+  gantry stack --threads --ranks 0-3,7 1234
+      All threads of these ranks.
+  gantry stack --samples 20 --every 0.05 1234
+      Twenty samples: a rank that moves is in several places.
+  gantry stack --html stacks.html --svg stacks.svg 1234
+      Also as a page and as a picture.
+  gantry stack --json 4711,4712
+      The classes as one object.
+  gantry stack --launch --after 5 -- -n 4 ./app
+      Launch a program and look at it after five seconds.")]
+pub(crate) struct Stack {
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app's id.
+    #[arg(required_unless_present = "launch", conflicts_with = "launch")]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Launch what follows '--', look at it, and stay until it ends.
+    #[arg(long, requires = "rest")]
+    pub(crate) launch: bool,
+    /// How long a program that is launched runs before it is looked at.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds, requires = "launch")]
+    pub(crate) after: Duration,
+    /// How often each stack is read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) samples: u32,
+    /// The time from one sample to the next.
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_seconds)]
+    pub(crate) every: Duration,
+    /// Also write the tree as a page for a browser: it folds, and can be searched.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Also write the tree as a picture.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Also write the tree for Graphviz.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dot: Option<PathBuf>,
+    /// Also write folded stacks, which programs that draw flame graphs read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flame: Option<PathBuf>,
+    /// Show whole paths: also what stands before 'main', and what is below a function that waits.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Options for how nodes are reached, as for 'gantry attach'; with --launch what you would give the launcher.
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub(crate) rest: Vec<OsString>,
+}
+
+/// Which ranks are looked at, and how they are reached.
+#[derive(Debug, Args)]
+pub(crate) struct Look {
+    /// Read all threads of each rank, not only the first one.
+    #[arg(long)]
+    pub(crate) threads: bool,
+    /// Read only these ranks, such as 0-3,7.
+    #[arg(long, value_name = "RANKS")]
+    pub(crate) ranks: Option<RankSet>,
+    /// The workload manager to use. 'gantry wlm' lists them. Default: the one that is detected.
+    #[arg(long, value_name = "WLM")]
+    pub(crate) wlm: Option<String>,
+    #[command(flatten)]
+    pub(crate) hosts: Hosts,
+    /// How long it may take, beside the time between samples.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds)]
+    pub(crate) timeout: Duration,
+}

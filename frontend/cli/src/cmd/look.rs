@@ -1,0 +1,141 @@
+//! What is looked at: a program that runs, one that is launched for it, or an app of another tool.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::time::Duration;
+
+use gantry_frontend::control::{Client, Registry, resolve};
+use gantry_frontend::event::RankInfo;
+use gantry_frontend::{App, Config, Frontend};
+use gantry_stack::orders::Orders;
+use gantry_stack::tags;
+use gantry_types::id::{AppId, Rank};
+
+use crate::args::Look;
+use crate::exit::Fault;
+use crate::stack::classes::build_classes;
+use crate::stack::daemons::Daemons;
+use crate::stack::report::Findings;
+use crate::stack::resolve::Resolver;
+
+/// The most places that nodes are asked for in one message.
+const MOST_PLACES: usize = 4000;
+
+/// Daemons beside the ranks of an app, and what is known of both.
+pub(super) struct Looking {
+    /// The app, where it is ours.
+    app: Option<App>,
+    daemons: Daemons,
+    ranks: Vec<RankInfo>,
+    resolver: Resolver,
+    timeout: Duration,
+}
+
+/// How an app is reached from here.
+pub(super) fn frontend(look: &Look, reach_args: Vec<OsString>) -> Frontend {
+    let (hosts_policy, send_agent) = (look.hosts.hosts_policy, look.hosts.send_agent);
+    Frontend::new(Config { wlm: look.wlm.clone(), hosts_policy, send_agent, reach_args, ..Config::default() })
+}
+
+impl Looking {
+    /// Starts the daemons beside what runs already. They follow `orders` at once.
+    pub(super) async fn at(
+        frontend: &Frontend,
+        target: &str,
+        orders: &Orders,
+        timeout: Duration,
+    ) -> Result<Self, Fault> {
+        let registry = Registry::open(None)?;
+        let app = match Naming::of(target) {
+            Naming::App => Some(resolve(&registry, Some(target)).await?),
+            Naming::Either => resolve(&registry, Some(target)).await.ok(),
+            Naming::Job => None,
+        };
+        if let Some(app) = app {
+            let mut client = Client::connect(&registry, app).await?;
+            let ranks = client.info(timeout).await?.ranks;
+            let daemons = Daemons::start_in(client, orders, timeout).await?;
+            return Ok(Self { app: None, daemons, ranks, resolver: Resolver::default(), timeout });
+        }
+        let app = frontend.attach(target, timeout).await?;
+        Self::at_app(app, orders, timeout).await
+    }
+
+    /// Starts the daemons beside the ranks of an app of ours.
+    pub(super) async fn at_app(app: App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+        let daemons = Daemons::start(&app, orders, timeout).await?;
+        let ranks = app.info().ranks;
+        Ok(Self { app: Some(app), daemons, ranks, resolver: Resolver::default(), timeout })
+    }
+
+    /// What the daemons find by these orders, which they have got.
+    pub(super) async fn findings(&mut self, orders: &Orders, full: bool) -> Result<Findings, Fault> {
+        let timeout = self.timeout.saturating_add(orders.every.saturating_mul(orders.samples));
+        let (stacks, modules) = self.daemons.stacks(timeout).await?;
+        self.resolver.take_modules(&modules);
+        let elsewhere = self.resolver.look_up(&stacks.tree);
+        for places in elsewhere.chunks(MOST_PLACES) {
+            self.daemons.tell(tags::LOOK_UP, &places.join("\n"), self.timeout).await?;
+            let found = self.daemons.ask(tags::FOUND, self.timeout).await?;
+            self.resolver.take_found(&found.tree);
+        }
+        let wanted = |rank: &&RankInfo| orders.ranks.as_ref().is_none_or(|ranks| ranks.contains(rank.rank));
+        let hosts: BTreeMap<Rank, String> =
+            self.ranks.iter().filter(wanted).map(|rank| (rank.rank, rank.host.clone())).collect();
+        let programs: BTreeSet<String> = self.ranks.iter().map(|rank| rank.exe.clone()).collect();
+        Ok(Findings {
+            samples: orders.samples,
+            threads: orders.threads,
+            hosts,
+            programs,
+            classes: build_classes(&stacks.tree, &self.resolver, orders.samples, full),
+            missing: stacks.missing,
+        })
+    }
+
+    /// The app, where it is ours. Daemons in another tool's app end.
+    pub(super) fn into_app(self) -> Option<App> {
+        self.app
+    }
+}
+
+/// What a target can mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// The id of an app, or its beginning: it has a letter, and no sign that jobs and hosts have.
+    App,
+    /// A number that is as long as an id: an app, if there is one, else a process or a job.
+    Either,
+    /// Something that is to be attached to.
+    Job,
+}
+
+impl Naming {
+    fn of(target: &str) -> Self {
+        let is_plain = !target.is_empty() && target.bytes().all(|letter| letter.is_ascii_alphanumeric());
+        let is_number = target.bytes().all(|letter| letter.is_ascii_digit());
+        match (is_plain, is_number) {
+            (true, false) => Self::App,
+            (true, true) if target.parse::<AppId>().is_ok() => Self::Either,
+            _ => Self::Job,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_is_told_from_a_job() {
+        let check = |target, expected| assert_eq!(Naming::of(target), expected, "{target}");
+        for app in ["7k2m9qxa", "3kx9", "K"] {
+            check(app, Naming::App);
+        }
+        check("23456789", Naming::Either);
+        for other in ["", "4711", "4711,4712", "1234.0", "1234[1]", "wlm:12", "12.server", "wlm:n1:5", "12+1"]
+        {
+            check(other, Naming::Job);
+        }
+    }
+}

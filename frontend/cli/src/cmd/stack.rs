@@ -1,0 +1,127 @@
+//! `gantry stack`.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use gantry_frontend::{LaunchRequest, OutputTo};
+use gantry_stack::orders::Orders;
+
+use super::interrupts::Interrupts;
+use super::look::{Looking, frontend};
+use super::{END, say};
+use crate::args::Stack;
+use crate::exit::{self, Fault, Outcome};
+use crate::stack::report::{Findings, Report};
+use crate::stack::{dot, folded, html, svg, text};
+use crate::view::{self, Page};
+
+pub(super) async fn run(args: Stack, json: bool) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let orders = Orders {
+        samples: args.samples,
+        every: args.every,
+        threads: args.look.threads,
+        ranks: args.look.ranks.clone(),
+    };
+    match &args.target {
+        Some(target) => {
+            let frontend = frontend(&args.look, args.rest.clone());
+            let looking = Looking::at(&frontend, target, &orders, args.look.timeout);
+            let looking = tokio::select! {
+                looking = looking => looking?,
+                // What has been attached to by then is let go by its guard.
+                interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+            };
+            look(looking, &orders, &args, json, &mut interrupts).await
+        }
+        None => launch(&args, &orders, json, &mut interrupts).await,
+    }
+}
+
+/// Looks once, shows it, and lets go.
+async fn look(
+    mut looking: Looking,
+    orders: &Orders,
+    args: &Stack,
+    json: bool,
+    interrupts: &mut Interrupts,
+) -> Outcome {
+    let shown = tokio::select! {
+        found = looking.findings(orders, args.full) => found.and_then(|found| show(&found, args, json)),
+        interrupt = interrupts.next() => Ok(interrupt.code(false)),
+    };
+    if let Some(app) = looking.into_app() {
+        let closed = app.close(END).await;
+        // Why nothing was shown is what matters.
+        return shown.and_then(|code| Ok(closed.map(|()| code)?));
+    }
+    shown
+}
+
+/// Launches, looks, and stays until the end.
+async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Interrupts) -> Outcome {
+    let descriptor = |error| Fault::io("cannot pass output on", &error);
+    let errors = std::io::stderr().as_fd().try_clone_to_owned().map_err(descriptor)?;
+    let stdout = match json {
+        true => errors.try_clone(),
+        false => std::io::stdout().as_fd().try_clone_to_owned(),
+    };
+    let output = OutputTo::Fds { stdout: stdout.map_err(descriptor)?, stderr: errors };
+    let request = LaunchRequest::new(args.rest.clone()).output(output);
+    let frontend = frontend(&args.look, Vec::new());
+    let app = tokio::select! {
+        app = frontend.launch(request, args.look.timeout) => app?,
+        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+    };
+    let handle = (*app).clone();
+    let stopped = tokio::select! {
+        () = tokio::time::sleep(args.after) => None,
+        _ended = handle.wait() => None,
+        interrupt = interrupts.next() => Some(interrupt),
+    };
+    if let Some(interrupt) = stopped {
+        app.close(END).await?;
+        return Ok(interrupt.code(false));
+    }
+    let mut looking = Looking::at_app(app, orders, args.look.timeout).await?;
+    let shown = match looking.findings(orders, args.full).await {
+        Ok(found) => show(&found, args, json),
+        Err(fault) => Err(fault),
+    };
+    let code = match &shown {
+        Ok(_) => tokio::select! {
+            exit = handle.wait() => exit::of_app(exit?.code),
+            interrupt = interrupts.next() => interrupt.code(false),
+        },
+        Err(_) => exit::SUCCESS,
+    };
+    if let Some(app) = looking.into_app() {
+        app.close(END).await?;
+    }
+    shown.map(|_| code)
+}
+
+/// Prints what was found, and writes the files that were asked for.
+fn show(found: &Findings, args: &Stack, json: bool) -> Outcome {
+    let page = match json {
+        true => Page::json(&Report::new(found)),
+        false => text::build_page(found, view::colours(&std::io::stdout())),
+    };
+    say(&page)?;
+    for (host, why) in found.missing.iter().filter(|_| !json) {
+        view::note(&format!("no answer from {host}: {why}"));
+    }
+    write(args.html.as_deref(), || html::write(found))?;
+    write(args.svg.as_deref(), || svg::write(found))?;
+    write(args.dot.as_deref(), || dot::write(found))?;
+    write(args.flame.as_deref(), || folded::write(found))?;
+    Ok(exit::SUCCESS)
+}
+
+/// Writes a file, if it was asked for.
+fn write(path: Option<&Path>, build: impl FnOnce() -> String) -> Result<(), Fault> {
+    path.map_or(Ok(()), |path| {
+        let written = std::fs::write(path, build());
+        written.map_err(|error| Fault::io(&format!("cannot write {}", path.display()), &error))
+    })
+}

@@ -1,0 +1,240 @@
+//! Ranks with one call path are one class. The smallest class comes first: the odd rank is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gantry_stack::frame::{Frame, Mark};
+use gantry_stack::orders::ranks_of;
+use gantry_types::filter::{PrefixTree, prefix_tree};
+use gantry_types::rank_set::RankSet;
+
+use super::resolve::Resolver;
+use super::waiting::{is_start, waiting_name};
+
+/// The most steps of a path that are kept: of a longer one, its two ends.
+const MOST_STEPS: usize = 256;
+
+/// One function of a call path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Step {
+    /// What it is called; of a place without a name, the file and the place in it.
+    pub(crate) name: String,
+    /// What is known of the rank itself, not a function.
+    pub(crate) is_mark: bool,
+    /// The path of the program or library, as ranks have it.
+    pub(crate) module: Option<String>,
+    /// Its source.
+    pub(crate) file: Option<String>,
+    /// The lines that ranks are at. A caller has one: those at different calls are different classes.
+    pub(crate) lines: BTreeSet<u32>,
+    /// The place in the file, where it has no name.
+    pub(crate) offset: Option<u64>,
+    /// It waits for others.
+    pub(crate) waits: bool,
+}
+
+/// Ranks at one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Class {
+    /// Outermost first.
+    pub(crate) steps: Vec<Step>,
+    /// The samples of ranks.
+    pub(crate) numbers: RankSet,
+    pub(crate) ranks: RankSet,
+}
+
+/// What steps have in common that are one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    name: String,
+    module: Option<String>,
+    line: Option<u32>,
+}
+
+impl Step {
+    fn mark(name: impl Into<String>) -> Self {
+        Self { name: name.into(), is_mark: true, ..Self::default() }
+    }
+
+    /// What it is known by. The innermost function is one, whichever line it is at.
+    pub(crate) fn key(&self, is_innermost: bool) -> Key {
+        let line = if is_innermost { None } else { self.lines.first().copied() };
+        Key { name: self.name.clone(), module: self.module.clone(), line }
+    }
+}
+
+/// The classes of a tree of call paths. Without `full`, a path begins at `main` and ends at the first function that waits for others.
+pub(crate) fn build_classes(tree: &PrefixTree, resolver: &Resolver, samples: u32, full: bool) -> Vec<Class> {
+    let mut classes: BTreeMap<Vec<Key>, (Vec<Step>, RankSet)> = BTreeMap::new();
+    for (path, numbers) in ends(tree) {
+        let mut steps: Vec<Step> = path.iter().flat_map(|frame| steps_of(frame, resolver)).collect();
+        if !full {
+            steps = essential(steps);
+        }
+        shorten(&mut steps);
+        let last = steps.len().saturating_sub(1);
+        let key = steps.iter().enumerate().map(|(at, step)| step.key(at == last)).collect();
+        let (known, there) = classes.entry(key).or_insert_with(|| (steps.clone(), RankSet::new()));
+        *there = there.union(&numbers);
+        if let (Some(known), Some(step)) = (known.last_mut(), steps.last()) {
+            known.lines.extend(&step.lines);
+        }
+    }
+    let mut classes: Vec<Class> = classes
+        .into_values()
+        .map(|(steps, numbers)| Class { steps, ranks: ranks_of(&numbers, samples), numbers })
+        .collect();
+    classes.sort_by_key(|class| (class.ranks.len(), class.ranks.first()));
+    classes
+}
+
+/// Each path at whose end there are ranks, with these.
+fn ends(tree: &PrefixTree) -> Vec<(Vec<Frame>, RankSet)> {
+    let mut found = Vec::new();
+    let mut path: Vec<Frame> = Vec::new();
+    let mut ahead: Vec<(usize, prefix_tree::Frame<'_>)> = tree.outermost().map(|frame| (0, frame)).collect();
+    while let Some((depth, frame)) = ahead.pop() {
+        path.truncate(depth);
+        path.push(Frame::parse(frame.name()));
+        let on = frame.calls().fold(RankSet::new(), |on, call| on.union(call.ranks()));
+        let here = frame.ranks().difference(&on);
+        if !here.is_empty() {
+            found.push((path.clone(), here));
+        }
+        ahead.extend(frame.calls().map(|call| (depth + 1, call)));
+    }
+    found
+}
+
+fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
+    match frame {
+        Frame::Mark(Mark::Held) => vec![Step::mark("held")],
+        Frame::Mark(Mark::Stopped) => vec![Step::mark("stopped by a signal")],
+        Frame::Mark(Mark::Ended) => vec![Step::mark("ended")],
+        Frame::Mark(Mark::Thread(name)) => vec![Step::mark(format!("thread {name}"))],
+        Frame::Mark(Mark::Unreadable(why)) => vec![Step::mark(format!("not read: {why}"))],
+        Frame::Unknown => vec![Step { name: "??".to_owned(), ..Step::default() }],
+        Frame::Script(call) => {
+            let name = call.function.clone().unwrap_or_else(|| "??".to_owned());
+            let lines = call.line.into_iter().collect();
+            vec![Step { name, file: call.file.clone(), lines, ..Step::default() }]
+        }
+        Frame::Code { module, address } => {
+            let path = resolver.path(module).unwrap_or("??").to_owned();
+            let nameless = || {
+                let file = path.rsplit('/').next().unwrap_or(&path);
+                format!("{file}+{address:#x}")
+            };
+            let found = resolver.found(module, *address);
+            if found.is_empty() {
+                let name = nameless();
+                return vec![Step { name, module: Some(path), offset: Some(*address), ..Step::default() }];
+            }
+            let step = |call: &gantry_stack::frame::Call| Step {
+                name: call.function.clone().unwrap_or_else(nameless),
+                module: Some(path.clone()),
+                file: call.file.clone(),
+                lines: call.line.into_iter().collect(),
+                waits: call.function.as_deref().is_some_and(|name| waiting_name(name).is_some()),
+                ..Step::default()
+            };
+            found.iter().map(|found| step(&found.call)).collect()
+        }
+    }
+}
+
+/// Without what starts a program, and without what is below a function that waits.
+fn essential(steps: Vec<Step>) -> Vec<Step> {
+    let (marks, mut steps): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| step.is_mark);
+    if let Some(main) = steps.iter().position(|step| step.name == "main") {
+        steps.drain(..main);
+    }
+    let own = steps.iter().position(|step| !is_start(&step.name)).unwrap_or(0);
+    steps.drain(..own);
+    if let Some(waiting) = steps.iter_mut().position(|step| step.waits) {
+        steps.truncate(waiting + 1);
+        if let Some(step) = steps.last_mut() {
+            step.name = waiting_name(&step.name).unwrap_or_default();
+            // Which line of a library it waits at tells nobody anything.
+            step.lines.clear();
+            step.file = None;
+        }
+    }
+    marks.into_iter().chain(steps).collect()
+}
+
+fn shorten(steps: &mut Vec<Step>) {
+    if steps.len() > MOST_STEPS {
+        let (above, below) = (MOST_STEPS / 2, MOST_STEPS / 2 - 1);
+        let left_out = steps.len() - above - below;
+        let note = Step::mark(format!("{left_out} more"));
+        steps.splice(above..above + left_out, [note]);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A function of a program with lines.
+    pub(crate) fn step(name: &str, line: u32) -> Step {
+        let lines = (line > 0).then_some(line).into_iter().collect();
+        let file = (line > 0).then(|| "/src/heat.c".to_owned());
+        let waits = waiting_name(name).is_some();
+        Step {
+            name: name.to_owned(),
+            module: Some("/bin/heat".to_owned()),
+            file,
+            lines,
+            waits,
+            ..Step::default()
+        }
+    }
+
+    /// A class of such steps.
+    pub(crate) fn class(steps: &[(&str, u32)], ranks: &str) -> Class {
+        let ranks: RankSet = ranks.parse().unwrap();
+        let steps = steps.iter().map(|(name, line)| step(name, *line)).collect();
+        Class { steps, numbers: ranks.clone(), ranks }
+    }
+
+    #[test]
+    fn a_path_is_what_its_author_wrote() {
+        let names = |steps: &[(&str, u32)]| {
+            let steps = essential(steps.iter().map(|(name, line)| step(name, *line)).collect());
+            steps.into_iter().map(|step| step.name).collect::<Vec<_>>()
+        };
+        let path = [
+            ("_start", 0),
+            ("__libc_start_main", 0),
+            ("main", 3),
+            ("solve", 7),
+            ("PMPI_Wait", 1),
+            ("poll", 0),
+        ];
+        assert_eq!(names(&path), ["main", "solve", "MPI_Wait"]);
+        assert_eq!(names(&[("clone3", 0), ("start_thread", 0), ("work", 2)]), ["work"]);
+        assert_eq!(names(&[("_start", 0)]), ["_start"]);
+    }
+
+    #[test]
+    fn what_is_endless_is_shortened_in_its_middle() {
+        let mut steps: Vec<Step> = (0..1000).map(|line| step("f", line)).collect();
+        shorten(&mut steps);
+        assert_eq!(steps.len(), MOST_STEPS);
+        assert_eq!(steps[MOST_STEPS / 2].name, "745 more");
+        assert_eq!(steps.last().map(|step| step.lines.clone()), Some([999].into()));
+    }
+
+    #[test]
+    fn ranks_at_one_place_are_one_class_and_the_smallest_comes_first() {
+        let mut tree = PrefixTree::new();
+        for (path, ranks) in [("?", "0-2"), ("? ?", "5"), ("!held ?", "3-4")] {
+            tree.add(path.split(' '), &ranks.parse().unwrap()).unwrap();
+        }
+        let classes = build_classes(&tree, &Resolver::default(), 1, false);
+        let shown: Vec<(usize, String)> =
+            classes.iter().map(|class| (class.steps.len(), class.ranks.to_string())).collect();
+        assert_eq!(shown, [(2, "5".to_owned()), (2, "3-4".to_owned()), (1, "0-2".to_owned())]);
+        assert!(classes[1].steps[0].is_mark);
+    }
+}

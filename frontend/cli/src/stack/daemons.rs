@@ -1,0 +1,82 @@
+//! Daemons on the nodes of an app, and what is asked of them: of an app of ours by its channel, of an app of another tool through its control socket.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_frontend::control::{Client, DaemonOrder, RemoteChannel};
+use gantry_frontend::{App, DaemonRequest, Policy, Session};
+use gantry_guard::helpers::find_helper;
+use gantry_stack::orders::Orders;
+use gantry_stack::{DAEMON, tags};
+use gantry_types::filter::{Filter, PrefixTree};
+use gantry_wlm::host::Machine;
+
+use crate::exit::Fault;
+
+/// Daemons that run.
+pub(crate) enum Daemons {
+    /// In a session of ours.
+    Own(Session),
+    /// In a session that the app's own tool keeps for us.
+    Kept(RemoteChannel),
+}
+
+/// What daemons have answered.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) tree: PrefixTree,
+    /// Nodes without an answer, and why.
+    pub(crate) missing: Vec<(String, String)>,
+}
+
+impl Daemons {
+    /// Starts them in an app of ours. They begin at once.
+    pub(crate) async fn start(app: &App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+        let session = app.session(timeout).await?;
+        let request = DaemonRequest::new(program()?).args([orders.to_string()]);
+        session.manifest().exec_daemon(request, timeout).await?;
+        Ok(Self::Own(session))
+    }
+
+    /// Starts them in another tool's app. They begin at once.
+    pub(crate) async fn start_in(client: Client, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+        let order = DaemonOrder {
+            program: program()?.into(),
+            args: vec![orders.to_string().into()],
+            ..DaemonOrder::default()
+        };
+        Ok(Self::Kept(client.channel(order, timeout).await?))
+    }
+
+    /// Sends all of them a message.
+    pub(crate) async fn tell(&mut self, tag: u32, text: &str, timeout: Duration) -> Result<(), Fault> {
+        match self {
+            // Who does not get it does not answer either.
+            Self::Own(session) => drop(session.channel().broadcast(tag, text.as_bytes(), timeout).await?),
+            Self::Kept(channel) => channel.broadcast(tag, text.as_bytes(), timeout).await?,
+        }
+        Ok(())
+    }
+
+    /// Gets one tree of what all of them have found. A tree without the ranks of a lost node is better than none.
+    pub(crate) async fn ask(&mut self, tag: u32, timeout: Duration) -> Result<Answer, Fault> {
+        let (filter, policy) = (Filter::PrefixTree, Policy::BestEffort);
+        let reduced = match self {
+            Self::Own(session) => session.channel().reduce(tag, filter, policy, timeout).await?,
+            Self::Kept(channel) => channel.reduce(tag, filter, timeout).await?,
+        };
+        let missing = reduced.missing.into_iter().map(|missing| (missing.host, missing.why.to_string()));
+        Ok(Answer { tree: PrefixTree::decode(&reduced.bytes).map_err(Fault)?, missing: missing.collect() })
+    }
+
+    /// The call paths that were ordered, and the files in them.
+    pub(crate) async fn stacks(&mut self, timeout: Duration) -> Result<(Answer, PrefixTree), Fault> {
+        let stacks = self.ask(tags::STACKS, timeout).await?;
+        let modules = self.ask(tags::MODULES, timeout).await?;
+        Ok((stacks, modules.tree))
+    }
+}
+
+fn program() -> Result<PathBuf, Fault> {
+    find_helper(DAEMON, &Machine).map_err(Fault)
+}

@@ -1,0 +1,19 @@
+//! Where ranks are: reads their stacks by daemons on the nodes, gives frames their names, and shows the classes of ranks that are at one place.
+//!
+//! - `daemons`: asks the daemons; `resolve`: names and lines of places.
+//! - `classes`: ranks with one call path are one class; `tree`: the classes as one tree.
+//! - `waiting`: functions in which a program waits for others.
+//! - `text`, `report`: the tree for people and for programs; `html`, `svg`, `dot`, `folded`: in files.
+
+pub(crate) mod classes;
+pub(crate) mod daemons;
+pub(crate) mod dot;
+pub(crate) mod folded;
+pub(crate) mod html;
+mod markup;
+pub(crate) mod report;
+pub(crate) mod resolve;
+pub(crate) mod svg;
+pub(crate) mod text;
+mod tree;
+mod waiting;

@@ -1,0 +1,160 @@
+//! What was found, and the same for programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
+use serde::Serialize;
+
+use super::classes::{Class, Step};
+
+/// The classes of an app's ranks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Findings {
+    /// How often each rank was read.
+    pub(crate) samples: u32,
+    /// All threads were.
+    pub(crate) threads: bool,
+    /// The ranks that were to be read, and where they are.
+    pub(crate) hosts: BTreeMap<Rank, String>,
+    /// The programs that ranks run.
+    pub(crate) programs: BTreeSet<String>,
+    pub(crate) classes: Vec<Class>,
+    /// Nodes without an answer, and why.
+    pub(crate) missing: Vec<(String, String)>,
+}
+
+impl Findings {
+    /// The ranks in all classes.
+    pub(crate) fn seen(&self) -> RankSet {
+        self.classes.iter().fold(RankSet::new(), |seen, class| seen.union(&class.ranks))
+    }
+
+    /// The ranks in none.
+    pub(crate) fn unseen(&self) -> RankSet {
+        let all: RankSet = self.hosts.keys().copied().collect();
+        all.difference(&self.seen())
+    }
+
+    /// Whether there is more than one host.
+    pub(crate) fn is_spread(&self) -> bool {
+        let mut hosts = self.hosts.values();
+        let first = hosts.next();
+        hosts.any(|host| Some(host) != first)
+    }
+}
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    ranks: String,
+    rank_count: u64,
+    samples: u32,
+    threads: bool,
+    classes: Vec<ClassReport>,
+    not_seen: String,
+    missing: Vec<MissingReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassReport {
+    ranks: String,
+    rank_count: u64,
+    /// How many samples of these ranks were in it.
+    sample_count: u64,
+    hosts: Vec<String>,
+    /// What is known of the ranks themselves, such as `held`.
+    states: Vec<String>,
+    frames: Vec<FrameReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct FrameReport {
+    function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    waits: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct MissingReport {
+    host: String,
+    why: String,
+}
+
+impl Report {
+    pub(crate) fn new(found: &Findings) -> Self {
+        let seen = found.seen();
+        let class = |class: &Class| {
+            let hosts: BTreeSet<&String> =
+                class.ranks.iter().filter_map(|rank| found.hosts.get(&rank)).collect();
+            ClassReport {
+                ranks: class.ranks.to_string(),
+                rank_count: class.ranks.len(),
+                sample_count: class.numbers.len(),
+                hosts: hosts.into_iter().cloned().collect(),
+                states: class
+                    .steps
+                    .iter()
+                    .filter(|step| step.is_mark)
+                    .map(|step| step.name.clone())
+                    .collect(),
+                frames: class.steps.iter().filter(|step| !step.is_mark).map(FrameReport::new).collect(),
+            }
+        };
+        let missing = |(host, why): &(String, String)| MissingReport { host: host.clone(), why: why.clone() };
+        Self {
+            ranks: seen.to_string(),
+            rank_count: seen.len(),
+            samples: found.samples,
+            threads: found.threads,
+            classes: found.classes.iter().map(class).collect(),
+            not_seen: found.unseen().to_string(),
+            missing: found.missing.iter().map(missing).collect(),
+        }
+    }
+}
+
+impl FrameReport {
+    fn new(step: &Step) -> Self {
+        Self {
+            function: step.name.clone(),
+            file: step.file.clone(),
+            lines: step.lines.iter().copied().collect(),
+            module: step.module.clone(),
+            offset: step.offset,
+            waits: step.waits,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classes::tests::class;
+    use super::*;
+
+    #[test]
+    fn programs_get_the_whole_of_it() {
+        let found = Findings {
+            samples: 1,
+            hosts: [(Rank(0), "n1".to_owned()), (Rank(1), "n2".to_owned())].into(),
+            classes: vec![class(&[("main", 9), ("MPI_Wait", 0)], "0")],
+            missing: vec![("n2".to_owned(), "it is lost".to_owned())],
+            ..Findings::default()
+        };
+        let json = serde_json::to_value(Report::new(&found)).unwrap();
+        assert_eq!(json["classes"][0]["ranks"], "0");
+        assert_eq!(json["classes"][0]["hosts"][0], "n1");
+        assert_eq!(json["classes"][0]["frames"][0]["lines"][0], 9);
+        assert_eq!(json["classes"][0]["frames"][1]["waits"], true);
+        assert_eq!(json["not_seen"], "1");
+        assert_eq!(json["missing"][0]["host"], "n2");
+    }
+}

@@ -1,0 +1,176 @@
+//! A frame of a call path, and the text that stands for it in a prefix tree.
+
+use std::fmt;
+
+use crate::module::ModuleId;
+
+/// The most bytes of a text that comes from a rank, such as the name of a thread.
+const MAX_TEXT: usize = 1024;
+
+/// Between the parts of a frame of a script, and of a call.
+const SEPARATOR: char = '\t';
+
+/// A frame as a daemon sends it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Frame {
+    /// An instruction of a file: `ID+ADDRESS`. Of a caller, the call; not what comes after it.
+    Code {
+        /// The file.
+        module: ModuleId,
+        /// Where, as the file's own symbols count.
+        address: u64,
+    },
+    /// An instruction that is in no file.
+    Unknown,
+    /// What is to be known of the rank itself.
+    Mark(Mark),
+    /// A function of a script, with the line that it is at.
+    Script(Call),
+}
+
+/// What is to be known of a rank, before its first frame. Only what is not as usual has one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mark {
+    /// gantry holds it.
+    Held,
+    /// Somebody has stopped it.
+    Stopped,
+    /// It has ended.
+    Ended,
+    /// A thread that is not the first one, by its name without a number at its end.
+    Thread(String),
+    /// Its stack cannot be read, and why.
+    Unreadable(String),
+}
+
+/// A function, and the line in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// Its name, as its author wrote it.
+    pub function: Option<String>,
+    /// Its source.
+    pub file: Option<String>,
+    /// The line that it is at.
+    pub line: Option<u32>,
+}
+
+impl Call {
+    /// The text of it: name, file and line.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let line = self.line.map(|line| line.to_string()).unwrap_or_default();
+        let file = self.file.as_deref().map(cut).unwrap_or_default();
+        let function = self.function.as_deref().map(cut).unwrap_or_default();
+        format!("{line}{SEPARATOR}{file}{SEPARATOR}{function}")
+    }
+
+    /// Reads such a text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (line, rest) = text.split_once(SEPARATOR)?;
+        let (file, function) = rest.split_once(SEPARATOR)?;
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let line = if line.is_empty() { None } else { Some(line.parse().ok()?) };
+        Some(Self { function: some(function), file: some(file), line })
+    }
+
+    /// The last part of the file's path.
+    #[must_use]
+    pub fn file_name(&self) -> Option<&str> {
+        self.file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file))
+    }
+}
+
+impl Frame {
+    /// Reads the text of a frame. What is none is a place that nobody knows.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        if let Some(mark) = text.strip_prefix('!') {
+            return Self::Mark(Mark::parse(mark));
+        }
+        if let Some(call) = text.strip_prefix('@') {
+            return Call::parse(call).map_or(Self::Unknown, Self::Script);
+        }
+        let parts = text.split_once('+');
+        let code = parts.and_then(|(id, address)| {
+            let address = u64::from_str_radix(address, 16).ok()?;
+            Some(Self::Code { module: ModuleId::parse(id)?, address })
+        });
+        code.unwrap_or(Self::Unknown)
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code { module, address } => write!(f, "{module}+{address:x}"),
+            Self::Unknown => f.write_str("?"),
+            Self::Mark(mark) => write!(f, "!{}", mark.to_text()),
+            Self::Script(call) => write!(f, "@{}", call.to_text()),
+        }
+    }
+}
+
+impl Mark {
+    fn to_text(&self) -> String {
+        match self {
+            Self::Held => "held".to_owned(),
+            Self::Stopped => "stopped".to_owned(),
+            Self::Ended => "ended".to_owned(),
+            Self::Thread(name) => format!("thread {}", cut(name)),
+            Self::Unreadable(why) => format!("unreadable {}", cut(why)),
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("held", _) => Self::Held,
+            ("stopped", _) => Self::Stopped,
+            ("ended", _) => Self::Ended,
+            ("thread", name) => Self::Thread(name.to_owned()),
+            (_, why) => Self::Unreadable(why.to_owned()),
+        }
+    }
+}
+
+/// As much of a text as travels.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_read_back() {
+        let call =
+            Call { function: Some("solve".to_owned()), file: Some("/a/heat.py".to_owned()), line: Some(7) };
+        for frame in [
+            Frame::Code { module: ModuleId::parse("ab01").unwrap(), address: 0x1f_0000 },
+            Frame::Unknown,
+            Frame::Mark(Mark::Held),
+            Frame::Mark(Mark::Stopped),
+            Frame::Mark(Mark::Ended),
+            Frame::Mark(Mark::Thread("a worker".to_owned())),
+            Frame::Mark(Mark::Unreadable("it is another user's".to_owned())),
+            Frame::Script(call.clone()),
+            Frame::Script(Call { line: None, file: None, ..call }),
+        ] {
+            assert_eq!(Frame::parse(&frame.to_string()), frame, "{frame}");
+        }
+        for odd in ["", "x", "zz+1", "ab+", "+1", "@7", "ab+1g"] {
+            assert_eq!(Frame::parse(odd), Frame::Unknown, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_letters() {
+        let mark = Frame::Mark(Mark::Thread("ä".repeat(1000))).to_string();
+        assert!(mark.len() < MAX_TEXT + 20, "{}", mark.len());
+    }
+}

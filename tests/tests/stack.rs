@@ -1,0 +1,274 @@
+//! `gantry stack` on ranks that are known to be in different functions: running, held, stopped, and of a program that hangs. Nothing but gantry reads them.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gantry_tests::programs::{self, Link};
+use gantry_tests::{Finished, Run, World, eventually, proc, require, tool, within};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// How long a command may take to see what it is to see: ranks are on their way first.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
+    within(LIMIT, || {
+        let world = World::new();
+        body(&world);
+        world.finish();
+    });
+}
+
+fn gantry(world: &World, args: &[&str]) -> Finished {
+    world.gantry(args).wait(SOON)
+}
+
+/// Launches in the background, and gives the app's id.
+#[track_caller]
+fn launched(world: &World, options: &[&str], program: &Path, arguments: &[&str]) -> String {
+    // What is the launcher's stands behind the dashes.
+    let at = options.iter().position(|word| *word == "-n").expect("a number of ranks");
+    let (own, launcher) = options.split_at(at);
+    let program = [program.to_str().unwrap()];
+    let words = [&["launch", "--background"], own, &["--"], launcher, &program, arguments].concat();
+    let done = gantry(world, &words);
+    assert_eq!((done.code(), done.stdout.len()), (0, 1), "{done:?}");
+    done.stdout[0].clone()
+}
+
+fn ranks_of(world: &World, app: &str) -> Vec<i32> {
+    let done = gantry(world, &["ps", "--json"]);
+    let apps: Vec<Value> = serde_json::from_str(&done.stdout[0]).unwrap();
+    let app = apps.iter().find(|it| it["app"] == app).expect("the app");
+    let ranks = app["ranks"].as_array().unwrap().iter();
+    ranks.map(|rank| i32::try_from(rank["pid"].as_i64().unwrap()).unwrap()).collect()
+}
+
+/// The lines of `gantry stack`, once they are as they should be.
+#[track_caller]
+fn stack_until(world: &World, args: &[&str], is_right: impl Fn(&[String]) -> bool) -> Vec<String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let done = gantry(world, &[&["stack"], args].concat());
+        assert_eq!(done.code(), 0, "{done:?}");
+        if is_right(&done.stdout) {
+            return done.stdout;
+        }
+        assert!(Instant::now() < until, "{}", done.stdout.join("\n"));
+    }
+}
+
+fn has(lines: &[String], parts: &[&str]) -> bool {
+    lines.iter().any(|line| parts.iter().all(|part| line.contains(part)))
+}
+
+#[track_caller]
+fn kill(world: &World, app: &str) {
+    assert_eq!(gantry(world, &["kill", "--yes", app]).code(), 0);
+}
+
+#[test]
+fn an_app_of_64_ranks_on_four_nodes_is_two_classes_with_their_lines() {
+    in_a_world(|world| {
+        let program = programs::get("two_paths");
+        let app = launched(world, &["-n", "64", "-N", "4"], &program, &["200"]);
+        let tree = stack_until(world, &[&app], |lines| has(lines, &["pause", "[0-62:2]"]));
+        assert_eq!(tree[0], "64 ranks in 2 classes", "{tree:?}");
+        assert!(
+            has(&tree, &["main (two_paths.c:", "even_path (two_paths.c:", "work (two_paths.c:", "[0-62:2]"]),
+            "{tree:?}"
+        );
+        assert!(
+            has(&tree, &["odd_path (two_paths.c:", "wait_here (two_paths.c:", "pause", "[1-63:2]"]),
+            "{tree:?}"
+        );
+        assert!(ranks_of(world, &app).iter().all(|pid| proc::tracer(*pid).is_none()));
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn processes_are_named_by_their_numbers_and_programs_get_the_classes() {
+    in_a_world(|world| {
+        let program = programs::get("two_paths");
+        let app = launched(world, &["-n", "2"], &program, &["200"]);
+        let ranks: Vec<String> = ranks_of(world, &app).iter().map(i32::to_string).collect();
+        stack_until(world, &[&app], |lines| lines.iter().filter(|line| line.contains("pause")).count() == 2);
+        let done = gantry(world, &["stack", "--json", "--full", &ranks.join(",")]);
+        let report: Value = serde_json::from_str(&done.stdout[0]).unwrap();
+        assert_eq!(report["ranks"], "0-1");
+        let odd = report["classes"].as_array().unwrap().iter().find(|it| it["ranks"] == "1").unwrap();
+        let frames = odd["frames"].as_array().unwrap();
+        let frame =
+            |name: &str| frames.iter().find(|it| it["function"] == name).unwrap_or_else(|| panic!("{odd}"));
+        assert!(frame("odd_path")["lines"][0].as_u64().is_some_and(|line| (42..48).contains(&line)), "{odd}");
+        assert!(frame("main")["file"].as_str().unwrap().ends_with("two_paths.c"), "{odd}");
+        // The whole path begins where the system does.
+        assert!(frames[0]["function"].as_str().unwrap().contains("_start"), "{odd}");
+        assert_eq!(gantry(world, &["stack", "--ranks", "1", &app]).stdout[0], "1 rank in 1 class");
+        let file = |name: &str| world.work_dir().join(name).to_str().unwrap().to_owned();
+        let names = ["page.html", "tree.svg", "tree.dot", "folded.txt"].map(file);
+        let options = ["--html", &names[0], "--svg", &names[1], "--dot", &names[2], "--flame", &names[3]];
+        assert_eq!(gantry(world, &[&["stack", &app], options.as_slice()].concat()).code(), 0);
+        for name in &names {
+            let text = std::fs::read_to_string(name).unwrap();
+            assert!(text.contains("odd_path") && text.contains("even_path"), "{name}: {text}");
+        }
+        let folded = std::fs::read_to_string(&names[3]).unwrap();
+        assert!(folded.lines().all(|line| line.starts_with("main ") && line.ends_with(" 1")), "{folded}");
+        let done = gantry(world, &["stack", &app, "--svg", "/nosuchfolder/tree.svg"]);
+        assert!(
+            done.code() == 65 && done.stderr[0].contains("cannot write /nosuchfolder/tree.svg"),
+            "{done:?}"
+        );
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn static_and_stripped_programs_without_frame_pointers_are_read() {
+    in_a_world(|world| {
+        for link in [Link::Static, Link::NoPie] {
+            let program = require!(programs::get_as("two_paths", link));
+            let app = launched(world, &["-n", "2"], &program, &["200"]);
+            let lines = |lines: &[String]| {
+                has(lines, &["even_path > ", "work"]) || has(lines, &["even_path", "wait_here", "pause"])
+            };
+            let tree = stack_until(world, &[&app], |tree| lines(tree) && has(tree, &["odd_path"]));
+            assert!(has(&tree, &["main (two_paths.c:"]), "{link:?}: {tree:?}");
+            kill(world, &app);
+        }
+        let flags = ["-fPIE", "-pie", "-fomit-frame-pointer", "-s"];
+        let program = require!(programs::get_with("two_paths", "bare_paths", &flags));
+        let app = launched(world, &["-n", "2"], &program, &["200"]);
+        // Without names there are places in the file: four functions of one rank, three of the other.
+        let places = |line: &String| line.matches("bare_paths+0x").count();
+        let tree = stack_until(world, &[&app], |tree| has(tree, &["pause"]) && tree.len() >= 3);
+        let whole: usize = tree.iter().map(places).sum();
+        assert!(whole >= 5, "{tree:?}");
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn held_ranks_stay_held_and_stopped_ones_stopped() {
+    in_a_world(|world| {
+        let program = programs::get("two_paths");
+        let app = launched(world, &["--hold", "-n", "3"], &program, &["200"]);
+        let held = ranks_of(world, &app);
+        let tree = stack_until(world, &[&app], |lines| has(lines, &["(held)", "[0-2]"]));
+        assert_eq!(tree[0], "3 ranks in 1 class", "{tree:?}");
+        for pid in &held {
+            assert_eq!(proc::why_not_held(*pid), None);
+        }
+        assert_eq!(gantry(world, &["release", &app]).code(), 0);
+        stack_until(world, &[&app], |lines| lines.iter().filter(|line| line.contains("pause")).count() == 2);
+        proc::send(held[1], Signal::SIGSTOP);
+        eventually(SOON, "it is stopped", || proc::state(held[1]) == Some('T'));
+        let tree =
+            stack_until(world, &[&app], |lines| has(lines, &["(stopped by a signal)", "odd_path", "[1]"]));
+        assert!(has(&tree, &["even_path", "[0,2]"]), "{tree:?}");
+        assert_eq!((proc::state(held[1]), proc::tracer(held[1])), (Some('T'), None));
+        proc::send(held[1], Signal::SIGCONT);
+        stack_until(world, &[&app], |lines| !has(lines, &["stopped"]));
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn a_hanging_mpi_program_shows_who_waits_for_whom_and_then_ends_as_it_should() {
+    let program = require!(programs::get_mpi("mpi_hang", "mpicc.mpich"));
+    let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
+    in_a_world(move |world| {
+        let start = |more: &[&str]| {
+            let words = ["-n", "4", program.to_str().unwrap()];
+            world.start(&mpiexec, words.iter().chain(more))
+        };
+        let all_say = |run: &mut Run| {
+            eventually(SOON, "all ranks hang", || {
+                run.stdout().iter().map(|line| line.matches("hanging").count()).sum::<usize>() == 4
+            });
+        };
+        let mut hanging = start(&[]);
+        all_say(&mut hanging);
+        let launcher = hanging.pid().to_string();
+        let tree = stack_until(world, &[&launcher], |lines| {
+            has(lines, &["wait_for_nobody", "[0]"])
+                && has(lines, &["meet_the_others", "[1-2]"])
+                && has(lines, &["turn_for_ever", "[3]"])
+        });
+        assert!(has(&tree, &["wait_for_nobody (mpi_hang.c:", " > MPI_Recv"]), "{tree:?}");
+        assert!(has(&tree, &["meet_the_others (mpi_hang.c:", " > MPI_Barrier"]), "{tree:?}");
+        hanging.signal(Signal::SIGINT);
+        hanging.exited(SOON);
+        // One that is only slow is read again and again, and has its result.
+        let mut slow = start(&["till-told"]);
+        all_say(&mut slow);
+        let launcher = slow.pid().to_string();
+        let done = gantry(world, &["stack", "--samples", "100", "--every", "0.005", &launcher]);
+        assert!(done.stdout[0].ends_with(", 100 samples"), "{done:?}");
+        let ranks: Vec<i32> = world
+            .processes()
+            .into_iter()
+            .filter(|pid| proc::exe(*pid).as_deref() == Some(&program))
+            .collect();
+        assert_eq!(ranks.len(), 4);
+        proc::send_those_left(ranks, Signal::SIGUSR1);
+        assert_eq!(slow.wait(SOON).code(), 0);
+    });
+}
+
+#[test]
+fn a_reader_that_is_killed_leaves_ranks_running() {
+    in_a_world(|world| {
+        let program = programs::get("loop_forever");
+        let app = launched(world, &["-n", "2"], &program, &[]);
+        let ranks = ranks_of(world, &app);
+        let pids: Vec<String> = ranks.iter().map(i32::to_string).collect();
+        let mut run = world.gantry(["stack", "--samples", "9000", "--every", "0.001", &pids.join(",")]);
+        let reader = || {
+            let all = world.processes();
+            all.into_iter().find(|pid| proc::exe(*pid).is_some_and(|exe| exe.ends_with("gantry-stackd")))
+        };
+        // In the middle: it holds one of them right now.
+        eventually(SOON, "a rank is traced", || ranks.iter().any(|pid| proc::tracer(*pid).is_some()));
+        proc::send(reader().expect("the daemon"), Signal::SIGKILL);
+        let done = run.wait(SOON);
+        assert!(done.stderr.iter().any(|line| line.contains("no answer from")), "{done:?}");
+        for pid in &ranks {
+            assert_eq!(proc::tracer(*pid), None);
+            assert!(matches!(proc::state(*pid), Some('R' | 'S')), "{:?}", proc::state(*pid));
+        }
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_an_error_that_says_why() {
+    in_a_world(|world| {
+        let check = |target: &str, code: i32, words: &str| {
+            let done = gantry(world, &["stack", target]);
+            assert_eq!(done.code(), code, "{done:?}");
+            assert!(done.stderr.iter().any(|line| line.contains(words)), "{done:?}");
+        };
+        check("nosuchapp", 65, "no app 'nosuchapp' of yours runs here");
+        check("2147483000", 65, "2147483000");
+        assert_eq!(gantry(world, &["stack"]).code(), 2);
+    });
+}
+
+#[test]
+fn a_program_that_is_launched_for_it_ends_with_its_own_code() {
+    in_a_world(|world| {
+        let program = programs::get("two_paths");
+        let words = ["stack", "--launch", "--after", "0.5", "--", "-n", "2", program.to_str().unwrap(), "3"];
+        let done = gantry(world, &words);
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert!(has(&done.stdout, &["odd_path", "wait_here", "[1]"]), "{done:?}");
+    });
+}
