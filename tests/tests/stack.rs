@@ -173,6 +173,11 @@ fn held_ranks_stay_held_and_stopped_ones_stopped() {
         let tree =
             stack_until(world, &[&app], |lines| has(lines, &["(stopped by a signal)", "odd_path", "[1]"]));
         assert!(has(&tree, &["even_path", "[0,2]"]), "{tree:?}");
+        let why = gantry(world, &["why", "--json", &app]);
+        let why: Value = serde_json::from_str(&why.stdout[0]).unwrap();
+        let odd = why["groups"].as_array().unwrap().iter().find(|it| it["ranks"] == "1").unwrap();
+        assert_eq!((&odd["states"][0], &odd["waits_in"]), (&"stopped by a signal".into(), &"pause".into()));
+        assert_eq!(why["stable"], true, "{why}");
         assert_eq!((proc::state(held[1]), proc::tracer(held[1])), (Some('T'), None));
         proc::send(held[1], Signal::SIGCONT);
         stack_until(world, &[&app], |lines| !has(lines, &["stopped"]));
@@ -202,6 +207,13 @@ fn a_hanging_mpi_program_shows_who_waits_for_whom_and_then_ends_as_it_should() {
                 && has(lines, &["meet_the_others", "[1-2]"])
                 && has(lines, &["turn_for_ever", "[3]"])
         });
+        let why = gantry(world, &["why", &launcher]);
+        let odd = [
+            "rank 0 waits in MPI_Recv called at mpi_hang.c:",
+            " while 2 others wait in MPI_Barrier called at mpi_hang.c:",
+        ];
+        assert!(why.code() == 0 && has(&why.stdout, &odd), "{why:?}");
+        assert!(has(&why.stdout, &["rank 3 "]) && why.stdout.len() == 2, "{why:?}");
         assert!(has(&tree, &["wait_for_nobody (mpi_hang.c:", " > MPI_Recv"]), "{tree:?}");
         assert!(has(&tree, &["meet_the_others (mpi_hang.c:", " > MPI_Barrier"]), "{tree:?}");
         hanging.signal(Signal::SIGINT);

@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
-pub(crate) use self::stack::{Look, Stack};
+pub(crate) use self::stack::{Look, Stack, Why};
 use crate::exit;
 use crate::view::Talk;
 
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Launch(Launch),
     Attach(Attach),
     Submit(Submit),
+    Why(Box<Why>),
     Stack(Box<Stack>),
     Ps(Ps),
     Release(Release),

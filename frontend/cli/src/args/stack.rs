@@ -71,6 +71,29 @@ pub(crate) struct Stack {
     pub(crate) rest: Vec<OsString>,
 }
 
+/// Say which ranks are at another place than the others: "rank 37 on n012 is in `solve` (heat.c:141) while 63 others wait in MPI_Allreduce".
+///
+/// Each rank is read several times, until two looks that follow each other are the same. A rank that moves is at the place that all of its samples have in
+/// common. Functions of MPI and of the system that wait for others are known.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry why 1234.0
+      A step of a job. 1234 is the newest step of that job.
+  gantry why 4711
+      The ranks of the launcher with that process id.
+  gantry why --json 3kx9
+      An app of 'gantry ps'; an object with the sentences, and with the ranks at each place.")]
+pub(crate) struct Why {
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app's id.
+    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Options for how nodes are reached, as for 'gantry attach'.
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub(crate) rest: Vec<OsString>,
+}
+
 /// Which ranks are looked at, and how they are reached.
 #[derive(Debug, Args)]
 pub(crate) struct Look {

@@ -68,6 +68,11 @@ impl Looking {
         Ok(Self { app: Some(app), daemons, ranks, resolver: Resolver::default(), timeout })
     }
 
+    /// Has the daemons look again.
+    pub(super) async fn again(&mut self, orders: &Orders) -> Result<(), Fault> {
+        self.daemons.tell(tags::ORDERS, &orders.to_string(), self.timeout).await
+    }
+
     /// What the daemons find by these orders, which they have got.
     pub(super) async fn findings(&mut self, orders: &Orders, full: bool) -> Result<Findings, Fault> {
         let timeout = self.timeout.saturating_add(orders.every.saturating_mul(orders.samples));

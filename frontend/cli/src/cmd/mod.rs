@@ -22,6 +22,7 @@ mod stack;
 mod stay;
 mod submit;
 mod wait;
+mod why;
 mod wlm;
 
 use std::fs::{File, OpenOptions};
@@ -73,6 +74,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Wait(args) => block_on(wait::run(args, json)),
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Coalloc(args) => block_on(coalloc::run(args, json)),
+        Command::Why(args) => block_on(why::run(*args, json)),
         Command::Stack(args) => block_on(stack::run(*args, json)),
         Command::Wlm(args) => wlm::run(args, json),
         Command::Deps(args) => deps::run(&args, json),

@@ -3,6 +3,7 @@
 //! - `daemons`: asks the daemons; `resolve`: names and lines of places.
 //! - `classes`: ranks with one call path are one class; `tree`: the classes as one tree.
 //! - `waiting`: functions in which a program waits for others.
+//! - `why`: which ranks are at another place than the others, in words.
 //! - `text`, `report`: the tree for people and for programs; `html`, `svg`, `dot`, `folded`: in files.
 
 pub(crate) mod classes;
@@ -17,3 +18,4 @@ pub(crate) mod svg;
 pub(crate) mod text;
 mod tree;
 mod waiting;
+pub(crate) mod why;

@@ -1,0 +1,85 @@
+//! `gantry why`.
+
+use std::time::Duration;
+
+use gantry_stack::orders::Orders;
+
+use super::interrupts::Interrupts;
+use super::look::{Looking, frontend};
+use super::{END, say};
+use crate::args::Why;
+use crate::exit::{self, Fault, Outcome};
+use crate::stack::report::Findings;
+use crate::stack::why::{Explanation, Group, build_groups, explain};
+use crate::view::{self, Page};
+
+/// How a look is taken: often enough to see who moves.
+const SAMPLES: u32 = 4;
+const EVERY: Duration = Duration::from_millis(25);
+
+/// The most looks until two that follow each other are the same.
+const MOST_LOOKS: usize = 12;
+
+pub(super) async fn run(args: Why, json: bool) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let orders =
+        Orders { samples: SAMPLES, every: EVERY, threads: args.look.threads, ranks: args.look.ranks.clone() };
+    let frontend = frontend(&args.look, args.rest.clone());
+    let looking = Looking::at(&frontend, &args.target, &orders, args.look.timeout);
+    let mut looking = tokio::select! {
+        looking = looking => looking?,
+        // What has been attached to by then is let go by its guard.
+        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+    };
+    let said = tokio::select! {
+        settled = settle(&mut looking, &orders) => settled.and_then(|settled| tell(&settled, json)),
+        interrupt = interrupts.next() => Ok(interrupt.code(false)),
+    };
+    if let Some(app) = looking.into_app() {
+        let closed = app.close(END).await;
+        return said.and_then(|code| Ok(closed.map(|()| code)?));
+    }
+    said
+}
+
+/// What was found in the end.
+struct Settled {
+    found: Findings,
+    groups: Vec<Group>,
+    stable: bool,
+}
+
+/// Looks until two looks that follow each other are the same.
+async fn settle(looking: &mut Looking, orders: &Orders) -> Result<Settled, Fault> {
+    let mut found = looking.findings(orders, false).await?;
+    let mut groups = build_groups(&found.classes);
+    for _ in 1..MOST_LOOKS {
+        looking.again(orders).await?;
+        found = looking.findings(orders, false).await?;
+        let before = std::mem::replace(&mut groups, build_groups(&found.classes));
+        if Group::are_alike(&before, &groups) {
+            return Ok(Settled { found, groups, stable: true });
+        }
+    }
+    Ok(Settled { found, groups, stable: false })
+}
+
+fn tell(settled: &Settled, json: bool) -> Outcome {
+    let Settled { found, groups, stable } = settled;
+    let explanation: Explanation = explain(found, groups, *stable);
+    let mut page = Page::default();
+    match json {
+        true => page = Page::json(&explanation),
+        false => explanation.sentences.iter().for_each(|sentence| page.add(sentence)),
+    }
+    say(&page)?;
+    if !json {
+        for (host, why) in &found.missing {
+            view::note(&format!("no answer from {host}: {why}"));
+        }
+        if !stable {
+            view::note("the ranks move: look again, or see 'gantry stack --samples'");
+        }
+    }
+    Ok(exit::SUCCESS)
+}

@@ -1,0 +1,276 @@
+//! In words: which ranks are at another place than the others.
+//!
+//! A rank is at the place that all of its samples have in common: one that computes moves below it. Ranks at one place are a group, and the largest
+//! group is what the others are compared with.
+
+use std::collections::BTreeMap;
+
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
+use serde::Serialize;
+
+use super::classes::{Class, Key, Step};
+use super::report::Findings;
+use super::tree::{only_host, ranks_text};
+
+/// The most letters of a set of ranks.
+const MOST_RANKS: usize = 60;
+
+/// Ranks at one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The functions that all of them are in, outermost first.
+    steps: Vec<Step>,
+    ranks: RankSet,
+}
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Explanation {
+    /// Whether the last two looks were the same.
+    pub(crate) stable: bool,
+    pub(crate) sentences: Vec<String>,
+    groups: Vec<GroupReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct GroupReport {
+    ranks: String,
+    rank_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    /// What is known of the ranks themselves, such as `held`.
+    states: Vec<String>,
+    /// The function of the library that they wait in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_in: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+/// The groups, the smallest first.
+pub(crate) fn build_groups(classes: &[Class]) -> Vec<Group> {
+    // The classes that samples of a rank are in; ranks in the same ones are alike.
+    let mut classes_of: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+    for (at, class) in classes.iter().enumerate() {
+        class.ranks.iter().for_each(|rank| classes_of.entry(rank).or_default().push(at));
+    }
+    let mut alike: BTreeMap<Vec<usize>, RankSet> = BTreeMap::new();
+    for (rank, of) in classes_of {
+        alike.entry(of).or_default().insert(rank);
+    }
+    let mut groups: BTreeMap<Vec<Key>, Group> = BTreeMap::new();
+    for (of, ranks) in alike {
+        let steps = in_common(of.iter().map(|at| classes[*at].steps.as_slice()));
+        let last = steps.len().saturating_sub(1);
+        let key = steps.iter().enumerate().map(|(at, step)| step.key(at == last)).collect();
+        let group =
+            groups.entry(key).or_insert_with(|| Group { steps: steps.clone(), ranks: RankSet::new() });
+        group.ranks = group.ranks.union(&ranks);
+        if let (Some(known), Some(step)) = (group.steps.last_mut(), steps.last()) {
+            known.lines.extend(&step.lines);
+        }
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by_key(|group| (group.ranks.len(), group.ranks.first()));
+    groups
+}
+
+/// The beginning that all paths have. The line of its last function may differ.
+fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
+    let mut common: Vec<Step> = paths.next().map(<[Step]>::to_vec).unwrap_or_default();
+    for path in paths {
+        let same = |at: usize| common[at].key(true) == path[at].key(true);
+        let mut length = 0;
+        while length < common.len().min(path.len()) && same(length) {
+            length += 1;
+            // Calls from different lines are different paths from there on.
+            if common[length - 1].lines != path[length - 1].lines {
+                break;
+            }
+        }
+        common.truncate(length);
+        if let Some(last) = length.checked_sub(1) {
+            common[last].lines.extend(&path[last].lines);
+        }
+    }
+    common
+}
+
+/// What is to be said.
+pub(crate) fn explain(found: &Findings, groups: &[Group], stable: bool) -> Explanation {
+    let mut sentences = Vec::new();
+    match groups.split_last() {
+        None => sentences.push("no rank was seen".to_owned()),
+        Some((all, [])) => {
+            let count = all.ranks.len();
+            let who = if count == 1 { "the only rank".to_owned() } else { format!("all {count} ranks") };
+            sentences.push(format!("{who} {}: no rank is at another place", all.does(count > 1)));
+        }
+        Some((most, odd)) => {
+            for (at, group) in odd.iter().enumerate() {
+                let count = most.ranks.len();
+                let others = if count == 1 { "rank" } else { "others" };
+                let others = match (at, count) {
+                    (0, 1) => format!(" while {others} {} {}", most.ranks, most.does(false)),
+                    (0, _) => format!(" while {count} {others} {}", most.does(true)),
+                    _ => String::new(),
+                };
+                sentences.push(format!("{} {}{others}", group.who(found), group.does(group.ranks.len() > 1)));
+            }
+        }
+    }
+    let unseen = found.unseen();
+    if !unseen.is_empty() {
+        sentences.push(format!("not seen: {}", ranks_text(&unseen, MOST_RANKS)));
+    }
+    Explanation { stable, sentences, groups: groups.iter().map(|group| group.report(found)).collect() }
+}
+
+impl Group {
+    /// Whether the same ranks are at the same places, whichever line of them they are at.
+    pub(crate) fn are_alike(these: &[Self], those: &[Self]) -> bool {
+        let key = |group: &Self| group.steps.iter().map(|step| step.key(true)).collect::<Vec<_>>();
+        let alike = |(one, other): (&Self, &Self)| one.ranks == other.ranks && key(one) == key(other);
+        these.len() == those.len() && these.iter().zip(those).all(alike)
+    }
+
+    /// The ranks, and their host.
+    fn who(&self, found: &Findings) -> String {
+        let noun = if self.ranks.len() == 1 { "rank" } else { "ranks" };
+        let host = only_host(&self.ranks, &found.hosts).filter(|_| found.is_spread());
+        let host = host.map(|host| format!(" on {host}")).unwrap_or_default();
+        format!("{noun} {}{host}", ranks_text(&self.ranks, MOST_RANKS))
+    }
+
+    /// What one or many of them do.
+    fn does(&self, many: bool) -> String {
+        let is = if many { "are" } else { "is" };
+        let states: Vec<&str> =
+            self.steps.iter().filter(|step| step.is_mark).map(|step| step.name.as_str()).collect();
+        let place = self.place(many);
+        match (states.is_empty(), place) {
+            (true, Some(place)) => place,
+            (true, None) => format!("{is} at no common place"),
+            (false, None) => format!("{is} {}", states.join(", ")),
+            (false, Some(_)) => {
+                let inner = self.own().or(self.steps.last()).map(called).unwrap_or_default();
+                format!("{is} {}, in {inner}", states.join(", "))
+            }
+        }
+    }
+
+    fn place(&self, many: bool) -> Option<String> {
+        let last = self.steps.last().filter(|step| !step.is_mark)?;
+        if last.waits {
+            let by = self.own().map(|step| match (&step.file, step.lines.first()) {
+                (Some(_), Some(_)) => format!(" called at {}", source(step)),
+                _ => format!(" called by `{}`", step.name),
+            });
+            let waits = if many { "wait" } else { "waits" };
+            return Some(format!("{waits} in {}{}", last.name, by.unwrap_or_default()));
+        }
+        let is = if many { "are" } else { "is" };
+        Some(format!("{is} in {}", called(self.own().unwrap_or(last))))
+    }
+
+    /// The innermost function whose source is known; else the innermost one that does not wait for others.
+    fn own(&self) -> Option<&Step> {
+        let functions = || self.steps.iter().rev().filter(|step| !step.is_mark && !step.waits);
+        functions().find(|step| step.file.is_some()).or_else(|| functions().next())
+    }
+
+    fn report(&self, found: &Findings) -> GroupReport {
+        let own = self.own();
+        GroupReport {
+            ranks: self.ranks.to_string(),
+            rank_count: self.ranks.len(),
+            host: only_host(&self.ranks, &found.hosts).map(ToOwned::to_owned),
+            states: self.steps.iter().filter(|step| step.is_mark).map(|step| step.name.clone()).collect(),
+            waits_in: self.steps.last().filter(|step| step.waits).map(|step| step.name.clone()),
+            function: own.map(|step| step.name.clone()),
+            file: own.and_then(|step| step.file.clone()),
+            line: own.and_then(|step| step.lines.first().copied()),
+        }
+    }
+}
+
+/// A function with its place in the source.
+fn called(step: &Step) -> String {
+    match step.file {
+        Some(_) => format!("`{}` ({})", step.name, source(step)),
+        None => format!("`{}`", step.name),
+    }
+}
+
+fn source(step: &Step) -> String {
+    let file = step.file.as_deref().unwrap_or_default();
+    let file = file.rsplit('/').next().unwrap_or(file);
+    match (step.lines.first(), step.lines.last()) {
+        (Some(first), Some(last)) if first != last => format!("{file}:{first}-{last}"),
+        (Some(line), _) => format!("{file}:{line}"),
+        _ => file.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classes::tests::{class, step};
+    use super::*;
+
+    fn said(classes: Vec<Class>, hosts: &[(u32, &str)]) -> Vec<String> {
+        let hosts = hosts.iter().map(|(rank, host)| (Rank(*rank), (*host).to_owned())).collect();
+        let found = Findings { samples: 1, hosts, classes, ..Findings::default() };
+        explain(&found, &build_groups(&found.classes), true).sentences
+    }
+
+    #[test]
+    fn the_odd_rank_has_a_sentence_with_its_place() {
+        let classes = vec![
+            class(&[("main", 120), ("solve", 141), ("sin", 0)], "3"),
+            class(&[("main", 121), ("exchange", 98), ("MPI_Allreduce", 0)], "0-2,4"),
+        ];
+        let hosts = [(0, "n1"), (1, "n1"), (2, "n1"), (3, "n2"), (4, "n2")];
+        let expected = "rank 3 on n2 is in `solve` (heat.c:141) while 4 others wait in MPI_Allreduce called at heat.c:98";
+        assert_eq!(said(classes, &hosts), [expected]);
+    }
+
+    #[test]
+    fn ranks_that_are_alike_are_told_so() {
+        let all = || vec![class(&[("main", 9), ("MPI_Barrier", 0)], "0-3")];
+        let expected = "all 4 ranks wait in MPI_Barrier called at heat.c:9: no rank is at another place";
+        assert_eq!(said(all(), &[]), [expected]);
+        assert_eq!(said(all(), &[(0, "a"), (7, "a")])[1], "not seen: 7");
+        assert_eq!(said(Vec::new(), &[]), ["no rank was seen"]);
+    }
+
+    #[test]
+    fn a_rank_that_moves_is_where_all_its_samples_are() {
+        let classes = vec![
+            class(&[("main", 9), ("solve", 40), ("sin", 0)], "0"),
+            class(&[("main", 9), ("solve", 42), ("cos", 0)], "0"),
+            class(&[("main", 9), ("MPI_Wait", 0)], "1"),
+        ];
+        let expected =
+            "rank 0 is in `solve` (heat.c:40-42) while rank 1 waits in MPI_Wait called at heat.c:9";
+        assert_eq!(said(classes, &[]), [expected]);
+    }
+
+    #[test]
+    fn stopped_ranks_are_named_as_such() {
+        let mut stopped = class(&[("main", 9), ("solve", 40)], "2");
+        stopped.steps.insert(0, Step { is_mark: true, ..step("stopped by a signal", 0) });
+        let mut ended = class(&[], "5-6");
+        ended.steps.push(Step { is_mark: true, ..step("ended", 0) });
+        let classes = vec![stopped, ended, class(&[("main", 9), ("MPI_Wait", 0)], "0-1,3-4")];
+        let expected = [
+            "rank 2 is stopped by a signal, in `solve` (heat.c:40) while 4 others wait in MPI_Wait called at heat.c:9",
+            "ranks 5-6 are ended",
+        ];
+        assert_eq!(said(classes, &[]), expected);
+    }
+}
