@@ -6,7 +6,7 @@
 //! A peer that asks much and reads nothing of the answers is not read either: a link's reader waits while the [backlog](WeakLinkQueue::drained)
 //! is long. So only a peer that never waits for its own writer may be at the other end; agents read what comes from above at any time.
 //!
-//! A writer has a task of its own. While it has nothing to do its writer lies in [`Idle`], and [`LinkQueue::send_now`] writes with it at once: to wake the task on
+//! A writer has a task of its own. While that has nothing to do, the writer lies where senders can take it, and [`LinkQueue::send_now`] writes with it at once: to wake the task on
 //! another thread takes longer than to write.
 
 use std::pin::pin;
