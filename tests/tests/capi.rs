@@ -127,15 +127,16 @@ fn valgrind_finds_no_leak_and_no_wrong_access_in_tool_and_daemon() {
     require!(tool("valgrind"));
     within(SLOW, || {
         let world = World::new();
+        let valgrind = valgrind(&world);
         let said = world.work_dir().join("said");
         let (view, folder) = (program("view", "be", &[]), world.work_dir());
         let daemon = format!(
-            "{VALGRIND} --log-file={said}.%p {view} {folder} once; echo $? >> {said}",
+            "{valgrind} --log-file={said}.%p {view} {folder} once; echo $? >> {said}",
             said = said.display(),
             view = view.display(),
             folder = folder.display()
         );
-        let mut words = VALGRIND.split_whitespace();
+        let mut words = valgrind.split_whitespace();
         let mut command = world.command(words.next().expect("valgrind"));
         command.args(words).arg(program("leaks", "fe", &[])).env("VIEW", daemon);
         let mut tool = world.spawn(command);
@@ -155,18 +156,19 @@ fn valgrind_finds_nothing_in_the_calls_of_channel_and_rendezvous() {
     require!(tool("valgrind"));
     within(SLOW, || {
         let world = World::new();
+        let valgrind = valgrind(&world);
         let (peer, meets) = (program("peer", "be", &["-pthread"]), program("meets", "be", &[]));
         let wrapper = |name: &str, under: &Path| {
             let said = world.work_dir().join("said");
             let text = format!(
-                "#!/bin/sh\nexec {VALGRIND} --log-file={}.%p {} \"$@\"\n",
+                "#!/bin/sh\nexec {valgrind} --log-file={}.%p {} \"$@\"\n",
                 said.display(),
                 under.display()
             );
             world.executable(name, text.as_bytes())
         };
         let (peer, meets) = (wrapper("peer", &peer), wrapper("meets", &meets));
-        let mut words = VALGRIND.split_whitespace();
+        let mut words = valgrind.split_whitespace();
         let mut command = world.command(words.next().expect("valgrind"));
         command.args(words).arg(program("channel", "fe", &[])).arg("everything");
         let mut tool = world.spawn({
@@ -184,8 +186,15 @@ fn valgrind_finds_nothing_in_the_calls_of_channel_and_rendezvous() {
 }
 
 /// What must be lost to nobody, and no wrong access; whoever does either ends with 9.
-const VALGRIND: &str = "valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect --error-exitcode=9 \
-    --errors-for-leak-kinds=definite,indirect --child-silent-after-fork=yes --vgdb=no";
+fn valgrind(world: &World) -> String {
+    let known = world.work_dir().join("valgrind.supp");
+    std::fs::write(&known, include_str!("../../frontend/capi/valgrind.supp")).expect("a file");
+    format!(
+        "valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect --error-exitcode=9 \
+         --errors-for-leak-kinds=definite,indirect --child-silent-after-fork=yes --vgdb=no --suppressions={}",
+        known.display()
+    )
+}
 
 fn read_all(folder: &Path, start: &str) -> Vec<String> {
     let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));

@@ -13,6 +13,9 @@ use super::waiting::{is_start, waiting_name};
 /// The most steps of a path that are kept: of a longer one, its two ends.
 const MOST_STEPS: usize = 256;
 
+/// What is said of a rank that has ended.
+pub(crate) const ENDED: &str = "ended";
+
 /// One function of a call path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Step {
@@ -109,7 +112,7 @@ fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
     match frame {
         Frame::Mark(Mark::Held) => vec![Step::mark("held")],
         Frame::Mark(Mark::Stopped) => vec![Step::mark("stopped by a signal")],
-        Frame::Mark(Mark::Ended) => vec![Step::mark("ended")],
+        Frame::Mark(Mark::Ended) => vec![Step::mark(ENDED)],
         Frame::Mark(Mark::Thread(name)) => vec![Step::mark(format!("thread {name}"))],
         Frame::Mark(Mark::Unreadable(why)) => vec![Step::mark(format!("not read: {why}"))],
         Frame::Unknown => vec![Step { name: "??".to_owned(), ..Step::default() }],

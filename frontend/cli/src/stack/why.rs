@@ -9,7 +9,7 @@ use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
-use super::classes::{Class, Key, Step};
+use super::classes::{Class, ENDED, Key, Step};
 use super::report::Findings;
 use super::tree::{only_host, ranks_text};
 
@@ -156,6 +156,7 @@ impl Group {
         match (states.is_empty(), place) {
             (true, Some(place)) => place,
             (true, None) => format!("{is} at no common place"),
+            (false, None) if states == [ENDED] => format!("{} ended", if many { "have" } else { "has" }),
             (false, None) => format!("{is} {}", states.join(", ")),
             (false, Some(_)) => {
                 let inner = self.own().or(self.steps.last()).map(called).unwrap_or_default();
@@ -265,11 +266,11 @@ mod tests {
         let mut stopped = class(&[("main", 9), ("solve", 40)], "2");
         stopped.steps.insert(0, Step { is_mark: true, ..step("stopped by a signal", 0) });
         let mut ended = class(&[], "5-6");
-        ended.steps.push(Step { is_mark: true, ..step("ended", 0) });
+        ended.steps.push(Step { is_mark: true, ..step(ENDED, 0) });
         let classes = vec![stopped, ended, class(&[("main", 9), ("MPI_Wait", 0)], "0-1,3-4")];
         let expected = [
             "rank 2 is stopped by a signal, in `solve` (heat.c:40) while 4 others wait in MPI_Wait called at heat.c:9",
-            "ranks 5-6 are ended",
+            "ranks 5-6 have ended",
         ];
         assert_eq!(said(classes, &[]), expected);
     }
