@@ -6,8 +6,8 @@
 //! A peer that asks much and reads nothing of the answers is not read either: a link's reader waits while the [backlog](WeakLinkQueue::drained)
 //! is long. So only a peer that never waits for its own writer may be at the other end; agents read what comes from above at any time.
 //!
-//! A writer has a task of its own. While that has nothing to do, the writer lies where senders can take it, and [`LinkQueue::send_now`] writes with it at once: to wake the task on
-//! another thread takes longer than to write.
+//! Each link has a task that writes. While the task waits for work, [`LinkQueue::send_now`] may use its writer. That is faster than to wake the task on another
+//! thread.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -158,8 +158,9 @@ impl LinkQueue {
         drop(self.control.send(Control::Frame(body, room)));
     }
 
-    /// As [`LinkQueue::send`], and writes the body itself where it is small, nothing waits before it and the stream takes it. For a thread that does not
-    /// run the writer's task: it saves the time to wake one that does. Not for many bodies in a row, which the task would write in one call.
+    /// As [`LinkQueue::send`], but writes a small body at once when nothing waits before it. What the stream does not take, the task writes.
+    ///
+    /// Use it on a runtime of several threads. Many bodies in a row are better queued: the task writes them in one call.
     pub fn send_now(&self, body: Arc<[u8]>) {
         let mut idle = self.idle.lock();
         let is_next = body.len() <= SENT_NOW_BYTES && self.backlog() == 0;
@@ -466,7 +467,8 @@ mod tests {
     }
 
     async fn next_body(reader: &mut LinkReader) -> Vec<u8> {
-        match reader.next().await.unwrap() {
+        // Time stands still while anything can go on, so that only a body that never comes is late.
+        match timeout(STALL, reader.next()).await.expect("a body").unwrap() {
             Some(Incoming::Frame(body)) => body,
             other => panic!("{other:?}"),
         }
@@ -505,6 +507,11 @@ mod tests {
         tokio::task::yield_now().await;
         queue.send_now(body(50));
         assert_eq!(next_body(&mut reader).await, *body(50));
+        // Nothing that comes behind it wakes the task.
+        tokio::task::yield_now().await;
+        let large: Arc<[u8]> = vec![51; 3 << 12].into();
+        queue.send_now(Arc::clone(&large));
+        assert_eq!(next_body(&mut reader).await, *large);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,8 +4,7 @@ use super::window::cost_of;
 
 /// What a receiver has taken of a window and has not told the sender yet.
 ///
-/// A portion is a quarter of the window: so a sender never waits for want of room while what it sends is taken, and a message of a few bytes does not cost
-/// another one.
+/// A portion is a quarter of the window. So a sender whose messages are taken never waits for room, and small messages share one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owed {
     bytes: u32,

@@ -215,13 +215,15 @@ impl Flow {
         let plain = opened.map_err(|error| Failure::new(Kind::Protocol, error.to_string()))?;
         let bytes = plain.len() as u64;
         let mut sent = 0;
-        for (outlet, chunk) in std::mem::take(&mut self.outlets).into_iter().zip(onwards.iter().cycle()) {
-            match outlet.queue.send_bulk(chunk.clone()).await {
-                Ok(()) => {
-                    sent += bytes;
-                    self.outlets.push(outlet);
+        if let Some(chunk) = onwards {
+            for outlet in std::mem::take(&mut self.outlets) {
+                match outlet.queue.send_bulk(chunk.clone()).await {
+                    Ok(()) => {
+                        sent += bytes;
+                        self.outlets.push(outlet);
+                    }
+                    Err(not_taken) => self.give_up(outlet.node, not_taken),
                 }
-                Err(not_taken) => self.give_up(outlet.node, not_taken),
             }
         }
         self.context.relay.lock().count_bulk(bytes, sent);

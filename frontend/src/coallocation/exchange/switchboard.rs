@@ -21,9 +21,6 @@ use super::mailbox::{Letter, LinkId, Mailbox};
 use crate::coallocation::request::CommsType;
 use crate::coallocation::state::SubjobId;
 
-/// What counts as the window when credit is given back: smaller than it is, since the way of a message has two windows.
-const RELAY_WINDOW_BYTES: u32 = LINK_WINDOW_BYTES / 2;
-
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -282,8 +279,7 @@ impl Switchboard {
             return self.refuse(id, link, &Hear::Aborted(why));
         }
         // What was left of a frame for a process before this one is for nobody: it begins with a whole one.
-        part.links
-            .insert(link, Link { rank, buffer: FrameBuffer::new(), owed: Owed::of(RELAY_WINDOW_BYTES) });
+        part.links.insert(link, Link { rank, buffer: FrameBuffer::new(), owed: Owed::of(LINK_WINDOW_BYTES) });
         let waiting = mail.open(link);
         let gate = part.gate.clone();
         self.effects.push(Effect::Say(id, link, LinkWord::Credit(LINK_WINDOW_BYTES)));
