@@ -1,5 +1,5 @@
 //! What a co-allocated job costs: on a bed with Slurm and ssh the time from the request until all parts wait, beside each part's own launch, and from the release until the
-//! last process has passed; messages between parts on two nodes, from agent to agent and by the frontend, beside plain TCP through one relay.
+//! last process has passed; messages between parts on two nodes, beside plain TCP through one relay.
 //!
 //! Prints a line for each, the median of its runs, and beside it what it is to be at most. Under four minutes on an idle machine of two cores.
 
@@ -157,36 +157,31 @@ fn read_stamp(path: &Path) -> Duration {
     Duration::from_nanos(text.parse().expect("a time"))
 }
 
-/// Between two nodes: from agent to agent, by the frontend where they refuse each other, and beside both plain TCP.
+/// Between two nodes, beside plain TCP.
 fn messages(cluster: &Cluster) {
     for (name, steps, plain) in [
         ("to and fro, 8 bytes", format!("pingpong:{}", TIMES / 4), tcp_pingpong as fn() -> f64),
         ("one way, 8 bytes", format!("stream:{TIMES}"), tcp_stream),
     ] {
-        let (mut direct, mut relayed, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
-            direct.push(per_second(cluster, &steps));
-            let nodes = [cluster.bed.node(1), cluster.bed.node(2)];
-            nodes.iter().for_each(|node| node.refuse_connections(&[22]).expect("a firewall"));
-            relayed.push(per_second(cluster, &steps));
-            nodes.iter().for_each(|node| node.accept_connections().expect("no firewall"));
+            ours.push(per_second(cluster, &steps));
             theirs.push(plain());
         }
-        let (direct, relayed, theirs) = (median(direct), median(relayed), median(theirs));
+        let (ours, theirs) = (median(ours), median(theirs));
         let kept = Measurement {
             bench: "coalloc",
             row: name,
-            what: &format!("messages between two parts, {name}, from agent to agent"),
-            gantry: direct,
+            what: &format!("messages between two parts, {name}"),
+            gantry: ours,
             plain: theirs,
             unit: "/s",
             way: "TCP through one relay",
         };
         line(&kept.to_string());
         line(&format!(
-            "{name}: from agent to agent {direct:.0} messages/s, by the frontend {relayed:.0}; plain TCP through one relay {theirs:.0}: {:.2} and {:.2} of it; no goal is set",
-            direct / theirs,
-            relayed / theirs
+            "{name}: {ours:.0} messages/s; plain TCP through one relay {theirs:.0}: {:.2} of it; no goal is set",
+            ours / theirs
         ));
     }
 }

@@ -186,7 +186,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
     let storage = Storage::new(ticket.app, joined.node, ticket.stage_base.clone());
     let app = ticket.app;
     let mut agent = Agent {
-        rendezvous: Desk::with_bridges(joined.up.bridges().clone()),
+        rendezvous: Desk::default(),
         ticket,
         node: joined.node,
         nodes: joined.nodes,

@@ -408,7 +408,6 @@ impl Core {
             }
             Notice::StdinTaken { bytes, .. } => self.feed.taken(bytes),
             Notice::Rendezvous(RendezvousNotice::Link { link, word }) => self.take_link(node, link, word),
-            Notice::Rendezvous(RendezvousNotice::Bridge(notice)) => self.member.take_bridge(node, notice),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
             // The overlay's own.

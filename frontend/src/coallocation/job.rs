@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
-use super::exchange::{Exchange, Traffic};
+use super::exchange::Exchange;
 use super::planner::Planner;
 use super::request::MOST_SUBJOBS;
 use super::state::{Act, JobState, News, Refusal, StartType, State, SubjobId, SubjobState, Wish};
@@ -52,8 +52,6 @@ pub struct JobExit {
     pub why: Option<String>,
     /// Every subjob that was not deleted.
     pub subjobs: Vec<SubjobInfo>,
-    /// The traffic of messages between its processes.
-    pub traffic: Traffic,
 }
 
 /// Something that happened to a job.
@@ -101,7 +99,6 @@ impl JobEvents {
 pub struct Job {
     wishes: mpsc::UnboundedSender<(Asked, oneshot::Sender<Result<()>>)>,
     board: Arc<Board>,
-    exchange: Exchange,
     planner: Planner,
 }
 
@@ -143,9 +140,8 @@ impl Job {
             // The job is open: nothing is refused.
             drop(keeper.add(plan));
         }
-        let exchange = keeper.exchange.clone();
         tokio::spawn(keeper.keep(asked));
-        Self { wishes, board, exchange, planner }
+        Self { wishes, board, planner }
     }
 
     /// The state of the job.
@@ -275,8 +271,7 @@ impl Job {
         };
         let codes = subjobs.iter().find_map(|info| info.code.filter(|code| *code != 0));
         let code = codes.or_else(|| subjobs.iter().find_map(failed)).unwrap_or(0);
-        let traffic = self.exchange.traffic();
-        JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs, traffic }
+        JobExit { code, why: lock(&self.board.seen).why.clone(), subjobs }
     }
 
     /// Leaves a released job to itself. The output of its subjobs is dropped from now on. Daemons and sessions beside its processes stay until these

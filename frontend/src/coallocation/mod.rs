@@ -22,7 +22,6 @@ mod coallocator;
 
 pub use coallocator::{Coallocator, Requested, SubrequestResult};
 pub(crate) use exchange::Member;
-pub use exchange::Traffic;
 pub use job::{Job, JobEvent, JobEvents, JobExit, SubjobInfo, Unready};
 pub use request::{BarrierPoint, CommsType, Subrequest, parse_request, parse_subrequest};
 pub use state::{JobState, StartType, SubjobId, SubjobState};

@@ -131,11 +131,6 @@ impl Overlay {
         lock(&self.inner.root).requests.find_owed(request)
     }
 
-    /// Where agents can be dialled, by node.
-    pub(crate) fn listening(&self) -> Vec<Vec<SocketAddr>> {
-        lock(&self.inner.root).listen.clone()
-    }
-
     /// How many links there are between the frontend and the farthest node.
     pub(crate) fn depth(&self) -> u32 {
         lock(&self.inner.root).tree.depth()

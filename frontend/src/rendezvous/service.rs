@@ -94,7 +94,7 @@ impl Service {
                 self.tell(node, RendezvousOrder::Stands { of, outcome });
             }
             // The exchange's own.
-            RendezvousNotice::Link { .. } | RendezvousNotice::Bridge(_) => return,
+            RendezvousNotice::Link { .. } => return,
         }
         self.tell_above();
         self.changed.send_modify(|count| *count += 1);

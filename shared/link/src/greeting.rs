@@ -3,7 +3,6 @@
 //! Anyone can dial. The [`Gate`] decides which connections keep a place; one without the secret disturbs no other.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -38,9 +37,6 @@ pub fn build_mark(app: AppId) -> String {
     format!("gantry:{app}")
 }
 
-/// The key of the bridge of this number. It is asked before the dialler has proven anything.
-pub type FindBridge = Arc<dyn Fn(u16) -> Option<Secret> + Send + Sync>;
-
 /// A listener with those who have come to it and not yet said who they are.
 pub struct Door {
     gate: Gate<TcpEar>,
@@ -54,7 +50,6 @@ pub struct Door {
 struct Terms {
     app: AppId,
     secret: Secret,
-    find_bridge: FindBridge,
     refusal: BuildRefusal,
 }
 
@@ -68,17 +63,9 @@ impl Door {
     /// A door for members of `app`, which know its secret.
     #[must_use]
     pub fn new(listener: TcpListener, app: AppId, secret: Secret, refusal: BuildRefusal) -> Self {
-        let find_bridge: FindBridge = Arc::new(|_| None);
         let gate = Gate::new(TcpEar::new(listener), Limits::with_places(STRANGERS));
-        let terms = Terms { app, secret, find_bridge, refusal };
+        let terms = Terms { app, secret, refusal };
         Self { gate, passed: None, terms, greetings: JoinSet::new() }
-    }
-
-    /// A door at which bridges begin, too: who has the key of one comes as [`Dial::Bridge`], and as nothing else.
-    #[must_use]
-    pub fn with_bridges(mut self, find_bridge: FindBridge) -> Self {
-        self.terms.find_bridge = find_bridge;
-        self
     }
 
     /// A door at which those come, too, who cannot dial: each over a stream that somebody else has made and passes on. They prove the secret as all others do.
@@ -151,8 +138,7 @@ impl Terms {
     /// Handshake and hello. `prepare` is called once the peer's opening was right.
     async fn greet<S: Stream>(self, mut stream: S, seat: Seat, prepare: fn(&S)) -> Option<(Halves, Dial)> {
         let (app, deadline) = (self.app.as_str().as_bytes(), seat.proof_by());
-        let find_bridge = |number| (self.find_bridge)(number);
-        let proven = match handshake::open(&mut stream, &self.secret, app, find_bridge, deadline).await {
+        let proven = match handshake::open(&mut stream, &self.secret, app, deadline).await {
             Ok(_) if !seat.reach(Stage::Opened) => return None,
             Ok(opening) => {
                 prepare(&stream);
@@ -160,7 +146,7 @@ impl Terms {
             }
             Err(error) => Err(error),
         };
-        let (link, number) = match proven {
+        let link = match proven {
             Ok(proven) => proven.into_link(stream),
             Err(error) => {
                 tracing::debug!(%error, source = %seat.source(), "a connection was refused");
@@ -171,9 +157,6 @@ impl Terms {
         };
         if !seat.reach(Stage::Proven) {
             return None;
-        }
-        if number != 0 {
-            return Some((link.split(), Dial::Bridge { bridge: number }));
         }
         let (mut reader, writer) = link.split();
         let reason = match timeout_at(deadline, reader.next()).await {

@@ -1,8 +1,7 @@
 //! The start of a link: who is there, in which version, and does it know the app's secret?
 //!
-//! 1. In clear, preambles of both: magic, version, a number. A stranger or another
-//!    version is told so in a refusal and the link is closed; nothing else is said to it. The dialler's number says which key it has: 0 is
-//!    the app's secret, another one that of a [bridge](gantry_shared::wire::bridge). The acceptor's is always 0.
+//! 1. In clear, preambles of both: magic, version, two zero bytes. A stranger or another
+//!    version is told so in a refusal and the link is closed; nothing else is said to it.
 //! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id, so that neither can
 //!    have been altered on the way. The dialler's last word confirms that it has the keys: a recording of an
 //!    old first message would otherwise look like a peer until somebody waits for it.
@@ -29,8 +28,6 @@ use super::record::{build_header, build_reason, parse_header, parse_reason};
 use gantry_shared::secret::Secret;
 use gantry_shared::wire::message::PROTOCOL_VERSION;
 
-/// What stands for the app's id where a bridge joins two of them.
-const BRIDGE: &[u8] = b"bridge";
 const MAGIC: [u8; 4] = *b"gtry";
 const PREAMBLE_BYTES: usize = 8;
 /// A public key and the seal of an empty payload.
@@ -55,20 +52,7 @@ pub async fn connect<S: Stream>(
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    connect_as((PROTOCOL_VERSION, 0), stream, secret, app, deadline).await
-}
-
-/// As [`connect`], for a bridge of this number with the key that opens it.
-///
-/// # Errors
-/// As [`connect`].
-pub async fn connect_bridge<S: Stream>(
-    stream: S,
-    key: &Secret,
-    number: u16,
-    deadline: Instant,
-) -> Result<Link, LinkError> {
-    connect_as((PROTOCOL_VERSION, number), stream, key, BRIDGE, deadline).await
+    connect_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
 }
 
 /// Makes a link as the side that was dialled. `app` is the app's id.
@@ -84,41 +68,25 @@ pub async fn accept<S: Stream>(
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    let only_app = |number| (number == 0).then(|| (secret.clone(), app.to_vec()));
-    accept_as(PROTOCOL_VERSION, stream, only_app, deadline).await.map(|(link, _)| link)
-}
-
-/// As [`accept`], where bridges may be dialled, too: `find_bridge` gives the key of the one with this number, and is asked once for a stream. The number tells whose link it is; 0:
-/// of the app.
-///
-/// # Errors
-/// As [`accept`]; who names a bridge of which there is no key has another secret.
-pub async fn accept_any<S: Stream>(
-    stream: S,
-    secret: &Secret,
-    app: &[u8],
-    find_bridge: impl Fn(u16) -> Option<Secret>,
-    deadline: Instant,
-) -> Result<(Link, u16), LinkError> {
-    accept_as(PROTOCOL_VERSION, stream, choose_key(secret, app, find_bridge), deadline).await
+    accept_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
 }
 
 pub(super) async fn connect_as<S: Stream>(
-    (version, number): (u16, u16),
+    version: u16,
     mut stream: S,
     secret: &Secret,
     app: &[u8],
     deadline: Instant,
 ) -> Result<Link, LinkError> {
-    let (ours, theirs) = (build_preamble(version, number), build_preamble(version, 0));
-    let mut noise = build_noise(secret, &[&ours, &theirs, app].concat(), true)?;
-    let opening = [&ours[..], &build_noise_record(&mut noise)?].concat();
+    let preamble = build_preamble(version);
+    let mut noise = build_noise(secret, &[&preamble, &preamble, app].concat(), true)?;
+    let opening = [&preamble[..], &build_noise_record(&mut noise)?].concat();
     let greeted = within(deadline, Phase::Preamble, async {
         write_all(&mut stream, Phase::Preamble, &opening).await?;
         let said = read_preamble(&mut stream).await?;
         check_preamble(version, &said)?;
-        // Another number has no meaning, and would fail the proof.
-        if said == theirs { Ok(()) } else { Err(LinkError::HandshakeFailed) }
+        // Other bytes have no meaning, and would fail the proof.
+        if said == preamble { Ok(()) } else { Err(LinkError::HandshakeFailed) }
     });
     greeted.await?;
     match within(deadline, Phase::Handshake, confirm(&mut stream, noise)).await {
@@ -133,10 +101,11 @@ pub(super) async fn connect_as<S: Stream>(
 pub(super) async fn accept_as<S: Stream>(
     version: u16,
     mut stream: S,
-    find_key: impl Fn(u16) -> Option<(Secret, Vec<u8>)>,
+    secret: &Secret,
+    app: &[u8],
     deadline: Instant,
-) -> Result<(Link, u16), LinkError> {
-    let proof = match open_as(version, &mut stream, find_key, deadline).await {
+) -> Result<Link, LinkError> {
+    let proof = match open_as(version, &mut stream, secret, app, deadline).await {
         Ok(opening) => opening.answer(&mut stream, deadline).await,
         Err(error) => Err(error),
     };
@@ -149,46 +118,34 @@ pub(super) async fn accept_as<S: Stream>(
     }
 }
 
-/// The first half of [`accept_any`]: reads the opening of who dials and judges it, without a key exchange. After an error the stream is to be given to
+/// The first half of [`accept`]: reads the opening of who dials and judges it, without a key exchange. After an error the stream is to be given to
 /// [`refuse`].
 ///
 /// # Errors
-/// As [`accept_any`].
+/// As [`accept`].
 pub async fn open<S: Stream>(
     stream: &mut S,
     secret: &Secret,
     app: &[u8],
-    find_bridge: impl Fn(u16) -> Option<Secret>,
     deadline: Instant,
 ) -> Result<Opening, LinkError> {
-    open_as(PROTOCOL_VERSION, stream, choose_key(secret, app, find_bridge), deadline).await
-}
-
-fn choose_key(
-    secret: &Secret,
-    app: &[u8],
-    find_bridge: impl Fn(u16) -> Option<Secret>,
-) -> impl Fn(u16) -> Option<(Secret, Vec<u8>)> {
-    move |number| match number {
-        0 => Some((secret.clone(), app.to_vec())),
-        _ => find_bridge(number).map(|key| (key, BRIDGE.to_vec())),
-    }
+    open_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
 }
 
 async fn open_as<S: Stream>(
     version: u16,
     stream: &mut S,
-    find_key: impl Fn(u16) -> Option<(Secret, Vec<u8>)>,
+    secret: &Secret,
+    app: &[u8],
     deadline: Instant,
 ) -> Result<Opening, LinkError> {
-    let ours = build_preamble(version, 0);
+    let ours = build_preamble(version);
     let theirs = within(deadline, Phase::Preamble, read_preamble(stream)).await?;
     let opened = within(deadline, Phase::Handshake, async {
-        let number = check_preamble(version, &theirs)?;
-        let (secret, app) = find_key(number).ok_or(LinkError::HandshakeFailed)?;
-        let mut noise = build_noise(&secret, &[&theirs[..], &ours, &app].concat(), false)?;
+        check_preamble(version, &theirs)?;
+        let mut noise = build_noise(secret, &[&theirs[..], &ours, app].concat(), false)?;
         read_noise(stream, &mut noise).await?;
-        Ok(Opening { ours, noise, number })
+        Ok(Opening { ours, noise })
     });
     let opened = opened.await;
     if opened.as_ref().is_err_and(|error| find_refusal(error).is_some()) {
@@ -202,22 +159,21 @@ async fn open_as<S: Stream>(
 pub struct Opening {
     ours: [u8; PREAMBLE_BYTES],
     noise: HandshakeState,
-    number: u16,
 }
 
 impl fmt::Debug for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opening").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Opening").finish_non_exhaustive()
     }
 }
 
 impl Opening {
-    /// The second half of [`accept_any`]: the key exchange, and the peer's confirmation. After an error the stream is to be given to [`refuse`].
+    /// The second half of [`accept`]: the key exchange, and the peer's confirmation. After an error the stream is to be given to [`refuse`].
     ///
     /// # Errors
-    /// As [`accept_any`].
+    /// As [`accept`].
     pub async fn answer<S: Stream>(self, stream: &mut S, deadline: Instant) -> Result<Proven, LinkError> {
-        let Self { ours, mut noise, number } = self;
+        let Self { ours, mut noise } = self;
         within(deadline, Phase::Handshake, async {
             let answer = [&ours[..], &build_noise_record(&mut noise)?].concat();
             write_all(stream, Phase::Handshake, &answer).await?;
@@ -226,7 +182,7 @@ impl Opening {
             let mut plain = [0; 1];
             noise.read_message(0, &sealed, &mut plain).map_err(|_| LinkError::HandshakeFailed)?;
             let confirmed = plain == [Meaning::Confirm.code()];
-            if confirmed { Ok(Proven { noise, number }) } else { Err(LinkError::HandshakeFailed) }
+            if confirmed { Ok(Proven { noise }) } else { Err(LinkError::HandshakeFailed) }
         })
         .await
     }
@@ -235,20 +191,19 @@ impl Opening {
 /// A peer that has the secret.
 pub struct Proven {
     noise: StatelessTransportState,
-    number: u16,
 }
 
 impl fmt::Debug for Proven {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proven").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Proven").finish_non_exhaustive()
     }
 }
 
 impl Proven {
-    /// The link, and whose it is, as [`accept_any`] gives them.
+    /// The link, as [`accept`] gives it.
     #[must_use]
-    pub fn into_link<S: Stream>(self, stream: S) -> (Link, u16) {
-        (Link::new(stream, self.noise, 0, 1), self.number)
+    pub fn into_link<S: Stream>(self, stream: S) -> Link {
+        Link::new(stream, self.noise, 0, 1)
     }
 }
 
@@ -312,10 +267,10 @@ async fn read_record<S: Stream>(stream: &mut S, length: usize) -> Result<Vec<u8>
     }
 }
 
-fn build_preamble(version: u16, number: u16) -> [u8; PREAMBLE_BYTES] {
-    let ([high, low], [upper, lower]) = (version.to_be_bytes(), number.to_be_bytes());
+fn build_preamble(version: u16) -> [u8; PREAMBLE_BYTES] {
+    let [high, low] = version.to_be_bytes();
     let [a, b, c, d] = MAGIC;
-    [a, b, c, d, high, low, upper, lower]
+    [a, b, c, d, high, low, 0, 0]
 }
 
 async fn read_preamble<S: Stream>(stream: &mut S) -> Result<[u8; PREAMBLE_BYTES], LinkError> {
@@ -324,18 +279,13 @@ async fn read_preamble<S: Stream>(stream: &mut S) -> Result<[u8; PREAMBLE_BYTES]
     Ok(preamble)
 }
 
-/// Gives the number.
-fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<u16, LinkError> {
-    let [a, b, c, d, high, low, upper, lower] = *preamble;
+fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<(), LinkError> {
+    let [a, b, c, d, high, low, ..] = *preamble;
     let theirs = u16::from_be_bytes([high, low]);
     if [a, b, c, d] != MAGIC {
         return Err(LinkError::Malformed { phase: Phase::Preamble, what: "it is not gantry" });
     }
-    if theirs == ours {
-        Ok(u16::from_be_bytes([upper, lower]))
-    } else {
-        Err(LinkError::Version { ours, theirs })
-    }
+    if theirs == ours { Ok(()) } else { Err(LinkError::Version { ours, theirs }) }
 }
 
 /// Tells the peer why, where it is still there to be told, and closes.

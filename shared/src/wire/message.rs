@@ -21,14 +21,13 @@ use gantry_types::signal::Signal;
 use gantry_types::status::ExitStatus;
 
 pub use super::blob::Blob;
-use super::bridge::BridgeNumber;
 use super::channel::{ChannelNotice, ChannelOrder};
 use super::rendezvous::{RendezvousNotice, RendezvousOrder};
 pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place};
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 9;
+pub const PROTOCOL_VERSION: u16 = 10;
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
 /// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe. Of output every
@@ -76,12 +75,6 @@ pub enum Dial {
         node: NodeId,
         /// The stream's number.
         stream: u64,
-    },
-    /// An agent of another app of the job, with the key of a bridge. Nobody says this: the key does.
-    #[serde(skip)]
-    Bridge {
-        /// The bridge's number.
-        bridge: BridgeNumber,
     },
 }
 

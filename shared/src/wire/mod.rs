@@ -11,7 +11,6 @@
 //! | [`channel`], [`assembly`] | a tool's frontend and its daemons; how large parts come |
 //! | [`rendezvous`] | ranks that exchange data |
 //! | [`runtime`] | the ranks of a co-allocated job and its frontend |
-//! | [`bridge`] | agents that pass on messages of ranks |
 
 pub mod frame;
 pub mod window;
@@ -25,6 +24,5 @@ pub mod hold;
 pub mod backend;
 pub mod rendezvous;
 pub mod runtime;
-pub mod bridge;
 pub mod channel;
 pub mod assembly;

@@ -10,12 +10,9 @@
 use gantry_types::error::Failure;
 use gantry_types::id::Rank;
 use gantry_types::rendezvous::{Broken, Resource, Status};
-use gantry_types::runtime::Peer;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
-use super::bridge::{BridgeNotice, BridgeNumber, BridgeOrder, LaneNumber};
-use super::runtime::Scope;
 
 /// Version of the dialogue of a process and its agent.
 pub const VERSION: u16 = 2;
@@ -156,8 +153,6 @@ pub enum RendezvousNotice {
         /// What.
         word: LinkWord,
     },
-    /// Of a bridge to another agent.
-    Bridge(BridgeNotice),
 }
 
 /// What agent and frontend say to each other of a rank's link.
@@ -174,17 +169,6 @@ pub enum LinkWord {
     LastWords,
     /// The end of it. Nobody says anything after it.
     Close,
-    /// Up: nothing more comes on this link of what goes by the lane from now on. Down: all of that has come, and the lane may begin.
-    Lane {
-        /// Which.
-        lane: LaneNumber,
-        /// Its bridge.
-        bridge: BridgeNumber,
-        /// Which messages.
-        scope: Scope,
-        /// Up whom they are for, down whom they are from.
-        peer: Peer,
-    },
 }
 
 /// What the frontend tells agents. No order but [`RendezvousOrder::Stream`] is answered.
@@ -234,6 +218,4 @@ pub enum RendezvousOrder {
         /// What.
         word: LinkWord,
     },
-    /// Of a bridge to another agent.
-    Bridge(BridgeOrder),
 }

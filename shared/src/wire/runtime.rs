@@ -72,23 +72,6 @@ pub enum Say {
     Watch,
 }
 
-/// Whom a piece is for, without looking at the rest of it; none: it is something else. The subjob of a subjob's own messages is 0. `body` is that of a frame with a [`Say`].
-#[must_use]
-pub fn find_recipient(body: &[u8]) -> Option<(Scope, Peer)> {
-    #[derive(Deserialize)]
-    enum Head {
-        CheckIn,
-        Passed,
-        Piece { scope: Scope, peer: Peer },
-        Watch,
-    }
-    match postcard::take_from_bytes(body).ok()?.0 {
-        Head::Piece { scope: Scope::Subjob, peer } => Some((Scope::Subjob, Peer { subjob: 0, ..peer })),
-        Head::Piece { scope, peer } => Some((scope, peer)),
-        Head::CheckIn | Head::Passed | Head::Watch => None,
-    }
-}
-
 /// What a rank hears.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hear {
@@ -123,27 +106,4 @@ pub enum Hear {
     },
     /// All that has ended was told: who still waits watches again.
     Watched,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::frame::encode_body;
-    use super::*;
-
-    #[test]
-    fn whom_a_piece_is_for_stands_at_its_beginning() {
-        let check = |said: &Say, expected: Option<(Scope, Peer)>| {
-            let body = encode_body(said).unwrap();
-            assert_eq!(find_recipient(&body), expected, "{said:?}");
-        };
-        for (scope, subjob) in [(Scope::Job, 300), (Scope::Subjob, 0)] {
-            let peer = Peer { subjob: 300, rank: Rank(70_000) };
-            let found = Some((scope, Peer { subjob, ..peer }));
-            let (tag, bytes) = ("t".to_owned(), Blob(vec![7; 100]));
-            check(&Say::Piece(Piece { scope, peer, message: 1, tag, then: Then::More, bytes }), found);
-        }
-        [Say::CheckIn, Say::Passed, Say::Watch].iter().for_each(|said| check(said, None));
-        assert_eq!(find_recipient(&[]), None);
-        assert_eq!(find_recipient(&[9, 9]), None);
-    }
 }

@@ -260,20 +260,6 @@ impl<'a> Machine<'a> {
         complete_with(nft, &build_rules(open))
     }
 
-    /// Has connections that stand between this host and another one reset, as soon as something comes on them; others are not concerned.
-    ///
-    /// # Errors
-    /// As [`refuse_connections`](Machine::refuse_connections).
-    pub fn reset_connections_with(&self, other: &str) -> Result<()> {
-        let mut nft = self.root_command("nft")?;
-        nft.args(["-f", "-"]).stdin(Stdio::piped());
-        let rule = format!("ip saddr {other} tcp dport != 22 tcp sport != 22 reject with tcp reset");
-        let rules = format!(
-            "flush ruleset\ntable inet testbed {{\n chain input {{\n  type filter hook input priority 0\n  {rule}\n }}\n}}\n"
-        );
-        complete_with(nft, &rules)
-    }
-
     /// Has the ordinary user's programs on this host find nobody at that port, here or elsewhere, as when a server is away.
     ///
     /// # Errors
@@ -288,8 +274,7 @@ impl<'a> Machine<'a> {
         complete_with(nft, &rules)
     }
 
-    /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`reset_connections_with`](Machine::reset_connections_with), and
-    /// [`hide_port_from_user`](Machine::hide_port_from_user).
+    /// Takes back [`refuse_connections`](Machine::refuse_connections) and [`hide_port_from_user`](Machine::hide_port_from_user).
     ///
     /// # Errors
     /// As `nft` has it.

@@ -1,4 +1,4 @@
-//! Who dials this agent: its children in the tree, whose words go up, nodes that want to be fed with bulk data, and agents of other apps that have the key of a bridge.
+//! Who dials this agent: its children in the tree, whose words go up, and nodes that want to be fed with bulk data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 
 use super::relay::{LinkTasks, SharedRelay};
 use super::streams::Streams;
-use crate::rendezvous::Bridges;
 
 /// Bytes of children's frames that may wait for the parent. Beyond it children are not read.
 const ROOM_BYTES: usize = 8 * MAX_FRAME_BYTES;
@@ -26,23 +25,21 @@ const ROOM_BYTES: usize = 8 * MAX_FRAME_BYTES;
 const EARLY: usize = 64;
 
 /// Opens the door to those who dial this agent, until the parent has gone.
-pub(super) fn spawn(listener: TcpListener, streams: Streams, bridges: Bridges) {
+pub(super) fn spawn(listener: TcpListener, streams: Streams) {
     let relay = streams.relay().clone();
     let place = relay.lock().place();
     let awaited: BTreeSet<NodeId> = place.tree.children(place.node.0).map(NodeId).collect();
     let mut links = relay.lock().links();
-    let keys = bridges.clone();
-    let door = Door::new(listener, streams.app(), streams.secret().clone(), |_| None)
-        .with_bridges(Arc::new(move |number| keys.find_key(number)));
+    let door = Door::new(listener, streams.app(), streams.secret().clone(), |_| None);
     tokio::spawn(async move {
         tokio::select! {
-            () = keep(door, awaited, &streams, &bridges) => {}
+            () = keep(door, awaited, &streams) => {}
             _ = links.wait_for(|links| !links.parent) => {}
         }
     });
 }
 
-async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams, bridges: &Bridges) {
+async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams) {
     let room = Arc::new(Semaphore::new(ROOM_BYTES));
     let mut early = JoinSet::new();
     loop {
@@ -57,11 +54,6 @@ async fn keep(mut door: Door, mut awaited: BTreeSet<NodeId>, streams: &Streams, 
                     early.spawn(async move { streams.attach(stream, node, halves).await });
                 }
                 Dial::Bulk { .. } => door.refuse(halves, "too many connections wait for a stream here".to_owned()),
-                Dial::Bridge { bridge } => {
-                    if let Some(halves) = bridges.accept(bridge, halves) {
-                        door.refuse(halves, "that bridge exists already".to_owned());
-                    }
-                }
                 Dial::Agent(_) => door.refuse(halves, "this is an agent, not the frontend".to_owned()),
             },
             Some(attached) = early.join_next() => {

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_link::LinkError;
-use gantry_link::greeting::Halves;
-use gantry_link::handshake::{connect, connect_bridge};
+use gantry_link::handshake::connect;
 use gantry_link::limits::HANDSHAKE_DEADLINE;
 use gantry_link::link::{Link, LinkReader, LinkWriter};
 use gantry_link::tcp::tune;
 use gantry_shared::secret::Secret;
-use gantry_shared::wire::bridge::BridgeNumber;
 use gantry_shared::wire::message::Dial;
 use gantry_types::id::AppId;
 use tokio::net::TcpStream;
@@ -38,29 +36,12 @@ pub(super) struct Caller<'a> {
     pub(super) secret: &'a Secret,
 }
 
-/// What proves that the dialler may come in.
-#[derive(Debug, Clone)]
-enum Proof {
-    Member(AppId, Secret),
-    Bridge(BridgeNumber, Secret),
-}
-
 /// Says who dials, and gives the halves of the link.
 pub(super) async fn say(link: Link, hello: &Dial) -> Result<(LinkReader, LinkWriter), JoinError> {
     let (reader, mut writer) = link.split();
     writer.send(hello)?;
     writer.flush().await?;
     Ok((reader, writer))
-}
-
-/// The halves of a bridge to another agent, tried until `timeout`; an error is what was seen.
-pub(crate) async fn dial_bridge(
-    addresses: &[SocketAddr],
-    (bridge, key): (BridgeNumber, Secret),
-    deadline: Instant,
-) -> Result<Halves, String> {
-    let dialled = race(addresses, &Proof::Bridge(bridge, key), deadline, &Arc::default()).await;
-    dialled.map(|(link, _)| link.split()).map_err(|error| error.to_string())
 }
 
 /// A link to whoever answers first at one of `addresses`, and the address of this side of it. Tries until `timeout`; a peer that answers
@@ -80,25 +61,16 @@ pub(super) async fn dial_telling(
     deadline: Instant,
     answered: &Arc<Notify>,
 ) -> Result<(Link, IpAddr), JoinError> {
-    race(addresses, &Proof::Member(caller.app, caller.secret.clone()), deadline, answered).await
-}
-
-async fn race(
-    addresses: &[SocketAddr],
-    proof: &Proof,
-    deadline: Instant,
-    answered: &Arc<Notify>,
-) -> Result<(Link, IpAddr), JoinError> {
     let begun = Instant::now();
     let mut attempts = JoinSet::new();
     for (address, stagger) in addresses.iter().copied().zip(0_u32..) {
-        let (proof, answered) = (proof.clone(), Arc::clone(answered));
+        let (app, secret, answered) = (caller.app, caller.secret.clone(), Arc::clone(answered));
         attempts.spawn(async move {
             // A timer rounds up to its next tick, a millisecond: nothing is not waited for.
             if stagger > 0 {
                 sleep_until(begun + STAGGER * stagger).await;
             }
-            (address, keep_trying(address, &proof, deadline, &answered).await)
+            (address, keep_trying(address, Caller { app, secret: &secret }, deadline, &answered).await)
         });
     }
     let mut reasons = Vec::new();
@@ -114,14 +86,14 @@ async fn race(
 
 async fn keep_trying(
     address: SocketAddr,
-    proof: &Proof,
+    caller: Caller<'_>,
     deadline: Instant,
     answered: &Notify,
 ) -> Result<(Link, IpAddr), String> {
     let mut pause = FIRST_PAUSE;
     let mut before = None;
     loop {
-        let (error, longest) = match attempt(address, proof, deadline, answered).await {
+        let (error, longest) = match attempt(address, caller, deadline, answered).await {
             Ok(reached) => return Ok(reached),
             // A timeout says less than the error before it.
             Err(Missed::Connect(error)) if error.kind() == std::io::ErrorKind::TimedOut => {
@@ -149,7 +121,7 @@ enum Missed {
 
 async fn attempt(
     address: SocketAddr,
-    proof: &Proof,
+    caller: Caller<'_>,
     deadline: Instant,
     answered: &Notify,
 ) -> Result<(Link, IpAddr), Missed> {
@@ -163,11 +135,7 @@ async fn attempt(
     let ours = stream.local_addr().map_err(Missed::Connect)?.ip();
     // A thousand agents at once may keep the other side busy: whoever is slow within the patience is not given up.
     let until = deadline.max(Instant::now() + HANDSHAKE_DEADLINE);
-    let link = match proof {
-        Proof::Member(app, secret) => connect(stream, secret, app.as_str().as_bytes(), until).await,
-        // Without it there is another way.
-        Proof::Bridge(bridge, key) => connect_bridge(stream, key, *bridge, deadline).await,
-    };
+    let link = connect(stream, caller.secret, caller.app.as_str().as_bytes(), until).await;
     Ok((link.map_err(Missed::Link)?, ours))
 }
 

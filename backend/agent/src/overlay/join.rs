@@ -16,7 +16,6 @@ use gantry_link::tcp::listen;
 use gantry_shared::wire::frame;
 use gantry_shared::wire::message::Brought;
 use gantry_shared::wire::message::{AgentHello, Dial, Notice, Seat, Ticket};
-use gantry_shared::wire::rendezvous::RendezvousNotice;
 use gantry_shared::wire::tree::Tree;
 use gantry_types::id::{NodeId, Pid};
 use tokio::io::AsyncWriteExt;
@@ -31,7 +30,6 @@ use super::streams::Streams;
 use super::uplink::{Joined, Uplink};
 use super::{children, parent};
 use crate::connection::Connection;
-use crate::rendezvous::Bridges;
 
 /// How long the frontend is dialled where there is another way to it. A network that drops what it does not let through says nothing.
 const DIAL_TIME: Duration = Duration::from_secs(2);
@@ -231,13 +229,9 @@ fn start(
     let relay = SharedRelay::new(place, queue, inputs_to);
     let streams = Streams::new(relay.clone(), ticket.app, ticket.secret.clone(), stall);
     parent::spawn(reader, credit, streams.clone());
-    let reported = relay.clone();
-    let bridges = Bridges::new(move |notice| {
-        reported.lock().notice(Notice::Rendezvous(RendezvousNotice::Bridge(notice)));
-    });
-    let up = Uplink { relay, bridges: bridges.clone() };
+    let up = Uplink { relay };
     match listener {
-        Some(listener) => children::spawn(listener, streams, bridges),
+        Some(listener) => children::spawn(listener, streams),
         None => drop(tokio::spawn(say_alive(up.clone()))),
     }
     Joined { node: place.node, nodes: place.tree.nodes(), inputs, up }

@@ -30,7 +30,6 @@ mod flow;
 mod feeding;
 
 pub(crate) use self::bulk::{BulkReceiver, Piece};
-pub(crate) use self::dial::dial_bridge;
 pub(crate) use self::input::Input;
 pub(crate) use self::join::{join, join_bringing, join_over};
 pub(crate) use self::uplink::{Joined, Uplink};

@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 use super::input::Input;
 use super::relay::SharedRelay;
 use crate::channel::Hub;
-use crate::rendezvous::Bridges;
 
 /// An agent that has its place.
 #[derive(Debug)]
@@ -27,15 +26,9 @@ pub(crate) struct Joined {
 #[derive(Debug, Clone)]
 pub(crate) struct Uplink {
     pub(super) relay: SharedRelay,
-    pub(super) bridges: Bridges,
 }
 
 impl Uplink {
-    /// Links to other agents of the job.
-    pub(crate) fn bridges(&self) -> &Bridges {
-        &self.bridges
-    }
-
     /// Answers an order.
     pub(crate) fn answer(&self, request: RequestId, answer: Result<Answer, Failure>) {
         self.relay.lock().answer(request, answer);

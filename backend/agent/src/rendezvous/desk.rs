@@ -12,8 +12,6 @@ use gantry_types::id::{Rank, RequestId};
 use gantry_types::rendezvous::Status;
 use tokio::sync::{mpsc, oneshot};
 
-use super::bridges::Bridges;
-use super::input::Input;
 use super::room::Room;
 use crate::overlay::Piece;
 
@@ -57,7 +55,7 @@ pub(crate) enum Request {
         /// Whose it is.
         rank: Rank,
         /// Gets what comes for it.
-        down: mpsc::UnboundedSender<Input>,
+        down: mpsc::UnboundedSender<LinkWord>,
     },
     /// Of a rank's link.
     Link {
@@ -99,8 +97,7 @@ pub(crate) struct Desk {
     /// Aggregates that somebody here has waited for: the next one has them at once.
     kept: Vec<(Key, Arc<Vec<u8>>)>,
     streams: Vec<(u64, Coming)>,
-    links: Vec<(u32, mpsc::UnboundedSender<Input>)>,
-    bridges: Bridges,
+    links: Vec<(u32, mpsc::UnboundedSender<LinkWord>)>,
     notices: Vec<RendezvousNotice>,
     /// There is no frontend.
     alone: bool,
@@ -117,7 +114,6 @@ impl Default for Desk {
             kept: Vec::new(),
             streams: Vec::new(),
             links: Vec::new(),
-            bridges: Bridges::default(),
             notices: Vec::new(),
             alone: false,
         }
@@ -125,11 +121,6 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// One whose links may have lanes on these bridges.
-    pub(crate) fn with_bridges(bridges: Bridges) -> Self {
-        Self { bridges, ..Self::default() }
-    }
-
     /// What is to be reported, in this order.
     pub(crate) fn take_notices(&mut self) -> Vec<RendezvousNotice> {
         std::mem::take(&mut self.notices)
@@ -233,10 +224,9 @@ impl Desk {
             RendezvousOrder::Link { link, word } => {
                 if let Some((_, down)) = self.links.iter().find(|(known, _)| *known == link) {
                     // It has ended meanwhile, and is about to say so.
-                    drop(down.send(Input::Word(word)));
+                    drop(down.send(word));
                 }
             }
-            RendezvousOrder::Bridge(order) => self.bridges.obey(order, &self.links),
             RendezvousOrder::Stands { of, outcome } => {
                 for (_, told) in self.asks.extract_if(.., |(asked, _)| *asked == of) {
                     drop(told.send(outcome.clone()));
@@ -294,7 +284,6 @@ impl Desk {
         self.outgoing.clear();
         self.streams.clear();
         self.links.clear();
-        self.bridges.end();
         for (.., told) in self.puts.drain(..) {
             drop(told.send(Err(alone())));
         }

@@ -1,53 +1,69 @@
-//! A rank's link to its job's frontend: bytes are carried in both directions, as far as there is credit.
-//!
-//! What the frontend says is not looked at: it comes in whole frames. Of what the rank says it is seen whom a message is for, and those for whom there is a [lane](super::lane) go on that;
-//! all else goes to the frontend.
+//! A rank's link to its job's frontend: bytes are carried in both directions, as far as there is credit. They are not looked at.
 
 mod carrier;
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_types::id::Rank;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use self::carrier::{CHUNK_BYTES, Carrier};
-use super::bridges::Bridges;
 use super::desk::Request;
 
 /// Numbers of links are never used again.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// Ranks that have closed their link while something of it is still on its way to the frontend.
+#[derive(Debug, Default)]
+pub(super) struct Closing(watch::Sender<Vec<Rank>>);
+
+impl Closing {
+    /// Waits until no link of the rank is closing, no longer than `patience`.
+    pub(super) async fn wait(&self, rank: Rank, patience: Duration) {
+        let mut closing = self.0.subscribe();
+        drop(timeout(patience, closing.wait_for(|ranks| !ranks.contains(&rank))).await);
+    }
+
+    fn begin(&self, rank: Rank) {
+        self.0.send_modify(|ranks| ranks.push(rank));
+    }
+
+    fn end(&self, rank: Rank) {
+        self.0.send_modify(|ranks| {
+            ranks.iter().position(|known| *known == rank).map(|at| ranks.swap_remove(at));
+        });
+    }
+}
+
 /// Carries until either end has had enough. What the rank has written by its end is carried as well.
 pub(super) async fn carry(
     stream: &mut UnixStream,
     rank: Rank,
-    bridges: &Bridges,
+    closing: &Closing,
     ask: &(dyn Fn(Request) + Send + Sync),
 ) {
     let link = NEXT.fetch_add(1, Ordering::Relaxed);
     let (down, mut said) = mpsc::unbounded_channel();
     let (mut reader, mut writer) = stream.split();
     let up = |word| ask(Request::Link { link, word });
-    let mut carrier = Carrier::new(link, bridges, down.downgrade(), &up);
+    let mut carrier = Carrier::new(link, &up);
     // The frontend answers by credit: before, nothing is read, so nothing is said before this.
     ask(Request::Open { link, rank, down });
     let mut chunk = Vec::new();
-    let mut closing = false;
-    loop {
-        carrier.advance();
-        if carrier.is_done() {
-            break;
-        }
-        if carrier.has_ended() && !std::mem::replace(&mut closing, true) {
-            bridges.closing(rank);
+    let mut ending = false;
+    while !carrier.is_done() {
+        if carrier.has_ended() && !std::mem::replace(&mut ending, true) {
+            closing.begin(rank);
         }
         chunk.resize(CHUNK_BYTES, 0);
         tokio::select! {
-            input = said.recv() => match input {
-                Some(input) => carrier.hear(input),
+            word = said.recv() => match word {
+                Some(word) => carrier.hear(word),
                 None => break,
             },
             read = reader.read(&mut chunk), if carrier.wants_bytes() => match read {
@@ -60,14 +76,11 @@ pub(super) async fn carry(
             },
         }
     }
-    let alone = said.is_closed();
-    carrier.leave();
-    bridges.forget(link);
-    if !alone {
+    if !said.is_closed() {
         up(LinkWord::Close);
     }
-    if closing {
-        bridges.closed(rank);
+    if ending {
+        closing.end(rank);
     }
 }
 

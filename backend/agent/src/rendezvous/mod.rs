@@ -2,19 +2,15 @@
 //!
 //! [`service`] has the socket and one task for each process that asks; [`caller`] finds out which rank that is. [`desk`] is what the agent's loop knows of
 //! it: who waits for what, what is on its way up, which aggregates are here. The gathering itself is the frontend's. [`link`] carries what a rank of a co-allocated job and its
-//! frontend say to each other; [`bridges`] and [`lane`] are the ways on which it goes to other agents by itself.
+//! frontend say to each other.
 
-mod bridges;
 pub(crate) mod caller;
 pub(crate) mod command;
 pub(crate) mod desk;
-pub(crate) mod input;
-mod lane;
 pub(crate) mod link;
 mod room;
 pub(crate) mod service;
 
-pub(crate) use bridges::Bridges;
 pub(crate) use desk::{Desk, Request};
 pub(crate) use service::Socket;
 

@@ -23,10 +23,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::bridges::Bridges;
 use super::caller::find_rank;
 use super::desk::Request;
-use super::link;
+use super::link::{self, Closing};
 use super::room::Room;
 use crate::service::View;
 
@@ -89,17 +88,15 @@ impl Socket {
     pub(crate) async fn serve(
         self,
         view: watch::Receiver<View>,
-        bridges: Bridges,
         ask: impl Fn(Request) + Send + Sync + 'static,
     ) {
-        self.serve_within(LIMITS, view, bridges, ask).await;
+        self.serve_within(LIMITS, view, ask).await;
     }
 
     pub(crate) async fn serve_within(
         self,
         limits: Limits,
         view: watch::Receiver<View>,
-        bridges: Bridges,
         ask: impl Fn(Request) + Send + Sync + 'static,
     ) {
         let listener = match UnixListener::from_std(self.listener) {
@@ -109,7 +106,8 @@ impl Socket {
         let newcomers = Arc::new(Semaphore::new(limits.newcomers));
         let items = Arc::new(Semaphore::new(usize::try_from(limits.items_kib).unwrap_or(usize::MAX)));
         let beyond = Arc::new(Semaphore::new(1));
-        let house = Arc::new(House { view, ask: Box::new(ask), bridges, items, beyond, limits });
+        let house =
+            Arc::new(House { view, ask: Box::new(ask), closing: Closing::default(), items, beyond, limits });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -149,7 +147,7 @@ async fn accept(
 struct House {
     view: watch::Receiver<View>,
     ask: Box<dyn Fn(Request) + Send + Sync>,
-    bridges: Bridges,
+    closing: Closing,
     items: Arc<Semaphore>,
     /// For the one item that goes beyond the limit of all.
     beyond: Arc<Semaphore>,
@@ -230,9 +228,9 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
         }
         AskWhat::Link => {
             let rank = house.find_caller(client, ask.rank).await?;
-            house.bridges.wait_closed(rank, house.limits.patience).await;
+            house.closing.wait(rank, house.limits.patience).await;
             client.tell(&Tell::Done).await?;
-            link::carry(&mut client.stream, rank, &house.bridges, &*house.ask).await;
+            link::carry(&mut client.stream, rank, &house.closing, &*house.ask).await;
             Ok(())
         }
     }

@@ -39,7 +39,7 @@ impl Agent {
             }
             request => drop(events.send(Event::Rendezvous(request))),
         };
-        tokio::spawn(socket.serve(self.view.subscribe(), self.up.bridges().clone(), ask));
+        tokio::spawn(socket.serve(self.view.subscribe(), ask));
     }
 
     /// Waits for what launchers run after their ranks.

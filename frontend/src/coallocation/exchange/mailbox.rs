@@ -1,4 +1,4 @@
-//! What waits for a rank, in its order: whole frames, and words for its agent between them.
+//! What waits for a rank, in its order: whole frames.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) struct Mailbox {
     link: Option<LinkId>,
     /// How much more the link takes.
     window: u32,
-    queue: VecDeque<Letter>,
+    queue: VecDeque<Vec<u8>>,
     /// Bytes in there.
     queued: usize,
     /// Senders that get so much credit when there is room.
@@ -33,22 +33,13 @@ pub(super) struct Mailbox {
     pub(super) seen: usize,
 }
 
-/// What waits for a rank.
-#[derive(Debug)]
-pub(super) enum Letter {
-    /// A whole frame: an agent may put others between two of them.
-    Frame(Vec<u8>),
-    /// For its agent, when all before it has gone there.
-    Word(LinkWord),
-}
-
 impl Mailbox {
     pub(super) fn link(&self) -> Option<LinkId> {
         self.link
     }
 
     /// A process of the rank has a link from now on. Gives what has waited for it.
-    pub(super) fn open(&mut self, link: LinkId) -> VecDeque<Letter> {
+    pub(super) fn open(&mut self, link: LinkId) -> VecDeque<Vec<u8>> {
         (self.link, self.window, self.queued) = (Some(link), LINK_WINDOW_BYTES, 0);
         std::mem::take(&mut self.queue)
     }
@@ -59,11 +50,9 @@ impl Mailbox {
         self.queue.clear();
     }
 
-    pub(super) fn push(&mut self, letter: Letter) {
-        if let Letter::Frame(frame) = &letter {
-            self.queued += frame.len();
-        }
-        self.queue.push_back(letter);
+    pub(super) fn push(&mut self, frame: Vec<u8>) {
+        self.queued += frame.len();
+        self.queue.push_back(frame);
     }
 
     /// The rank takes so much more.
@@ -80,23 +69,17 @@ impl Mailbox {
         let link = self.link?;
         let window = usize::try_from(self.window).unwrap_or(ORDER_BYTES).min(ORDER_BYTES);
         let mut bytes = Vec::new();
-        while let Some(Letter::Frame(frame)) = self.queue.front()
+        while let Some(frame) = self.queue.front()
             && bytes.len() + frame.len() <= window
         {
             self.queued -= frame.len();
             bytes.extend_from_slice(frame);
             self.queue.pop_front();
         }
-        if !bytes.is_empty() {
-            self.window -= u32::try_from(bytes.len()).unwrap_or(self.window);
-            return Some((link, LinkWord::Bytes(Blob(bytes))));
-        }
-        if !matches!(self.queue.front(), Some(Letter::Word(_))) {
+        if bytes.is_empty() {
             return None;
         }
-        match self.queue.pop_front() {
-            Some(Letter::Word(word)) => Some((link, word)),
-            _ => None,
-        }
+        self.window -= u32::try_from(bytes.len()).unwrap_or(self.window);
+        Some((link, LinkWord::Bytes(Blob(bytes))))
     }
 }

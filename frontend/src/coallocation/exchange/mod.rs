@@ -1,18 +1,15 @@
 //! The frontend's end of what ranks of a co-allocated job do together: their barrier, and the messages that it passes on between them.
 //!
-//! [`switchboard`] decides, and [`direct`] which messages need not go through here; here is who tells it what happens, and who carries out what it says. An [`Exchange`] is of one job, a [`Member`] of one app in it. An app that is
+//! [`switchboard`] decides; here is who tells it what happens, and who carries out what it says. An [`Exchange`] is of one job, a [`Member`] of one app in it. An app that is
 //! part of no job is one by itself, so that a program that calls the barrier runs alone as well.
 
 mod switchboard;
-mod direct;
-mod lanes;
 mod mailbox;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gantry_shared::wire::bridge::BridgeNotice;
 use gantry_shared::wire::message::{Order, To};
 use gantry_shared::wire::rendezvous::{LinkWord, RendezvousOrder};
 use gantry_types::id::{NodeId, Rank};
@@ -21,7 +18,6 @@ use gantry_types::rank_set::NodeSet;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-pub use self::direct::Traffic;
 pub(super) use self::switchboard::Arrival;
 use self::switchboard::{Effect, Switchboard};
 use super::request::CommsType;
@@ -78,11 +74,6 @@ impl Exchange {
         self.act(|inner| inner.board.abort(id, why));
     }
 
-    /// How the job's messages went until now.
-    pub(super) fn traffic(&self) -> Traffic {
-        lock(&self.shared.inner).board.traffic()
-    }
-
     fn act<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = lock(&self.shared.inner);
         let done = act(&mut inner);
@@ -92,12 +83,6 @@ impl Exchange {
                 Effect::Say(id, (node, link), word) => {
                     if let Some(overlay) = inner.overlays.get(&id) {
                         let order = Order::Rendezvous(RendezvousOrder::Link { link, word });
-                        overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
-                    }
-                }
-                Effect::Bridge(id, node, order) => {
-                    if let Some(overlay) = inner.overlays.get(&id) {
-                        let order = Order::Rendezvous(RendezvousOrder::Bridge(order));
                         overlay.tell(To::Nodes(NodeSet::from_range(node..=node)), order);
                     }
                 }
@@ -132,7 +117,6 @@ impl Member {
     /// The app is there.
     pub(crate) fn start(&self, overlay: Overlay, placement: &Placement) {
         self.act(|inner, id| {
-            inner.board.listening(id, overlay.listening());
             inner.overlays.insert(id, overlay);
             inner.board.started(id, placement.rank_count());
         });
@@ -145,11 +129,6 @@ impl Member {
         if closed {
             self.exchange.shared.closed.send_modify(|count| *count += 1);
         }
-    }
-
-    /// An agent says something of a bridge to another one.
-    pub(crate) fn take_bridge(&self, node: NodeId, notice: BridgeNotice) {
-        self.act(|inner, id| inner.board.take_bridge(id, node, notice));
     }
 
     /// Takes what a rank that has ended had written. None: all of it is here; else what waits until it is.

@@ -5,19 +5,16 @@
 //! does not take what is for it stops those that send to it, and a mailbox holds no more than [`ROOM_BYTES`](super::mailbox::ROOM_BYTES) and what senders may have on their way.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::SocketAddr;
 
-use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder, LaneNumber};
 use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
 use gantry_shared::wire::message::Blob;
 use gantry_shared::wire::owed::Owed;
 use gantry_shared::wire::rendezvous::LinkWord;
 use gantry_shared::wire::runtime::{Hear, LINK_WINDOW_BYTES, MESSAGE_PIECE_BYTES, Piece, Say, Scope};
-use gantry_types::id::{NodeId, Rank};
+use gantry_types::id::Rank;
 use gantry_types::runtime::{MAX_TAG_BYTES, Peer, Subjobs};
 
-use super::direct::{Course, Direct, Ends, Said, Traffic};
-use super::mailbox::{Letter, LinkId, Mailbox};
+use super::mailbox::{LinkId, Mailbox};
 use crate::coallocation::request::CommsType;
 use crate::coallocation::state::SubjobId;
 
@@ -26,8 +23,6 @@ use crate::coallocation::state::SubjobId;
 pub(super) enum Effect {
     /// Say this of a link to the node's agent.
     Say(SubjobId, LinkId, LinkWord),
-    /// Say this of a bridge to an agent.
-    Bridge(SubjobId, NodeId, BridgeOrder),
     /// Tell who looks after the subjob.
     Tell(SubjobId, Arrival),
 }
@@ -90,7 +85,6 @@ pub(super) struct Switchboard {
     ends: Vec<(SubjobId, Rank)>,
     /// Who wants to hear of them.
     watchers: BTreeSet<(SubjobId, Rank)>,
-    direct: Direct,
     effects: Vec<Effect>,
 }
 
@@ -124,26 +118,6 @@ impl Switchboard {
         self.join();
     }
 
-    /// Where its agents can be dialled, by node.
-    pub(super) fn listening(&mut self, id: SubjobId, listen: Vec<Vec<SocketAddr>>) {
-        self.direct.listening(id, listen);
-    }
-
-    /// An agent says something of a bridge.
-    pub(super) fn take_bridge(&mut self, id: SubjobId, node: NodeId, notice: BridgeNotice) {
-        let said = self.direct.take((id, node), notice);
-        self.say_all(said);
-    }
-
-    /// How messages went.
-    pub(super) fn traffic(&self) -> Traffic {
-        self.direct.traffic()
-    }
-
-    fn say_all(&mut self, said: impl IntoIterator<Item = Said>) {
-        self.effects.extend(said.into_iter().map(|((id, node), order)| Effect::Bridge(id, node, order)));
-    }
-
     /// The job is released: whoever takes part in it now is known, and all may run.
     pub(super) fn release(&mut self, members: Vec<SubjobId>) {
         let takes_part = |id: &SubjobId| {
@@ -171,13 +145,9 @@ impl Switchboard {
     pub(super) fn end(&mut self, id: SubjobId) {
         let Some(part) = self.parts.get_mut(&id).filter(|part| !part.over) else { return };
         part.over = true;
-        let links: Vec<(LinkId, Link)> = part.links.drain().collect();
+        part.links.clear();
         let owed: Vec<_> = std::mem::take(&mut part.mail).into_values().flat_map(|mail| mail.owed).collect();
         self.give(owed);
-        for (link, Link { rank, .. }) in links {
-            let said = self.direct.link_ended(id, rank, link);
-            self.say_all(said);
-        }
         if let (Some(members), true) = (self.members.clone(), self.joined) {
             if let Some(subjob) = position(&members, id) {
                 members
@@ -206,13 +176,8 @@ impl Switchboard {
         }
         // Nobody takes what is for it.
         let owed = part.mail.remove(&rank).map(|mail| mail.owed).unwrap_or_default();
-        let gone: Vec<LinkId> =
-            part.links.extract_if(|_, link| link.rank == rank).map(|(link, _)| link).collect();
+        part.links.retain(|_, link| link.rank != rank);
         self.give(owed);
-        for link in gone {
-            let said = self.direct.link_ended(id, rank, link);
-            self.say_all(said);
-        }
         self.check_passed(id);
         self.watchers.remove(&(id, rank));
         self.ends.push((id, rank));
@@ -249,22 +214,8 @@ impl Switchboard {
                 self.deliver(id, rank);
             }
             LinkWord::Close => self.close(id, link),
-            LinkWord::Lane { lane, .. } => self.mark(id, link, lane),
             // Only we say so.
             LinkWord::LastWords => {}
-        }
-    }
-
-    /// Nothing more comes by us of what takes this lane: its receiver's agent hears of it behind all that has come.
-    fn mark(&mut self, id: SubjobId, link: LinkId, lane: LaneNumber) {
-        match self.direct.marked(id, link, lane) {
-            Some(((to, rank), at, word)) => {
-                if let Some(mail) = self.mailbox(to, rank).filter(|mail| mail.link() == Some(at)) {
-                    mail.push(Letter::Word(word));
-                }
-                self.deliver(to, rank);
-            }
-            None => self.say_all([((id, link.0), BridgeOrder::LaneEnded { lane })]),
         }
     }
 
@@ -291,7 +242,7 @@ impl Switchboard {
         }
         self.tell_structure(id, rank);
         if let Some(mail) = self.mailbox(id, rank) {
-            waiting.into_iter().for_each(|letter| mail.push(letter));
+            waiting.into_iter().for_each(|frame| mail.push(frame));
         }
         self.deliver(id, rank);
     }
@@ -307,8 +258,6 @@ impl Switchboard {
     fn close(&mut self, id: SubjobId, link: LinkId) {
         let Some(part) = self.parts.get_mut(&id) else { return };
         let Some(Link { rank, .. }) = part.links.remove(&link) else { return };
-        let said = self.direct.link_ended(id, rank, link);
-        self.say_all(said);
         let mail = self.mailbox(id, rank).filter(|mail| mail.link() == Some(link));
         let Some(mail) = mail else { return };
         mail.close();
@@ -400,20 +349,9 @@ impl Switchboard {
         if there.size.is_none_or(|size| to_rank.0 >= size) {
             return None;
         }
-        let (scope, bytes, sender) = (piece.scope, piece.bytes.0.len(), Peer { subjob: own, rank });
-        let subjob = if scope == Scope::Job { piece.peer.subjob } else { 0 };
-        let receiver = Peer { subjob, rank: to_rank };
-        let from = self.find_link(id, rank);
+        let sender = Peer { subjob: own, rank };
         self.tell(to, to_rank, &Hear::Piece(Piece { peer: sender, ..piece }));
-        let mail = self.mailbox(to, to_rank)?;
-        let (full, to_link) = (mail.is_full(), mail.link());
-        if let (Some(from), Some(to_link)) = (from, to_link) {
-            let course = Course { from: (id, rank), scope, to: (to, to_rank) };
-            let ends = Ends { from, to: to_link, receiver, sender };
-            let said = self.direct.relayed(course, ends, bytes, !full);
-            self.say_all(said);
-        }
-        full.then_some((to, to_rank))
+        self.mailbox(to, to_rank)?.is_full().then_some((to, to_rank))
     }
 
     fn open_gate(&mut self, id: SubjobId) {
@@ -501,7 +439,7 @@ impl Switchboard {
         let Some(part) = self.parts.get_mut(&id) else { return };
         let mut frame = Vec::new();
         match encode_onto(what, &mut frame) {
-            Ok(()) => part.mail.entry(rank).or_default().push(Letter::Frame(frame)),
+            Ok(()) => part.mail.entry(rank).or_default().push(frame),
             Err(error) => tracing::warn!(%error, "a message to a rank was not sent"),
         }
         self.deliver(id, rank);

@@ -1,5 +1,7 @@
 //! The switchboard, with no process and no network at all.
 
+use gantry_types::id::NodeId;
+
 use super::super::mailbox::ROOM_BYTES;
 use super::*;
 
@@ -55,7 +57,7 @@ fn heard(board: &mut Switchboard, whom: SubjobId) -> (Vec<Hear>, u32) {
 fn arrivals(board: &mut Switchboard) -> Vec<(SubjobId, Arrival)> {
     let told = board.take_effects().into_iter().filter_map(|effect| match effect {
         Effect::Tell(id, arrival) => Some((id, arrival)),
-        Effect::Say(..) | Effect::Bridge(..) => None,
+        Effect::Say(..) => None,
     });
     told.collect()
 }

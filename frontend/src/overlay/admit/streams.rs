@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gantry_shared::wire::bridge::{BridgeNotice, BridgeNumber, BridgeOrder};
 use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, MAX_MESSAGE_BYTES, Member,
     MemberSet,
@@ -13,7 +12,7 @@ use gantry_shared::wire::window::{Outstanding, Receiver, cost_of};
 use gantry_types::id::{DaemonId, NodeId, Rank, SessionId};
 use gantry_types::rank_set::NodeSet;
 
-use super::violation::{Admitted, Violation, Word, check_text};
+use super::violation::{Admitted, Violation, Word};
 
 /// Links that one node may have open beside one for each of its ranks: processes that a rank has started may have their own.
 const MORE_LINKS: u64 = 4096;
@@ -23,15 +22,6 @@ const MORE_LINKS: u64 = 4096;
 struct Link {
     window: Receiver,
     sent: Outstanding,
-}
-
-/// What an agent may still say of a bridge.
-#[derive(Debug, Default)]
-struct Bridge {
-    awaits: u32,
-    stands: u32,
-    fails: u32,
-    breaks: u32,
 }
 
 /// An operation on a channel.
@@ -50,7 +40,6 @@ struct Operation {
 pub(super) struct Streams {
     items: HashMap<NodeId, Receiver>,
     links: BTreeMap<(NodeId, u32), Link>,
-    bridges: HashMap<(NodeId, BridgeNumber), Bridge>,
     messages: HashMap<Member, Receiver>,
     operations: BTreeMap<u64, Operation>,
     last_operation: u64,
@@ -88,16 +77,6 @@ impl Streams {
                         _ => {}
                     }
                 }
-                RendezvousOrder::Bridge(BridgeOrder::Await { bridge, .. }) => {
-                    let known = self.bridges.entry((node, *bridge)).or_default();
-                    known.awaits += 1;
-                    known.stands += 1;
-                }
-                RendezvousOrder::Bridge(BridgeOrder::Dial { bridge, .. }) => {
-                    let known = self.bridges.entry((node, *bridge)).or_default();
-                    known.stands += 1;
-                    known.fails += 1;
-                }
                 _ => return,
             }
         }
@@ -120,7 +99,6 @@ impl Streams {
                 window.map_err(|overrun| Violation::overran("rendezvous items", overrun))?;
             }
             RendezvousNotice::Link { link, word } => self.link(node, ranks, *link, word)?,
-            RendezvousNotice::Bridge(notice) => self.bridge(node, notice)?,
         }
         Ok(Word::News)
     }
@@ -151,29 +129,8 @@ impl Streams {
                 back.map_err(|overrun| Violation::new(format!("took too much on link {number}: {overrun}")))?;
             }
             LinkWord::Close => drop(self.links.remove(&key)),
-            LinkWord::Open(_) | LinkWord::Lane { .. } | LinkWord::LastWords => {}
+            LinkWord::Open(_) | LinkWord::LastWords => {}
         }
-        Ok(())
-    }
-
-    fn bridge(&mut self, node: NodeId, notice: &BridgeNotice) -> Result<(), Violation> {
-        let (BridgeNotice::Awaits { bridge }
-        | BridgeNotice::Stands { bridge }
-        | BridgeNotice::Failed { bridge, .. }
-        | BridgeNotice::Broken { bridge, .. }) = notice;
-        let known = self.bridges.entry((node, *bridge)).or_default();
-        let owed = match notice {
-            BridgeNotice::Awaits { .. } => &mut known.awaits,
-            BridgeNotice::Failed { reason, .. } => {
-                check_text(reason, "a reason")?;
-                &mut known.fails
-            }
-            BridgeNotice::Stands { .. } => &mut known.stands,
-            BridgeNotice::Broken { .. } => &mut known.breaks,
-        };
-        let unasked = || Violation::new(format!("reported on bridge {bridge}, for which it was not asked"));
-        *owed = owed.checked_sub(1).ok_or_else(unasked)?;
-        known.breaks += u32::from(matches!(notice, BridgeNotice::Stands { .. }));
         Ok(())
     }
 

@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use gantry_shared::secret::Secret;
-use gantry_shared::wire::bridge::{BridgeNotice, BridgeOrder};
 use gantry_shared::wire::channel::{
     CHANNEL_WINDOW_BYTES, CHUNK_BYTES, ChannelNotice, ChannelOrder, FIRST_MADE, Member, MemberSet,
 };
@@ -268,28 +266,6 @@ fn a_link_is_opened_before_it_is_used_and_keeps_to_its_credit() {
     }
     assert!(root.say(0, up(9999, LinkWord::Open(Rank(1)))).is_err());
     root.believed(1, up(9999, LinkWord::Open(Rank(2))));
-}
-
-#[test]
-fn a_bridge_is_reported_on_by_those_that_were_asked_and_once() {
-    let mut root = Root::running();
-    let say = |notice| Notice::Rendezvous(RendezvousNotice::Bridge(notice));
-    let order = |order| Order::Rendezvous(RendezvousOrder::Bridge(order));
-    let (bridge, key, patience) = (3, Secret::random().unwrap(), std::time::Duration::ZERO);
-    let unasked = "reported on bridge 3, for which it was not asked";
-    root.refused(0, say(BridgeNotice::Awaits { bridge }), unasked);
-    root.refused(0, say(BridgeNotice::Broken { bridge, come: Vec::new() }), unasked);
-    root.0.ordered(&nodes("0"), &order(BridgeOrder::Await { bridge, key: key.clone(), patience }));
-    root.0.ordered(&nodes("1"), &order(BridgeOrder::Dial { bridge, key, addresses: Vec::new(), patience }));
-    root.believed(0, say(BridgeNotice::Awaits { bridge }));
-    root.refused(0, say(BridgeNotice::Awaits { bridge }), unasked);
-    root.refused(0, say(BridgeNotice::Failed { bridge, reason: String::new() }), unasked);
-    root.believed(0, say(BridgeNotice::Stands { bridge }));
-    root.refused(0, say(BridgeNotice::Stands { bridge }), unasked);
-    root.believed(0, say(BridgeNotice::Broken { bridge, come: Vec::new() }));
-    root.refused(0, say(BridgeNotice::Broken { bridge, come: Vec::new() }), unasked);
-    root.believed(1, say(BridgeNotice::Failed { bridge, reason: String::new() }));
-    root.refused(1, say(BridgeNotice::Awaits { bridge }), unasked);
 }
 
 fn message(session: SessionId, daemon: DaemonId, bytes: usize) -> Notice {

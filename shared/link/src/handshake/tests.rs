@@ -87,8 +87,8 @@ async fn check_differing(
     let (near, far) = duplex(64);
     let (dial_secret, accept_secret) = (secret(dialler.1), secret(acceptor.1));
     let (dialled, accepted) = tokio::join!(
-        connect_as((dialler.0, 0), near, &dial_secret, dialler.2, soon()),
-        accept_as(acceptor.0, far, |_| Some((accept_secret.clone(), acceptor.2.to_vec())), soon()),
+        connect_as(dialler.0, near, &dial_secret, dialler.2, soon()),
+        accept_as(acceptor.0, far, &accept_secret, acceptor.2, soon()),
     );
     (dialled.unwrap_err(), accepted.unwrap_err())
 }
@@ -143,7 +143,7 @@ async fn a_stranger_is_given_a_reason_and_nothing_else() {
     let (accepted, heard) = tokio::join!(accept_on(far), hear);
     assert!(matches!(accepted, Err(LinkError::Malformed { phase: Phase::Preamble, .. })));
     let reason = b"protocol error: it is not gantry";
-    let expected = [&build_preamble(PROTOCOL_VERSION, 0)[..], &[3, 0, 0, 32], reason].concat();
+    let expected = [&build_preamble(PROTOCOL_VERSION)[..], &[3, 0, 0, 32], reason].concat();
     assert_eq!(heard, expected);
 }
 
@@ -193,11 +193,11 @@ async fn a_silent_peer_is_given_up_at_the_deadline() {
     for (said, expected) in [(0, Phase::Preamble), (7, Phase::Preamble), (8, Phase::Handshake)] {
         let started = Instant::now();
         let (mut quiet, far) = duplex(4096);
-        quiet.write_all(&build_preamble(PROTOCOL_VERSION, 0)[..said]).await.unwrap();
+        quiet.write_all(&build_preamble(PROTOCOL_VERSION)[..said]).await.unwrap();
         let result = accept_on(far).await.unwrap_err();
         assert!(matches!(result, LinkError::TimedOut { phase } if phase == expected), "{result:?}");
         let (near, mut quiet) = duplex(4096);
-        quiet.write_all(&build_preamble(PROTOCOL_VERSION, 0)[..said]).await.unwrap();
+        quiet.write_all(&build_preamble(PROTOCOL_VERSION)[..said]).await.unwrap();
         let result = dial_on(near).await.unwrap_err();
         assert!(matches!(result, LinkError::TimedOut { phase } if phase == expected), "{result:?}");
         assert!(started.elapsed() < 2 * HANDSHAKE_DEADLINE + Duration::from_secs(1));
@@ -208,7 +208,7 @@ async fn a_silent_peer_is_given_up_at_the_deadline() {
 async fn a_peer_that_drips_gains_no_time() {
     let (mut slow, far) = duplex(4096);
     let drip = async {
-        for byte in build_preamble(PROTOCOL_VERSION, 0).into_iter().cycle() {
+        for byte in build_preamble(PROTOCOL_VERSION).into_iter().cycle() {
             tokio::time::sleep(Duration::from_secs(3)).await;
             if slow.write_all(&[byte]).await.is_err() {
                 break;
@@ -280,7 +280,7 @@ proptest! {
         let result = runtime.block_on(async {
             let (near, mut peer) = duplex(4096);
             if after_preamble {
-                peer.write_all(&build_preamble(PROTOCOL_VERSION, 0)).await.unwrap();
+                peer.write_all(&build_preamble(PROTOCOL_VERSION)).await.unwrap();
             }
             peer.write_all(&garbage).await.unwrap();
             peer.shutdown().await.unwrap();
@@ -288,32 +288,4 @@ proptest! {
         });
         prop_assert!(result.is_err());
     }
-}
-
-#[tokio::test]
-async fn a_bridge_is_opened_by_its_own_key_and_by_nothing_else() {
-    let check = async |number: u16, key: &str, expected: Option<u16>| {
-        let (near, far) = duplex(1000);
-        let find = |number| (number == 7).then(|| secret("b7"));
-        let (dial_key, own) = (secret(key), secret("5a"));
-        let dialling = async {
-            match number {
-                0 => connect(near, &dial_key, APP, soon()).await,
-                _ => connect_bridge(near, &dial_key, number, soon()).await,
-            }
-        };
-        let (dialled, accepted) = tokio::join!(dialling, accept_any(far, &own, APP, find, soon()));
-        assert_eq!(
-            accepted.as_ref().ok().map(|(_, number)| *number),
-            expected,
-            "{number} {key} {accepted:?}"
-        );
-        assert_eq!(dialled.is_ok(), expected.is_some(), "{dialled:?}");
-    };
-    check(7, "b7", Some(7)).await;
-    check(0, "5a", Some(0)).await;
-    // The app's secret opens no bridge, a bridge's key no other one and nothing of the app.
-    check(7, "5a", None).await;
-    check(8, "b7", None).await;
-    check(0, "b7", None).await;
 }

@@ -55,7 +55,7 @@ impl Fixture {
             // What comes on a link goes back, four bytes at a time; and who is linked is not looked at again before it has gone.
             Request::Open { rank, down, .. } => {
                 assert_eq!(rank, Rank(4));
-                down.send(crate::rendezvous::input::Input::Word(LinkWord::Credit(4))).unwrap();
+                down.send(LinkWord::Credit(4)).unwrap();
                 let before = linked.lock().unwrap().replace(down);
                 assert!(before.is_none(), "a link was not closed");
             }
@@ -64,8 +64,8 @@ impl Fixture {
                 let given = u32::try_from(bytes.0.len()).unwrap();
                 let linked = linked.lock().unwrap();
                 let down = linked.as_ref().unwrap();
-                down.send(crate::rendezvous::input::Input::Word(LinkWord::Bytes(bytes))).unwrap();
-                down.send(crate::rendezvous::input::Input::Word(LinkWord::Credit(given))).unwrap();
+                down.send(LinkWord::Bytes(bytes)).unwrap();
+                down.send(LinkWord::Credit(given)).unwrap();
             }
             Request::Link { word: LinkWord::Close, .. } => drop(linked.lock().unwrap().take()),
             Request::Link { word, .. } => panic!("{word:?}"),
@@ -74,7 +74,7 @@ impl Fixture {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 tokio::select! {
-                    () = socket.serve_within(limits, receiver, Bridges::default(), agent) => {}
+                    () = socket.serve_within(limits, receiver, agent) => {}
                     _ = stopped => {}
                 }
             });
