@@ -54,6 +54,7 @@ mod dirs;
 mod error;
 
 mod link;
+mod dialogue;
 
 pub mod rendezvous;
 pub mod runtime;

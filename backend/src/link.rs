@@ -1,24 +1,20 @@
-//! The connection to the agent: one question, one answer, each with a deadline; or, once the channel is open, what either side likes to say.
+//! The connection to the agent: one question, one answer, each with a deadline.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gantry_shared::wire::backend::{Ask, Tell};
-use gantry_shared::wire::frame::{FrameBuffer, FrameError, decode, encode, read_frame};
+use gantry_shared::wire::frame::{FrameError, decode, encode, read_frame};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::{PeerCredentials, SendTimeout};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, getsockopt, send, setsockopt, socket,
 };
 use nix::sys::time::TimeVal;
 use nix::unistd::geteuid;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::Error;
 use crate::socket_path::SocketPath;
@@ -77,75 +73,8 @@ impl Link {
 
 impl Link {
     /// The connection for another language than questions and answers. To be called between two of those.
-    pub(crate) fn into_wire(self) -> Wire {
-        Wire { stream: self.stream, buffer: Mutex::default() }
-    }
-}
-
-/// A connection on which both sides speak when they like.
-#[derive(Debug)]
-pub(crate) struct Wire {
-    stream: UnixStream,
-    buffer: Mutex<FrameBuffer>,
-}
-
-/// What is read at once.
-const READ_BYTES: usize = 64 * 1024;
-
-impl Wire {
-    /// Writes a frame. After an error part of it may be written.
-    pub(crate) fn write<T: Serialize>(
-        &self,
-        what: &T,
-        until: Instant,
-        timeout: Duration,
-    ) -> Result<(), Error> {
-        let frame = encode(what).map_err(Error::protocol)?;
-        let written = Timed { stream: &self.stream, until }.write_all(&frame);
-        written.map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => {
-                Error::TimedOut { phase: "write to this node's agent", after: timeout }
-            }
-            _ => Error::Lost(Some(error)),
-        })
-    }
-
-    /// The next frame; none at the end. When the time is up, what has come of it is kept.
-    pub(crate) fn read<T: DeserializeOwned>(&self, until: Instant) -> Result<Option<T>, Error> {
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(heard) = buffer.next_message().map_err(Error::protocol)? {
-                return Ok(Some(heard));
-            }
-            let mut chunk = vec![0; READ_BYTES];
-            match (Timed { stream: &self.stream, until }).read(&mut chunk) {
-                Ok(0) => return Ok(None),
-                Ok(count) => buffer.push(&chunk[..count]).map_err(Error::protocol)?,
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Err(Error::TimedOut {
-                        phase: "read from this node's agent",
-                        after: Duration::ZERO,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::Lost(Some(error))),
-            }
-        }
-    }
-}
-
-impl Wire {
-    /// Whether something can be had without waiting, be it the end.
-    pub(crate) fn has_input(&self) -> bool {
-        let buffered = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).has_frame();
-        let mut one = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
-        buffered || poll(&mut one, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-    }
-}
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream
     }
 }
 

@@ -1,6 +1,6 @@
 //! Filters of the tool's own: a daemon that merges what comes up to its node.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_shared::wire::channel::{CHUNK_BYTES, FromDaemon, MAX_PART_BYTES};
 use gantry_shared::wire::message::Blob;
@@ -8,6 +8,7 @@ use gantry_types::error::{Failure, Kind};
 
 use super::Channel;
 use crate::Error;
+use crate::dialogue::Patience;
 
 /// Parts to merge: contributions, or what the same filter has made of some. At least two.
 pub type Parts = Vec<Vec<u8>>;
@@ -25,7 +26,7 @@ impl Channel {
     /// # Errors
     /// [`Error::Refused`] when the agent cuts this daemon off, [`Error::Lost`] when the connection breaks.
     pub fn offer_filter(&self, name: &str) -> Result<(), Error> {
-        self.say(&FromDaemon::Serve { filter: name.to_owned() }, Instant::now() + WORD, WORD)
+        self.say(FromDaemon::Serve { filter: name.to_owned() }, WORD)
     }
 
     /// Merges for this node's agent, until the channel ends: `merge` gets parts of reductions by the custom filter `name`, and gives one part. Blocks; run it on
@@ -43,8 +44,8 @@ impl Channel {
     ) -> Result<(), Error> {
         self.offer_filter(name)?;
         loop {
-            let until = Instant::now() + NEVER;
-            let job = match self.wait("wait for parts", until, NEVER, |state| Ok(state.next_job(name))) {
+            let patience = Patience::new("wait for parts", NEVER);
+            let job = match self.dialogue.until(patience, |state| state.next_job(name).map(Ok)) {
                 Err(Error::Lost(None)) => return Ok(()),
                 job => job?,
             };
@@ -62,7 +63,7 @@ impl Channel {
                 Ok(bytes) => self.answer(number, &bytes)?,
                 Err(why) => {
                     let merged = FromDaemon::Merged { job: number, bytes: Err(why), last: true };
-                    self.say(&merged, Instant::now() + WORD, WORD)?;
+                    self.say(merged, WORD)?;
                 }
             }
         }
@@ -73,7 +74,7 @@ impl Channel {
         loop {
             let bytes = Ok(Blob(chunks.next().unwrap_or_default().to_vec()));
             let last = chunks.peek().is_none();
-            self.say(&FromDaemon::Merged { job, bytes, last }, Instant::now() + WORD, WORD)?;
+            self.say(FromDaemon::Merged { job, bytes, last }, WORD)?;
             if last {
                 return Ok(());
             }

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, ToDaemon, cost_of};
+use gantry_shared::wire::channel::{CHANNEL_WINDOW_BYTES, FromDaemon, ToDaemon, cost_of};
 use gantry_types::error::Failure;
 
 use crate::Error;
+use crate::dialogue::Party;
 
 /// All that is known.
 #[derive(Debug)]
 pub(super) struct State {
     messages: VecDeque<Message>,
     last: u64,
-    /// What came of abandoned messages has cost, and the agent has not been told.
-    dropped: u32,
+    /// What the agent is to get back for what was taken or abandoned.
+    owed: u32,
     /// What may be sent unasked.
     credit: u32,
     /// What contributions may cost that nobody has asked for.
@@ -22,8 +23,7 @@ pub(super) struct State {
     /// Contributions that are not through.
     parts: BTreeMap<(u32, u64), Part>,
     jobs: VecDeque<Job>,
-    reading: bool,
-    over: Option<Option<Failure>>,
+    refused: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -43,8 +43,6 @@ struct Message {
 pub(super) struct Taken {
     pub(super) tag: u32,
     pub(super) bytes: Vec<u8>,
-    /// What the agent gets back for them.
-    pub(super) cost: u32,
     pub(super) last: bool,
 }
 
@@ -73,21 +71,145 @@ impl Default for State {
         Self {
             messages: VecDeque::new(),
             last: 0,
-            dropped: 0,
+            owed: 0,
             credit: CHANNEL_WINDOW_BYTES,
             room: CHANNEL_WINDOW_BYTES,
             rounds: HashMap::new(),
             parts: BTreeMap::new(),
             jobs: VecDeque::new(),
-            reading: false,
-            over: None,
+            refused: None,
         }
     }
 }
 
 impl State {
-    /// Something came from the agent.
-    pub(super) fn hear(&mut self, heard: ToDaemon) {
+    fn add(&mut self, tag: u32, bytes: Vec<u8>, last: bool) {
+        let piece_cost = cost_of(bytes.len());
+        if self.messages.back().is_none_or(|message| message.ended.is_some()) {
+            self.last += 1;
+            let number = self.last;
+            let message = Message {
+                number,
+                tag,
+                claimed: false,
+                abandoned: false,
+                pieces: VecDeque::new(),
+                ended: None,
+            };
+            self.messages.push_back(message);
+        }
+        let Some(message) = self.messages.back_mut() else { return };
+        if message.abandoned {
+            self.owed = self.owed.saturating_add(piece_cost);
+            if last {
+                self.messages.pop_back();
+            }
+            return;
+        }
+        message.pieces.push_back((bytes, piece_cost));
+        if last {
+            message.ended = Some(Ok(()));
+        }
+    }
+
+    /// The first message that nobody has, of this tag or any. From now on it is the caller's.
+    pub(super) fn claim(&mut self, tag: Option<u32>) -> Option<u64> {
+        let fits = |message: &&mut Message| !message.claimed && tag.is_none_or(|tag| tag == message.tag);
+        let message = self.messages.iter_mut().find(fits)?;
+        message.claimed = true;
+        Some(message.number)
+    }
+
+    /// The next bytes of a claimed message.
+    pub(super) fn take(&mut self, number: u64) -> Result<Option<Taken>, Failure> {
+        let Some(at) = self.messages.iter().position(|message| message.number == number) else {
+            return Ok(None);
+        };
+        let Some(message) = self.messages.get_mut(at) else { return Ok(None) };
+        if let Some((bytes, cost)) = message.pieces.pop_front() {
+            let (tag, last) = (message.tag, message.pieces.is_empty() && message.ended == Some(Ok(())));
+            if last {
+                self.messages.remove(at);
+            }
+            self.owed = self.owed.saturating_add(cost);
+            return Ok(Some(Taken { tag, bytes, last }));
+        }
+        match message.ended.clone() {
+            Some(Err(why)) => {
+                self.messages.remove(at);
+                Err(why)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A claimed message is not taken after all; `bytes` were taken of it.
+    pub(super) fn unclaim(&mut self, number: u64, bytes: Vec<u8>) {
+        if let Some(message) = self.messages.iter_mut().find(|message| message.number == number) {
+            message.claimed = false;
+            if !bytes.is_empty() {
+                message.pieces.push_front((bytes, 0));
+            }
+        }
+    }
+
+    /// Nobody reads the rest of a message.
+    pub(super) fn abandon(&mut self, number: u64) {
+        let Some(message) = self.messages.iter_mut().find(|message| message.number == number) else {
+            return;
+        };
+        let cost = message.pieces.drain(..).map(|(_, cost)| cost).fold(0, u32::saturating_add);
+        message.abandoned = message.ended.is_none();
+        if !message.abandoned {
+            self.messages.retain(|message| message.number != number);
+        }
+        self.owed = self.owed.saturating_add(cost);
+    }
+
+    pub(super) fn spend(&mut self, cost: u32) -> Option<()> {
+        self.credit = self.credit.checked_sub(cost)?;
+        Some(())
+    }
+
+    /// The number of the next contribution with this tag, if it may be sent.
+    pub(super) fn begin(&mut self, tag: u32, cost: u32, long: bool) -> Option<u64> {
+        self.room = self.room.checked_sub(cost)?;
+        let next = self.rounds.entry(tag).or_default();
+        let round = *next;
+        *next += 1;
+        self.parts.insert((tag, round), Part { early: cost, long, ..Part::default() });
+        Some(round)
+    }
+
+    /// What more of a contribution may be sent; `Some(None)`: nobody wants it any more.
+    pub(super) fn granted(&mut self, tag: u32, round: u64) -> Option<Option<u32>> {
+        let part = self.parts.get_mut(&(tag, round))?;
+        if part.over {
+            self.forget(tag, round);
+            return Some(None);
+        }
+        (part.granted > 0).then(|| Some(std::mem::take(&mut part.granted)))
+    }
+
+    /// A contribution is through, or given up.
+    pub(super) fn forget(&mut self, tag: u32, round: u64) {
+        if let Some(part) = self.parts.remove(&(tag, round)) {
+            self.room += part.early;
+        }
+    }
+
+    /// Parts that are to be merged by the filter of this name.
+    pub(super) fn next_job(&mut self, filter: &str) -> Option<Job> {
+        let at = self.jobs.iter().position(|job| job.complete && job.filter == filter)?;
+        self.jobs.remove(at)
+    }
+}
+
+impl Party for State {
+    type Heard = ToDaemon;
+    type Said = FromDaemon;
+
+    fn hear(&mut self, heard: ToDaemon) {
         match heard {
             ToDaemon::Message { tag, bytes, last } => self.add(tag, bytes.0, last),
             ToDaemon::Cut { why } => {
@@ -130,166 +252,17 @@ impl State {
                     it.complete = last;
                 }
             }
-            ToDaemon::Refused(why) => self.over = Some(Some(why)),
+            ToDaemon::Refused(why) => self.refused = Some(why),
         }
     }
 
-    fn add(&mut self, tag: u32, bytes: Vec<u8>, last: bool) {
-        let piece_cost = cost_of(bytes.len());
-        if self.messages.back().is_none_or(|message| message.ended.is_some()) {
-            self.last += 1;
-            let number = self.last;
-            let message = Message {
-                number,
-                tag,
-                claimed: false,
-                abandoned: false,
-                pieces: VecDeque::new(),
-                ended: None,
-            };
-            self.messages.push_back(message);
-        }
-        let Some(message) = self.messages.back_mut() else { return };
-        if message.abandoned {
-            self.dropped = self.dropped.saturating_add(piece_cost);
-            if last {
-                self.messages.pop_back();
-            }
-            return;
-        }
-        message.pieces.push_back((bytes, piece_cost));
-        if last {
-            message.ended = Some(Ok(()));
-        }
+    fn next_word(&mut self) -> Option<FromDaemon> {
+        let cost = std::mem::take(&mut self.owed);
+        (cost > 0).then_some(FromDaemon::Taken { cost })
     }
 
-    /// What has come of abandoned messages: the agent is to be told that it is taken.
-    pub(super) fn take_dropped(&mut self) -> u32 {
-        std::mem::take(&mut self.dropped)
-    }
-
-    /// The first message that nobody has, of this tag or any. From now on it is the caller's.
-    pub(super) fn claim(&mut self, tag: Option<u32>) -> Option<u64> {
-        let fits = |message: &&mut Message| !message.claimed && tag.is_none_or(|tag| tag == message.tag);
-        let message = self.messages.iter_mut().find(fits)?;
-        message.claimed = true;
-        Some(message.number)
-    }
-
-    /// The next bytes of a claimed message.
-    pub(super) fn take(&mut self, number: u64) -> Result<Option<Taken>, Failure> {
-        let Some(at) = self.messages.iter().position(|message| message.number == number) else {
-            return Ok(None);
-        };
-        let Some(message) = self.messages.get_mut(at) else { return Ok(None) };
-        if let Some((bytes, cost)) = message.pieces.pop_front() {
-            let (tag, last) = (message.tag, message.pieces.is_empty() && message.ended == Some(Ok(())));
-            if last {
-                self.messages.remove(at);
-            }
-            return Ok(Some(Taken { tag, bytes, cost, last }));
-        }
-        match message.ended.clone() {
-            Some(Err(why)) => {
-                self.messages.remove(at);
-                Err(why)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// A claimed message is not taken after all; `bytes` were taken of it.
-    pub(super) fn unclaim(&mut self, number: u64, bytes: Vec<u8>) {
-        if let Some(message) = self.messages.iter_mut().find(|message| message.number == number) {
-            message.claimed = false;
-            if !bytes.is_empty() {
-                message.pieces.push_front((bytes, 0));
-            }
-        }
-    }
-
-    /// Nobody reads the rest of a message. Gives the cost of what had come.
-    pub(super) fn abandon(&mut self, number: u64) -> u32 {
-        let Some(message) = self.messages.iter_mut().find(|message| message.number == number) else {
-            return 0;
-        };
-        let cost = message.pieces.drain(..).map(|(_, cost)| cost).fold(0, u32::saturating_add);
-        message.abandoned = message.ended.is_none();
-        if !message.abandoned {
-            self.messages.retain(|message| message.number != number);
-        }
-        cost
-    }
-
-    pub(super) fn spend(&mut self, cost: u32) -> Option<()> {
-        self.credit = self.credit.checked_sub(cost)?;
-        Some(())
-    }
-
-    /// The number of the next contribution with this tag, if it may be sent.
-    pub(super) fn begin(&mut self, tag: u32, cost: u32, long: bool) -> Option<u64> {
-        self.room = self.room.checked_sub(cost)?;
-        let next = self.rounds.entry(tag).or_default();
-        let round = *next;
-        *next += 1;
-        self.parts.insert((tag, round), Part { early: cost, long, ..Part::default() });
-        Some(round)
-    }
-
-    pub(super) fn has_room(&self, cost: u32) -> bool {
-        self.room >= cost
-    }
-
-    /// What more of a contribution may be sent; `Some(None)`: nobody wants it any more.
-    pub(super) fn granted(&mut self, tag: u32, round: u64) -> Option<Option<u32>> {
-        let part = self.parts.get_mut(&(tag, round))?;
-        if part.over {
-            self.forget(tag, round);
-            return Some(None);
-        }
-        (part.granted > 0).then(|| Some(std::mem::take(&mut part.granted)))
-    }
-
-    /// A contribution is through, or given up.
-    pub(super) fn forget(&mut self, tag: u32, round: u64) {
-        if let Some(part) = self.parts.remove(&(tag, round)) {
-            self.room += part.early;
-        }
-    }
-
-    /// Parts that are to be merged by the filter of this name.
-    pub(super) fn next_job(&mut self, filter: &str) -> Option<Job> {
-        let at = self.jobs.iter().position(|job| job.complete && job.filter == filter)?;
-        self.jobs.remove(at)
-    }
-
-    /// True: the caller is the one who reads from now on.
-    pub(super) fn start_reading(&mut self) -> bool {
-        !std::mem::replace(&mut self.reading, true)
-    }
-
-    /// Somebody reads.
-    pub(super) fn is_read(&self) -> bool {
-        self.reading
-    }
-
-    pub(super) fn stop_reading(&mut self) {
-        self.reading = false;
-    }
-
-    /// The connection has ended.
-    pub(super) fn lose(&mut self) {
-        self.over.get_or_insert(None);
-    }
-
-    /// Why nothing more comes, if that is so.
-    pub(super) fn lost(&self) -> Option<Error> {
-        self.over.as_ref().map(|why| why.clone().map_or(Error::Lost(None), Error::Refused))
-    }
-
-    /// With which reason the agent has closed the connection.
-    pub(super) fn refused(&self) -> Option<Error> {
-        self.over.clone().flatten().map(Error::Refused)
+    fn refused(&self) -> Option<Error> {
+        self.refused.clone().map(Error::Refused)
     }
 }
 
@@ -299,6 +272,14 @@ mod tests {
     use gantry_types::error::Kind;
 
     use super::*;
+
+    /// What the agent gets back.
+    fn paid(state: &mut State) -> u32 {
+        match state.next_word() {
+            Some(FromDaemon::Taken { cost }) => cost,
+            _ => 0,
+        }
+    }
 
     fn message(tag: u32, bytes: &[u8], last: bool) -> ToDaemon {
         ToDaemon::Message { tag, bytes: Blob(bytes.to_vec()), last }
@@ -311,10 +292,8 @@ mod tests {
             state.hear(message(tag, bytes, true));
         }
         let second = state.claim(Some(2)).unwrap();
-        assert_eq!(
-            state.take(second).unwrap(),
-            Some(Taken { tag: 2, bytes: b"b".to_vec(), cost: cost_of(1), last: true })
-        );
+        assert_eq!(state.take(second).unwrap(), Some(Taken { tag: 2, bytes: b"b".to_vec(), last: true }));
+        assert_eq!(paid(&mut state), cost_of(1));
         let first = state.claim(None).unwrap();
         assert_eq!(state.take(first).unwrap().unwrap().bytes, b"a");
         assert_eq!(state.claim(Some(2)), None);
@@ -333,14 +312,9 @@ mod tests {
         state.unclaim(number, b"so".to_vec());
         state.hear(message(1, b" on", true));
         let number = state.claim(Some(1)).unwrap();
-        assert_eq!(
-            state.take(number).unwrap(),
-            Some(Taken { tag: 1, bytes: b"so".to_vec(), cost: 0, last: false })
-        );
-        assert_eq!(
-            state.take(number).unwrap(),
-            Some(Taken { tag: 1, bytes: b" on".to_vec(), cost: cost_of(3), last: true })
-        );
+        assert_eq!(state.take(number).unwrap(), Some(Taken { tag: 1, bytes: b"so".to_vec(), last: false }));
+        assert_eq!(state.take(number).unwrap(), Some(Taken { tag: 1, bytes: b" on".to_vec(), last: true }));
+        assert_eq!(paid(&mut state), cost_of(2) + cost_of(3));
     }
 
     #[test]
@@ -348,10 +322,11 @@ mod tests {
         let mut state = State::default();
         state.hear(message(1, b"so", false));
         let number = state.claim(Some(1)).unwrap();
-        assert_eq!(state.abandon(number), cost_of(2));
+        state.abandon(number);
+        assert_eq!(paid(&mut state), cost_of(2));
         state.hear(message(1, b" on", true));
         state.hear(message(2, b"next", true));
-        assert_eq!((state.take_dropped(), state.take_dropped()), (cost_of(3), 0));
+        assert_eq!((paid(&mut state), paid(&mut state)), (cost_of(3), 0));
         assert_eq!((state.claim(Some(1)), state.claim(Some(2)).is_some()), (None, true));
     }
 
@@ -384,6 +359,6 @@ mod tests {
         for round in 0..2 {
             state.hear(ToDaemon::Begun { tag: 1, round });
         }
-        assert!(state.has_room(CHANNEL_WINDOW_BYTES) && state.parts.is_empty());
+        assert!(state.parts.is_empty() && state.begin(3, CHANNEL_WINDOW_BYTES, false).is_some());
     }
 }

@@ -31,10 +31,10 @@
 //! A program that is not part of such a job, and was started by gantry all the same, is a job by itself.
 
 mod message;
-mod wire;
+mod state;
 mod bootstrap;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gantry_shared::wire::runtime::{MESSAGE_PIECE_BYTES, Piece, Say, Scope, Then};
 use gantry_types::error::{Failure, Kind};
@@ -42,14 +42,16 @@ pub use gantry_types::id::Rank;
 pub use gantry_types::runtime::{MAX_TAG_BYTES, Peer, Subjobs};
 
 pub use self::message::Message;
-use self::wire::{State, Wire};
+use self::state::State;
 use crate::Error;
+use crate::dialogue::{Dialogue, Patience};
 use crate::rendezvous::Rendezvous;
 
 /// This process's way to its job. It may be used from many threads; a forked child has none.
 #[derive(Debug)]
 pub struct Runtime {
-    wire: Wire,
+    dialogue: Dialogue<State>,
+    process: u32,
     rank: Rank,
     size: u32,
 }
@@ -60,13 +62,21 @@ impl Runtime {
     /// # Errors
     /// [`Error::NotStartedByGantry`]; [`Error::Refused`]: another process of this rank is connected; [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Lost`].
     pub fn connect(timeout: Duration) -> Result<Self, Error> {
-        let until = after(timeout);
-        let wire = Wire::new(Rendezvous::of_job()?.open_link(timeout)?)?;
-        let (rank, size) = wire.until("connect to the job", until, timeout, |state| match state.welcome {
+        let patience = Patience::new("connect to the job", timeout);
+        let dialogue = Dialogue::new(Rendezvous::of_job()?.open_link(timeout)?, State::default());
+        let (rank, size) = dialogue.until(patience, |state| match state.welcome {
             Some(welcome) => Some(Ok(welcome)),
             None => state.aborted().map(Err),
         })?;
-        Ok(Self { wire, rank, size })
+        Ok(Self { dialogue, process: std::process::id(), rank, size })
+    }
+
+    /// What is said to the job, in the process that has connected to it.
+    fn job(&self) -> Result<&Dialogue<State>, Error> {
+        if self.process == std::process::id() {
+            return Ok(&self.dialogue);
+        }
+        Err(Error::Unusable { reason: "the connection to the job is that of the process which was forked" })
     }
 
     /// This process's rank in its subjob.
@@ -87,16 +97,16 @@ impl Runtime {
     /// [`Error::Refused`]: the job was killed, or this subjob taken out of it: what was to begin does not, so leave. [`Error::TimedOut`]: call it again.
     /// [`Error::Lost`].
     pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
-        let until = after(timeout);
-        if self.wire.look(|state| !std::mem::replace(&mut state.checked_in, true))? {
-            self.wire.say(&Say::CheckIn, "pass the barrier", until, timeout)?;
+        let (job, patience) = (self.job()?, Patience::new("pass the barrier", timeout));
+        if job.look(|state| !std::mem::replace(&mut state.checked_in, true)) {
+            job.say(Say::CheckIn, patience)?;
         }
-        self.wire.until("pass the barrier", until, timeout, |state| match state.released {
+        job.until(patience, |state| match state.released {
             true => Some(Ok(())),
             false => state.aborted().map(Err),
         })?;
-        if self.wire.look(|state| !std::mem::replace(&mut state.passed, true))? {
-            self.wire.say(&Say::Passed, "pass the barrier", until, timeout)?;
+        if job.look(|state| !std::mem::replace(&mut state.passed, true)) {
+            job.say(Say::Passed, patience)?;
         }
         Ok(())
     }
@@ -106,7 +116,8 @@ impl Runtime {
     /// # Errors
     /// [`Error::Refused`]: this subjob takes no part in that (`subjobCommsType=independent`), or there is no job any more; as [`Runtime::barrier`].
     pub fn structure(&self, timeout: Duration) -> Result<Subjobs, Error> {
-        self.wire.until("wait for all subjobs", after(timeout), timeout, |state| match &state.structure {
+        let patience = Patience::new("wait for all subjobs", timeout);
+        self.job()?.until(patience, |state| match &state.structure {
             Some(Ok(structure)) => Some(Ok(structure.clone())),
             Some(Err(why)) => {
                 let why = format!("exchange messages with other subjobs: {why}");
@@ -143,7 +154,7 @@ impl Runtime {
                 format!("send a message to rank {} of subjob {}: there is none", to.rank, to.subjob),
             ));
         }
-        if self.wire.look(|state| state.ended.contains(&to.subjob))? {
+        if self.job()?.look(|state| state.ended.contains(&to.subjob)) {
             return Err(refused(Kind::Gone, format!("send a message to subjob {}: it has ended", to.subjob)));
         }
         self.send(Scope::Job, to, tag, bytes, timeout)
@@ -227,8 +238,8 @@ impl Runtime {
                 format!("send a message: a tag has at most {MAX_TAG_BYTES} bytes"),
             ));
         }
-        let (until, phase) = (after(timeout), "send a message");
-        let message = self.wire.look(|state| state.next_message())?;
+        let (job, patience) = (self.job()?, Patience::new("send a message", timeout));
+        let message = job.look(State::next_message);
         let piece = |then, bytes: &[u8]| {
             let bytes = gantry_shared::wire::message::Blob(bytes.to_vec());
             Say::Piece(Piece { scope, peer, message, tag: tag.to_owned(), then, bytes })
@@ -237,16 +248,16 @@ impl Runtime {
         loop {
             let (now, later) = rest.split_at(rest.len().min(MESSAGE_PIECE_BYTES));
             let then = if later.is_empty() { Then::Complete } else { Then::More };
-            if let Err(error) = self.wire.say(&piece(then, now), phase, until, timeout) {
+            if let Err(error) = job.say(piece(then, now), patience) {
                 if rest.len() < bytes.len() {
                     // What has come of it is not kept for ever.
-                    self.wire.say_later(&piece(Then::GivenUp, &[]));
+                    job.say_later(&piece(Then::GivenUp, &[]));
                 }
                 return Err(error);
             }
             rest = later;
             if rest.is_empty() {
-                return self.wire.flush(phase, until, timeout);
+                return job.flush(patience);
             }
         }
     }
@@ -259,7 +270,7 @@ impl Runtime {
         timeout: Duration,
         hopeless: impl Fn(&State) -> Option<String>,
     ) -> Result<Message, Error> {
-        self.wire.until("receive a message", after(timeout), timeout, |state| {
+        self.job()?.until(Patience::new("receive a message", timeout), |state| {
             if let Some(message) = state.take_message(scope, tag, from) {
                 return Some(Ok(message));
             }
@@ -274,10 +285,4 @@ impl Runtime {
 
 fn refused(kind: Kind, why: String) -> Error {
     Error::Refused(Failure::new(kind, why))
-}
-
-/// The time by which something is to be done; some far day where the clock has none.
-fn after(timeout: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600))
 }

@@ -1,0 +1,328 @@
+//! A connection to the agent on which both sides speak when they like.
+//!
+//! The library has no thread. Threads that wait read side by side, each for all: whoever takes something in wakes the others. What the socket does not
+//! take at once is kept and goes with whatever is done next, so a frame is never cut short by a deadline.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gantry_shared::wire::frame::{FrameBuffer, encode_onto};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::socket::{MsgFlags, recv, send};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+
+/// How much is kept that the socket does not take yet, before a sender waits.
+const OUT_BYTES: usize = 128 * 1024;
+
+/// How much is read at once.
+const READ_BYTES: usize = 128 * 1024;
+
+/// What one side knows of a dialogue. Pure: it is told what came.
+pub(crate) trait Party {
+    /// What is said to it.
+    type Heard: DeserializeOwned;
+    /// What it says.
+    type Said: Serialize;
+
+    /// Something came.
+    fn hear(&mut self, heard: Self::Heard);
+
+    /// What is to be said because of what came or was looked for.
+    fn next_word(&mut self) -> Option<Self::Said>;
+
+    /// Why the other side wants no more of this one, if it has said so.
+    fn refused(&self) -> Option<Error> {
+        None
+    }
+}
+
+/// For how long a call may wait, and what it says when that was not enough.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) phase: &'static str,
+    pub(crate) until: Instant,
+    /// What the caller gave.
+    pub(crate) timeout: Duration,
+}
+
+impl Patience {
+    /// From now on. Some far day where the clock has no such time.
+    pub(crate) fn new(phase: &'static str, timeout: Duration) -> Self {
+        let now = Instant::now();
+        let until = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 24 * 3600));
+        Self { phase, until, timeout }
+    }
+
+    /// The same time for something else.
+    pub(crate) fn to(self, phase: &'static str) -> Self {
+        Self { phase, ..self }
+    }
+
+    /// As much as this, even where there is less left.
+    pub(crate) fn at_least(self, time: Duration) -> Self {
+        Self { until: self.until.max(Instant::now() + time), ..self }
+    }
+
+    fn is_over(self) -> Error {
+        Error::TimedOut { phase: self.phase, after: self.timeout }
+    }
+}
+
+/// A dialogue.
+#[derive(Debug)]
+pub(crate) struct Dialogue<P> {
+    stream: UnixStream,
+    inner: Mutex<Inner<P>>,
+}
+
+#[derive(Debug)]
+struct Inner<P> {
+    party: P,
+    buffer: FrameBuffer,
+    chunk: Vec<u8>,
+    out: Vec<u8>,
+    closed: bool,
+    waiting: Vec<Arc<EventFd>>,
+    spare: Vec<Arc<EventFd>>,
+}
+
+impl<P: Party> Inner<P> {
+    /// Why nothing more comes, if that is so.
+    fn ended(&self) -> Option<Error> {
+        self.party.refused().or_else(|| self.closed.then_some(Error::Lost(None)))
+    }
+
+    fn push(&mut self, what: &P::Said) -> Result<(), Error> {
+        encode_onto(what, &mut self.out).map_err(Error::protocol)
+    }
+
+    /// Puts on its way what the party has to say by itself.
+    fn push_words(&mut self) -> Result<(), Error> {
+        while let Some(word) = self.party.next_word() {
+            self.push(&word)?;
+        }
+        Ok(())
+    }
+
+    fn wake_others(&self) {
+        for other in &self.waiting {
+            if let Err(error) = other.write(1) {
+                // It has been woken more often than can be counted.
+                tracing::trace!(%error, "a waiting thread was not woken");
+            }
+        }
+    }
+}
+
+impl<P: Party> Dialogue<P> {
+    pub(crate) fn new(stream: UnixStream, party: P) -> Self {
+        let (buffer, chunk, out) = (FrameBuffer::new(), Vec::new(), Vec::new());
+        let (waiting, spare) = (Vec::new(), Vec::new());
+        let inner = Inner { party, buffer, chunk, out, closed: false, waiting, spare };
+        Self { stream, inner: Mutex::new(inner) }
+    }
+
+    /// Does something with what there is, and says what follows from it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut P) -> T) -> T {
+        let mut inner = self.lock();
+        let done = look(&mut inner.party);
+        // An error of it is the next caller's.
+        drop(inner.push_words().and_then(|()| self.write(&mut inner)));
+        done
+    }
+
+    /// Waits until `ready` finds what it looks for, or a reason not to. With no time it finds what has come.
+    pub(crate) fn until<T>(
+        &self,
+        patience: Patience,
+        mut ready: impl FnMut(&mut P) -> Option<Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.until_inner(patience, |inner| ready(&mut inner.party))
+    }
+
+    /// Puts on its way what `make` gives, as soon as it gives something and there is room. What several threads say is sent in the order in which it was made.
+    pub(crate) fn say_when<T>(
+        &self,
+        patience: Patience,
+        mut make: impl FnMut(&mut P) -> Option<(P::Said, T)>,
+    ) -> Result<T, Error> {
+        self.until_inner(patience, |inner| {
+            if let Some(error) = inner.ended() {
+                return Some(Err(error));
+            }
+            let (what, made) = (inner.out.len() < OUT_BYTES).then(|| make(&mut inner.party))??;
+            Some(inner.push(&what).map(|()| made))
+        })
+    }
+
+    /// Puts something on its way, as soon as there is room.
+    pub(crate) fn say(&self, what: P::Said, patience: Patience) -> Result<(), Error> {
+        let mut what = Some(what);
+        self.say_when(patience, |_| what.take().map(|what| (what, ())))
+    }
+
+    /// Waits until the system has all that was said. What it has not taken in time goes with whatever is done next.
+    pub(crate) fn flush(&self, patience: Patience) -> Result<(), Error> {
+        self.until_inner(patience, |inner| inner.out.is_empty().then_some(Ok(())))
+    }
+
+    /// Puts something on its way that goes with whatever is done next.
+    pub(crate) fn say_later(&self, what: &P::Said) {
+        // It was encoded before, but for its content.
+        drop(self.lock().push(what));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn until_inner<T>(
+        &self,
+        patience: Patience,
+        mut ready: impl FnMut(&mut Inner<P>) -> Option<Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut inner = self.lock();
+        loop {
+            let done = ready(&mut inner);
+            inner.push_words()?;
+            if let Some(done) = done {
+                // What follows from it goes at once where it can; an error of it is the next caller's.
+                drop(self.write(&mut inner));
+                return done;
+            }
+            if self.move_bytes(&mut inner)? {
+                continue;
+            }
+            if let Some(error) = inner.ended() {
+                return Err(error);
+            }
+            inner = self.wait(inner, patience)?;
+        }
+    }
+
+    /// Writes and reads what can be at once. True: something has come or gone.
+    fn move_bytes(&self, inner: &mut Inner<P>) -> Result<bool, Error> {
+        let written = self.write(inner);
+        let came = self.read(inner)?;
+        if came {
+            inner.push_words()?;
+            inner.wake_others();
+        }
+        // Who has closed may have said why.
+        if came { Ok(true) } else { written.map(|bytes| bytes > 0) }
+    }
+
+    /// True: something has come, be it the end.
+    fn read(&self, inner: &mut Inner<P>) -> Result<bool, Error> {
+        let mut came = false;
+        let mut chunk = std::mem::take(&mut inner.chunk);
+        chunk.resize(READ_BYTES, 0);
+        while !inner.closed {
+            let count = match recv(self.stream.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(Errno::ECONNRESET) => {
+                    inner.closed = true;
+                    came = true;
+                    break;
+                }
+                Ok(count) => count,
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => break,
+                Err(error) => return Err(Error::Lost(Some(error.into()))),
+            };
+            came = true;
+            if let Err(error) = take_in(inner, chunk.get(..count).unwrap_or_default()) {
+                // What comes after it means nothing.
+                inner.closed = true;
+                inner.wake_others();
+                return Err(error);
+            }
+            if count < READ_BYTES {
+                break;
+            }
+        }
+        inner.chunk = chunk;
+        Ok(came)
+    }
+
+    /// Gives the number of bytes that have gone.
+    fn write(&self, inner: &mut Inner<P>) -> Result<usize, Error> {
+        let mut sent = 0;
+        let outcome = loop {
+            let Some(rest) = inner.out.get(sent..).filter(|rest| !rest.is_empty()) else { break Ok(sent) };
+            // Without the flag a vanished agent would kill a program that is none of Rust, by SIGPIPE.
+            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+            match send(self.stream.as_raw_fd(), rest, flags) {
+                Ok(count) => sent += count,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break Ok(sent),
+                Err(error) => break Err(Error::Lost(Some(error.into()))),
+            }
+        };
+        inner.out.drain(..sent);
+        outcome
+    }
+
+    /// Waits for something to read or room to write, or for another thread that has read.
+    fn wait<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner<P>>,
+        patience: Patience,
+    ) -> Result<MutexGuard<'a, Inner<P>>, Error> {
+        let left = patience.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(patience.is_over());
+        }
+        let woken = match inner.spare.pop() {
+            Some(woken) => woken,
+            None => Arc::new(new_event().map_err(|error| Error::Lost(Some(error)))?),
+        };
+        inner.waiting.push(Arc::clone(&woken));
+        let mut flags = PollFlags::POLLIN;
+        flags.set(PollFlags::POLLOUT, !inner.out.is_empty());
+        drop(inner);
+        let mut fds =
+            [PollFd::new(self.stream.as_fd(), flags), PollFd::new(woken.as_fd(), PollFlags::POLLIN)];
+        // A millisecond more rather than none at all; a wait that is too long for the system is begun anew.
+        let left = left.as_millis().saturating_add(1).min(i32::MAX.unsigned_abs().into());
+        let polled = poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+        let mut inner = self.lock();
+        inner.waiting.retain(|other| !Arc::ptr_eq(other, &woken));
+        // Empty, for whoever uses it next.
+        if matches!(woken.read(), Ok(_) | Err(Errno::EAGAIN)) {
+            inner.spare.push(woken);
+        }
+        match polled {
+            Ok(_) | Err(Errno::EINTR) => Ok(inner),
+            Err(error) => Err(Error::Lost(Some(error.into()))),
+        }
+    }
+}
+
+impl<P> AsFd for Dialogue<P> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn take_in<P: Party>(inner: &mut Inner<P>, bytes: &[u8]) -> Result<(), Error> {
+    inner.buffer.push(bytes).map_err(Error::protocol)?;
+    while let Some(heard) = inner.buffer.next_message().map_err(Error::protocol)? {
+        inner.party.hear(heard);
+    }
+    Ok(())
+}
+
+fn new_event() -> io::Result<EventFd> {
+    EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests;

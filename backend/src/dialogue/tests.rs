@@ -1,0 +1,140 @@
+//! Dialogues whose other side the test plays.
+
+use std::io::{Read, Write};
+use std::thread;
+
+use gantry_shared::wire::frame::{decode, encode, read_frame};
+
+use super::*;
+
+/// Counts what it hears, and answers every tenth.
+#[derive(Debug, Default)]
+struct Counter {
+    heard: Vec<u32>,
+    due: Vec<u32>,
+    refused: bool,
+}
+
+impl Party for Counter {
+    type Heard = u32;
+    type Said = u32;
+
+    fn hear(&mut self, heard: u32) {
+        self.refused |= heard == u32::MAX;
+        self.heard.push(heard);
+        if heard.is_multiple_of(10) {
+            self.due.push(heard);
+        }
+    }
+
+    fn next_word(&mut self) -> Option<u32> {
+        self.due.pop()
+    }
+
+    fn refused(&self) -> Option<Error> {
+        self.refused.then_some(Error::Unusable { reason: "refused" })
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn begin() -> (Dialogue<Counter>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Dialogue::new(ours, Counter::default()), theirs)
+}
+
+fn patience(timeout: Duration) -> Patience {
+    Patience::new("test", timeout)
+}
+
+fn wait_for(dialogue: &Dialogue<Counter>, number: u32, timeout: Duration) -> Result<(), Error> {
+    dialogue.until(patience(timeout), |counter| counter.heard.contains(&number).then_some(Ok(())))
+}
+
+#[test]
+fn threads_that_wait_take_in_what_is_for_others_and_wake_them() {
+    let (dialogue, mut other) = begin();
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (1..=8)
+            .map(|number| {
+                scope.spawn({
+                    let dialogue = &dialogue;
+                    move || wait_for(dialogue, number, LONG)
+                })
+            })
+            .collect();
+        // In one piece and cut anywhere.
+        let said: Vec<u8> = (1..=8_u32).rev().flat_map(|number| encode(&number).unwrap()).collect();
+        let (first, rest) = said.split_at(7);
+        other.write_all(first).unwrap();
+        thread::yield_now();
+        other.write_all(rest).unwrap();
+        waiting.into_iter().for_each(|it| it.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn who_has_no_time_finds_what_has_come_and_nothing_else() {
+    let (dialogue, mut other) = begin();
+    assert!(matches!(wait_for(&dialogue, 1, Duration::ZERO), Err(Error::TimedOut { phase: "test", .. })));
+    other.write_all(&encode(&1_u32).unwrap()).unwrap();
+    wait_for(&dialogue, 1, Duration::ZERO).unwrap();
+}
+
+#[test]
+fn what_the_other_side_does_not_take_in_time_is_said_later_and_whole() {
+    let (dialogue, mut other) = begin();
+    // More than the socket and the room here take.
+    let mut said = 0_u32;
+    while dialogue.say(said, patience(Duration::ZERO)).is_ok() {
+        said += 1;
+    }
+    assert!(matches!(dialogue.flush(patience(Duration::ZERO)), Err(Error::TimedOut { .. })));
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let mut all = Vec::new();
+            while let Some(body) = read_frame(&mut other).unwrap() {
+                all.push(decode::<u32>(&body).unwrap());
+            }
+            all
+        });
+        dialogue.flush(patience(LONG)).unwrap();
+        dialogue.say(said, patience(LONG)).unwrap();
+        dialogue.flush(patience(LONG)).unwrap();
+        drop(dialogue);
+        assert_eq!(reading.join().unwrap(), (0..=said).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn what_follows_from_what_came_is_said_without_being_asked_for() {
+    let (dialogue, mut other) = begin();
+    other.write_all(&[encode(&10_u32).unwrap(), encode(&11_u32).unwrap()].concat()).unwrap();
+    wait_for(&dialogue, 11, LONG).unwrap();
+    let mut answer = vec![0; encode(&10_u32).unwrap().len()];
+    other.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, encode(&10_u32).unwrap());
+}
+
+#[test]
+fn the_end_is_an_error_after_all_that_came_before_it_and_a_refusal_is_the_reason() {
+    let (dialogue, mut other) = begin();
+    other.write_all(&encode(&1_u32).unwrap()).unwrap();
+    drop(other);
+    wait_for(&dialogue, 1, LONG).unwrap();
+    assert!(matches!(wait_for(&dialogue, 2, LONG), Err(Error::Lost(None))));
+    assert!(matches!(dialogue.say(1, patience(LONG)), Err(Error::Lost(None))));
+    let (dialogue, mut other) = begin();
+    other.write_all(&encode(&u32::MAX).unwrap()).unwrap();
+    drop(other);
+    assert!(matches!(wait_for(&dialogue, 2, LONG), Err(Error::Unusable { .. })));
+    assert!(matches!(dialogue.say(1, patience(LONG)), Err(Error::Unusable { .. })));
+}
+
+#[test]
+fn what_is_no_frame_ends_it_for_all() {
+    let (dialogue, mut other) = begin();
+    other.write_all(&[0xFF; 16]).unwrap();
+    assert!(wait_for(&dialogue, 2, LONG).is_err());
+    assert!(matches!(wait_for(&dialogue, 2, LONG), Err(Error::Lost(None))));
+}
