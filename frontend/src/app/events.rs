@@ -47,6 +47,11 @@ impl Events {
             changed.await;
         }
     }
+
+    /// The next event, if it has come.
+    pub(crate) fn try_next(&mut self) -> Option<Event> {
+        lock(&self.shared.queue).pop()
+    }
 }
 
 /// Where events of one stream are put. Dropping it ends the stream.

@@ -199,31 +199,40 @@ async fn prepare(
     Ok((session, manifest, request))
 }
 
-/// Does `work`, and passes on meanwhile how far the session's files are.
+/// Does `work`, and passes on meanwhile how far the session's files are. Who reads slowly hears of that less often, but always of the end.
 async fn tell_progress<T>(
     mut events: Events,
     session: SessionId,
     news: mpsc::Sender<Event>,
     work: impl Future<Output = T>,
 ) -> T {
+    let is_wanted = |event: &Event| match event {
+        Event::Staging(staging) => staging.session == session,
+        Event::Staged(end) => end.session == session,
+        _ => false,
+    };
     let telling = async {
-        while let Some(event) = events.next().await {
-            match &event {
-                // Who reads slowly hears less often.
-                Event::Staging(staging) if staging.session == session => drop(news.try_send(event)),
-                // Who hears no more is seen by whom this goes to.
-                Event::Staged(end) if end.session == session => drop(news.send(event).await),
-                _ => {}
+        // An event is taken when there is room for it, so none is lost when the work ends first.
+        while let Ok(room) = news.reserve().await
+            && let Some(event) = events.next().await
+        {
+            if is_wanted(&event) {
+                room.send(event);
             }
         }
         std::future::pending().await
     };
-    tokio::select! {
-        // What there is to tell first: nodes are asked to start the daemon only after that.
-        biased;
+    let done = tokio::select! {
         never = telling => never,
         done = work => done,
+    };
+    while let Some(event) = events.try_next() {
+        if is_wanted(&event) {
+            // Who hears no more is seen by whom this goes to.
+            drop(news.send(event).await);
+        }
     }
+    done
 }
 
 /// Keeps a daemon's session until the daemon has ended, or nobody wants it any more.
@@ -294,5 +303,32 @@ fn daemon_of(event: &Event) -> Option<DaemonId> {
     match event {
         Event::DaemonStarted { daemon, .. } | Event::DaemonExited { daemon, .. } => Some(*daemon),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_types::id::AppId;
+
+    use super::*;
+    use crate::event::StagingEnd;
+
+    /// The work may end in the moment in which the last of it is told.
+    #[tokio::test]
+    async fn what_is_told_before_the_work_ends_is_passed_on() {
+        let (app, session): (AppId, _) = ("3kx9w0fz".parse().unwrap(), SessionId(1));
+        let staged = |session| {
+            let (bytes_sent, files_sent, files_linked, nodes) = (1, 1, 0, 1);
+            Event::Staged(StagingEnd { app, session, bytes_sent, files_sent, files_linked, nodes })
+        };
+        let (sink, events) = Events::new(app, 1);
+        let (news, mut told) = mpsc::channel(8);
+        let work = async {
+            assert!(sink.send(staged(SessionId(2))) && sink.send(staged(session)));
+            "done"
+        };
+        assert_eq!(tell_progress(events, session, news, work).await, "done");
+        let Some(Event::Staged(end)) = told.recv().await else { panic!("nothing is told") };
+        assert_eq!((end.session, told.recv().await.is_none()), (session, true));
     }
 }
