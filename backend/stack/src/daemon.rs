@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use gantry_backend::types::error::Failure;
-use gantry_backend::types::filter::PrefixTree;
+use gantry_backend::types::filter::{PrefixTree, key_ranks};
 use gantry_backend::types::rank_set::RankSet;
 use gantry_backend::{Backend, Channel, Error as BackendError, LocalRank, Rank, RankState};
 use gantry_stack::frame::{Frame, Mark};
@@ -14,7 +14,9 @@ use gantry_stack::orders::{Orders, sample_number};
 use gantry_stack::symbols::{Found, Symbols};
 use gantry_stack::tags;
 
+use crate::load::{self, Loads};
 use crate::memory::Memory;
+use crate::motion::Motions;
 use crate::reader::{Reader, Stack};
 
 /// Everything that may wait takes a timeout. This one is for what comes when the tool wants it.
@@ -69,6 +71,7 @@ pub fn run(first: &str) -> Result<(), Error> {
     let mut reader = Reader::new().map_err(Error::System)?;
     let backend = Backend::connect()?;
     let channel = backend.channel()?;
+    let (mut motions, mut loads) = (Motions::default(), Loads::default());
     follow(&backend, &channel, &mut reader, first)?;
     loop {
         match channel.receive_any(HOUR) {
@@ -78,6 +81,16 @@ pub fn run(first: &str) -> Result<(), Error> {
             Ok((tags::LOOK_UP, places)) => {
                 let found = look_up(&backend, &reader, &String::from_utf8_lossy(&places))?;
                 channel.contribute(tags::FOUND, &found.encode()?, HOUR)?;
+            }
+            Ok((tags::MOTION_ASKED, _)) => {
+                let moved = motions.ask(&backend.ranks()?, &mut reader);
+                channel.contribute(tags::MOTION, &key_ranks::encode(&moved)?, HOUR)?;
+            }
+            Ok((tags::LOAD_ASKED, digits)) => {
+                let digits = String::from_utf8_lossy(&digits).parse().unwrap_or(1);
+                let ranks = backend.ranks()?;
+                channel.contribute(tags::LOAD, &key_ranks::encode(&loads.ask(&ranks, digits))?, HOUR)?;
+                channel.contribute(tags::HOSTS, &key_ranks::encode(&load::of_host(&ranks))?, HOUR)?;
             }
             Ok(_) | Err(BackendError::TimedOut { .. }) => {}
             Err(BackendError::Lost(_)) => return Ok(()),

@@ -7,17 +7,23 @@
 //! | `stop` | stops one thread and lets it go as it was |
 //! | `maps`, `memory`, `image` | what a process has mapped, its memory, the files in it |
 //! | `unwind` | callers, by `.eh_frame` where a file has it, else by frame pointers |
+//! | `steady` | which frames have stood unchanged |
+//! | `usage` | what a process and its machine use; `motion`, `load`: what is answered of it |
 //! | `refusal` | why a process may not be read |
 //!
 //! No program and no file is needed on the node: how to find callers stands in the memory of the process itself.
 
 pub mod daemon;
 mod image;
+mod load;
 mod maps;
 mod memory;
+mod motion;
 pub mod reader;
 mod refusal;
 mod registers;
+mod steady;
 mod stop;
 mod sys;
 mod unwind;
+mod usage;

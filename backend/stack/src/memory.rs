@@ -71,6 +71,15 @@ impl StackCopy {
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         self.number(address, 8)
     }
+
+    /// What was copied between two addresses, as far as it was.
+    pub(crate) fn copied(&self, from: u64, end: u64) -> &[u8] {
+        let place = |address: u64| {
+            let at = usize::try_from(address.saturating_sub(self.from)).unwrap_or(usize::MAX);
+            at.min(self.bytes.len())
+        };
+        self.bytes.get(place(from)..place(end)).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +96,8 @@ mod tests {
         assert_eq!([0, 8, 16].map(|at| copy.word(here + at)), [Some(1), Some(2), Some(3)]);
         assert_eq!(copy.number(here + 8, 1), Some(2));
         assert_eq!(copy.number(here, 9), None);
+        assert_eq!(copy.copied(here + 8, here + 99), 2_u64.to_le_bytes());
+        assert!(copy.copied(here + 99, here).is_empty() && copy.copied(0, here).is_empty());
         assert_eq!(copy.word(8), None);
         assert_eq!(memory.read_exactly(0, 4), None);
     }

@@ -15,6 +15,7 @@ use crate::maps::{FileKey, Maps};
 use crate::memory::{Memory, StackCopy};
 use crate::refusal;
 use crate::registers::Registers;
+use crate::steady::Steady;
 use crate::stop::{NotStopped, Stopped, Stopper};
 use crate::unwind::{RawFrame, Unwinder};
 
@@ -27,6 +28,7 @@ pub struct Reader {
     stopper: Stopper,
     images: HashMap<FileKey, Option<Arc<Image>>>,
     modules: BTreeSet<Module>,
+    steady: Steady,
     longest: Duration,
 }
 
@@ -50,6 +52,7 @@ impl Reader {
             stopper: Stopper::new()?,
             images: HashMap::new(),
             modules: BTreeSet::new(),
+            steady: Steady::default(),
             longest: Duration::ZERO,
         })
     }
@@ -75,10 +78,15 @@ impl Reader {
                 let pid = pids[*at];
                 let Some(maps) = &maps[*at] else { continue };
                 let mut stack = match copied {
-                    Ok(copied) => self.find_callers(pid, copied, maps),
+                    Ok(copied) => self.find_callers(pid, *thread, copied, maps),
                     // A thread that has ended meanwhile is no news.
                     Err(Mark::Ended) if *thread != pid => continue,
-                    Err(mark) => vec![Frame::Mark(mark)],
+                    Err(mark) => {
+                        if *thread == pid {
+                            self.steady.forget(pid);
+                        }
+                        vec![Frame::Mark(mark)]
+                    }
                 };
                 if *thread != pid {
                     stack.insert(0, Frame::Mark(Mark::Thread(thread_name(pid, *thread))));
@@ -87,6 +95,12 @@ impl Reader {
             }
         }
         stacks
+    }
+
+    /// How many frames of the first thread of a process, outermost first, have stood unchanged in all samples since this was asked before. None: its stack
+    /// could not be read.
+    pub fn ask_steady(&mut self, pid: i32) -> Option<usize> {
+        self.steady.ask(pid)
     }
 
     /// The programs and libraries that stacks had by now.
@@ -114,7 +128,7 @@ impl Reader {
         Frame::Mark(Mark::Unreadable(why))
     }
 
-    fn find_callers(&mut self, pid: i32, copied: Copied, maps: &Maps) -> Stack {
+    fn find_callers(&mut self, pid: i32, thread: i32, copied: Copied, maps: &Maps) -> Stack {
         // It may have loaded a library since.
         let newer = match maps.is_code(copied.registers.instruction()) {
             true => None,
@@ -134,6 +148,9 @@ impl Reader {
             })
         };
         let raw = Unwinder { maps, stack, images: &mut find }.frames(registers);
+        if thread == pid {
+            self.steady.take(pid, raw.iter().map(|frame| frame.state));
+        }
         let mut frames: Stack = before.then_some(Frame::Mark(Mark::Stopped)).into_iter().collect();
         frames.extend(raw.iter().rev().map(|frame| self.name(frame)));
         frames

@@ -12,6 +12,9 @@ pub(crate) const FRAME_POINTER: u16 = 6;
 pub(crate) const STACK_POINTER: u16 = 7;
 pub(crate) const RETURN_ADDRESS: u16 = 16;
 
+/// Registers that a function gives back to its caller as they were. Source: System V ABI, AMD64 supplement, 3.2.1.
+pub(crate) const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
+
 /// Where the kernel has the register of each number. Source: `user_regs_struct` in sys/user.h.
 const PLACES: [usize; COUNT] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
 

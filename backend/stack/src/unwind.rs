@@ -12,7 +12,8 @@ use gimli::{
 use crate::image::{Image, Rules};
 use crate::maps::{FileKey, Maps};
 use crate::memory::StackCopy;
-use crate::registers::{FRAME_POINTER, RETURN_ADDRESS, Registers, STACK_POINTER};
+use crate::registers::{FRAME_POINTER, KEPT, RETURN_ADDRESS, Registers, STACK_POINTER};
+use crate::steady::StateHash;
 
 /// The most frames of a stack.
 pub(crate) const MAX_FRAMES: usize = 4000;
@@ -23,6 +24,9 @@ const MAX_STEPS: u32 = 1000;
 /// How far below the stack pointer a leaf function may have its variables. Source: System V ABI, AMD64 supplement, 3.2.2.
 const RED_ZONE: u64 = 128;
 
+/// The most bytes of a frame's variables that are compared.
+const MOST_OF_FRAME: u64 = 16 << 10;
+
 /// A frame: an instruction, and the file that has it.
 #[derive(Debug, Clone)]
 pub(crate) struct RawFrame {
@@ -30,6 +34,8 @@ pub(crate) struct RawFrame {
     pub(crate) instruction: u64,
     /// The file, and where it is mapped.
     pub(crate) file: Option<(Arc<FileKey>, Option<Arc<Image>>, u64)>,
+    /// Stands for its instruction, its registers and its variables.
+    pub(crate) state: u64,
 }
 
 /// Gives the image of a file that is mapped at an address.
@@ -73,7 +79,8 @@ impl Unwinder<'_> {
                 Some((next, is_signal)) => (next, is_signal),
                 None => (self.follow_frame_pointer(&registers, is_first), false),
             };
-            frames.push(RawFrame { instruction, file });
+            let state = self.state(&registers, next.as_ref());
+            frames.push(RawFrame { instruction, file, state });
             match next {
                 // Stacks grow down: a caller's is above, but where a signal came on a stack of its own.
                 Some(next) if next.stack() > registers.stack() || is_signal || is_first => registers = next,
@@ -85,6 +92,21 @@ impl Unwinder<'_> {
             is_exact = is_signal;
         }
         frames
+    }
+
+    /// What a frame has: all between its stack pointer and its caller's is its own.
+    fn state(&self, registers: &Registers, caller: Option<&Registers>) -> u64 {
+        let mut state = StateHash::default();
+        let mut all = state.add(registers.instruction());
+        for number in KEPT {
+            all = state.add(registers.get(number).unwrap_or_default());
+        }
+        let from = registers.stack();
+        let end = caller.map_or(from, Registers::stack).min(from.saturating_add(MOST_OF_FRAME));
+        for word in self.stack.copied(from, end).chunks_exact(8) {
+            all = state.add(word.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        }
+        all
     }
 
     /// The caller's registers by the rules of the table; none at the outermost frame.

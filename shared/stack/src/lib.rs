@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`orders`] | what a daemon is to read |
 //! | [`frame`] | a frame of a call path, and the text that stands for it in a prefix tree |
+//! | [`motion`] | whether a rank has moved |
+//! | [`load`] | what ranks and nodes use |
 //! | [`module`] | programs and libraries: their ids and where they are |
 //! | [`symbols`] | functions and lines of one file |
 //! | [`demangle`] | names as people wrote them |
@@ -13,7 +15,9 @@
 
 pub mod demangle;
 pub mod frame;
+pub mod load;
 pub mod module;
+pub mod motion;
 pub mod orders;
 pub mod symbols;
 
@@ -32,4 +36,14 @@ pub mod tags {
     pub const LOOK_UP: u32 = 4;
     /// From daemons: a prefix tree: the address, then the calls that it stands for, outermost first.
     pub const FOUND: u32 = 5;
+    /// To daemons: whether ranks have moved since this was asked before. The samples of all orders in between count.
+    pub const MOTION_ASKED: u32 = 6;
+    /// From daemons: ranks by their [`Motion`](crate::motion::Motion).
+    pub const MOTION: u32 = 7;
+    /// To daemons: what ranks use, with so many digits of each figure.
+    pub const LOAD_ASKED: u32 = 8;
+    /// From daemons: ranks by their [`Load`](crate::load::Load).
+    pub const LOAD: u32 = 9;
+    /// From daemons: the first rank of each node by its [`HostLoad`](crate::load::HostLoad).
+    pub const HOSTS: u32 = 10;
 }
