@@ -497,6 +497,20 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time with its unit: seconds, minutes or hours.
+fn parse_span(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) if text.ends_with('m') => (number, 60.0),
+        Some(number) if text.ends_with('h') => (number, 3600.0),
+        Some(number) => (number, 1.0),
+        None => (text, 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(time) if time > 0.0 => Ok(Duration::from_secs_f64((time * unit).min(MAX_SECONDS))),
+        _ => Err("not a time, such as 90, 90s, 5m or 2h".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -541,9 +555,26 @@ mod tests {
             "signal NONE x",
             "ps --xml",
             "launch --timeout 0 -- a",
+            "why x --exit",
+            "why x --watch=0",
+            "why x --watch --signal NONE",
         ] {
             let line = ["gantry"].into_iter().chain(line.split_whitespace());
             assert!(Cli::try_parse_from(line.clone()).is_err(), "{:?}", line.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        let check = |text, expected: Option<u64>| {
+            assert_eq!(parse_span(text).ok().map(|it| it.as_millis()), expected.map(u128::from), "{text}")
+        };
+        check("90", Some(90_000));
+        check("1.5s", Some(1500));
+        check("5m", Some(300_000));
+        check("2h", Some(7_200_000));
+        for bad in ["", "m", "0s", "-1m", "5d", "NaN", "5mm"] {
+            check(bad, None);
         }
     }
 

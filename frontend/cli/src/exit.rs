@@ -31,6 +31,8 @@ pub(crate) const GONE: u8 = 72;
 pub(crate) const SYSTEM: u8 = 73;
 /// gantry itself is at fault.
 pub(crate) const INTERNAL: u8 = 74;
+/// `gantry why --watch --exit` saw that nothing moves.
+pub(crate) const STALLED: u8 = 75;
 /// An error of a kind that has no code of its own.
 pub(crate) const OTHER: u8 = 79;
 /// Added to the number of the signal that ended an app, a daemon, or gantry.
@@ -56,6 +58,7 @@ Exit codes:
    72  the process or app has ended
    73  the operating system refused: files, processes, memory or space are short
    74  gantry itself is at fault
+   75  'why --watch --exit' saw that nothing moves
    79  any other error
   130  Ctrl-C ended all; SIGHUP gives 129, SIGTERM 143";
 
@@ -152,7 +155,7 @@ mod tests {
         let codes: std::collections::BTreeSet<u8> = kinds.into_iter().map(of_kind).collect();
         assert_eq!(codes.len(), kinds.len());
         assert!(!codes.contains(&OTHER));
-        for code in codes.into_iter().chain([SUCCESS, UNFIT, USAGE, OTHER]) {
+        for code in codes.into_iter().chain([SUCCESS, UNFIT, USAGE, STALLED, OTHER]) {
             assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
         }
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 
-use super::{Hosts, parse_seconds};
+use super::{Hosts, parse_seconds, parse_span};
 
 /// Show where all ranks are, as one tree of their call paths. The odd rank comes first.
 ///
@@ -83,15 +84,53 @@ Examples:
   gantry why 4711
       The ranks of the launcher with that process id.
   gantry why --json 3kx9
-      An app of 'gantry ps'; an object with the sentences, and with the ranks at each place.")]
+      An app of 'gantry ps'; an object with the sentences, and with the ranks at each place.
+  gantry why --watch 1234
+      Stay, and say so when nothing has moved for five minutes.
+  gantry why --watch=20m --exit 1234 || ./cancel-my-job
+      End with code 75 when nothing has moved for twenty minutes, with 0 when the job has ended.
+  gantry why --watch=20m --run 'mail -s hung me@site' --signal ABRT 1234
+      Send what 'why' says by mail, then have all ranks write core files.")]
 pub(crate) struct Why {
     /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app's id.
     pub(crate) target: String,
     #[command(flatten)]
     pub(crate) look: Look,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
     /// Options for how nodes are reached, as for 'gantry attach'.
     #[arg(last = true, value_name = "OPTIONS")]
     pub(crate) rest: Vec<OsString>,
+}
+
+/// Staying beside a job until nothing moves.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// Stay until the job ends, and say what 'why' says each time that nothing has moved for this long: 90, 90s, 5m or 2h. Without a value: 5m. A rank that
+    /// computes moves. One that waits for others does not, also while its MPI library turns.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "5m", value_parser = parse_span)]
+    pub(crate) watch: Option<Duration>,
+    /// From one look to the next. Default: a tenth of that time, 30 s at most.
+    #[arg(long, value_name = "TIME", value_parser = parse_span, requires = "watch")]
+    pub(crate) every: Option<Duration>,
+    /// When nothing moves, run this command by /bin/sh, with what 'why' says on its standard input. It finds GANTRY_WATCH_TARGET, GANTRY_WATCH_SECONDS,
+    /// GANTRY_WATCH_SIZE and GANTRY_WATCH_ODD_RANKS in its environment.
+    #[arg(long, value_name = "COMMAND", requires = "watch")]
+    pub(crate) run: Option<OsString>,
+    /// When nothing moves, send all ranks this signal, after the command of --run.
+    #[arg(long, value_name = "SIGNAL", requires = "watch")]
+    pub(crate) signal: Option<Signal>,
+    /// When nothing moves, end with exit code 75, after --run and --signal.
+    #[arg(long, requires = "watch")]
+    pub(crate) exit: bool,
+}
+
+impl Watch {
+    /// From one look to the next, when ranks stand still for `limit`.
+    pub(crate) fn interval(&self, limit: Duration) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(30);
+        self.every.unwrap_or_else(|| (limit / 10).min(LONGEST))
+    }
 }
 
 /// Which ranks are looked at, and how they are reached.

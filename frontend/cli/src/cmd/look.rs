@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use gantry_frontend::control::{Client, Registry, resolve};
 use gantry_frontend::event::RankInfo;
-use gantry_frontend::{App, Config, Frontend};
+use gantry_frontend::{App, AppHandle, Config, Frontend};
+use gantry_stack::motion::Motion;
 use gantry_stack::orders::Orders;
 use gantry_stack::tags;
+use gantry_types::filter::PrefixTree;
 use gantry_types::id::{AppId, Rank};
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
 
 use crate::args::Look;
 use crate::exit::Fault;
@@ -17,18 +21,65 @@ use crate::stack::classes::build_classes;
 use crate::stack::daemons::Daemons;
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
+use crate::stack::stillness::Stillness;
 
 /// The most places that nodes are asked for in one message.
 const MOST_PLACES: usize = 4000;
 
 /// Daemons beside the ranks of an app, and what is known of both.
 pub(super) struct Looking {
-    /// The app, where it is ours.
-    app: Option<App>,
+    owner: Owner,
     daemons: Daemons,
     ranks: Vec<RankInfo>,
     resolver: Resolver,
+    /// What daemons have found last.
+    tree: PrefixTree,
     timeout: Duration,
+}
+
+/// Who has the app.
+enum Owner {
+    /// We have.
+    Own(App),
+    /// Another tool, which is reached by its control socket.
+    Other(Registry, AppId),
+}
+
+/// An app that is looked at, to act on it.
+#[derive(Debug, Clone)]
+pub(super) struct Hand {
+    /// It is ours, or
+    handle: Option<AppHandle>,
+    /// another tool's.
+    other: Option<(Registry, AppId)>,
+    timeout: Duration,
+}
+
+impl Hand {
+    async fn client(&self) -> Result<Client, Fault> {
+        match &self.other {
+            Some((registry, app)) => Ok(Client::connect(registry, *app).await?),
+            None => Err(gantry_frontend::Error::Gone { what: "the app".to_owned() }.into()),
+        }
+    }
+
+    /// Sends ranks a signal; none: all of them.
+    pub(super) async fn signal(&self, signal: Signal, ranks: Option<&RankSet>) -> Result<(), Fault> {
+        match &self.handle {
+            Some(handle) => handle.signal(signal, ranks, self.timeout).await?,
+            None => self.client().await?.signal(signal, ranks, self.timeout).await?,
+        }
+        Ok(())
+    }
+
+    /// Waits until all ranks have ended; an error when the tool that has the app is gone before.
+    pub(super) async fn end(self) -> Result<(), Fault> {
+        match &self.handle {
+            Some(handle) => drop(handle.wait().await?),
+            None => drop(self.client().await?.wait().await?),
+        }
+        Ok(())
+    }
 }
 
 /// How an app is reached from here.
@@ -55,7 +106,7 @@ impl Looking {
             let mut client = Client::connect(&registry, app).await?;
             let ranks = client.info(timeout).await?.ranks;
             let daemons = Daemons::start_in(client, orders, timeout).await?;
-            return Ok(Self { app: None, daemons, ranks, resolver: Resolver::default(), timeout });
+            return Ok(Self::new(Owner::Other(registry, app), daemons, ranks, timeout));
         }
         let app = frontend.attach(target, timeout).await?;
         Self::at_app(app, orders, timeout).await
@@ -65,7 +116,11 @@ impl Looking {
     pub(super) async fn at_app(app: App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
         let daemons = Daemons::start(&app, orders, timeout).await?;
         let ranks = app.info().ranks;
-        Ok(Self { app: Some(app), daemons, ranks, resolver: Resolver::default(), timeout })
+        Ok(Self::new(Owner::Own(app), daemons, ranks, timeout))
+    }
+
+    fn new(owner: Owner, daemons: Daemons, ranks: Vec<RankInfo>, timeout: Duration) -> Self {
+        Self { owner, daemons, ranks, resolver: Resolver::default(), tree: PrefixTree::new(), timeout }
     }
 
     /// Has the daemons look again.
@@ -88,19 +143,40 @@ impl Looking {
         let hosts: BTreeMap<Rank, String> =
             self.ranks.iter().filter(wanted).map(|rank| (rank.rank, rank.host.clone())).collect();
         let programs: BTreeSet<String> = self.ranks.iter().map(|rank| rank.exe.clone()).collect();
+        self.tree = stacks.tree;
         Ok(Findings {
             samples: orders.samples,
             threads: orders.threads,
             hosts,
             programs,
-            classes: build_classes(&stacks.tree, &self.resolver, orders.samples, full),
+            classes: build_classes(&self.tree, &self.resolver, orders.samples, full),
             missing: stacks.missing,
         })
     }
 
+    /// Which ranks have moved since this was asked before, by what they have done and by the last findings.
+    pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
+        self.daemons.tell(tags::MOTION_ASKED, "", self.timeout).await?;
+        let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout).await?;
+        Ok(Stillness::of(&self.tree, &self.resolver, orders.samples, &motions))
+    }
+
+    /// The app, for who does not look at it.
+    pub(super) fn hand(&self) -> Hand {
+        match &self.owner {
+            Owner::Own(app) => Hand { handle: Some((**app).clone()), other: None, timeout: self.timeout },
+            Owner::Other(registry, app) => {
+                Hand { handle: None, other: Some((registry.clone(), *app)), timeout: self.timeout }
+            }
+        }
+    }
+
     /// The app, where it is ours. Daemons in another tool's app end.
     pub(super) fn into_app(self) -> Option<App> {
-        self.app
+        match self.owner {
+            Owner::Own(app) => Some(app),
+            Owner::Other(..) => None,
+        }
     }
 }
 

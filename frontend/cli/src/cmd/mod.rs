@@ -2,6 +2,7 @@
 
 mod attach;
 mod background;
+mod child;
 mod coalloc;
 mod common;
 mod completions;
@@ -22,6 +23,7 @@ mod stack;
 mod stay;
 mod submit;
 mod wait;
+mod watch;
 mod why;
 mod wlm;
 

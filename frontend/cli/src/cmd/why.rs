@@ -6,6 +6,7 @@ use gantry_stack::orders::Orders;
 
 use super::interrupts::Interrupts;
 use super::look::{Looking, frontend};
+use super::watch;
 use super::{END, say};
 use crate::args::Why;
 use crate::exit::{self, Fault, Outcome};
@@ -31,6 +32,9 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
         // What has been attached to by then is let go by its guard.
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
+    if let Some(limit) = args.watch.watch {
+        return watch::stay(looking, orders, limit, &args, json, &mut interrupts).await;
+    }
     let said = tokio::select! {
         settled = settle(&mut looking, &orders) => settled.and_then(|settled| tell(&settled, json)),
         interrupt = interrupts.next() => Ok(interrupt.code(false)),

@@ -8,6 +8,7 @@ use gantry_types::filter::{PrefixTree, prefix_tree};
 use gantry_types::rank_set::RankSet;
 
 use super::resolve::Resolver;
+use super::sets::unite;
 use super::waiting::{is_start, waiting_name};
 
 /// The most steps of a path that are kept: of a longer one, its two ends.
@@ -91,14 +92,14 @@ pub(crate) fn build_classes(tree: &PrefixTree, resolver: &Resolver, samples: u32
 }
 
 /// Each path at whose end there are ranks, with these.
-fn ends(tree: &PrefixTree) -> Vec<(Vec<Frame>, RankSet)> {
+pub(super) fn ends(tree: &PrefixTree) -> Vec<(Vec<Frame>, RankSet)> {
     let mut found = Vec::new();
     let mut path: Vec<Frame> = Vec::new();
     let mut ahead: Vec<(usize, prefix_tree::Frame<'_>)> = tree.outermost().map(|frame| (0, frame)).collect();
     while let Some((depth, frame)) = ahead.pop() {
         path.truncate(depth);
         path.push(Frame::parse(frame.name()));
-        let on = frame.calls().fold(RankSet::new(), |on, call| on.union(call.ranks()));
+        let on = unite(frame.calls().map(|call| call.ranks()));
         let here = frame.ranks().difference(&on);
         if !here.is_empty() {
             found.push((path.clone(), here));
@@ -108,7 +109,7 @@ fn ends(tree: &PrefixTree) -> Vec<(Vec<Frame>, RankSet)> {
     found
 }
 
-fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
+pub(super) fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
     match frame {
         Frame::Mark(Mark::Held) => vec![Step::mark("held")],
         Frame::Mark(Mark::Stopped) => vec![Step::mark("stopped by a signal")],

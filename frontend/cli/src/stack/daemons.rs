@@ -8,7 +8,8 @@ use gantry_frontend::{App, DaemonRequest, Policy, Session};
 use gantry_guard::helpers::find_helper;
 use gantry_stack::orders::Orders;
 use gantry_stack::{DAEMON, tags};
-use gantry_types::filter::{Filter, PrefixTree};
+use gantry_types::filter::{Filter, PrefixTree, key_ranks};
+use gantry_types::rank_set::RankSet;
 use gantry_wlm::host::Machine;
 
 use crate::exit::Fault;
@@ -25,9 +26,11 @@ pub(crate) enum Daemons {
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) tree: PrefixTree,
-    /// Nodes without an answer, and why.
-    pub(crate) missing: Vec<(String, String)>,
+    pub(crate) missing: Missing,
 }
+
+/// Nodes without an answer, and why.
+pub(crate) type Missing = Vec<(String, String)>;
 
 impl Daemons {
     /// Starts them in an app of ours. They begin at once.
@@ -60,13 +63,36 @@ impl Daemons {
 
     /// Gets one tree of what all of them have found. A tree without the ranks of a lost node is better than none.
     pub(crate) async fn ask(&mut self, tag: u32, timeout: Duration) -> Result<Answer, Fault> {
-        let (filter, policy) = (Filter::PrefixTree, Policy::BestEffort);
+        let (bytes, missing) = self.reduce(tag, Filter::PrefixTree, timeout).await?;
+        Ok(Answer { tree: PrefixTree::decode(&bytes).map_err(Fault)?, missing })
+    }
+
+    /// Gets the ranks of all of them by a text that they have in common. What makes no sense is left out.
+    pub(crate) async fn ask_by<K>(
+        &mut self,
+        tag: u32,
+        parse: impl Fn(&str) -> Option<K>,
+        timeout: Duration,
+    ) -> Result<(Vec<(K, RankSet)>, Missing), Fault> {
+        let (bytes, missing) = self.reduce(tag, Filter::KeyRanks, timeout).await?;
+        let by_key = key_ranks::decode(&bytes).map_err(Fault)?;
+        let parsed =
+            by_key.into_iter().filter_map(|(key, ranks)| Some((parse(str::from_utf8(&key).ok()?)?, ranks)));
+        Ok((parsed.collect(), missing))
+    }
+
+    async fn reduce(
+        &mut self,
+        tag: u32,
+        filter: Filter,
+        timeout: Duration,
+    ) -> Result<(Vec<u8>, Missing), Fault> {
         let reduced = match self {
-            Self::Own(session) => session.channel().reduce(tag, filter, policy, timeout).await?,
+            Self::Own(session) => session.channel().reduce(tag, filter, Policy::BestEffort, timeout).await?,
             Self::Kept(channel) => channel.reduce(tag, filter, timeout).await?,
         };
         let missing = reduced.missing.into_iter().map(|missing| (missing.host, missing.why.to_string()));
-        Ok(Answer { tree: PrefixTree::decode(&reduced.bytes).map_err(Fault)?, missing: missing.collect() })
+        Ok((reduced.bytes, missing.collect()))
     }
 
     /// The call paths that were ordered, and the files in them.

@@ -3,6 +3,8 @@
 //! - `daemons`: asks the daemons; `resolve`: names and lines of places.
 //! - `classes`: ranks with one call path are one class; `tree`: the classes as one tree.
 //! - `waiting`: functions in which a program waits for others.
+//! - `sets`: many sets of ranks as one.
+//! - `stillness`: which ranks have not moved from one look to the next.
 //! - `why`: which ranks are at another place than the others, in words.
 //! - `text`, `report`: the tree for people and for programs; `html`, `svg`, `dot`, `folded`: in files.
 
@@ -14,6 +16,8 @@ pub(crate) mod html;
 mod markup;
 pub(crate) mod report;
 pub(crate) mod resolve;
+mod sets;
+pub(crate) mod stillness;
 pub(crate) mod svg;
 pub(crate) mod text;
 mod tree;

@@ -7,6 +7,7 @@ use gantry_types::rank_set::RankSet;
 use serde::Serialize;
 
 use super::classes::{Class, Step};
+use super::sets::unite;
 
 /// The classes of an app's ranks.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +28,7 @@ pub(crate) struct Findings {
 impl Findings {
     /// The ranks in all classes.
     pub(crate) fn seen(&self) -> RankSet {
-        self.classes.iter().fold(RankSet::new(), |seen, class| seen.union(&class.ranks))
+        unite(self.classes.iter().map(|class| &class.ranks))
     }
 
     /// The ranks in none.

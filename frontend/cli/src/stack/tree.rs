@@ -6,6 +6,7 @@ use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
 use super::classes::{Class, Key, Step};
+use super::sets::unite;
 
 /// Functions one after the other with the same ranks, and those that the last one has called; the fewest ranks first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub(crate) struct Stretch {
 #[derive(Default)]
 struct Node {
     step: Step,
-    numbers: RankSet,
-    ranks: RankSet,
+    /// The classes that are here, by their places.
+    classes: Vec<usize>,
     /// In order of their first class.
     calls: Vec<usize>,
     by_key: BTreeMap<Key, usize>,
@@ -33,7 +34,7 @@ struct Node {
 /// The tree of all classes.
 pub(crate) fn build_tree(classes: &[Class]) -> Vec<Stretch> {
     let mut nodes = vec![Node::default()];
-    for class in classes {
+    for (which, class) in classes.iter().enumerate() {
         let last = class.steps.len().saturating_sub(1);
         let mut at = 0;
         for (depth, step) in class.steps.iter().enumerate() {
@@ -45,32 +46,34 @@ pub(crate) fn build_tree(classes: &[Class]) -> Vec<Stretch> {
                 nodes[at].by_key.insert(key, next);
                 nodes[at].calls.push(next);
             }
-            nodes[next].numbers = nodes[next].numbers.union(&class.numbers);
-            nodes[next].ranks = nodes[next].ranks.union(&class.ranks);
+            nodes[next].classes.push(which);
             at = next;
         }
         nodes[at].is_end = true;
     }
-    stretches_of(&nodes, 0)
+    stretches_of(classes, &nodes, 0)
 }
 
 /// What is called by a node. Paths have a bounded length, so this ends before the stack does.
-fn stretches_of(nodes: &[Node], at: usize) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = nodes[at].calls.iter().map(|call| stretch_of(nodes, *call)).collect();
+fn stretches_of(classes: &[Class], nodes: &[Node], at: usize) -> Vec<Stretch> {
+    let calls = nodes[at].calls.iter();
+    let mut stretches: Vec<Stretch> = calls.map(|call| stretch_of(classes, nodes, *call)).collect();
     stretches.sort_by_key(|stretch| (stretch.ranks.len(), stretch.ranks.first()));
     stretches
 }
 
-fn stretch_of(nodes: &[Node], mut at: usize) -> Stretch {
+fn stretch_of(classes: &[Class], nodes: &[Node], mut at: usize) -> Stretch {
     let mut steps = vec![nodes[at].step.clone()];
-    let Node { ranks, numbers, .. } = &nodes[at];
+    let here = || nodes[at].classes.iter().map(|which| &classes[*which]);
+    let ranks = unite(here().map(|class| &class.ranks));
+    let samples = unite(here().map(|class| &class.numbers)).len();
     while let [only] = nodes[at].calls.as_slice()
         && !nodes[at].is_end
     {
         at = *only;
         steps.push(nodes[at].step.clone());
     }
-    Stretch { steps, ranks: ranks.clone(), samples: numbers.len(), calls: stretches_of(nodes, at) }
+    Stretch { steps, ranks, samples, calls: stretches_of(classes, nodes, at) }
 }
 
 /// How many ranks, in words.

@@ -131,6 +131,13 @@ pub(crate) fn explain(found: &Findings, groups: &[Group], stable: bool) -> Expla
     Explanation { stable, sentences, groups: groups.iter().map(|group| group.report(found)).collect() }
 }
 
+impl Explanation {
+    /// The ranks of the smallest group, where there is more than one.
+    pub(crate) fn odd_ranks(&self) -> Option<&str> {
+        self.groups.first().filter(|_| self.groups.len() > 1).map(|group| group.ranks.as_str())
+    }
+}
+
 impl Group {
     /// Whether the same ranks are at the same places, whichever line of them they are at.
     pub(crate) fn are_alike(these: &[Self], those: &[Self]) -> bool {

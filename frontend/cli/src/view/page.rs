@@ -77,7 +77,7 @@ impl Page {
     }
 
     /// What is to be written.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -1,0 +1,56 @@
+//! Commands that somebody has asked this command to run.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+
+use gantry_wlm::host::restore_open_files;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+/// A command for the shell, with these variables and the limits that this process was given.
+pub(super) fn shell(command: &OsStr, variables: &[(&str, String)]) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command);
+    for (name, value) in variables {
+        shell.env(name, value);
+    }
+    restore_open_files(shell.as_std_mut());
+    shell
+}
+
+/// Runs a command that has a text to read, and waits for its end. It is killed when nobody waits any more.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) async fn run_with_input(mut command: Command, input: &str) -> io::Result<ExitStatus> {
+    let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
+    let to_child = child.stdin.take();
+    let write = async {
+        if let Some(mut to_child) = to_child {
+            // It need not read to the end.
+            drop(to_child.write_all(input.as_bytes()).await);
+        }
+    };
+    let (status, ()) = tokio::join!(child.wait(), write);
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_command_reads_its_input_and_finds_its_variables() {
+        let command = OsStr::new("[ \"$(cat)\" = \"$GANTRY_WATCH_TARGET\" ] && exit 3");
+        let run = async |input: &str| {
+            let shell = shell(command, &[("GANTRY_WATCH_TARGET", "a b".to_owned())]);
+            run_with_input(shell, input).await.unwrap().code()
+        };
+        assert_eq!(run("a b").await, Some(3));
+        assert_eq!(run("a c").await, Some(1));
+        // Who does not read does not keep us.
+        let nothing = shell(OsStr::new("exit 4"), &[]);
+        assert_eq!(run_with_input(nothing, &"x".repeat(1 << 20)).await.unwrap().code(), Some(4));
+    }
+}

@@ -1,0 +1,241 @@
+//! `gantry why --watch`: stays beside a job, and speaks when nothing moves.
+
+use std::time::Duration;
+
+use gantry_stack::orders::Orders;
+use gantry_types::rank_set::RankSet;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::child;
+use super::interrupts::Interrupts;
+use super::look::Looking;
+use super::{END, say};
+use crate::args::Why;
+use crate::exit::{self, Fault, Outcome};
+use crate::stack::report::Findings;
+use crate::stack::stillness::Stillness;
+use crate::stack::why::{Explanation, build_groups, explain};
+use crate::view::{self, Page};
+
+/// How long the end of a job may take to be known, once a look at it has failed.
+const END_IS_KNOWN: Duration = Duration::from_secs(5);
+
+/// What is said, as JSON.
+#[derive(Debug, Serialize)]
+#[serde(tag = "watch", rename_all = "snake_case")]
+enum News<'n> {
+    Stalled {
+        seconds: u64,
+        #[serde(flatten)]
+        explanation: &'n Explanation,
+    },
+    Moves,
+    Ended,
+}
+
+/// Why watching is over, but for an error.
+enum Over {
+    /// The job has ended.
+    Ended,
+    /// Nothing moves, and that was to be the end.
+    Stalled,
+}
+
+/// Looks again and again, until the job ends or somebody has enough of it.
+pub(super) async fn stay(
+    mut looking: Looking,
+    orders: Orders,
+    limit: Duration,
+    args: &Why,
+    json: bool,
+    interrupts: &mut Interrupts,
+) -> Outcome {
+    let end = looking.hand().end();
+    let said = tokio::select! {
+        over = watch(&mut looking, &orders, limit, args, json, end) => over.and_then(|over| match over {
+            Over::Ended => tell(&News::Ended, json).map(|()| exit::SUCCESS),
+            Over::Stalled => Ok(exit::STALLED),
+        }),
+        interrupt = interrupts.next() => Ok(interrupt.code(true)),
+    };
+    if let Some(app) = looking.into_app() {
+        let closed = app.close(END).await;
+        return said.and_then(|code| Ok(closed.map(|()| code)?));
+    }
+    said
+}
+
+async fn watch(
+    looking: &mut Looking,
+    orders: &Orders,
+    limit: Duration,
+    args: &Why,
+    json: bool,
+    end: impl Future<Output = Result<(), Fault>>,
+) -> Result<Over, Fault> {
+    let mut end = Box::pin(end);
+    let mut since = Standstill::default();
+    // The first order came with the daemons.
+    let mut pause = None;
+    loop {
+        let looked = tokio::select! {
+            ended = &mut end => return ended.map(|()| Over::Ended),
+            looked = look(looking, orders, pause) => looked,
+        };
+        pause = Some(args.watch.interval(limit));
+        let done = match looked {
+            Ok((found, stillness)) => match since.take(&stillness, Instant::now(), limit) {
+                Step::Nothing => Ok(()),
+                Step::Moves => tell(&News::Moves, json),
+                // What was asked for is done to its end, also when the job ends by it.
+                Step::Stalled(time) => match act(looking, args, time, &found, json).await {
+                    Ok(()) if args.watch.exit => return Ok(Over::Stalled),
+                    done => done,
+                },
+            },
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = done {
+            // What cannot be looked at any more has mostly ended.
+            let ended = tokio::time::timeout(END_IS_KNOWN, &mut end).await;
+            return ended.unwrap_or(Err(fault)).map(|()| Over::Ended);
+        }
+    }
+}
+
+/// Looks once, after a pause and an order, or at what was ordered before.
+async fn look(
+    looking: &mut Looking,
+    orders: &Orders,
+    pause: Option<Duration>,
+) -> Result<(Findings, Stillness), Fault> {
+    if let Some(pause) = pause {
+        tokio::time::sleep(pause).await;
+        looking.again(orders).await?;
+    }
+    let found = looking.findings(orders, false).await?;
+    Ok((found, looking.stillness(orders).await?))
+}
+
+/// Says that nothing moves, and does what was asked for then.
+async fn act(
+    looking: &Looking,
+    args: &Why,
+    time: Duration,
+    found: &Findings,
+    json: bool,
+) -> Result<(), Fault> {
+    let explanation = explain(found, &build_groups(&found.classes), true);
+    let report = News::Stalled { seconds: time.as_secs(), explanation: &explanation };
+    tell(&report, json)?;
+    if let Some(command) = &args.watch.run {
+        let odd = explanation.odd_ranks();
+        let variables = [
+            ("GANTRY_WATCH_TARGET", args.target.clone()),
+            ("GANTRY_WATCH_SECONDS", time.as_secs().to_string()),
+            ("GANTRY_WATCH_SIZE", found.hosts.len().to_string()),
+            ("GANTRY_WATCH_ODD_RANKS", odd.unwrap_or_default().to_owned()),
+        ];
+        let shell = child::shell(command, &variables);
+        let status = child::run_with_input(shell, build_page(&report, json).as_str()).await;
+        let status = status.map_err(|error| Fault::io("cannot run /bin/sh", &error))?;
+        if !status.success() {
+            view::note(&format!("the command of --run ended with {status}"));
+        }
+    }
+    if let Some(signal) = args.watch.signal {
+        let ranks: Option<RankSet> = args.look.ranks.clone();
+        looking.hand().signal(signal, ranks.as_ref()).await?;
+        view::note(&format!("sent {signal} to the ranks"));
+    }
+    Ok(())
+}
+
+/// Since when nothing has moved.
+#[derive(Debug, Default)]
+struct Standstill {
+    /// When a look first saw what has not changed since.
+    since: Option<Instant>,
+    ended: RankSet,
+    /// It was said.
+    is_told: bool,
+}
+
+/// What follows from a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    /// Ranks move again, of which it was said that they do not.
+    Moves,
+    Stalled(Duration),
+}
+
+impl Standstill {
+    fn take(&mut self, look: &Stillness, now: Instant, limit: Duration) -> Step {
+        let is_still = look.is_complete() && look.ended == self.ended;
+        self.ended = look.ended.clone();
+        if !is_still {
+            self.since = Some(now);
+            return if std::mem::take(&mut self.is_told) { Step::Moves } else { Step::Nothing };
+        }
+        let time = now.saturating_duration_since(*self.since.get_or_insert(now));
+        if self.is_told || time < limit {
+            return Step::Nothing;
+        }
+        self.is_told = true;
+        Step::Stalled(time)
+    }
+}
+
+fn build_page(news: &News<'_>, json: bool) -> Page {
+    if json {
+        return Page::json(news);
+    }
+    let mut page = Page::default();
+    match news {
+        News::Stalled { seconds, explanation } => {
+            page.add(format_args!("nothing has moved for {seconds} s"));
+            explanation.sentences.iter().for_each(|sentence| page.add(sentence));
+        }
+        News::Moves => page.add("ranks move again"),
+        News::Ended => page.add("the job has ended"),
+    }
+    page
+}
+
+fn tell(news: &News<'_>, json: bool) -> Result<(), Fault> {
+    say(&build_page(news, json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(moved: &str, ended: &str) -> Stillness {
+        Stillness { live: RankSet::first_n(4), moved: moved.parse().unwrap(), ended: ended.parse().unwrap() }
+    }
+
+    #[test]
+    fn a_standstill_is_told_once_and_its_end_too() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(10));
+        let mut since = Standstill::default();
+        let mut check = |seconds, look: Stillness, expected| {
+            assert_eq!(since.take(&look, start + Duration::from_secs(seconds), limit), expected, "{seconds}");
+        };
+        let still = || look("", "");
+        check(0, look("0-3", ""), Step::Nothing);
+        check(5, still(), Step::Nothing);
+        check(9, look("2", ""), Step::Nothing);
+        check(18, still(), Step::Nothing);
+        check(19, still(), Step::Stalled(Duration::from_secs(10)));
+        check(40, still(), Step::Nothing);
+        check(45, look("1", ""), Step::Moves);
+        // A rank that ends is news.
+        check(54, look("", "3"), Step::Nothing);
+        check(60, look("", "3"), Step::Nothing);
+        check(64, look("", "3"), Step::Stalled(Duration::from_secs(10)));
+        // Nobody is there.
+        check(65, Stillness { live: RankSet::new(), ..look("", "3") }, Step::Moves);
+    }
+}

@@ -1,0 +1,209 @@
+//! Which ranks have not moved from one look to the next.
+//!
+//! A rank that computes moves, also in a loop without an end: nobody can tell that from work. One that waits has not moved when the function that waits is
+//! called by the same callers with the same variables as before. A loop around that function has a counter, or whatever makes it end, and so it moves.
+//! A library for messages may turn while it waits. All other functions that wait do nothing: whoever uses a processor, reads or writes has come back.
+
+use gantry_stack::frame::{Frame, Mark};
+use gantry_stack::motion::Motion;
+use gantry_stack::orders::ranks_of;
+use gantry_types::filter::PrefixTree;
+use gantry_types::rank_set::RankSet;
+
+use super::classes::{ends, steps_of};
+use super::resolve::Resolver;
+
+/// Functions that may turn while they wait, by the beginning of their names.
+const TURNING: [&str; 9] = [
+    "MPI_",
+    "MPIX_",
+    "shmem_",
+    "nccl",
+    "rccl",
+    "gaspi_",
+    "GOMP_barrier",
+    "__kmpc_barrier",
+    "pthread_spin_lock",
+];
+
+/// Of these, those that read and write: that is what they wait for.
+const FILES: &str = "MPI_File_";
+
+/// Ranks that have moved, and others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stillness {
+    /// All that were seen and have not ended.
+    pub(crate) live: RankSet,
+    pub(crate) moved: RankSet,
+    pub(crate) ended: RankSet,
+}
+
+/// Where a rank was seen, as far as it matters to whether it moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It is held or stopped.
+    Stopped,
+    Ended,
+    /// Its stack cannot be read.
+    Unreadable,
+    /// It waits in a function that so many frames have led to.
+    Waits {
+        callers: u32,
+        may_turn: bool,
+        for_files: bool,
+    },
+    /// It is in a function of its own; all its frames are so many.
+    Elsewhere {
+        frames: u32,
+    },
+}
+
+impl Stillness {
+    /// By the last call paths, and by what has changed since they were asked for before.
+    pub(crate) fn of(
+        tree: &PrefixTree,
+        resolver: &Resolver,
+        samples: u32,
+        motions: &[(Motion, RankSet)],
+    ) -> Self {
+        let mut found = Self::default();
+        for (path, numbers) in ends(tree) {
+            // What other threads do is known by the time that they use.
+            if path.iter().any(|frame| matches!(frame, Frame::Mark(Mark::Thread(_)))) {
+                continue;
+            }
+            let ranks = ranks_of(&numbers, samples);
+            let place = Place::of(&path, resolver);
+            if place == Place::Ended {
+                found.ended = found.ended.union(&ranks);
+                continue;
+            }
+            found.live = found.live.union(&ranks);
+            let is_still = |(motion, _): &&(Motion, RankSet)| place.is_still(*motion);
+            let still =
+                motions.iter().filter(is_still).fold(RankSet::new(), |still, (_, set)| still.union(set));
+            found.moved = found.moved.union(&ranks.difference(&still));
+        }
+        // A rank may have ended between two samples of a look.
+        found.live = found.live.difference(&found.ended);
+        found.moved = found.moved.difference(&found.ended);
+        found
+    }
+
+    /// Whether there are ranks, and none has moved.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.live.is_empty() && self.moved.is_empty()
+    }
+}
+
+impl Place {
+    fn of(path: &[Frame], resolver: &Resolver) -> Self {
+        let mut frames = 0;
+        for frame in path {
+            match frame {
+                Frame::Mark(Mark::Held | Mark::Stopped) => return Self::Stopped,
+                Frame::Mark(Mark::Ended) => return Self::Ended,
+                Frame::Mark(Mark::Unreadable(_)) => return Self::Unreadable,
+                Frame::Mark(Mark::Thread(_)) | Frame::Script(_) => continue,
+                Frame::Code { .. } | Frame::Unknown => {}
+            }
+            if let Some(step) = steps_of(frame, resolver).into_iter().find(|step| step.waits) {
+                let name = super::waiting::waiting_name(&step.name).unwrap_or_default();
+                let may_turn = TURNING.iter().any(|family| name.starts_with(family));
+                return Self::Waits { callers: frames, may_turn, for_files: name.starts_with(FILES) };
+            }
+            frames += 1;
+        }
+        Self::Elsewhere { frames }
+    }
+
+    fn is_still(self, motion: Motion) -> bool {
+        let stood = |frames| motion.steady.is_some_and(|steady| steady >= frames);
+        let idle = !motion.is_busy && !motion.is_busy_elsewhere && !motion.has_read_or_written;
+        match self {
+            Self::Stopped | Self::Ended => true,
+            Self::Unreadable => idle,
+            Self::Waits { callers, may_turn: true, for_files } => {
+                stood(callers) && !motion.is_busy_elsewhere && !(for_files && motion.has_read_or_written)
+            }
+            Self::Waits { callers, may_turn: false, .. } => stood(callers) && idle,
+            Self::Elsewhere { frames } => stood(frames) && idle,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_stack::module::ModuleId;
+    use gantry_stack::symbols::Found;
+
+    use super::*;
+
+    /// A resolver that knows functions at addresses of one file: `ab+1` is the first.
+    fn resolver(functions: &[&str]) -> Resolver {
+        let mut found = PrefixTree::new();
+        for (address, function) in functions.iter().enumerate() {
+            let call =
+                gantry_stack::frame::Call { function: Some((*function).to_owned()), ..Default::default() };
+            let text = Found { inlined: false, call }.to_text();
+            let place = Frame::Code { module: ModuleId::parse("ab").unwrap(), address: address as u64 + 1 };
+            found.add([place.to_string().as_str(), &text], &RankSet::first_n(1)).unwrap();
+        }
+        let mut resolver = Resolver::default();
+        resolver.take_found(&found);
+        resolver
+    }
+
+    #[track_caller]
+    fn check(path: &str, motion: &str, is_still: bool) {
+        let resolver = resolver(&["main", "solve", "PMPI_Allreduce", "poll", "read", "MPI_File_read_all"]);
+        let mut tree = PrefixTree::new();
+        tree.add(path.split(' '), &"0-3".parse().unwrap()).unwrap();
+        let motion = Motion::parse(motion).unwrap();
+        let found = Stillness::of(&tree, &resolver, 2, &[(motion, RankSet::first_n(2))]);
+        assert_eq!(found.is_complete(), is_still, "{path} with {motion}");
+        assert_eq!(found.live.union(&found.ended).to_string(), "0-1");
+    }
+
+    #[test]
+    fn whoever_computes_moves_and_whoever_waits_does_not() {
+        let (main, solve, allreduce, poll, read, file) = ("ab+1", "ab+2", "ab+3", "ab+4", "ab+5", "ab+6");
+        // In a wait of MPI a rank turns, below the same callers.
+        let waits = format!("{main} {solve} {allreduce} {poll}");
+        check(&waits, "2 c", true);
+        check(&waits, "2 ci", true);
+        check(&waits, "1 c", false);
+        check(&waits, "4 t", false);
+        // A wait for files goes on while they are read.
+        check(&format!("{main} {file}"), "1 c", true);
+        check(&format!("{main} {file}"), "1 i", false);
+        // What the system waits for costs nothing.
+        for wait in [poll, read] {
+            check(&format!("{main} {wait}"), "2 ", true);
+            check(&format!("{main} {wait}"), "1 ", true);
+            check(&format!("{main} {wait}"), "0 ", false);
+            check(&format!("{main} {wait}"), "2 c", false);
+            check(&format!("{main} {wait}"), "2 i", false);
+            check(&format!("{main} {wait}"), "2 t", false);
+        }
+        // A loop without an end is work to whoever looks from outside.
+        check(&format!("{main} {solve}"), "2 c", false);
+        check(&format!("{main} {solve}"), "1 ", false);
+        check(&format!("{main} {solve}"), "2 ", true);
+    }
+
+    #[test]
+    fn stopped_ranks_stand_still_and_ended_ones_are_not_counted() {
+        check("!stopped ab+1", "0 cti", true);
+        check("!held ab+1", "0 ", true);
+        check("!unreadable x", "- ", true);
+        check("!unreadable x", "- i", false);
+        check("!ended", "- ", false);
+        let mut tree = PrefixTree::new();
+        tree.add(["ab+1"], &"0-1".parse().unwrap()).unwrap();
+        // Of one rank nothing is known.
+        let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
+        let found = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
+        assert_eq!(found.moved.to_string(), "1");
+    }
+}

@@ -1,0 +1,177 @@
+//! `gantry why --watch` beside programs that hang and programs that do not: it speaks of the former, and never of the latter.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gantry_tests::programs;
+use gantry_tests::{Finished, Run, World, becomes_true, eventually, proc, require, tool, within};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// The exit code of `--exit`.
+const STALLED: i32 = 75;
+
+fn in_a_world(body: impl FnOnce(&World) + Send + 'static) {
+    within(LIMIT, || {
+        let world = World::new();
+        body(&world);
+        world.finish();
+    });
+}
+
+/// Launches `steps` in the background, and gives the app's id.
+#[track_caller]
+fn launched(world: &World, ranks: &str, words: &[&str]) -> String {
+    let program = programs::get("steps");
+    let program = [program.to_str().expect("a path")];
+    let line = [&["launch", "--background", "--", "-n", ranks], program.as_slice(), words].concat();
+    let done = world.gantry(line).wait(SOON);
+    assert_eq!((done.code(), done.stdout.len()), (0, 1), "{done:?}");
+    done.stdout[0].clone()
+}
+
+#[track_caller]
+fn kill(world: &World, app: &str) {
+    assert_eq!(world.gantry(["kill", "--yes", app]).wait(SOON).code(), 0);
+}
+
+fn ranks_of(world: &World, program: &Path) -> Vec<i32> {
+    let is_it = |pid: &i32| proc::exe(*pid).as_deref() == Some(program);
+    world.processes().into_iter().filter(is_it).collect()
+}
+
+fn says(run: &mut Run, part: &str) -> bool {
+    run.stdout().iter().any(|line| line.contains(part))
+}
+
+#[test]
+fn a_hang_is_told_a_command_is_run_and_the_exit_code_says_so() {
+    in_a_world(|world| {
+        let app = launched(world, "3", &["hang"]);
+        let report = world.work_dir().join("report");
+        let report = report.to_str().expect("a path");
+        let command = format!(
+            "cat > {report}; echo \"$GANTRY_WATCH_TARGET $GANTRY_WATCH_SIZE [$GANTRY_WATCH_ODD_RANKS]\" >> {report}; exit 5"
+        );
+        let words = ["why", "--watch=1s", "--every", "0.2", "--exit", "--run", &command, &app];
+        let done = world.gantry(words).wait(SOON);
+        assert_eq!(done.code(), STALLED, "{done:?}");
+        let all = "all 3 ranks wait in read called at steps.c:";
+        assert!(done.stdout[0].starts_with("nothing has moved for "), "{done:?}");
+        assert!(done.stdout[1].starts_with(all) && done.stdout.len() == 2, "{done:?}");
+        assert!(
+            done.stderr.iter().any(|line| line.contains("the command of --run ended with exit status: 5"))
+        );
+        let text = std::fs::read_to_string(report).expect("the report");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() == 3 && lines[1].starts_with(all), "{text}");
+        assert_eq!(lines[2], format!("{app} 3 []"));
+        // The ranks are as they were, and a signal is theirs when it is asked for.
+        let words = ["why", "--watch=1s", "--every", "0.2", "--exit", "--signal", "KILL", "--json", &app];
+        let done = world.gantry(words).wait(SOON);
+        assert_eq!(done.code(), STALLED, "{done:?}");
+        let told: Value = serde_json::from_str(&done.stdout[0]).expect("an object");
+        assert_eq!((&told["watch"], &told["groups"][0]["waits_in"]), (&"stalled".into(), &"read".into()));
+        eventually(SOON, "all ranks are killed", || ranks_of(world, &programs::get("steps")).is_empty());
+    });
+}
+
+#[test]
+fn waiting_by_short_sleeps_is_a_hang_too() {
+    in_a_world(|world| {
+        let app = launched(world, "2", &["sleeps-in-a-loop"]);
+        let done = world.gantry(["why", "--watch=2s", "--every", "0.3", "--exit", &app]).wait(SOON);
+        assert_eq!(done.code(), STALLED, "{done:?}");
+        kill(world, &app);
+    });
+}
+
+#[test]
+fn who_moves_again_is_told_and_ctrl_c_ends_it() {
+    in_a_world(|world| {
+        let app = launched(world, "2", &["once"]);
+        let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", &app]);
+        eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
+        proc::send_those_left(ranks_of(world, &programs::get("steps")), Signal::SIGUSR1);
+        eventually(SOON, "they move", || says(&mut watch, "ranks move again"));
+        watch.signal(Signal::SIGINT);
+        let done = watch.wait(SOON);
+        assert_eq!((done.code(), done.stderr.len()), (0, 0), "{done:?}");
+        kill(world, &app);
+    });
+}
+
+/// Watches until the job has ended, and gives what was said.
+fn watched(world: &World, app: &str, limit: &str) -> Finished {
+    world
+        .gantry(["why", "--watch", "--exit", "--every", "0.2", app].map(|word| match word {
+            "--watch" => limit,
+            word => word,
+        }))
+        .wait(SOON)
+}
+
+#[test]
+fn healthy_programs_raise_no_alarm_and_their_end_is_told() {
+    in_a_world(|world| {
+        for words in [["work", "100"], ["sleep", "4"], ["files", "60"]] {
+            let app = launched(world, "2", &words);
+            // Longer than the sleep, and much shorter than the program.
+            let done = watched(world, &app, "--watch=1.5s");
+            assert_eq!(
+                (done.code(), done.stdout.as_slice()),
+                (0, ["the job has ended".to_owned()].as_slice()),
+                "{words:?} {done:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn an_mpi_program_that_is_always_in_a_collective_moves_until_it_hangs() {
+    let program = require!(programs::get_mpi("mpi_steps", "mpicc.mpich"));
+    let mpiexec = require!(tool("mpiexec.mpich").or_else(|_| tool("mpiexec.hydra")));
+    in_a_world(move |world| {
+        let mut run = world.start(&mpiexec, ["-n", "3", program.to_str().expect("a path"), "6", "wait"]);
+        eventually(SOON, "it has begun", || says(&mut run, "begun"));
+        let words = ["why", "--watch=2s", "--every", "0.2", &run.pid().to_string()];
+        let mut watch = world.gantry(words);
+        // It says "turns" when it has done all of them.
+        eventually(SOON, "it hangs", || says(&mut run, "turns:"));
+        assert!(!says(&mut watch, "nothing has moved"), "{:?}", watch.stdout());
+        eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
+        assert!(
+            becomes_true(SOON, || says(&mut watch, "rank 0 waits in MPI_Recv called at mpi_steps.c:")),
+            "{:?}",
+            watch.stdout()
+        );
+        proc::send_those_left(ranks_of(world, &program), Signal::SIGKILL);
+        let done = watch.wait(SOON);
+        assert_eq!(
+            (done.code(), done.stdout.last().map(String::as_str)),
+            (0, Some("the job has ended")),
+            "{done:?}"
+        );
+        run.exited(SOON);
+    });
+}
+
+#[test]
+fn a_tool_that_is_gone_ends_the_watch_with_a_word() {
+    in_a_world(|world| {
+        let program = programs::get("steps");
+        let mut tool =
+            world.gantry(["launch", "--json", "--", "-n", "2", program.to_str().expect("a path"), "hang"]);
+        let app = tool.next_event("started", SOON)["app"].as_str().expect("an id").to_owned();
+        let mut watch = world.gantry(["why", "--watch=1s", "--every", "0.2", &app]);
+        eventually(SOON, "the hang is told", || says(&mut watch, "nothing has moved"));
+        tool.kill();
+        let done = watch.wait(SOON);
+        assert_eq!(done.code(), 71, "{done:?}");
+        assert!(done.stderr[0].contains(&format!("app {app}")), "{done:?}");
+        tool.exited(SOON);
+    });
+}
