@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
-pub(crate) use self::stack::{Look, Stack, Why};
+pub(crate) use self::stack::{Look, Stack, Top, Why};
 use crate::exit;
 use crate::view::Talk;
 
@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Submit(Submit),
     Why(Box<Why>),
     Stack(Box<Stack>),
+    Top(Box<Top>),
     Ps(Ps),
     Release(Release),
     Kill(Kill),

@@ -12,6 +12,8 @@ pub struct Vt {
     column: usize,
     saved: (usize, usize),
     wraps: bool,
+    /// What stood there before a program took a screen of its own, and where the cursor was.
+    before: Option<(Vec<Vec<char>>, usize, usize)>,
     /// Bytes that are no whole letter or sequence yet.
     open: Vec<u8>,
 }
@@ -21,7 +23,17 @@ impl Vt {
     #[must_use]
     pub fn new(columns: usize, rows: usize) -> Self {
         let lines = vec![Vec::new(); rows];
-        Self { columns, rows, lines, row: 0, column: 0, saved: (0, 0), wraps: true, open: Vec::new() }
+        Self {
+            columns,
+            rows,
+            lines,
+            row: 0,
+            column: 0,
+            saved: (0, 0),
+            wraps: true,
+            before: None,
+            open: Vec::new(),
+        }
     }
 
     /// Takes what a program writes.
@@ -85,14 +97,29 @@ impl Vt {
             (_, b'm') => {}
             (b"?7", b'h') => self.wraps = true,
             (b"?7", b'l') => self.wraps = false,
+            (b"?25" | b"?2004", b'h' | b'l') => {}
+            (b"?1049", b'h') => {
+                let screen = vec![Vec::new(); self.rows];
+                self.before = Some((std::mem::replace(&mut self.lines, screen), self.row, self.column));
+            }
+            (b"?1049", b'l') => {
+                if let Some((lines, row, column)) = self.before.take() {
+                    (self.lines, self.row, self.column) = (lines, row, column);
+                    self.lines.resize(self.lines.len().max(self.rows), Vec::new());
+                }
+            }
+            (place, b'H') => {
+                let mut numbers = place.split(|byte| *byte == b';').map(number);
+                let mut next = |most: usize| numbers.next().flatten().unwrap_or(1).clamp(1, most) - 1;
+                (self.row, self.column) = (next(self.rows), next(self.columns));
+            }
             (b"", b'J') => {
                 let at = self.lines.len() - self.rows + self.row;
                 self.lines[at].truncate(self.column);
                 self.lines[at + 1..].iter_mut().for_each(Vec::clear);
             }
-            (count, b'A') if !count.is_empty() && count.iter().all(u8::is_ascii_digit) => {
-                let count = String::from_utf8_lossy(count).parse::<usize>().unwrap_or(1);
-                self.row = self.row.saturating_sub(count);
+            (count, b'A') if number(count).is_some() => {
+                self.row = self.row.saturating_sub(number(count).unwrap_or(1));
             }
             _ => self.put_all(&format!("<?{}{}>", parameters.escape_ascii(), char::from(last))),
         }
@@ -125,6 +152,11 @@ impl Vt {
     }
 }
 
+/// A parameter of a sequence.
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +177,8 @@ mod tests {
         check("ab\r\ncd\x1b[1A\x1b[Jx", "abx");
         check("a\x1bDb\x1b7\r\nc\x1b8d", "a\n bd\nc");
         check("\x1b[1mé\x1b[m", "é");
+        check("ab\x1b[?1049h\x1b[2;3Hx\x1b[Hyz\x1b[1;1H", "yz\n  x");
+        check("ab\x1b[?1049h\x1b[?25lxyz\x1b[?1049l\x1b[?25hc", "abc");
         check("\x1b[9q", "<?9q\n>");
     }
 }

@@ -103,6 +103,41 @@ pub(crate) struct Why {
     pub(crate) rest: Vec<OsString>,
 }
 
+/// Show what ranks and nodes do and use, and where the ranks are, on a screen that is always fresh.
+///
+/// Above are ranks or nodes: state, processor time, memory. Below is the tree of call paths, as 'gantry stack' has it. Keys hold ranks and let them go, send
+/// signals, show the ranks of one line of the tree alone, open gdb on a rank of this machine, and write the tree as a page. '?' lists the keys. Without a
+/// terminal all is printed once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gantry top 1234.0
+      A step of a job. 1234 is the newest step of that job.
+  gantry top --stacks 10 3kx9
+      An app of 'gantry ps'; the call paths are read each ten seconds, and when you press r.
+  gantry top --once --ranks 0-63 1234
+      A table of what these ranks do, and their call paths.
+  gantry top --json 4711
+      The same as one object.")]
+pub(crate) struct Top {
+    /// A job of the workload manager (JOB, JOB.STEP), a launcher's process id, the ranks' process ids with commas between, or an app's id.
+    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// How often the figures are fresh.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub(crate) every: Duration,
+    /// How often the call paths are read. Default: at the beginning, and when you press r.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) stacks: Option<Duration>,
+    /// Print all of it once, also on a terminal.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Options for how nodes are reached, as for 'gantry attach'.
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub(crate) rest: Vec<OsString>,
+}
+
 /// Staying beside a job until nothing moves.
 #[derive(Debug, Args)]
 pub(crate) struct Watch {

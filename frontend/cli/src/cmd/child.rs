@@ -2,11 +2,14 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use gantry_wlm::host::restore_open_files;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
+
+use super::interrupts::{Interrupt, Interrupts};
 
 /// A command for the shell, with these variables and the limits that this process was given.
 pub(super) fn shell(command: &OsStr, variables: &[(&str, String)]) -> Command {
@@ -34,6 +37,33 @@ pub(super) async fn run_with_input(mut command: Command, input: &str) -> io::Res
     };
     let (status, ()) = tokio::join!(child.wait(), write);
     status
+}
+
+/// Runs a program that has the terminal, and waits for its end. Ctrl-C is the program's. Some: what else came, which has killed it.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) async fn run_at_terminal(
+    program: &Path,
+    args: &[&str],
+    interrupts: &mut Interrupts,
+) -> io::Result<Option<Interrupt>> {
+    let mut command = Command::new(program);
+    command.args(args).kill_on_drop(true);
+    restore_open_files(command.as_std_mut());
+    let mut child = command.spawn()?;
+    loop {
+        tokio::select! {
+            ended = child.wait() => return ended.map(|_| None),
+            interrupt = interrupts.next() => match interrupt {
+                Interrupt::Ask => {}
+                Interrupt::End(_) => {
+                    child.kill().await?;
+                    return Ok(Some(interrupt));
+                }
+            },
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use gantry_frontend::control::{Client, Registry, resolve};
 use gantry_frontend::event::RankInfo;
+use gantry_frontend::info::AppInfo;
 use gantry_frontend::{App, AppHandle, Config, Frontend};
+use gantry_stack::load::{HostLoad, Load, digits_for};
 use gantry_stack::motion::Motion;
 use gantry_stack::orders::Orders;
 use gantry_stack::tags;
@@ -18,7 +20,7 @@ use gantry_types::signal::Signal;
 use crate::args::Look;
 use crate::exit::Fault;
 use crate::stack::classes::build_classes;
-use crate::stack::daemons::Daemons;
+use crate::stack::daemons::{Daemons, Missing};
 use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
@@ -45,6 +47,15 @@ enum Owner {
     Other(Registry, AppId),
 }
 
+/// What ranks and nodes use.
+#[derive(Debug)]
+pub(super) struct Loads {
+    pub(super) ranks: Vec<(Load, RankSet)>,
+    /// The first rank of each node stands for it.
+    pub(super) machines: Vec<(HostLoad, RankSet)>,
+    pub(super) missing: Missing,
+}
+
 /// An app that is looked at, to act on it.
 #[derive(Debug, Clone)]
 pub(super) struct Hand {
@@ -63,11 +74,28 @@ impl Hand {
         }
     }
 
+    /// What is known of it.
+    pub(super) async fn info(&self) -> Result<AppInfo, Fault> {
+        match &self.handle {
+            Some(handle) => Ok(handle.info()),
+            None => Ok(self.client().await?.info(self.timeout).await?),
+        }
+    }
+
     /// Sends ranks a signal; none: all of them.
     pub(super) async fn signal(&self, signal: Signal, ranks: Option<&RankSet>) -> Result<(), Fault> {
         match &self.handle {
             Some(handle) => handle.signal(signal, ranks, self.timeout).await?,
             None => self.client().await?.signal(signal, ranks, self.timeout).await?,
+        }
+        Ok(())
+    }
+
+    /// Lets all ranks go that are held before their first instruction.
+    pub(super) async fn release(&self) -> Result<(), Fault> {
+        match &self.handle {
+            Some(handle) => handle.release(self.timeout).await?,
+            None => self.client().await?.release(self.timeout).await?,
         }
         Ok(())
     }
@@ -161,6 +189,15 @@ impl Looking {
         Ok(Stillness::of(&self.tree, &self.resolver, orders.samples, &motions))
     }
 
+    /// What ranks and their machines use. The time counts from when this was asked before.
+    pub(super) async fn loads(&mut self) -> Result<Loads, Fault> {
+        let digits = digits_for(self.ranks.len()).to_string();
+        self.daemons.tell(tags::LOAD_ASKED, &digits, self.timeout).await?;
+        let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.timeout).await?;
+        let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, self.timeout).await?;
+        Ok(Loads { ranks, machines, missing })
+    }
+
     /// The app, for who does not look at it.
     pub(super) fn hand(&self) -> Hand {
         match &self.owner {
@@ -169,6 +206,11 @@ impl Looking {
                 Hand { handle: None, other: Some((registry.clone(), *app)), timeout: self.timeout }
             }
         }
+    }
+
+    /// The ranks, as they were when it began.
+    pub(super) fn ranks(&self) -> &[RankInfo] {
+        &self.ranks
     }
 
     /// The app, where it is ours. Daemons in another tool's app end.

@@ -22,6 +22,7 @@ mod release;
 mod stack;
 mod stay;
 mod submit;
+mod top;
 mod wait;
 mod watch;
 mod why;
@@ -77,6 +78,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Coalloc(args) => block_on(coalloc::run(args, json)),
         Command::Why(args) => block_on(why::run(*args, json)),
+        Command::Top(args) => block_on(top::run(*args, json)),
         Command::Stack(args) => block_on(stack::run(*args, json)),
         Command::Wlm(args) => wlm::run(args, json),
         Command::Deps(args) => deps::run(&args, json),

@@ -176,7 +176,7 @@ fn shorten(steps: &mut Vec<Step>) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A function of a program with lines.

@@ -20,6 +20,6 @@ mod sets;
 pub(crate) mod stillness;
 pub(crate) mod svg;
 pub(crate) mod text;
-mod tree;
+pub(crate) mod tree;
 mod waiting;
 pub(crate) mod why;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use gantry_types::rank_set::RankSet;
+
 use super::classes::Step;
 use super::report::Findings;
 use super::tree::{Stretch, build_tree, count, only_host, ranks_text};
@@ -17,7 +19,7 @@ const MOST_LINES: usize = 3;
 pub(crate) fn build_page(found: &Findings, bold: bool) -> Page {
     let mut page = Page::default();
     page.add_heading(title(found), bold);
-    add_stretches(&mut page, found, &build_tree(&found.classes), "", true);
+    tree_lines(found).iter().for_each(|line| page.add(&line.text));
     let unseen = found.unseen();
     if !unseen.is_empty() {
         page.add(format_args!("not seen: {} [{}]", count(&unseen), ranks_text(&unseen, MOST_RANKS)));
@@ -35,7 +37,28 @@ pub(crate) fn title(found: &Findings) -> String {
     format!("{} in {classes}{samples}", count(&found.seen()))
 }
 
-fn add_stretches(page: &mut Page, found: &Findings, stretches: &[Stretch], indent: &str, is_outside: bool) {
+/// A line of the tree, and the ranks that it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TreeLine {
+    /// It has names that ranks gave: nothing for a terminal as it is.
+    pub(crate) text: String,
+    pub(crate) ranks: RankSet,
+}
+
+/// The tree, a line for each stretch.
+pub(crate) fn tree_lines(found: &Findings) -> Vec<TreeLine> {
+    let mut lines = Vec::new();
+    add_stretches(&mut lines, found, &build_tree(&found.classes), "", true);
+    lines
+}
+
+fn add_stretches(
+    lines: &mut Vec<TreeLine>,
+    found: &Findings,
+    stretches: &[Stretch],
+    indent: &str,
+    is_outside: bool,
+) {
     for (at, stretch) in stretches.iter().enumerate() {
         let is_last = at + 1 == stretches.len();
         let (here, below) = match (is_outside, is_last) {
@@ -43,8 +66,9 @@ fn add_stretches(page: &mut Page, found: &Findings, stretches: &[Stretch], inden
             (false, true) => ("└─ ", "   "),
             (false, false) => ("├─ ", "│  "),
         };
-        page.add(format_args!("{indent}{here}{}", describe(stretch, found)));
-        add_stretches(page, found, &stretch.calls, &format!("{indent}{below}"), false);
+        let text = format!("{indent}{here}{}", describe(stretch, found));
+        lines.push(TreeLine { text, ranks: stretch.ranks.clone() });
+        add_stretches(lines, found, &stretch.calls, &format!("{indent}{below}"), false);
     }
 }
 
@@ -92,7 +116,12 @@ fn describe_lines(step: &Step) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use gantry_types::filter::PrefixTree;
+    use gantry_types::id::Rank;
+
+    use super::super::classes::build_classes;
     use super::super::classes::tests::{class, step};
+    use super::super::resolve::Resolver;
     use super::*;
 
     #[test]
@@ -133,5 +162,28 @@ mod tests {
         let nameless = Step { offset: Some(16), module: Some("/l/x.so".to_owned()), ..step("x.so+0x10", 0) };
         check(&nameless, "x.so+0x10");
         check(&Step { is_mark: true, ..step("held", 0) }, "(held)");
+    }
+
+    #[test]
+    fn a_million_ranks_in_a_thousand_classes_are_shown() {
+        const RANKS: u32 = 1_000_000;
+        const CLASSES: u32 = 1000;
+        // No two neighbours are in one class, so no set is short.
+        let mut tree = PrefixTree::new();
+        let names: Vec<String> = (0..CLASSES).map(|class| format!("@{class}\theat.c\tf{class}")).collect();
+        for (class, name) in (0..).zip(&names) {
+            let ranks: RankSet = (class..RANKS).step_by(CLASSES as usize).map(Rank).collect();
+            tree.add(["@7\theat.c\tmain", &names[class as usize / 100], name], &ranks).unwrap();
+        }
+        let bytes = tree.encode().unwrap();
+        let hosts = (0..RANKS).map(|rank| (Rank(rank), format!("n{}", rank / 100))).collect();
+        let started = std::time::Instant::now();
+        let tree = PrefixTree::decode(&bytes).unwrap();
+        let classes = build_classes(&tree, &Resolver::default(), 1, false);
+        assert_eq!(classes.len(), CLASSES as usize);
+        let found = Findings { samples: 1, hosts, classes, ..Findings::default() };
+        let page = build_page(&found, false);
+        println!("{} bytes of call paths are a page after {:?}", bytes.len(), started.elapsed());
+        assert!(page.as_str().starts_with("1000000 ranks in 1000 classes\nmain (heat.c:7) [0-999999]\n"));
     }
 }

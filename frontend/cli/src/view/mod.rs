@@ -33,6 +33,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 pub(crate) use self::bar::describe_end;
 pub(crate) use self::page::Page;
 pub(crate) use self::screen::{Screen, Talk};
+pub(crate) use self::sys::window_size;
 
 /// The variable that says what is logged, by levels and targets.
 const GANTRY_LOG: &str = "GANTRY_LOG";
@@ -72,7 +73,7 @@ pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
 }
 
 /// Whether a terminal may be given more than plain text.
-fn has_sequences() -> bool {
+pub(crate) fn has_sequences() -> bool {
     let is_dumb = Machine.env("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     let is_plain = Machine.env("NO_COLOR").is_some_and(|it| !it.is_empty());
     !is_dumb && !is_plain

@@ -11,7 +11,7 @@ nix::ioctl_read_bad!(
 );
 
 /// Columns and rows of a terminal; none for what is no terminal, or does not know its size.
-pub(super) fn window_size(terminal: impl AsFd) -> Option<(usize, usize)> {
+pub(crate) fn window_size(terminal: impl AsFd) -> Option<(usize, usize)> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor is open while it is borrowed; the kernel writes one winsize, which is there and ours.
     unsafe { tiocgwinsz(terminal.as_fd().as_raw_fd(), &raw mut size) }.ok()?;

@@ -1,0 +1,74 @@
+//! `gantry top`: what ranks do and use, once or on a screen.
+
+mod live;
+mod taking;
+
+use std::io::{IsTerminal, stdin, stdout};
+use std::time::Duration;
+
+use gantry_stack::orders::Orders;
+
+use self::taking::{figures_of, take};
+use super::interrupts::Interrupts;
+use super::look::{Looking, frontend};
+use super::{END, say};
+use crate::args::Top;
+use crate::exit::{self, Fault, Outcome};
+use crate::top::text::{self, Object};
+use crate::view::{self, Page};
+
+/// The time over which processors are measured, where nobody stays.
+const MEASURED: Duration = Duration::from_millis(500);
+
+pub(super) async fn run(args: Top, json: bool) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let orders = Orders { threads: args.look.threads, ranks: args.look.ranks.clone(), ..Orders::default() };
+    let frontend = frontend(&args.look, args.rest.clone());
+    let looking = Looking::at(&frontend, &args.target, &orders, args.look.timeout);
+    let looking = tokio::select! {
+        looking = looking => looking?,
+        // What has been attached to by then is let go by its guard.
+        interrupt = interrupts.next() => return Ok(interrupt.code(true)),
+    };
+    let has_screen = stdin().is_terminal() && stdout().is_terminal() && view::has_sequences();
+    let (looking, done) = match has_screen && !args.once && !json {
+        true => live::stay(looking, orders, &args, &mut interrupts).await,
+        false => once(looking, &orders, json, &mut interrupts).await,
+    };
+    if let Some(app) = looking.and_then(Looking::into_app) {
+        let closed = app.close(END).await;
+        return done.and_then(|code| Ok(closed.map(|()| code)?));
+    }
+    done
+}
+
+/// Prints all of it.
+async fn once(
+    mut looking: Looking,
+    orders: &Orders,
+    json: bool,
+    interrupts: &mut Interrupts,
+) -> (Option<Looking>, Outcome) {
+    let print = async {
+        let found = looking.findings(orders, false).await?;
+        looking.loads().await?;
+        tokio::time::sleep(MEASURED).await;
+        let loads = looking.loads().await?;
+        let mut figures = figures_of(&looking, orders);
+        let info = looking.hand().info().await?;
+        take(&mut figures, loads, &info);
+        say(&match json {
+            true => Page::json(&Object::new(&figures, &found)),
+            false => text::build(&figures, &found, view::colours(&stdout())),
+        })?;
+        for (host, why) in figures.missing.iter().filter(|_| !json) {
+            view::note(&format!("no answer from {host}: {why}"));
+        }
+        Ok::<(), Fault>(())
+    };
+    let done = tokio::select! {
+        printed = print => printed.map(|()| exit::SUCCESS),
+        interrupt = interrupts.next() => Ok(interrupt.code(true)),
+    };
+    (Some(looking), done)
+}

@@ -1,0 +1,332 @@
+//! The screen of `gantry top`: brings keys and news to the model, and does what the model asks for.
+
+use std::io::stdout;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_frontend::info::{AppInfo, AppState};
+use gantry_stack::orders::Orders;
+use gantry_types::error::{Failure, Kind};
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
+use gantry_types::signal::Signal;
+use gantry_wlm::Host;
+use gantry_wlm::host::Machine;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
+
+use super::super::child;
+use super::super::interrupts::{Interrupt, Interrupts};
+use super::super::look::{Hand, Loads, Looking};
+use super::taking::{figures_of, take};
+use crate::args::Top;
+use crate::exit::{self, Fault, Outcome};
+use crate::stack::html;
+use crate::stack::report::Findings;
+use crate::top::canvas::Canvas;
+use crate::top::draw::{draw, follow_cursors};
+use crate::top::keyboard::{Keyboard, Typed};
+use crate::top::model::{Action, Model};
+
+/// How long what is under way may take when somebody leaves.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// What the nodes are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    Loads,
+    Stacks,
+}
+
+/// What has come of it.
+enum News {
+    Loads(Loads, Box<AppInfo>),
+    Found(Findings),
+    /// A word for whoever looks.
+    Said(String),
+    Failed(Fault),
+}
+
+/// What the screen is made of.
+struct Live {
+    model: Arc<Mutex<Model>>,
+    canvas: Canvas,
+    keyboard: Keyboard,
+    hand: Hand,
+    asks: mpsc::Sender<Ask>,
+    signals: mpsc::Sender<(Signal, RankSet)>,
+}
+
+/// Shows the screen until somebody leaves it.
+pub(super) async fn stay(
+    looking: Looking,
+    orders: Orders,
+    args: &Top,
+    interrupts: &mut Interrupts,
+) -> (Option<Looking>, Outcome) {
+    let hand = looking.hand();
+    let title = match hand.info().await {
+        Ok(info) => describe(&args.target, &info),
+        Err(fault) => return (Some(looking), Err(fault)),
+    };
+    let model = Arc::new(Mutex::new(Model::new(title, figures_of(&looking, &orders))));
+    lock(&model).is_looking = true;
+    let painted = Arc::clone(&model);
+    let opened = Canvas::open(stdout(), move |area, buffer| {
+        let mut model = lock(&painted);
+        follow_cursors(&mut model, area);
+        draw(&model, area, buffer);
+    });
+    let opened = opened.and_then(|canvas| Ok((canvas, Keyboard::open()?)));
+    let ((canvas, failed), (keyboard, typed)) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return (Some(looking), Err(Fault::io("cannot use the terminal", &error))),
+    };
+    // One of a kind is enough to wait.
+    let (asks, asked) = mpsc::channel(2);
+    let (news, told) = mpsc::channel(16);
+    let (stop, stopped) = oneshot::channel();
+    let worker = tokio::spawn(work(looking, orders, asked, news.clone(), stopped));
+    let (signals, to_be_sent) = mpsc::channel(8);
+    let sending = tokio::spawn(send_signals(hand.clone(), to_be_sent, news, asks.clone()));
+    let mut live = Live { model, canvas, keyboard, hand, asks, signals };
+    let done = live.follow(args, typed, told, failed, interrupts).await;
+    drop((live, stop));
+    // A signal that was typed is sent.
+    drop(tokio::time::timeout(args.look.timeout, sending).await);
+    let looking = tokio::time::timeout(LEAVING, worker).await.ok().and_then(Result::ok);
+    (looking, done)
+}
+
+/// Asks the nodes, one thing after the other.
+async fn work(
+    mut looking: Looking,
+    orders: Orders,
+    mut asked: mpsc::Receiver<Ask>,
+    news: mpsc::Sender<News>,
+    stopped: oneshot::Receiver<()>,
+) -> Looking {
+    let working = async {
+        // The first order came with the daemons.
+        let mut is_ordered = true;
+        let mut ask = Some(Ask::Stacks);
+        while let Some(next) = ask {
+            let answer = match next {
+                Ask::Loads => loads(&mut looking).await,
+                Ask::Stacks => {
+                    let ordered = if is_ordered { Ok(()) } else { looking.again(&orders).await };
+                    is_ordered = false;
+                    match ordered {
+                        Ok(()) => looking.findings(&orders, false).await.map(News::Found),
+                        Err(fault) => Err(fault),
+                    }
+                }
+            };
+            if news.send(answer.unwrap_or_else(News::Failed)).await.is_err() {
+                break;
+            }
+            ask = asked.recv().await;
+        }
+    };
+    tokio::select! {
+        () = working => {}
+        // Whoever leaves does not wait for an answer.
+        _ = stopped => {}
+    }
+    looking
+}
+
+/// Sends signals behind the screen, in the order in which they were typed. Ranks that are held before their first instruction go on by a release.
+async fn send_signals(
+    hand: Hand,
+    mut signals: mpsc::Receiver<(Signal, RankSet)>,
+    news: mpsc::Sender<News>,
+    asks: mpsc::Sender<Ask>,
+) {
+    while let Some((signal, ranks)) = signals.recv().await {
+        let sent = match (hand.info().await, signal) {
+            (Ok(info), Signal::CONT) if info.state == AppState::Held => hand.release().await,
+            _ => hand.signal(signal, Some(&ranks)).await,
+        };
+        if let Err(Fault(failure)) = sent {
+            // Who has left needs no answer.
+            drop(news.send(News::Said(failure.message().to_owned())).await);
+        }
+        asks.try_send(Ask::Loads).unwrap_or_default();
+    }
+}
+
+async fn loads(looking: &mut Looking) -> Result<News, Fault> {
+    let loads = looking.loads().await?;
+    let info = looking.hand().info().await?;
+    Ok(News::Loads(loads, Box::new(info)))
+}
+
+impl Live {
+    async fn follow(
+        &mut self,
+        args: &Top,
+        mut typed: mpsc::Receiver<Typed>,
+        mut told: mpsc::Receiver<News>,
+        mut failed: oneshot::Receiver<String>,
+        interrupts: &mut Interrupts,
+    ) -> Outcome {
+        let mut ticks = interval(args.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let often = args.stacks.unwrap_or(Duration::MAX / 4);
+        let far = Instant::now()
+            .checked_add(often)
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
+        let mut looks = interval_at(far, often.min(Duration::from_secs(1 << 30)));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut end = Box::pin(self.hand.clone().end());
+        let mut has_ended = false;
+        self.canvas.changed();
+        loop {
+            let action = tokio::select! {
+                typed = typed.recv() => match typed {
+                    Some(Typed::Key(key)) => lock(&self.model).take_key(key),
+                    Some(Typed::Resized) => None,
+                    None => return Err(gone("the terminal")),
+                },
+                Some(news) = told.recv() => {
+                    self.take(news, has_ended);
+                    None
+                }
+                _ = ticks.tick() => {
+                    self.ask(Ask::Loads, has_ended);
+                    None
+                }
+                _ = looks.tick() => Some(Action::Look),
+                ended = &mut end, if !has_ended => {
+                    has_ended = true;
+                    ended?;
+                    let mut model = lock(&self.model);
+                    model.has_ended = true;
+                    model.say("the job has ended; q leaves");
+                    None
+                }
+                why = &mut failed => {
+                    let why = why.unwrap_or_default();
+                    return Err(Fault(Failure::new(Kind::Internal, why)));
+                }
+                interrupt = interrupts.next() => return Ok(interrupt.code(true)),
+            };
+            if let Some(code) = self.act(action, has_ended, interrupts).await? {
+                return Ok(code);
+            }
+            self.canvas.changed();
+        }
+    }
+
+    fn take(&self, news: News, has_ended: bool) {
+        let mut model = lock(&self.model);
+        match news {
+            News::Loads(loads, info) => model.take_figures(|figures| take(figures, loads, &info)),
+            News::Found(found) => model.take_found(found),
+            News::Said(word) => model.say(&word),
+            // What has ended cannot be asked any more.
+            News::Failed(_) if has_ended => model.is_looking = false,
+            News::Failed(Fault(failure)) => {
+                model.is_looking = false;
+                model.say(failure.message());
+            }
+        }
+    }
+
+    fn ask(&self, ask: Ask, has_ended: bool) {
+        if !has_ended {
+            // One that does not fit comes with the next.
+            self.asks.try_send(ask).unwrap_or_default();
+        }
+    }
+
+    /// Does what the model asks for. Some: the end, with its exit code.
+    async fn act(
+        &mut self,
+        action: Option<Action>,
+        has_ended: bool,
+        interrupts: &mut Interrupts,
+    ) -> Result<Option<u8>, Fault> {
+        match action {
+            None => {}
+            Some(Action::Quit) => return Ok(Some(exit::SUCCESS)),
+            Some(Action::Look) => {
+                lock(&self.model).is_looking = !has_ended;
+                self.ask(Ask::Stacks, has_ended);
+            }
+            Some(Action::Signal(signal, ranks)) => self.send(signal, ranks),
+            Some(Action::WriteHtml(path)) => self.write_html(&path),
+            Some(Action::Debug(rank)) => {
+                if let Some(Interrupt::End(number)) = self.debug(rank, interrupts).await? {
+                    return Ok(Some(exit::of_signal(number)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn send(&self, signal: Signal, ranks: RankSet) {
+        // Whoever types faster than signals go has them lost.
+        if self.signals.try_send((signal, ranks)).is_err() {
+            lock(&self.model).say("the signals before are still on their way");
+        }
+    }
+
+    fn write_html(&self, path: &Path) {
+        let mut model = lock(&self.model);
+        let Some(found) = &model.found else { return };
+        let said = match std::fs::write(path, html::write(found)) {
+            Ok(()) => format!("written to {}", path.display()),
+            Err(error) => format!("cannot write {}: {error}", path.display()),
+        };
+        model.say(&said);
+    }
+
+    /// Gives the terminal to gdb, where the rank is on this machine. Some: somebody wants all of it to end.
+    async fn debug(&mut self, rank: Rank, interrupts: &mut Interrupts) -> Result<Option<Interrupt>, Fault> {
+        let found = lock(&self.model).figures.rank(rank).map(|figures| (figures.pid, figures.node));
+        let Some((Some(pid), node)) = found else {
+            lock(&self.model).say("the process of this rank is not known");
+            return Ok(None);
+        };
+        let host = lock(&self.model).figures.nodes[node].host.to_string();
+        let info = self.hand.info().await?;
+        let gdb = Machine.find_in_path("gdb");
+        let is_here = info.wlm == "localhost" || host == Machine.hostname();
+        let (Some(gdb), true) = (gdb, is_here) else {
+            lock(&self.model).say(&format!("on {host}: gdb -p {pid}"));
+            return Ok(None);
+        };
+        self.keyboard.pause();
+        self.canvas.pause();
+        let ended = child::run_at_terminal(&gdb, &["-p", &pid.to_string()], interrupts).await;
+        self.canvas.resume().map_err(|error| Fault::io("cannot use the terminal", &error))?;
+        self.keyboard.resume();
+        match ended {
+            Ok(interrupt) => Ok(interrupt),
+            Err(error) => {
+                lock(&self.model).say(&format!("cannot run {}: {error}", gdb.display()));
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
+    model.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn gone(what: &str) -> Fault {
+    gantry_frontend::Error::Gone { what: what.to_owned() }.into()
+}
+
+/// What stands above all: the app, and what runs.
+fn describe(target: &str, info: &AppInfo) -> String {
+    let job = info.job.as_ref().map(|job| format!(" job {job}")).unwrap_or_default();
+    let mut programs: Vec<&str> = info.ranks.iter().map(|rank| rank.exe.as_str()).collect();
+    programs.dedup();
+    programs.truncate(3);
+    format!("gantry top {target}: app {} by {}{job}: {}", info.app, info.wlm, programs.join(", "))
+}

@@ -1,0 +1,307 @@
+//! The terminal: taken for a screen of its own, given over to another program, and given back as it was.
+//!
+//! A thread draws, so a terminal that somebody has stopped keeps nothing else from going on. Whatever ends this process but SIGKILL gives the terminal
+//! back: leaving, a signal, and an error in what draws.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::queue;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use tokio::sync::oneshot;
+
+use crate::view::window_size;
+
+/// From one picture to the next, at least.
+const FRAME: Duration = Duration::from_millis(50);
+
+/// How long a terminal may take for what it is given at the end.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+
+/// A terminal that does not know its size.
+const USUAL: (usize, usize) = (80, 24);
+
+/// A terminal that shows pictures until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Canvas {
+    shared: Arc<Shared>,
+    terminal: File,
+    before: Termios,
+    /// It is as we found it.
+    is_left: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_dirty: bool,
+    /// Somebody else has written to it.
+    is_strange: bool,
+    is_paused: bool,
+    is_drawing: bool,
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+}
+
+impl Canvas {
+    /// Takes a terminal. `paint` makes each picture. The receiver hears why there are no more: nothing, when this was dropped.
+    ///
+    /// # Errors
+    /// It is no terminal, or there are no threads.
+    pub(crate) fn open(
+        terminal: impl AsFd,
+        paint: impl FnMut(Rect, &mut Buffer) + Send + 'static,
+    ) -> io::Result<(Self, oneshot::Receiver<String>)> {
+        let terminal = File::from(terminal.as_fd().try_clone_to_owned()?);
+        let before = tcgetattr(&terminal)?;
+        let shared = Arc::new(Shared::default());
+        let mut canvas = Self { shared: Arc::clone(&shared), terminal, before, is_left: true };
+        canvas.enter()?;
+        let to = canvas.terminal.try_clone()?;
+        let (tell, told) = oneshot::channel();
+        std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
+            if let Some(why) = draw_until_over(&shared, to, paint) {
+                // Nobody may wait for it any more.
+                drop(tell.send(why));
+            }
+        })?;
+        Ok((canvas, told))
+    }
+
+    /// There is something new to be shown.
+    pub(crate) fn changed(&self) {
+        self.shared.change(|state| state.is_dirty = true);
+    }
+
+    /// Gives the terminal to another program, until [`Canvas::resume`].
+    pub(crate) fn pause(&mut self) {
+        self.shared.change(|state| state.is_paused = true);
+        self.leave();
+    }
+
+    /// Takes the terminal again.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        self.enter()?;
+        self.shared.change(|state| {
+            (state.is_paused, state.is_strange, state.is_dirty) = (false, true, true);
+        });
+        Ok(())
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        let mut raw = self.before.clone();
+        cfmakeraw(&mut raw);
+        tcsetattr(&self.terminal, SetArg::TCSANOW, &raw)?;
+        self.is_left = false;
+        let mut begin = Vec::new();
+        queue!(begin, EnterAlternateScreen, Hide)?;
+        (&self.terminal).write_all(&begin)
+    }
+
+    /// Once the picture that is being drawn is there, or nobody reads it.
+    fn leave(&mut self) {
+        if std::mem::replace(&mut self.is_left, true) {
+            return;
+        }
+        let state = self.shared.lock();
+        let waited = self.shared.changed.wait_timeout_while(state, LAST_WRITE, |state| state.is_drawing);
+        let is_read = waited.map_or(true, |(_, time)| !time.timed_out());
+        if let (true, Ok(mut to)) = (is_read, self.terminal.try_clone()) {
+            let (done, told) = std::sync::mpsc::channel::<()>();
+            std::thread::spawn(move || {
+                let mut end = Vec::new();
+                // Nobody may be reading there.
+                drop(queue!(end, LeaveAlternateScreen, Show).and_then(|()| to.write_all(&end)));
+                drop(done);
+            });
+            // It ends without a word when the thread does.
+            told.recv_timeout(LAST_WRITE).unwrap_or_default();
+        }
+        // It may be gone.
+        tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before).unwrap_or_default();
+    }
+}
+
+impl Drop for Canvas {
+    fn drop(&mut self) {
+        self.shared.change(|state| state.is_over = true);
+        self.leave();
+    }
+}
+
+/// Draws what is new, until there is nothing more to be drawn. Tells what went wrong.
+fn draw_until_over(shared: &Shared, to: File, mut paint: impl FnMut(Rect, &mut Buffer)) -> Option<String> {
+    let size = |file: &File| {
+        let (columns, rows) = window_size(file).unwrap_or(USUAL);
+        Rect::new(0, 0, u16::try_from(columns).unwrap_or(u16::MAX), u16::try_from(rows).unwrap_or(u16::MAX))
+    };
+    let asked = match to.try_clone() {
+        Ok(asked) => asked,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut area = size(&asked);
+    let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+    let mut terminal = match Terminal::with_options(CrosstermBackend::new(to), options) {
+        Ok(terminal) => terminal,
+        Err(error) => return Some(error.to_string()),
+    };
+    loop {
+        let is_strange = {
+            let mut state = shared.lock();
+            while !state.is_over && (state.is_paused || !state.is_dirty) {
+                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.is_over {
+                return None;
+            }
+            (state.is_dirty, state.is_drawing) = (false, true);
+            std::mem::take(&mut state.is_strange)
+        };
+        let now = size(&asked);
+        let drawn = catch_unwind(AssertUnwindSafe(|| {
+            if is_strange || now != area {
+                area = now;
+                terminal.resize(area)?;
+            }
+            terminal.draw(|frame| paint(frame.area(), frame.buffer_mut())).map(drop)
+        }));
+        shared.change(|state| state.is_drawing = false);
+        match drawn {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Some(format!("cannot write to the terminal: {error}")),
+            Err(panic) => {
+                let word = panic.downcast_ref::<&str>().map(|word| (*word).to_owned());
+                let word = word.or_else(|| panic.downcast_ref::<String>().cloned());
+                return Some(format!("what draws has failed: {}", word.unwrap_or_default()));
+            }
+        }
+        let state = shared.lock();
+        // However much happens, a screen is drawn so often and no more.
+        drop(shared.changed.wait_timeout_while(state, FRAME, |state| !state.is_over));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::time::Instant;
+
+    use nix::pty::{Winsize, openpty};
+    use nix::sys::termios::LocalFlags;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// Both ends of a terminal.
+    fn terminal() -> (File, OwnedFd) {
+        let size = Winsize { ws_row: 5, ws_col: 20, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
+        (pty.master.into(), pty.slave)
+    }
+
+    /// Reads until a text has come.
+    fn read_until(screen: &mut File, text: &str) -> String {
+        let (until, mut all) = (Instant::now() + SOON, Vec::new());
+        while !String::from_utf8_lossy(&all).contains(text) {
+            assert!(Instant::now() < until, "{:?}", String::from_utf8_lossy(&all));
+            let mut bytes = [0; 4096];
+            let read = screen.read(&mut bytes).unwrap();
+            all.extend(&bytes[..read]);
+        }
+        String::from_utf8_lossy(&all).into_owned()
+    }
+
+    fn is_raw(terminal: &OwnedFd) -> bool {
+        !tcgetattr(terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
+    }
+
+    fn paint(text: &'static str) -> impl FnMut(Rect, &mut Buffer) + Send {
+        move |area, buffer| {
+            assert_eq!((area.width, area.height), (20, 5));
+            buffer.set_string(0, 0, text, ratatui::style::Style::new());
+        }
+    }
+
+    #[test]
+    fn a_terminal_is_given_over_and_back_as_it_was() {
+        let (mut screen, slave) = terminal();
+        let (mut canvas, told) = Canvas::open(&slave, paint("picture")).unwrap();
+        canvas.changed();
+        let shown = read_until(&mut screen, "picture");
+        assert!(shown.contains("\x1b[?1049h") && shown.contains("\x1b[?25l") && is_raw(&slave), "{shown:?}");
+        canvas.pause();
+        read_until(&mut screen, "\x1b[?25h");
+        assert!(!is_raw(&slave));
+        canvas.changed();
+        canvas.resume().unwrap();
+        // All of it is drawn anew: who knows what was written meanwhile.
+        read_until(&mut screen, "picture");
+        assert!(is_raw(&slave));
+        drop(canvas);
+        assert!(read_until(&mut screen, "\x1b[?25h").contains("\x1b[?1049l"));
+        assert!(!is_raw(&slave) && told.blocking_recv().is_err());
+    }
+
+    #[test]
+    fn a_terminal_comes_back_when_what_draws_fails() {
+        let (mut screen, slave) = terminal();
+        let (canvas, told) = Canvas::open(&slave, |_, _| panic!("no paint")).unwrap();
+        canvas.changed();
+        assert_eq!(told.blocking_recv().unwrap(), "what draws has failed: no paint");
+        drop(canvas);
+        read_until(&mut screen, "\x1b[?1049l");
+        assert!(!is_raw(&slave));
+    }
+
+    #[test]
+    fn a_terminal_that_nobody_reads_keeps_nobody() {
+        let (screen, slave) = terminal();
+        let mut turn = 0_usize;
+        let (canvas, _told) = Canvas::open(&slave, move |_area, buffer| {
+            turn += 1;
+            for (at, cell) in buffer.content.iter_mut().enumerate() {
+                cell.set_symbol(if (at + turn).is_multiple_of(2) { "x" } else { "y" });
+            }
+        })
+        .unwrap();
+        let until = Instant::now() + SOON;
+        while !canvas.shared.lock().is_drawing || canvas.shared.lock().is_dirty {
+            canvas.changed();
+            assert!(Instant::now() < until);
+        }
+        let started = Instant::now();
+        drop(canvas);
+        assert!(started.elapsed() < SOON && !is_raw(&slave));
+        drop(screen);
+    }
+}
