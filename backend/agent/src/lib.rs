@@ -16,6 +16,7 @@
 //! | `channel` | what the tool's frontend and its daemons say to each other |
 //! | `stdio` | input and output of processes |
 //! | `failure` | the system's errors as failures that travel |
+//! | `heap` | the memory that bulk data goes through |
 //!
 //! It is a library for the sake of its tests and fuzz targets. Nothing else uses it.
 
@@ -43,6 +44,7 @@ mod channel;
 mod stdio;
 mod tree;
 mod failure;
+mod heap;
 pub mod unpack;
 #[cfg(test)]
 #[path = "../../src/skip.rs"]
@@ -357,6 +359,7 @@ fn serve_brought() -> Result<(), Failure> {
 }
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    heap::keep_freed();
     // Ends of children and wishes to go are heard on this thread: others would only be woken for nothing.
     let quiet = || {
         if let Err(error) = SigSet::all().thread_block() {

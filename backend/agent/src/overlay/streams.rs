@@ -22,6 +22,7 @@ use super::feeding::{Event, LINK_TIME};
 use super::flow::{Flow, FlowContext};
 use super::input::Input;
 use super::relay::SharedRelay;
+use crate::heap;
 
 /// Streams that may be under way at once. The oldest go first; the frontend ends those that it gives up.
 const STREAMS: usize = 16;
@@ -109,6 +110,7 @@ impl Streams {
         tokio::spawn(async move {
             flow.await;
             streams.forget(stream);
+            heap::give_back();
         });
         self.shared.opened.send_replace(number);
     }
