@@ -45,6 +45,12 @@ impl Link {
 const FLAGS: [&str; 7] =
     ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-Wall", "-Wextra", "-Werror"];
 
+/// The same for Rust, whose programs have no frame pointers.
+const RUST_FLAGS: [&str; 3] = ["-g", "-Copt-level=1", "--edition=2024"];
+
+/// Go has but one way.
+const GO_FLAGS: [&str; 1] = ["build"];
+
 /// The path of a compiled program of `tests/programs`, by its name without `.c`.
 ///
 /// # Panics
@@ -68,7 +74,7 @@ pub fn get_as(name: &str, link: Link) -> Result<PathBuf, String> {
 /// # Errors
 /// The compiler's words, as the reason of a skip: that library may not be here.
 pub fn get_mpi(name: &str, compiler: &str) -> Result<PathBuf, String> {
-    compile::<&str>(name, name, compiler, &[])
+    get_source(&format!("{name}.c"), compiler, &[])
 }
 
 /// As [`get`], with flags of its own, under a name of its own.
@@ -79,18 +85,47 @@ pub fn get_with<F: AsRef<OsStr> + Hash>(name: &str, made_name: &str, flags: &[F]
     compile(name, made_name, "cc", flags)
 }
 
+/// A program in any language, by its file below `tests/programs`, made by a compiler of that language.
+///
+/// # Errors
+/// The compiler's words, as the reason of a skip.
+pub fn get_source(file: &str, compiler: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let made_name = Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or(file);
+    compile_source(file, made_name, compiler, flags)
+}
+
+/// Where the sources are.
+#[must_use]
+pub fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+}
+
 fn compile<F: AsRef<OsStr> + Hash>(
     name: &str,
     made_name: &str,
     compiler: &str,
     flags: &[F],
 ) -> Result<PathBuf, String> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
-    let source = sources.join(format!("{name}.c"));
+    compile_source(&format!("{name}.c"), made_name, compiler, flags)
+}
+
+fn compile_source<F: AsRef<OsStr> + Hash>(
+    file: &str,
+    made_name: &str,
+    compiler: &str,
+    flags: &[F],
+) -> Result<PathBuf, String> {
+    let source = sources().join(file);
+    let beside = source.parent().unwrap_or(Path::new("")).to_path_buf();
     let text = fs::read(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+    let common = match source.extension().and_then(OsStr::to_str) {
+        Some("rs") => &RUST_FLAGS[..],
+        Some("go") => &GO_FLAGS[..],
+        _ => &FLAGS[..],
+    };
     let mut hasher = DefaultHasher::new();
-    (&text, compiler, FLAGS, flags).hash(&mut hasher);
-    included(&text).map(|file| fs::read(sources.join(file)).ok()).for_each(|text| text.hash(&mut hasher));
+    (&text, compiler, common, flags).hash(&mut hasher);
+    included(&text).map(|file| fs::read(beside.join(file)).ok()).for_each(|text| text.hash(&mut hasher));
     let folder = folder().join(format!("{:016x}", hasher.finish()));
     // The file's own name is the program's, so that it looks right in lists of processes.
     let made = folder.join(made_name);
@@ -101,7 +136,7 @@ fn compile<F: AsRef<OsStr> + Hash>(
         // Another user makes it: the same body runs on this machine, too.
         return becomes_true(MAKING, || made.is_file())
             .then_some(made)
-            .ok_or_else(|| format!("nobody makes {name}"));
+            .ok_or_else(|| format!("nobody makes {made_name}"));
     }
     let _locked = lock(&self::folder().join("lock"));
     if made.is_file() {
@@ -110,7 +145,11 @@ fn compile<F: AsRef<OsStr> + Hash>(
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let fresh = folder.join(format!("{made_name}.new"));
     let mut command = Command::new(compiler);
-    command.args(FLAGS).arg("-o").arg(&fresh).arg(&source).args(flags).stdin(Stdio::null());
+    command.args(common).arg("-o").arg(&fresh).arg(&source).args(flags).stdin(Stdio::null());
+    // Fortran's modules become files where the compiler stands.
+    command.current_dir(&folder);
+    // Go keeps what it has compiled in the user's folder, unless it is told of another one.
+    command.env("GOCACHE", target_dir().join("go-cache"));
     let output = command.output().map_err(|error| format!("{compiler} cannot be started: {error}"))?;
     if !output.status.success() {
         let flags: Vec<_> = flags.iter().map(|flag| flag.as_ref().to_string_lossy()).collect();

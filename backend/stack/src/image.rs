@@ -3,9 +3,11 @@
 //! Both are read from memory, where the loader has put them: so files that were deleted, that are in a container or on a file system that hangs are no
 //! hindrance. Only a static program without an index of its table (`.eh_frame_hdr`) is read from its file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use gantry_stack::module::{ModuleId, PAGE, identify};
+use gantry_stack::symbols::identify_file;
 use gimli::{
     BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice, Evaluation, Expression,
     FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
@@ -13,7 +15,7 @@ use gimli::{
 use object::elf::{FileHeader64, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::memory::Memory;
 
@@ -29,6 +31,9 @@ pub(crate) struct Image {
     /// The address that its symbols have for its beginning.
     first: u64,
     table: Option<Table>,
+    file: Option<PathBuf>,
+    /// Where its functions begin. Read when it is asked for.
+    functions: OnceLock<Vec<u64>>,
 }
 
 /// The table of a file that says where a function has put what its caller needs.
@@ -91,8 +96,17 @@ impl Image {
                 let index = Index::Own { bytes: index, address };
                 Some(Table { bytes, address: start, kind: Kind::EhFrame, index })
             });
-        let table = own.or_else(|| Table::of_file(&file?));
-        Some(Self { id, first, table })
+        let table = own.or_else(|| Table::of_file(file.as_ref()?));
+        Some(Self { id, first, table, file, functions: OnceLock::new() })
+    }
+
+    /// Where the function begins that has an address, as the file's symbols know it.
+    pub(crate) fn function_of(&self, address: u64) -> Option<u64> {
+        let functions = self.functions.get_or_init(|| {
+            self.file.as_deref().and_then(|file| functions_of(file, &self.id)).unwrap_or_default()
+        });
+        let after = functions.partition_point(|begin| *begin <= address);
+        functions.get(after.checked_sub(1)?).copied()
     }
 
     /// What the address `address` of a process is in the file that is mapped at `base`.
@@ -125,11 +139,8 @@ impl Image {
 
 impl Table {
     /// Of a file that has it for the loader or for debuggers.
-    fn of_file(path: &PathBuf) -> Option<Self> {
-        if !std::fs::metadata(path).ok()?.is_file() {
-            return None;
-        }
-        let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+    fn of_file(path: &Path) -> Option<Self> {
+        let cache = open(path)?;
         let file = object::File::parse(&cache).ok()?;
         let read = |name: &str| {
             let section = file.section_by_name(name)?;
@@ -198,6 +209,26 @@ impl<'a> Rules<'a, '_> {
         let expression: Expression<Slice<'a>> = expression.get(&section).ok()?;
         Some(expression.evaluation(self.encoding))
     }
+}
+
+/// A file that is one: nothing else is waited for.
+fn open(path: &Path) -> Option<ReadCache<std::fs::File>> {
+    let is_file = std::fs::metadata(path).ok()?.is_file();
+    is_file.then(|| std::fs::File::open(path).ok().map(ReadCache::new)).flatten()
+}
+
+/// Where the functions of a file begin, in order.
+fn functions_of(path: &Path, id: &ModuleId) -> Option<Vec<u64>> {
+    if identify_file(path).ok()? != *id {
+        return None;
+    }
+    let cache = open(path)?;
+    let file = object::File::parse(&cache).ok()?;
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    let code = symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
+    let mut functions: Vec<u64> = code.map(|symbol| symbol.address()).collect();
+    functions.sort_unstable();
+    Some(functions)
 }
 
 fn bounded(length: u64) -> Option<usize> {

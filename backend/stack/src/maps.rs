@@ -73,6 +73,14 @@ impl Maps {
         self.0.get(after.checked_sub(1)?).filter(|region| address < region.end)
     }
 
+    /// Each file, with the address at which its beginning is mapped.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Arc<FileKey>, u64)> {
+        let files = self.0.iter().filter_map(|region| region.file.as_ref());
+        let mut last = None;
+        let files = files.filter(move |(key, _)| last.replace(Arc::clone(key)).as_ref() != Some(key));
+        files.map(|(key, base)| (key, *base))
+    }
+
     /// Whether there is code.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.find(address).is_some_and(|region| region.executable)

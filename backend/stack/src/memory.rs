@@ -1,5 +1,6 @@
 //! The memory of a process.
 
+use std::collections::HashMap;
 use std::io::IoSliceMut;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -37,6 +38,51 @@ impl Memory {
     pub(crate) fn read_exactly(self, address: u64, length: usize) -> Option<Vec<u8>> {
         let bytes = self.read(address, length);
         (bytes.len() == length).then_some(bytes)
+    }
+
+    /// The number there.
+    pub(crate) fn word(self, address: u64) -> Option<u64> {
+        Some(u64::from_le_bytes(self.read_exactly(address, 8)?.try_into().ok()?))
+    }
+}
+
+/// Memory that is read a page at a time, and each page once: for many small objects that lie close together, while a thread stands still.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    memory: Memory,
+    known: HashMap<u64, Vec<u8>>,
+}
+
+impl Pages {
+    const BYTES: u64 = 4096;
+
+    pub(crate) fn new(memory: Memory) -> Self {
+        Self { memory, known: HashMap::new() }
+    }
+
+    /// Fills `bytes` with what is at an address; none where nothing is.
+    pub(crate) fn read(&mut self, mut address: u64, mut bytes: &mut [u8]) -> Option<()> {
+        while !bytes.is_empty() {
+            let within = address % Self::BYTES;
+            let begin = address - within;
+            let page = self.known.entry(begin).or_insert_with(|| {
+                self.memory.read_exactly(begin, usize::try_from(Self::BYTES).unwrap_or(0)).unwrap_or_default()
+            });
+            let rest = page.get(usize::try_from(within).ok()?..)?;
+            let length = rest.len().min(bytes.len());
+            let (now, later) = bytes.split_at_mut(length);
+            now.copy_from_slice(rest.get(..length).filter(|it| !it.is_empty())?);
+            address = begin.checked_add(Self::BYTES)?;
+            bytes = later;
+        }
+        Some(())
+    }
+
+    /// The number there.
+    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
     }
 }
 
@@ -80,6 +126,11 @@ impl StackCopy {
         };
         self.bytes.get(place(from)..place(end)).unwrap_or_default()
     }
+
+    /// What is anywhere in the process, such as its code.
+    pub(crate) fn bytes(&self, address: u64, length: usize) -> Vec<u8> {
+        self.memory.read(address, length)
+    }
 }
 
 #[cfg(test)]
@@ -100,5 +151,20 @@ mod tests {
         assert!(copy.copied(here + 99, here).is_empty() && copy.copied(0, here).is_empty());
         assert_eq!(copy.word(8), None);
         assert_eq!(memory.read_exactly(0, 4), None);
+    }
+
+    #[test]
+    fn what_lies_in_two_pages_is_read() {
+        let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(3 * 4096).collect();
+        let memory = Memory { pid: i32::try_from(std::process::id()).unwrap() };
+        let mut pages = Pages::new(memory);
+        let middle = (bytes.as_ptr().addr() + 4096).next_multiple_of(4096) - 100;
+        let at = middle - bytes.as_ptr().addr();
+        let mut read = [0; 200];
+        assert_eq!(pages.read(middle as u64, &mut read), Some(()));
+        assert_eq!(read, bytes[at..at + 200]);
+        assert_eq!(pages.known.len(), 2);
+        assert_eq!(pages.word(8), None);
+        assert_eq!(pages.word(u64::MAX - 3), None);
     }
 }

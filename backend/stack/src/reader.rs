@@ -13,6 +13,7 @@ use gantry_stack::module::Module;
 use crate::image::Image;
 use crate::maps::{FileKey, Maps};
 use crate::memory::{Memory, StackCopy};
+use crate::python::{self, Calls, Interpreters, Names, Python};
 use crate::refusal;
 use crate::registers::Registers;
 use crate::steady::Steady;
@@ -29,7 +30,15 @@ pub struct Reader {
     images: HashMap<FileKey, Option<Arc<Image>>>,
     modules: BTreeSet<Module>,
     steady: Steady,
+    interpreters: Interpreters,
+    names: Names,
     longest: Duration,
+}
+
+/// What is known of a process before its threads stand still.
+struct Process {
+    maps: Maps,
+    python: Option<Python>,
 }
 
 /// A stack, outermost frame first, with what is to be known of the process before it.
@@ -39,6 +48,7 @@ pub type Stack = Vec<Frame>;
 struct Copied {
     registers: Registers,
     stack: StackCopy,
+    calls: Calls,
     before: bool,
 }
 
@@ -53,6 +63,8 @@ impl Reader {
             images: HashMap::new(),
             modules: BTreeSet::new(),
             steady: Steady::default(),
+            interpreters: Interpreters::new(),
+            names: Names::default(),
             longest: Duration::ZERO,
         })
     }
@@ -61,10 +73,10 @@ impl Reader {
     pub fn read(&mut self, pids: &[i32], all_threads: bool) -> Vec<Vec<Stack>> {
         let mut stacks: Vec<Vec<Stack>> = vec![Vec::new(); pids.len()];
         // Everything that can be known before is: a thread stands still for as little as possible.
-        let maps: Vec<Option<Maps>> = pids.iter().map(|pid| Maps::of_process(*pid).ok()).collect();
+        let known: Vec<Option<Process>> = pids.iter().map(|pid| self.look_at(*pid)).collect();
         let mut threads = Vec::new();
         for (at, pid) in pids.iter().enumerate() {
-            match maps[at] {
+            match known[at] {
                 Some(_) if all_threads => {
                     threads.extend(threads_of(*pid).into_iter().map(|thread| (at, thread)))
                 }
@@ -74,11 +86,11 @@ impl Reader {
         }
         // Copies of stacks are large: a few at a time.
         for some in threads.chunks(AT_A_TIME) {
-            for ((at, thread), copied) in some.iter().zip(self.copy(pids, &maps, some)) {
+            for ((at, thread), copied) in some.iter().zip(self.copy(pids, &known, some)) {
                 let pid = pids[*at];
-                let Some(maps) = &maps[*at] else { continue };
+                let Some(known) = &known[*at] else { continue };
                 let mut stack = match copied {
-                    Ok(copied) => self.find_callers(pid, *thread, copied, maps),
+                    Ok(copied) => self.find_callers(pid, *thread, copied, known),
                     // A thread that has ended meanwhile is no news.
                     Err(Mark::Ended) if *thread != pid => continue,
                     Err(mark) => {
@@ -120,6 +132,14 @@ impl Reader {
         inside(pid, &module.path)
     }
 
+    /// None for a process that has ended, or may not be read.
+    fn look_at(&mut self, pid: i32) -> Option<Process> {
+        let maps = Maps::of_process(pid).ok()?;
+        let path = |key: &FileKey| inside(pid, &key.path);
+        let python = python::find(Memory { pid }, &maps, &mut self.interpreters, path);
+        Some(Process { maps, python })
+    }
+
     fn unseen(&self, pid: i32) -> Frame {
         let why = match fs::metadata(format!("/proc/{pid}")) {
             Err(_) => return Frame::Mark(Mark::Ended),
@@ -128,14 +148,15 @@ impl Reader {
         Frame::Mark(Mark::Unreadable(why))
     }
 
-    fn find_callers(&mut self, pid: i32, thread: i32, copied: Copied, maps: &Maps) -> Stack {
+    fn find_callers(&mut self, pid: i32, thread: i32, copied: Copied, known: &Process) -> Stack {
+        let Process { maps, python } = known;
         // It may have loaded a library since.
         let newer = match maps.is_code(copied.registers.instruction()) {
             true => None,
             false => Maps::of_process(pid).ok(),
         };
         let maps = newer.as_ref().unwrap_or(maps);
-        let Copied { registers, stack, before } = copied;
+        let Copied { registers, stack, calls, before } = copied;
         let memory = Memory { pid };
         let images = &mut self.images;
         let mut find = |key: &Arc<FileKey>, base: u64| {
@@ -152,7 +173,13 @@ impl Reader {
             self.steady.take(pid, raw.iter().map(|frame| frame.state));
         }
         let mut frames: Stack = before.then_some(Frame::Mark(Mark::Stopped)).into_iter().collect();
-        frames.extend(raw.iter().rev().map(|frame| self.name(frame)));
+        let modules = &mut self.modules;
+        let mut name = |frame: &RawFrame| name(modules, frame);
+        let innermost_first = match python {
+            Some(python) => python::weave(&raw, python, &calls, &mut self.names, name),
+            None => raw.iter().map(&mut name).collect(),
+        };
+        frames.extend(innermost_first.into_iter().rev());
         frames
     }
 
@@ -160,7 +187,7 @@ impl Reader {
     fn copy(
         &mut self,
         pids: &[i32],
-        maps: &[Option<Maps>],
+        known: &[Option<Process>],
         threads: &[(usize, i32)],
     ) -> Vec<Result<Copied, Mark>> {
         let mut results: Vec<Result<Copied, Mark>> = threads.iter().map(|_| Err(Mark::Ended)).collect();
@@ -169,7 +196,7 @@ impl Reader {
         self.stopper.each(&numbers, |which, stopped| {
             let (at, thread) = threads[which];
             results[which] = match stopped {
-                Ok(stopped) => copy_of(pids[at], thread, maps[at].as_ref(), stopped, longest),
+                Ok(stopped) => copy_of(pids[at], thread, known[at].as_ref(), stopped, longest),
                 Err(NotStopped::Ended) => Err(Mark::Ended),
                 Err(NotStopped::Refused(error)) => Err(Mark::Unreadable(refusal::explain(thread, &error))),
                 Err(NotStopped::Busy) => Err(Mark::Unreadable(busy_in(pids[at], thread))),
@@ -177,27 +204,28 @@ impl Reader {
         });
         results
     }
+}
 
-    fn name(&mut self, frame: &RawFrame) -> Frame {
-        let Some((key, Some(image), base)) = &frame.file else { return Frame::Unknown };
-        let module = Module { id: image.id.clone(), path: key.path.clone() };
-        if !self.modules.contains(&module) {
-            self.modules.insert(module);
-        }
-        Frame::Code { module: image.id.clone(), address: image.to_file(frame.instruction, *base) }
+/// A frame of machine code as it travels. Its file is kept.
+fn name(modules: &mut BTreeSet<Module>, frame: &RawFrame) -> Frame {
+    let Some((key, Some(image), base)) = &frame.file else { return Frame::Unknown };
+    let module = Module { id: image.id.clone(), path: key.path.clone() };
+    if !modules.contains(&module) {
+        modules.insert(module);
     }
+    Frame::Code { module: image.id.clone(), address: image.to_file(frame.instruction, *base) }
 }
 
 /// What is needed of a thread that stands still; lets it go.
 fn copy_of(
     pid: i32,
     thread: i32,
-    maps: Option<&Maps>,
+    known: Option<&Process>,
     stopped: Stopped,
     longest: &mut Duration,
 ) -> Result<Copied, Mark> {
     let started = Instant::now();
-    let registers = Registers::of_thread(thread).map_err(|error| match error.kind() {
+    let (registers, number) = Registers::of_thread(thread).map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported => {
             Mark::Unreadable(format!("no stack of a {} process can be read", std::env::consts::ARCH))
         }
@@ -205,12 +233,14 @@ fn copy_of(
         _ => Mark::Ended,
     })?;
     let from = registers.stack();
-    let end = maps.and_then(|maps| maps.find(from)).map_or(from, |region| region.end);
+    let end = known.and_then(|known| known.maps.find(from)).map_or(from, |region| region.end);
     let stack = StackCopy::take(Memory { pid }, from, end);
+    let python = known.and_then(|known| known.python.as_ref());
+    let calls = python.map(|python| python.calls(number)).unwrap_or_default();
     let before = stopped.before;
     drop(stopped);
     *longest = started.elapsed().max(*longest);
-    Ok(Copied { registers, stack, before })
+    Ok(Copied { registers, stack, calls, before })
 }
 
 /// A path of a process, as it is for us.

@@ -18,6 +18,9 @@ pub(crate) const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 /// Where the kernel has the register of each number. Source: `user_regs_struct` in sys/user.h.
 const PLACES: [usize; COUNT] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
 
+/// Where the kernel has what the C library knows a thread by: the beginning of its own variables.
+const THREAD: usize = 21;
+
 /// The bytes of a 64-bit thread's registers.
 const SET_BYTES: usize = 27 * 8;
 
@@ -26,11 +29,11 @@ const SET_BYTES: usize = 27 * 8;
 pub(crate) struct Registers([Option<u64>; COUNT]);
 
 impl Registers {
-    /// Of a thread that is stopped.
-    pub(crate) fn of_thread(thread: i32) -> io::Result<Self> {
+    /// Of a thread that is stopped, and the number that the C library knows it by.
+    pub(crate) fn of_thread(thread: i32) -> io::Result<(Self, u64)> {
         let (set, bytes) = sys::registers(thread)?;
         match cfg!(target_arch = "x86_64") && bytes == SET_BYTES {
-            true => Ok(Self(PLACES.map(|place| set.get(place).copied()))),
+            true => Ok((Self(PLACES.map(|place| set.get(place).copied())), set[THREAD])),
             false => Err(io::ErrorKind::Unsupported.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! Callers of a thread that was stopped, from the copy of its stack.
 //!
 //! A file's own table has rules for each instruction, which restore all registers. Where there is none, as in code that was made while the program
-//! ran, the frame pointer leads on, if it points to a frame.
+//! ran, the frame pointer leads on, if it points to a frame. In files, calls before the addresses on the stack do so.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use gimli::{
     CfaRule, EvaluationResult, Location, Piece, RegisterRule, UnwindContext, UnwindExpression, Value,
 };
 
+use crate::calls::find_caller;
 use crate::image::{Image, Rules};
 use crate::maps::{FileKey, Maps};
 use crate::memory::StackCopy;
@@ -32,6 +33,8 @@ const MOST_OF_FRAME: u64 = 16 << 10;
 pub(crate) struct RawFrame {
     /// Of a caller: within the call, not behind it.
     pub(crate) instruction: u64,
+    /// Where its part of the stack begins.
+    pub(crate) stack: u64,
     /// The file, and where it is mapped.
     pub(crate) file: Option<(Arc<FileKey>, Option<Arc<Image>>, u64)>,
     /// Stands for its instruction, its registers and its variables.
@@ -77,10 +80,23 @@ impl Unwinder<'_> {
             });
             let (next, is_signal) = match by_table {
                 Some((next, is_signal)) => (next, is_signal),
-                None => (self.follow_frame_pointer(&registers, is_first), false),
+                None => {
+                    let begin = place.map(|(image, address)| {
+                        let begin = image.function_of(address)?;
+                        Some(instruction.wrapping_sub(address).wrapping_add(begin))
+                    });
+                    let by_call = begin.and_then(|begin| self.follow_call(begin, &registers));
+                    let by_frame = || self.follow_frame_pointer(&registers, is_first);
+                    let next = match by_call {
+                        Some((next, true)) => Some(next),
+                        Some((next, false)) => by_frame().or(Some(next)),
+                        None => by_frame(),
+                    };
+                    (next, false)
+                }
             };
             let state = self.state(&registers, next.as_ref());
-            frames.push(RawFrame { instruction, file, state });
+            frames.push(RawFrame { instruction, stack: registers.stack(), file, state });
             match next {
                 // Stacks grow down: a caller's is above, but where a signal came on a stack of its own.
                 Some(next) if next.stack() > registers.stack() || is_signal || is_first => registers = next,
@@ -175,6 +191,19 @@ impl Unwinder<'_> {
             [Piece { location: Location::Value { value: Value::Generic(value) }, .. }] => Some(*value),
             _ => None,
         }
+    }
+
+    /// The caller's registers by the call that a word of the stack is behind, and whether that is sure. `begin` is the function's first instruction.
+    fn follow_call(&self, begin: Option<u64>, registers: &Registers) -> Option<(Registers, bool)> {
+        let (instruction, stack) = (registers.instruction(), registers.stack());
+        let caller = find_caller(self.maps, &self.stack, begin, instruction, stack)?;
+        let mut next = *registers;
+        for (number, place) in caller.saved {
+            next.set(number, self.stack.word(place));
+        }
+        next.set(RETURN_ADDRESS, Some(caller.instruction));
+        next.set(STACK_POINTER, Some(caller.stack));
+        Some((next, caller.is_sure))
     }
 
     /// The caller's registers where no table says anything.

@@ -8,12 +8,15 @@
 //! | [`load`] | what ranks and nodes use |
 //! | [`module`] | programs and libraries: their ids and where they are |
 //! | [`symbols`] | functions and lines of one file |
+//! | `files`, `apart` | a file's id; where its debug information is when it is not in it |
 //! | [`demangle`] | names as people wrote them |
 //!
 //! A daemon sends addresses in files, and a file by its build id: so the ranks of all nodes that are at one place make one branch. Names and lines are
 //! looked up once for each place, not for each rank: where the tool runs, or on a node where only nodes have the file.
 
+mod apart;
 pub mod demangle;
+mod files;
 pub mod frame;
 pub mod load;
 pub mod module;

@@ -50,12 +50,12 @@ impl ModuleId {
         &self.0
     }
 
-    /// The file that distributions install with the symbols of a program or library with this build id.
+    /// The file that distributions install with the symbols of a program or library with this build id, from the root.
     #[must_use]
     pub fn debug_file(&self) -> Option<PathBuf> {
         let (folder, name) = self.0.split_at_checked(2)?;
         let named = !self.0.starts_with('h') && !name.is_empty();
-        named.then(|| Path::new("/usr/lib/debug/.build-id").join(folder).join(format!("{name}.debug")))
+        named.then(|| Path::new("usr/lib/debug/.build-id").join(folder).join(format!("{name}.debug")))
     }
 }
 

@@ -11,9 +11,13 @@ use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::apart::Hints;
 use crate::demangle::demangle;
+use crate::files::open;
 use crate::frame::Call;
-use crate::module::{ModuleId, PAGE, identify};
+use crate::module::ModuleId;
+
+pub use crate::files::identify_file;
 
 /// The most bytes of debug information of one file that are taken into memory.
 const MAX_DEBUG_BYTES: u64 = 2 << 30;
@@ -72,51 +76,36 @@ impl fmt::Debug for Symbols {
     }
 }
 
-/// The id of the file at `path`.
-///
-/// # Errors
-/// It cannot be read, or is no program or library.
-pub fn identify_file(path: &Path) -> io::Result<ModuleId> {
-    let cache = ReadCache::new(open(path)?);
-    let length = (&cache).len().map_err(|()| io::ErrorKind::InvalidData)?;
-    let beginning = (&cache).read_bytes_at(0, length.min(PAGE as u64));
-    let beginning = beginning.map_err(|()| io::ErrorKind::InvalidData)?.to_vec();
-    identify(&beginning, |offset, _, length| {
-        (&cache).read_bytes_at(offset, length as u64).ok().map(<[u8]>::to_vec)
-    })
-    .ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// A file that is one: nothing else is waited for.
-fn open(path: &Path) -> io::Result<File> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    File::open(path)
-}
-
 impl Symbols {
     /// Of the file at `path`, and of the file with its debug information, where that is installed.
     ///
     /// # Errors
     /// It cannot be read, or is no program or library.
     pub fn open(path: &Path, id: &ModuleId) -> io::Result<Self> {
-        let mut symbols = Self::of_file(path)?;
-        let apart = id.debug_file().filter(|_| symbols.lines.is_none());
-        // Of another content it would tell of other addresses.
-        if let Some(apart) = apart.filter(|apart| identify_file(apart).is_ok_and(|it| it == *id))
-            && let Ok(more) = Self::of_file(&apart)
-        {
-            symbols.lines = more.lines;
+        let cache = ReadCache::new(open(path)?);
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let file = object::File::parse(&cache).map_err(invalid)?;
+        let hints = Hints::of(&file);
+        let mut symbols = Self::read(&file, Common::of(&hints, path).as_ref());
+        let apart = if symbols.lines.is_none() { hints.find(path, id) } else { None };
+        let more = match apart.and_then(|apart| Self::of_file(&apart)) {
+            Some(more) => Some(more),
+            None => hints.unpack_names(&file).and_then(|names| Self::parse(&names).ok()),
+        };
+        if let Some(more) = more {
+            symbols.lines = symbols.lines.or(more.lines);
             symbols.functions.extend(more.functions);
             symbols.functions = sorted(symbols.functions);
         }
         Ok(symbols)
     }
 
-    fn of_file(path: &Path) -> io::Result<Self> {
-        let cache = ReadCache::new(open(path)?);
-        Self::read(&cache).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    /// Of a file with the debug information of another one.
+    fn of_file(path: &Path) -> Option<Self> {
+        let cache = ReadCache::new(open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        let common = Common::of(&Hints::of(&file), path);
+        Some(Self::read(&file, common.as_ref()))
     }
 
     /// Of a file's bytes.
@@ -124,11 +113,10 @@ impl Symbols {
     /// # Errors
     /// It is no program or library.
     pub fn parse(bytes: &[u8]) -> Result<Self, object::Error> {
-        Self::read(bytes)
+        Ok(Self::read(&object::File::parse(bytes)?, None))
     }
 
-    fn read<'data, R: ReadRef<'data>>(data: R) -> Result<Self, object::Error> {
-        let file = object::File::parse(data)?;
+    fn read<'data, R: ReadRef<'data>>(file: &object::File<'data, R>, common: Option<&Common>) -> Self {
         let all = file.symbols().chain(file.dynamic_symbols());
         // What assembly says nothing of has no kind, and is in the text all the same.
         let code = all.filter(|symbol| match symbol.kind() {
@@ -149,7 +137,7 @@ impl Symbols {
             let size = Some(symbol.size()).filter(|size| *size > 0).or_else(rest_of_section);
             Some(Function { address, size: size.unwrap_or(1), name })
         });
-        Ok(Self { functions: sorted(named.collect()), lines: read_lines(&file) })
+        Self { functions: sorted(named.collect()), lines: read_lines(file, common) }
     }
 
     /// What is at an address: the function, and before it those that the compiler has put into it; outermost first. Empty when nothing is known.
@@ -224,21 +212,44 @@ fn sorted(mut functions: Vec<Function>) -> Vec<Function> {
     functions
 }
 
+/// The file with debug information that several files have in common.
+struct Common(ReadCache<File>);
+
+impl Common {
+    /// Of the file at `path`, where it names one that is here.
+    fn of(hints: &Hints, path: &Path) -> Option<Self> {
+        Some(Self(ReadCache::new(open(&hints.find_common(path)?).ok()?)))
+    }
+}
+
 /// The lines of a file that has them.
-fn read_lines<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> Option<Context<Reader>> {
-    let size: u64 =
-        file.sections().filter(|section| is_debug(section.name())).map(|section| section.size()).sum();
-    if size == 0 || size > MAX_DEBUG_BYTES || !file.is_little_endian() {
+fn read_lines<'data, R: ReadRef<'data>>(
+    file: &object::File<'data, R>,
+    common: Option<&Common>,
+) -> Option<Context<Reader>> {
+    if !has_lines(file) {
         return None;
     }
-    let load = |id: SectionId| -> Result<Reader, gimli::Error> {
-        // A section that cannot be unpacked is as one that is not there.
-        let section = file.section_by_name(id.name());
-        let bytes = section.and_then(|section| section.uncompressed_data().ok()).unwrap_or_default();
-        Ok(Reader::new(Arc::from(&*bytes), LittleEndian))
-    };
-    let dwarf = gimli::Dwarf::load(load).ok()?;
+    let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(section(file, id))).ok()?;
+    let common = common.and_then(|common| object::File::parse(&common.0).ok()).filter(has_lines);
+    if let Some(common) = common {
+        dwarf.load_sup(|id| Ok::<_, gimli::Error>(section(&common, id))).ok()?;
+    }
     Context::from_dwarf(dwarf).ok()
+}
+
+/// Whether it has debug information, of a size that can be taken.
+fn has_lines<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
+    let size: u64 =
+        file.sections().filter(|section| is_debug(section.name())).map(|section| section.size()).sum();
+    (1..=MAX_DEBUG_BYTES).contains(&size) && file.is_little_endian()
+}
+
+/// A section of debug information. One that cannot be unpacked is as one that is not there.
+fn section<'data, R: ReadRef<'data>>(file: &object::File<'data, R>, id: SectionId) -> Reader {
+    let section = file.section_by_name(id.name());
+    let bytes = section.and_then(|section| section.uncompressed_data().ok()).unwrap_or_default();
+    Reader::new(Arc::from(&*bytes), LittleEndian)
 }
 
 fn is_debug(name: Result<&str, object::Error>) -> bool {

@@ -1,40 +1,23 @@
 //! Ranks with one call path are one class. The smallest class comes first: the odd rank is in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::orders::ranks_of;
 use gantry_types::filter::{PrefixTree, prefix_tree};
 use gantry_types::rank_set::RankSet;
 
+use super::essential::essential;
 use super::resolve::Resolver;
 use super::sets::unite;
-use super::waiting::{is_start, waiting_name};
+pub(crate) use super::step::{Key, Step};
+use super::waiting::waiting_name;
 
 /// The most steps of a path that are kept: of a longer one, its two ends.
 const MOST_STEPS: usize = 256;
 
 /// What is said of a rank that has ended.
 pub(crate) const ENDED: &str = "ended";
-
-/// One function of a call path.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Step {
-    /// What it is called; of a place without a name, the file and the place in it.
-    pub(crate) name: String,
-    /// What is known of the rank itself, not a function.
-    pub(crate) is_mark: bool,
-    /// The path of the program or library, as ranks have it.
-    pub(crate) module: Option<String>,
-    /// Its source.
-    pub(crate) file: Option<String>,
-    /// The lines that ranks are at. A caller has one: those at different calls are different classes.
-    pub(crate) lines: BTreeSet<u32>,
-    /// The place in the file, where it has no name.
-    pub(crate) offset: Option<u64>,
-    /// It waits for others.
-    pub(crate) waits: bool,
-}
 
 /// Ranks at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,26 +27,6 @@ pub(crate) struct Class {
     /// The samples of ranks.
     pub(crate) numbers: RankSet,
     pub(crate) ranks: RankSet,
-}
-
-/// What steps have in common that are one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    name: String,
-    module: Option<String>,
-    line: Option<u32>,
-}
-
-impl Step {
-    fn mark(name: impl Into<String>) -> Self {
-        Self { name: name.into(), is_mark: true, ..Self::default() }
-    }
-
-    /// What it is known by. The innermost function is one, whichever line it is at.
-    pub(crate) fn key(&self, is_innermost: bool) -> Key {
-        let line = if is_innermost { None } else { self.lines.first().copied() };
-        Key { name: self.name.clone(), module: self.module.clone(), line }
-    }
 }
 
 /// The classes of a tree of call paths. Without `full`, a path begins at `main` and ends at the first function that waits for others.
@@ -120,7 +83,7 @@ pub(super) fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
         Frame::Script(call) => {
             let name = call.function.clone().unwrap_or_else(|| "??".to_owned());
             let lines = call.line.into_iter().collect();
-            vec![Step { name, file: call.file.clone(), lines, ..Step::default() }]
+            vec![Step { name, file: call.file.clone(), lines, is_script: true, ..Step::default() }]
         }
         Frame::Code { module, address } => {
             let path = resolver.path(module).unwrap_or("??").to_owned();
@@ -146,26 +109,6 @@ pub(super) fn steps_of(frame: &Frame, resolver: &Resolver) -> Vec<Step> {
     }
 }
 
-/// Without what starts a program, and without what is below a function that waits.
-fn essential(steps: Vec<Step>) -> Vec<Step> {
-    let (marks, mut steps): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| step.is_mark);
-    if let Some(main) = steps.iter().position(|step| step.name == "main") {
-        steps.drain(..main);
-    }
-    let own = steps.iter().position(|step| !is_start(&step.name)).unwrap_or(0);
-    steps.drain(..own);
-    if let Some(waiting) = steps.iter_mut().position(|step| step.waits) {
-        steps.truncate(waiting + 1);
-        if let Some(step) = steps.last_mut() {
-            step.name = waiting_name(&step.name).unwrap_or_default();
-            // Which line of a library it waits at tells nobody anything.
-            step.lines.clear();
-            step.file = None;
-        }
-    }
-    marks.into_iter().chain(steps).collect()
-}
-
 fn shorten(steps: &mut Vec<Step>) {
     if steps.len() > MOST_STEPS {
         let (above, below) = (MOST_STEPS / 2, MOST_STEPS / 2 - 1);
@@ -177,47 +120,14 @@ fn shorten(steps: &mut Vec<Step>) {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    pub(crate) use super::super::step::tests::step;
     use super::*;
-
-    /// A function of a program with lines.
-    pub(crate) fn step(name: &str, line: u32) -> Step {
-        let lines = (line > 0).then_some(line).into_iter().collect();
-        let file = (line > 0).then(|| "/src/heat.c".to_owned());
-        let waits = waiting_name(name).is_some();
-        Step {
-            name: name.to_owned(),
-            module: Some("/bin/heat".to_owned()),
-            file,
-            lines,
-            waits,
-            ..Step::default()
-        }
-    }
 
     /// A class of such steps.
     pub(crate) fn class(steps: &[(&str, u32)], ranks: &str) -> Class {
         let ranks: RankSet = ranks.parse().unwrap();
         let steps = steps.iter().map(|(name, line)| step(name, *line)).collect();
         Class { steps, numbers: ranks.clone(), ranks }
-    }
-
-    #[test]
-    fn a_path_is_what_its_author_wrote() {
-        let names = |steps: &[(&str, u32)]| {
-            let steps = essential(steps.iter().map(|(name, line)| step(name, *line)).collect());
-            steps.into_iter().map(|step| step.name).collect::<Vec<_>>()
-        };
-        let path = [
-            ("_start", 0),
-            ("__libc_start_main", 0),
-            ("main", 3),
-            ("solve", 7),
-            ("PMPI_Wait", 1),
-            ("poll", 0),
-        ];
-        assert_eq!(names(&path), ["main", "solve", "MPI_Wait"]);
-        assert_eq!(names(&[("clone3", 0), ("start_thread", 0), ("work", 2)]), ["work"]);
-        assert_eq!(names(&[("_start", 0)]), ["_start"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! - `daemons`: asks the daemons; `resolve`: names and lines of places.
 //! - `classes`: ranks with one call path are one class; `tree`: the classes as one tree.
+//! - `step`: one function of a path; `essential`: the part of a path that its author knows.
 //! - `waiting`: functions in which a program waits for others.
 //! - `sets`: many sets of ranks as one.
 //! - `stillness`: which ranks have not moved from one look to the next.
@@ -11,6 +12,7 @@
 pub(crate) mod classes;
 pub(crate) mod daemons;
 pub(crate) mod dot;
+mod essential;
 pub(crate) mod folded;
 pub(crate) mod html;
 mod markup;
@@ -18,6 +20,7 @@ pub(crate) mod report;
 pub(crate) mod resolve;
 mod sets;
 pub(crate) mod stillness;
+mod step;
 pub(crate) mod svg;
 pub(crate) mod text;
 pub(crate) mod tree;

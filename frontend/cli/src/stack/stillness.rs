@@ -3,6 +3,7 @@
 //! A rank that computes moves, also in a loop without an end: nobody can tell that from work. One that waits has not moved when the function that waits is
 //! called by the same callers with the same variables as before. A loop around that function has a counter, or whatever makes it end, and so it moves.
 //! A library for messages may turn while it waits. All other functions that wait do nothing: whoever uses a processor, reads or writes has come back.
+//! Variables of a script are not compared, so a rank with functions of Python has not moved only when it does nothing.
 
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::motion::Motion;
@@ -99,6 +100,7 @@ impl Stillness {
 impl Place {
     fn of(path: &[Frame], resolver: &Resolver) -> Self {
         let mut frames = 0;
+        let is_script = path.iter().any(|frame| matches!(frame, Frame::Script(_)));
         for frame in path {
             match frame {
                 Frame::Mark(Mark::Held | Mark::Stopped) => return Self::Stopped,
@@ -109,7 +111,7 @@ impl Place {
             }
             if let Some(step) = steps_of(frame, resolver).into_iter().find(|step| step.waits) {
                 let name = super::waiting::waiting_name(&step.name).unwrap_or_default();
-                let may_turn = TURNING.iter().any(|family| name.starts_with(family));
+                let may_turn = !is_script && TURNING.iter().any(|family| name.starts_with(family));
                 return Self::Waits { callers: frames, may_turn, for_files: name.starts_with(FILES) };
             }
             frames += 1;

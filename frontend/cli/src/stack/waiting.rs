@@ -1,7 +1,9 @@
-//! Functions in which a program waits for others, and those that stand before a program's own.
+//! Functions in which a program waits for others, those that stand before a program's own, and sources that are not the program's.
 
 /// Functions of systems and libraries that wait, beside those of MPI. What they call in turn tells nobody anything.
-const WAITING: [&str; 58] = [
+const WAITING: [&str; 61] = [
+    "PySemaphore_Wait",
+    "PyThread_acquire_lock_timed",
     "accept",
     "accept4",
     "clock_nanosleep",
@@ -42,6 +44,7 @@ const WAITING: [&str; 58] = [
     "recvmsg",
     "sched_yield",
     "select",
+    "sem_clockwait",
     "sem_timedwait",
     "sem_wait",
     "semop",
@@ -54,8 +57,8 @@ const WAITING: [&str; 58] = [
     "sigwait",
     "sigwaitinfo",
     "sleep",
+    "take_gil",
     "usleep",
-    "wait4",
     "waitid",
     "waitpid",
     "write",
@@ -64,7 +67,76 @@ const WAITING: [&str; 58] = [
 
 /// Libraries for messages whose functions wait, by the beginning of their names.
 const FAMILIES: [&str; 8] =
-    ["MPI_", "MPIX_", "shmem_", "nccl", "rccl", "gaspi_", "GOMP_barrier", "__kmpc_barrier"];
+    ["MPI_", "MPIX_", "shmem_", "nccl", "rccl", "gaspi_", "GOMP_barrier", "kmpc_barrier"];
+
+/// Functions of the standard libraries of C++ and Rust that wait, as programs name them.
+const STANDARD: [&str; 31] = [
+    "std::condition_variable::wait",
+    "std::condition_variable::wait_for",
+    "std::condition_variable::wait_until",
+    "std::condition_variable_any::wait",
+    "std::future::get",
+    "std::future::wait",
+    "std::mutex::lock",
+    "std::recursive_mutex::lock",
+    "std::recursive_timed_mutex::lock",
+    "std::shared_future::get",
+    "std::shared_mutex::lock",
+    "std::shared_mutex::lock_shared",
+    "std::sync::Barrier::wait",
+    "std::sync::Condvar::wait",
+    "std::sync::Condvar::wait_timeout",
+    "std::sync::Condvar::wait_timeout_while",
+    "std::sync::Condvar::wait_while",
+    "std::sync::Mutex::lock",
+    "std::sync::RwLock::read",
+    "std::sync::RwLock::write",
+    "std::sync::mpsc::Receiver::recv",
+    "std::sync::mpsc::Receiver::recv_timeout",
+    "std::sync::mpsc::SyncSender::send",
+    "std::this_thread::sleep_for",
+    "std::this_thread::sleep_until",
+    "std::thread::JoinHandle::join",
+    "std::thread::join",
+    "std::thread::park",
+    "std::thread::park_timeout",
+    "std::thread::sleep",
+    "std::timed_mutex::lock",
+];
+
+/// Runtimes of OpenMP, by the beginning of their files' names.
+const TEAMS: [&str; 3] = ["libgomp", "libiomp5", "libomp"];
+
+/// Libraries of the system and of languages, by the beginning of their files' names: their sources are nobody's own, wherever these are.
+const SYSTEM: [&str; 12] = [
+    "[vdso]",
+    "ld-linux",
+    "ld-musl",
+    "libc.so",
+    "libgcc_s",
+    "libgfortran",
+    "libgomp",
+    "libm.so",
+    "libpthread",
+    "libpython",
+    "libstdc++",
+    "python3",
+];
+
+/// Where the sources are of systems and of libraries that come with a language, by a part of their path.
+const FOREIGN: [&str; 11] = [
+    "/usr/include/",
+    "/usr/lib/gcc/",
+    "/include/c++/",
+    "/rustc/",
+    "/lib/rustlib/src/",
+    "/.cargo/registry/",
+    "/usr/local/go/src/",
+    "/usr/lib/go-",
+    "/lib/python3.",
+    "/site-packages/",
+    "/dist-packages/",
+];
 
 /// Functions that start a program or a thread.
 const STARTING: [&str; 12] = [
@@ -87,23 +159,99 @@ pub(crate) fn waiting_name(function: &str) -> Option<String> {
     if let Some(name) = mpi_name(function) {
         return Some(name);
     }
+    if let Some(name) = standard_name(function) {
+        return Some(name);
+    }
+    // Go's own, by the names of the system's.
+    if let Some(call) = function.strip_prefix("syscall.") {
+        return WAITING.contains(&call.to_ascii_lowercase().as_str()).then(|| function.to_owned());
+    }
     let plain = function.trim_start_matches('_');
     let plain = plain.strip_prefix("GI_").map_or(plain, |rest| rest.trim_start_matches('_'));
     let plain = ["libc_", "new_"].iter().find_map(|it| plain.strip_prefix(it)).unwrap_or(plain);
     let plain = plain.split_once('.').map_or(plain, |(stem, _part)| stem);
     let plain = plain.strip_suffix("64").or(plain.strip_suffix("_cancel")).unwrap_or(plain);
+    let plain = match plain.strip_suffix("_slow").unwrap_or(plain) {
+        // What programs call is the same function by another name.
+        "wait4" => "waitpid",
+        plain => plain,
+    };
     let known = WAITING.contains(&plain) || FAMILIES.iter().any(|family| plain.starts_with(family));
     known.then(|| plain.to_owned())
+}
+
+/// A function of the standard library of C++ or Rust, without types in its name, and without the modules that have it today.
+fn standard_name(function: &str) -> Option<String> {
+    if !function.contains("std::") {
+        return None;
+    }
+    let plain = without_types(function);
+    let plain = plain.as_str();
+    let is_known = |name: &str| STANDARD.binary_search(&name).is_ok();
+    if is_known(plain) {
+        return Some(plain.to_owned());
+    }
+    let parts: Vec<&str> = plain.split("::").collect();
+    let (function, modules) = parts.split_last()?;
+    let is_named = |part: &&&str| {
+        matches!(**part, "std" | "sync" | "thread" | "mpsc")
+            || part.starts_with(|letter: char| letter.is_ascii_uppercase())
+    };
+    let kept: Vec<&str> = modules.iter().filter(is_named).chain([function]).copied().collect();
+    Some(kept.join("::")).filter(|name| is_known(name))
+}
+
+/// `std::future<int>::get` without `<int>`; `<std::thread::JoinHandle<T>>::join` without its first brackets, too.
+fn without_types(function: &str) -> String {
+    let inner = function.strip_prefix('<').filter(|rest| !rest.contains(" as "));
+    let (skip, function) = match inner {
+        Some(rest) => (true, rest),
+        None => (false, function),
+    };
+    let mut depth = 0_i32;
+    let mut plain = String::new();
+    for letter in function.chars() {
+        match letter {
+            '<' => depth += 1,
+            '>' if depth == 0 && skip => {}
+            '>' => depth -= 1,
+            letter if depth == 0 => plain.push(letter),
+            _ => {}
+        }
+    }
+    // Rust's demangler shows a method of a type with types as `Mutex::<T>::lock`.
+    plain.replace("::::", "::")
+}
+
+/// Whether a file is a runtime of OpenMP: a thread that is in nothing but that waits for others.
+pub(crate) fn is_team(module: &str) -> bool {
+    TEAMS.iter().any(|team| file_name(module).starts_with(team))
+}
+
+/// Whether a file is a library of the system or of a language.
+pub(crate) fn is_system(module: &str) -> bool {
+    SYSTEM.iter().any(|library| file_name(module).starts_with(library))
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Whether a source is a system's or a language's, not the program's own.
+pub(crate) fn is_foreign(source: &str) -> bool {
+    source.starts_with('<') || FOREIGN.iter().any(|part| source.contains(part))
 }
 
 /// Whether a function is one of MPI, by any of its names: `PMPI_Recv`, and `mpi_recv_` of Fortran.
 fn mpi_name(function: &str) -> Option<String> {
     let name = function.strip_prefix('P').unwrap_or(function);
-    if name.starts_with("MPI_") || name.starts_with("MPIX_") {
+    let of_c = name.strip_prefix("MPI_").or_else(|| name.strip_prefix("MPIX_"));
+    if of_c.is_some_and(|rest| rest.contains(|letter: char| letter.is_ascii_lowercase())) {
         return Some(name.to_owned());
     }
-    let fortran =
-        function.trim_end_matches('_').strip_suffix("_f08ts").unwrap_or(function.trim_end_matches('_'));
+    let fortran = function.to_ascii_lowercase();
+    let fortran = fortran.trim_end_matches('_');
+    let fortran = fortran.strip_suffix("_f08ts").unwrap_or(fortran);
     let fortran = fortran.strip_prefix("pmpi_").or_else(|| fortran.strip_prefix("mpi_"))?;
     let mut letters = fortran.chars();
     let first = letters.next().filter(char::is_ascii_lowercase)?;
@@ -128,11 +276,26 @@ mod tests {
         check("MPIX_Barrier_init", Some("MPIX_Barrier_init"));
         check("mpi_allreduce_", Some("MPI_Allreduce"));
         check("pmpi_recv__", Some("MPI_Recv"));
+        check("MPI_BARRIER", Some("MPI_Barrier"));
+        check("PMPI_RECV", Some("MPI_Recv"));
         check("__poll", Some("poll"));
+        check("__new_sem_wait_slow64", Some("sem_wait"));
+        check("__GI___wait4", Some("waitpid"));
         check("__GI___poll", Some("poll"));
         check("__libc_read", Some("read"));
         check("___pthread_mutex_lock", Some("pthread_mutex_lock"));
         check("ncclGroupEnd", Some("ncclGroupEnd"));
+        check("__kmpc_barrier", Some("kmpc_barrier"));
+        check("std::future<int>::get", Some("std::future::get"));
+        check("std::condition_variable::wait", Some("std::condition_variable::wait"));
+        check("std::sync::poison::mutex::Mutex<T>::lock", Some("std::sync::Mutex::lock"));
+        check("<std::sync::poison::mutex::Mutex<i32>>::lock", Some("std::sync::Mutex::lock"));
+        check("std::sync::mpsc::Receiver<T>::recv", Some("std::sync::mpsc::Receiver::recv"));
+        check("std::thread::functions::sleep", Some("std::thread::sleep"));
+        check("<std::fs::File as std::io::Read>::read", None);
+        check("std::vector<int>::push_back", None);
+        check("syscall.Read", Some("syscall.Read"));
+        check("syscall.Getpid", None);
         check("solve", None);
         check("P", None);
         check("mpi_", None);
@@ -142,5 +305,23 @@ mod tests {
     #[test]
     fn the_names_are_sorted() {
         assert!(WAITING.is_sorted());
+        assert!(STANDARD.is_sorted());
+    }
+
+    #[test]
+    fn sources_of_systems_are_told_from_a_programs() {
+        for foreign in [
+            "/usr/include/c++/12/bits/std_mutex.h",
+            "/rustc/0123/library/std/src/sync/poison/mutex.rs",
+            "/usr/lib/python3.11/threading.py",
+            "<frozen runpy>",
+        ] {
+            assert!(is_foreign(foreign), "{foreign}");
+        }
+        for own in ["/home/me/heat.c", "job.py", "/opt/app/include/mesh.h"] {
+            assert!(!is_foreign(own), "{own}");
+        }
+        assert!(is_system("/lib/x86_64-linux-gnu/libc.so.6") && !is_system("/opt/app/libcompute.so"));
+        assert!(is_team("/usr/lib/libgomp.so.1.0.0") && !is_team("/usr/lib/libc.so.6"));
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::classes::{Class, ENDED, Key, Step};
 use super::report::Findings;
 use super::tree::{only_host, ranks_text};
+use super::waiting::{is_foreign, is_system};
 
 /// The most letters of a set of ranks.
 const MOST_RANKS: usize = 60;
@@ -186,10 +187,13 @@ impl Group {
         Some(format!("{is} in {}", called(self.own().unwrap_or(last))))
     }
 
-    /// The innermost function whose source is known; else the innermost one that does not wait for others.
+    /// The innermost function whose source is known, and is no system's; else the innermost one of no system's library that does not wait for others.
     fn own(&self) -> Option<&Step> {
         let functions = || self.steps.iter().rev().filter(|step| !step.is_mark && !step.waits);
-        functions().find(|step| step.file.is_some()).or_else(|| functions().next())
+        let is_own = |step: &&Step| !step.module.as_deref().is_some_and(is_system);
+        let has_source = |step: &&Step| step.file.as_deref().is_some_and(|file| !is_foreign(file));
+        let known = functions().filter(is_own).find(has_source);
+        known.or_else(|| functions().find(is_own)).or_else(|| functions().next())
     }
 
     fn report(&self, found: &Findings) -> GroupReport {

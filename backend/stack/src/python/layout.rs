@@ -1,0 +1,262 @@
+//! Where CPython has what, by its version. Since 3.13 an interpreter says so itself; before, it is as the headers of that version have it.
+
+use crate::memory::Memory;
+
+/// The first bytes of an interpreter that describes itself. Source: `_Py_DebugOffsets` in pycore_debug_offsets.h.
+const COOKIE: &[u8; 8] = b"xdebugpy";
+
+/// More than any interpreter's description of itself has.
+const MAX_WORDS: usize = 128;
+
+/// The largest distance within an object that is believed.
+const MAX_OFFSET: u64 = 1 << 24;
+
+/// Distances in bytes from the beginning of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Of the runtime: the first interpreter.
+    pub(super) interpreters: u64,
+    /// Of an interpreter.
+    pub(super) next_interpreter: u64,
+    pub(super) threads: u64,
+    /// Of a thread.
+    pub(super) next_thread: u64,
+    pub(super) thread_id: u64,
+    pub(super) top: Top,
+    pub(super) frame: Frame,
+    pub(super) code: Code,
+    pub(super) text: Text,
+    /// Of an object: its type; of one of bytes: how many, and the first.
+    pub(super) type_of: u64,
+    pub(super) bytes_length: u64,
+    pub(super) bytes_first: u64,
+}
+
+/// How a thread names its innermost frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Top {
+    /// At this distance.
+    Direct(u64),
+    /// By a record on the stack of C: where the thread has it, and where it has the frame.
+    Record(u64, u64),
+}
+
+/// Of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) caller: u64,
+    pub(super) code: u64,
+    pub(super) at: u64,
+    pub(super) place: Place,
+    pub(super) entry: Entry,
+    /// Which of the copies of its code runs, where threads have their own.
+    pub(super) copy: u64,
+}
+
+/// How a frame says where in its code it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A number of 32 bits, in units of so many bytes.
+    Index(u32),
+    /// The address of an instruction.
+    Address,
+}
+
+/// How the outermost frame of a call of the interpreter is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Every frame is one.
+    Each,
+    /// It says so, at this distance.
+    Flag(u64),
+    /// A frame without code is around it: of an owner that is this number or more.
+    Owner(u64, u8),
+}
+
+/// Of a code object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) file: u64,
+    pub(super) name: u64,
+    pub(super) lines: u64,
+    pub(super) first_line: u64,
+    /// The first instruction.
+    pub(super) first: u64,
+    /// The copies that threads have of it; 0: there are none.
+    pub(super) copies: u64,
+    pub(super) table: LineTable,
+}
+
+/// How lines are written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineTable {
+    /// Up to 3.9. Source: Objects/lnotab_notes.txt.
+    Increments,
+    /// 3.10. Source: PEP 626.
+    Ranges,
+    /// Since 3.11. Source: InternalDocs/code_objects.md.
+    Locations,
+}
+
+/// Of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) length: u64,
+    pub(super) state: u64,
+    /// Where the first bit of the kind is in the state.
+    pub(super) kind_bit: u32,
+    /// The letters of one that is ASCII, and those of others.
+    pub(super) ascii: u64,
+    pub(super) other: u64,
+}
+
+impl Layout {
+    /// Of a version that does not describe itself.
+    pub(super) fn of_version(minor: u32) -> Option<Self> {
+        let objects = Self {
+            interpreters: 32,
+            next_interpreter: 0,
+            threads: 8,
+            next_thread: 8,
+            thread_id: 176,
+            top: Top::Direct(24),
+            frame: Frame {
+                caller: 24,
+                code: 32,
+                at: 104,
+                place: Place::Index(1),
+                entry: Entry::Each,
+                copy: 0,
+            },
+            code: Code {
+                file: 104,
+                name: 112,
+                lines: 120,
+                first_line: 40,
+                first: 0,
+                copies: 0,
+                table: LineTable::Increments,
+            },
+            text: Text { length: 16, state: 32, kind_bit: 2, ascii: 48, other: 72 },
+            type_of: 8,
+            bytes_length: 16,
+            bytes_first: 32,
+        };
+        let inlined = Self {
+            interpreters: 40,
+            threads: 16,
+            thread_id: 152,
+            top: Top::Record(56, 8),
+            frame: Frame {
+                caller: 48,
+                code: 32,
+                at: 56,
+                place: Place::Address,
+                entry: Entry::Flag(68),
+                copy: 0,
+            },
+            code: Code {
+                file: 112,
+                name: 128,
+                lines: 136,
+                first_line: 72,
+                first: 184,
+                copies: 0,
+                table: LineTable::Locations,
+            },
+            ..objects
+        };
+        match minor {
+            9 => Some(objects),
+            10 => Some(Self {
+                frame: Frame { at: 96, place: Place::Index(2), ..objects.frame },
+                code: Code { table: LineTable::Ranges, ..objects.code },
+                ..objects
+            }),
+            11 => Some(inlined),
+            12 => Some(Self {
+                threads: 72,
+                thread_id: 136,
+                top: Top::Record(56, 0),
+                frame: Frame { caller: 8, code: 0, entry: Entry::Owner(70, 3), ..inlined.frame },
+                code: Code { first_line: 68, first: 192, ..inlined.code },
+                text: Text { ascii: 40, other: 56, ..inlined.text },
+                ..inlined
+            }),
+            _ => None,
+        }
+    }
+
+    /// Of an interpreter that describes itself at the beginning of its runtime.
+    pub(super) fn of_itself(memory: Memory, runtime: u64) -> Option<Self> {
+        Self::parse(&memory.read(runtime, 8 * MAX_WORDS))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let words: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|word| word.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+            .collect();
+        if bytes.get(..8)? != COOKIE {
+            return None;
+        }
+        // The version as the C interface has it: major, minor, micro, level.
+        let minor = match (words.get(1)? >> 24 & 0xff, words.get(1)? >> 16 & 0xff) {
+            (3, minor) => minor,
+            _ => return None,
+        };
+        let is_free_threaded = *words.get(2)? != 0;
+        let sections = match minor {
+            13 => &SECTIONS_OF_3_13,
+            14 => &SECTIONS_OF_3_14,
+            _ => return None,
+        };
+        // Where a value stands: the number of its section, and its number in it.
+        let value = |section: usize, at: usize| {
+            let before: usize = sections[..section].iter().sum();
+            words.get(3 + before + at).copied().filter(|offset| *offset < MAX_OFFSET)
+        };
+        let (threads, frame, code) = (2, 3, 4);
+        let ascii = value(14, 3)?;
+        Some(Self {
+            interpreters: value(0, 2)?,
+            next_interpreter: value(1, 2)?,
+            threads: value(1, 3)?,
+            next_thread: value(threads, 2)?,
+            thread_id: value(threads, 5)?,
+            top: Top::Direct(value(threads, 4)?),
+            frame: Frame {
+                caller: value(frame, 1)?,
+                code: value(frame, 2)?,
+                at: value(frame, 3)?,
+                place: Place::Address,
+                entry: Entry::Owner(value(frame, 5)?, 3),
+                copy: if minor > 13 { value(frame, 7)? } else { 0 },
+            },
+            code: Code {
+                file: value(code, 1)?,
+                name: value(code, 3)?,
+                lines: value(code, 4)?,
+                first_line: value(code, 5)?,
+                first: value(code, 9)?,
+                copies: if minor > 13 { value(code, 10)? } else { 0 },
+                table: LineTable::Locations,
+            },
+            text: Text {
+                length: value(14, 2)?,
+                state: value(14, 1)?,
+                kind_bit: if is_free_threaded && minor > 13 { 8 } else { 2 },
+                ascii,
+                other: ascii + 16,
+            },
+            type_of: value(5, 1)?,
+            bytes_length: value(13, 1)?,
+            bytes_first: value(13, 2)?,
+        })
+    }
+}
+
+/// How many values an interpreter tells of each kind of object: runtime, interpreter, thread, frame, code, object, type, tuple, list, set, dictionary,
+/// float, integer, bytes, text.
+const SECTIONS_OF_3_13: [usize; 15] = [3, 13, 9, 6, 10, 2, 4, 3, 3, 0, 3, 2, 3, 3, 4];
+const SECTIONS_OF_3_14: [usize; 15] = [3, 16, 9, 8, 11, 2, 4, 3, 3, 4, 3, 2, 3, 3, 4];

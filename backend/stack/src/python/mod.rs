@@ -1,0 +1,51 @@
+//! The functions of Python that a thread is in: read from CPython's own records, in the memory of the process.
+//!
+//! - `symbols`: where a file has its interpreter; `layout`: where the interpreter has what.
+//! - `frames`: the frames of a thread, copied while it stands still.
+//! - `names`: function, file and line of each, read afterwards; `lines`: tables of lines.
+//! - `weave`: each call of the interpreter's machine code is followed by what it runs.
+//!
+//! Nothing of it is Python's own code: such a library would bring an unwinder and a reader of processes of its own to every node.
+
+mod frames;
+mod layout;
+mod lines;
+mod names;
+mod symbols;
+mod weave;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) use frames::{Calls, Python};
+pub(crate) use names::Names;
+pub(crate) use symbols::Interpreter;
+pub(crate) use weave::weave;
+
+use crate::maps::{FileKey, Maps};
+use crate::memory::Memory;
+
+/// The interpreters of files, by the file; none for a file that only looks like one.
+pub(crate) type Interpreters = HashMap<FileKey, Option<Arc<Interpreter>>>;
+
+/// The interpreter that a process has loaded, if it has.
+pub(crate) fn find(
+    memory: Memory,
+    maps: &Maps,
+    known: &mut Interpreters,
+    path: impl Fn(&FileKey) -> PathBuf,
+) -> Option<Python> {
+    let candidates = maps.files().filter(|(key, _)| symbols::may_have_one(&key.path));
+    for (key, base) in candidates {
+        if !known.contains_key(key.as_ref()) {
+            known.insert(key.as_ref().clone(), Interpreter::of_file(&path(key), &key.path).map(Arc::new));
+        }
+        let interpreter = known.get(key.as_ref()).and_then(Clone::clone);
+        let found = interpreter.and_then(|it| Python::of_process(memory, key, base, it));
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}

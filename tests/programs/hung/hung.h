@@ -1,0 +1,72 @@
+/*
+ * What the programs of this folder have in common. Rank 1 hangs, for a reason of its own; the others wait for it. Each rank
+ * says "there" before. SIGUSR1 to all of them ends it: `free_us` of the program does what was missing, in the handler. Each
+ * rank then says "result N". A line that is named in a comment, as `odd`, is where a rank is while it hangs.
+ */
+#ifndef HUNG_H
+#define HUNG_H
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t freed;
+
+/* What rank 1 misses. */
+static void free_us(void);
+
+static void be_freed(int number)
+{
+    (void)number;
+    freed = 1;
+    free_us();
+}
+
+/* Nobody has freed us: an end without a result. */
+static void give_up(int number)
+{
+    (void)number;
+    _exit(9);
+}
+
+/* Makes ready to be freed, and gives the rank. */
+__attribute__((unused)) static int begin(void)
+{
+    struct sigaction action;
+    const char *rank = getenv("GANTRY_RANK");
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = be_freed;
+    /* A call that waits goes on with it. */
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGUSR1, &action, NULL);
+    signal(SIGALRM, give_up);
+    alarm(300);
+    printf("there\n");
+    fflush(stdout);
+    return rank ? atoi(rank) : 1;
+}
+
+/* Where the ranks are that do not hang. */
+__attribute__((unused)) static void wait_for_the_others(void)
+{
+    sigset_t news, before;
+
+    sigemptyset(&news);
+    sigaddset(&news, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &news, &before);
+    while (!freed)
+        sigsuspend(&before); /* others */
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+__attribute__((unused)) static int end(int result)
+{
+    printf("result %d\n", result);
+    fflush(stdout);
+    return 0;
+}
+
+#endif
