@@ -108,8 +108,19 @@ pub enum Event {
     },
     /// The launcher's proctable contradicts what the agents see. The app goes on, as the agents' view is proven. Comes once, after `held` or `started`.
     TableDiffers(TableDiffers),
-    /// The ranks are MPI programs that no MPI launcher has started. Each of them is rank 0 of its own MPI world. Comes once.
+    /// The ranks are MPI programs of a library, such as Open MPI, that needs its own launcher. Each of them is rank 0 of its own MPI world. Comes once.
     MpiSingletons(MpiSingletons),
+    /// The ranks are one MPI world, which cannot go on, and gantry ends them: a rank called `MPI_Abort`, or ended before `MPI_Finalize`. Comes before `exited`.
+    MpiFailed {
+        /// The app.
+        app: AppId,
+        /// The rank that has failed, or whose node has noticed it.
+        rank: Rank,
+        /// The exit code of the app: that of `MPI_Abort`, or that of the rank.
+        code: i32,
+        /// The reason.
+        message: String,
+    },
     /// Nodes can no longer be reached.
     NodesLost {
         /// The app.
@@ -386,7 +397,7 @@ pub struct Exit {
     pub app: AppId,
     /// How each rank ended, in rank order.
     pub ranks: Vec<RankExit>,
-    /// The app's exit code: the highest of its ranks. A signal N counts as 128 + N.
+    /// The app's exit code: the highest of its ranks, or that of `mpi_failed`. A signal N counts as 128 + N.
     pub code: i32,
     /// Why the workload manager has ended the app, if it has and that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -321,7 +321,7 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
 
 #[test]
 fn mpi_programs_that_no_launcher_starts_are_told_to_be_worlds_of_their_own() {
-    let hello = require!(programs::get_mpi("mpi_hello", "mpicc.mpich")).display().to_string();
+    let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
     in_a_world(move |world| {
         let told = |ranks: &str, program: &str| {
             let mut run = world.gantry(["launch", "--hold", "--json", "-n", ranks, program]);

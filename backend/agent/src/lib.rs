@@ -13,6 +13,7 @@
 //! | `provide`, `receive`, [`unpack`] | what is put into them: links to what the node has, archives of what it has not |
 //! | `service` | the socket at which daemons ask |
 //! | `rendezvous` | the socket at which ranks exchange data, and the command for their scripts |
+//! | [`pmi`] | the server by which ranks become one MPI world |
 //! | `channel` | what the tool's frontend and its daemons say to each other |
 //! | `stdio` | input and output of processes |
 //! | `failure` | the system's errors as failures that travel |
@@ -40,6 +41,7 @@ mod receive;
 mod release;
 mod service;
 mod rendezvous;
+pub mod pmi;
 mod channel;
 mod stdio;
 mod tree;

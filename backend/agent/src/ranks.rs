@@ -20,6 +20,7 @@ use gantry_types::status::{ExitStatus, RankEvent, RankState};
 
 use crate::daemons::program::find_in_path;
 use crate::failure;
+use crate::pmi;
 use crate::process::adopted::{AdoptError, Adopted, adopt};
 use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
@@ -32,6 +33,7 @@ use crate::process::{self, Pinned, signal};
 pub(crate) struct OurEnds {
     pub(crate) stdin: Option<OwnedFd>,
     pub(crate) output: Option<(OwnedFd, OwnedFd)>,
+    pub(crate) served: Option<OwnedFd>,
 }
 
 /// A rank that is there, or was.
@@ -355,7 +357,11 @@ pub(crate) fn build_specs(
         if !place.service.is_empty() {
             ours.extend(build_variables(place.service, place.subjob));
         }
-        let (stdio, ends) = open_stdio(order.stdin == Some(*rank), order.output)?;
+        ours.extend(pmi::build_variables(*rank, order.size, (local, ranks.len())));
+        let (stdio, mut ends) = open_stdio(order.stdin == Some(*rank), order.output)?;
+        let (served, ours_of_it) =
+            pmi::open_socket().map_err(|e| failure::from_io("make a socket for a rank", &e))?;
+        ends.served = Some(ours_of_it);
         let [stdin, stdout, stderr] = stdio;
         let spec = ProcessSpec {
             program: path.clone(),
@@ -365,6 +371,7 @@ pub(crate) fn build_specs(
             stdin,
             stdout,
             stderr,
+            served: Some(served),
             die_with_parent: true,
             nofile,
         };
@@ -389,7 +396,8 @@ impl Prepared {
             argv.push(to_c(arg)?);
         }
         let mut env = program.env.clone();
-        env.retain(|(name, _)| !VARIABLES.iter().any(|variable| name == OsStr::new(variable)));
+        let foreign = VARIABLES.iter().chain(&pmi::FOREIGN);
+        env.retain(|(name, _)| !foreign.clone().any(|variable| name == OsStr::new(variable)));
         let cwd = program.cwd.as_deref().map(to_c).transpose()?;
         Ok(Self { path: to_c(path.as_os_str())?, argv, cwd, env })
     }

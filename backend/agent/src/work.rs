@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::daemons::Daemons;
 use crate::ending::{Ending, Scope};
 use crate::overlay::{BulkReceiver, Input as Incoming, Joined, Uplink};
+use crate::pmi;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::reaper::{Exited, Reaper};
 use crate::process::strays::Marker;
@@ -80,6 +81,8 @@ pub(crate) enum Event {
     RankCollected(UnixStream),
     /// A process asks for what ranks have registered, or registers.
     Rendezvous(rendezvous::Request),
+    /// The ranks' MPI world cannot go on.
+    MpiFailed(pmi::Failed),
     /// Somebody asked the agent itself to go.
     AskedToGo,
 }
@@ -144,6 +147,9 @@ pub(crate) struct Agent {
     last_output: Vec<OpenStreams>,
     bulk: BulkReceiver,
     rendezvous: Desk,
+    /// The ranks' MPI world: before they are there, and then its server.
+    world: Option<pmi::World>,
+    mpi: Option<pmi::Server>,
     /// The name of the socket for ranks.
     service: String,
     endings: Vec<Ending>,
@@ -206,6 +212,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         streams: BTreeMap::new(),
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
+        world: None,
+        mpi: None,
         service: socket.name.clone(),
         endings: Vec::new(),
         collectors: Vec::new(),
@@ -298,6 +306,7 @@ impl Agent {
                 self.leave_with_ranks();
             }
             Event::Rendezvous(request) => self.rendezvous.ask(request),
+            Event::MpiFailed(failed) => self.mpi_failed(failed),
             Event::AskedToGo => self.end_all(None, Duration::ZERO, GRACE),
         }
         self.rendezvous.take_notices().into_iter().for_each(|it| self.up.notice(Notice::Rendezvous(it)));
@@ -471,6 +480,9 @@ impl Agent {
         if self.ranks.exited(rank, status) {
             self.stdin.remove(&rank);
             self.up.notice(Notice::RankExited { rank, status });
+            if let Some(mpi) = &mut self.mpi {
+                mpi.ended(rank, status);
+            }
         }
         if self.claim == Claim::Detached && self.ranks.all_over() {
             self.end_all(None, PATIENCE, GRACE);

@@ -74,6 +74,8 @@ pub(crate) enum Command {
 /// The first Ctrl-C shows how many ranks run, the second one ends them. Standard input goes to rank 0. The output of ranks is passed through. Each line of a
 /// daemon's output begins with '[daemon NUMBER HOST] '. On a terminal, a table shows where the ranks are and what they do. With NO_COLOR or
 /// TERM=dumb it is printed once.
+///
+/// Where gantry starts the ranks itself, programs of MPICH and Intel MPI are one MPI_COMM_WORLD. Programs of Open MPI need --launcher mpirun.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

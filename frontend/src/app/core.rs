@@ -410,6 +410,11 @@ impl Core {
             Notice::Rendezvous(RendezvousNotice::Link { link, word }) => self.take_link(node, link, word),
             Notice::Rendezvous(notice) => self.rendezvous.take_notice(node, notice),
             Notice::Channel(notice) => self.channels.hear(node, notice),
+            Notice::MpiFailed { rank, code, why } => {
+                self.happened(Happening::MpiFailed(rank, code, why));
+                // What is killed is killed once.
+                self.overlay.tell(To::All, Order::Signal { signal: Signal::KILL, ranks: None });
+            }
             // The overlay's own.
             Notice::ChildJoined { .. }
             | Notice::NodesLost { .. }

@@ -1,4 +1,5 @@
-//! MPI programs that no MPI launcher has started: they run, and none of them finds the others.
+//! MPI programs that need a launcher of their own, and that none has started: they run, and none of them finds the others. Those whose libraries speak PMI find each
+//! other by gantry's agents, and are not meant here.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +11,9 @@ use super::state::Happening;
 use crate::event::{Event, MpiSingletons};
 use crate::staging::{Resolver, ResolverConfig};
 
-/// Beginnings of the names of MPI libraries: MPICH's, Intel's and Open MPI's; MPICH's at Debian; Cray's.
-const MPI_LIBRARIES: [&[u8]; 3] = [b"libmpi.so", b"libmpich.so", b"libmpi_cray.so"];
+/// Beginnings of the names of libraries that no other MPI library has, and of the MPI library that is beside it: Open MPI's, Cray's.
+const MPI_LIBRARIES: [(&[u8], &[u8]); 2] =
+    [(b"libopen-pal.so", b"libmpi.so"), (b"libmpi_cray.so", b"libmpi_cray.so")];
 
 /// So many ranks, their program and the directory in which they start.
 pub(super) type Called = (u64, OsString, PathBuf);
@@ -29,8 +31,8 @@ pub(super) fn check(core: &Arc<Core>, called: Vec<Called>) {
         let Some((library, program)) = found else { return };
         let (app, program) = (core.app, program.to_string_lossy().into_owned());
         let message = format!(
-            "{program} is an MPI program ({library}), and no MPI launcher starts it: each of the {ranks} ranks is a world of its own. \
-             Name the launcher: gantry launch --launcher mpiexec -- ..."
+            "{program} is an MPI program ({library}) that needs the launcher of its library: each of the {ranks} ranks is a world of its own. \
+             Name the launcher: gantry launch --launcher mpirun -- ..."
         );
         core.happened(Happening::Found(Event::MpiSingletons(MpiSingletons {
             app,
@@ -47,8 +49,8 @@ fn find_library(program: &OsString, cwd: &Path) -> Option<String> {
     let path = cwd.join(resolver.find_program(Path::new(program)));
     let closure = resolver.closure(&path).ok()?;
     let needed = closure.needed.iter().map(|it| &it.name);
-    let mut names = needed.chain(closure.missing.iter().map(|it| &it.name));
-    let found =
-        names.find(|name| MPI_LIBRARIES.iter().any(|library| name.as_bytes().starts_with(library)))?;
+    let names: Vec<_> = needed.chain(closure.missing.iter().map(|it| &it.name)).collect();
+    let find = |begin: &[u8]| names.iter().find(|name| name.as_bytes().starts_with(begin));
+    let found = MPI_LIBRARIES.iter().find_map(|(mark, library)| find(mark).and(find(library)))?;
     Some(found.to_string_lossy().into_owned())
 }

@@ -62,6 +62,8 @@ pub(crate) enum Happening {
     Found(Event),
     /// The WLM says why it has ended the app.
     EndedBy(EndCause),
+    /// The ranks' MPI world cannot go on, and they are killed. The app's exit code follows from the reason.
+    MpiFailed(Rank, i32, String),
 }
 
 /// What is known of the launcher.
@@ -109,6 +111,8 @@ pub(crate) struct State {
     launcher: Launcher,
     /// Why the WLM has ended it, if it has.
     cause: Option<EndCause>,
+    /// The exit code of an app whose MPI world could not go on.
+    failed: Option<i32>,
     exit: Option<Exit>,
 }
 
@@ -131,6 +135,7 @@ impl State {
             release: Release::NotYet,
             launcher: Launcher::None,
             cause: None,
+            failed: None,
             exit: None,
         }
     }
@@ -220,6 +225,15 @@ impl State {
                 events.push(event);
             }
             Happening::EndedBy(cause) => self.ended_by(cause, &mut events),
+            // What follows from the first failure is no news.
+            Happening::MpiFailed(rank, code, message) if self.failed.is_none() && self.exit.is_none() => {
+                self.failed = Some(code);
+                let event = Event::MpiFailed { app: self.identity.app, rank, code, message };
+                // A rank may be quicker than whoever wants to hear of it.
+                self.findings.push(event.clone());
+                events.push(event);
+            }
+            Happening::MpiFailed(..) => {}
         }
         if !self.announced && !self.ranks.contains(&RankState::Starting) {
             self.announced = true;
@@ -470,7 +484,7 @@ impl State {
         Exit {
             app: self.identity.app,
             ranks: ranks.collect(),
-            code: said.unwrap_or(if lost && code == 0 { 1 } else { code }),
+            code: said.or(self.failed).unwrap_or(if lost && code == 0 { 1 } else { code }),
             cause: self.cause.clone(),
         }
     }

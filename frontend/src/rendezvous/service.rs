@@ -25,6 +25,9 @@ use crate::error::Error;
 use crate::lock::lock;
 use crate::overlay::Overlay;
 
+/// Fences that are not complete: nodes are never further apart than one.
+const MAX_FENCES: usize = 4;
+
 /// All rendezvous of an app.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -42,6 +45,8 @@ struct Rooms {
     /// None for an app without ranks, or of more than there may be.
     job: Option<Place>,
     named: BTreeMap<Name, Place>,
+    /// Fences of the ranks' MPI world that are not complete.
+    fences: BTreeMap<u32, Place>,
     /// Ranks that have ended, and how.
     ended: BTreeMap<u32, String>,
     /// Bytes of items that were taken and not yet given back as credit.
@@ -75,7 +80,7 @@ impl Service {
             RendezvousNotice::Piece { of, rank, bytes } => {
                 self.give_credit(node, bytes.0.len());
                 if self.is_on(rank, node)
-                    && let Some(outcome) = self.piece(&of, rank, bytes.0)
+                    && let Some(outcome) = self.piece(node, &of, rank, bytes.0)
                 {
                     self.registered(node, of, rank, outcome.map_err(to_refusal));
                 }
@@ -178,17 +183,22 @@ impl Service {
         let mut rooms = lock(&self.rooms);
         let held = rooms.bytes();
         let room = MAX_TOTAL_BYTES.saturating_sub(held);
-        rooms.enter(of, self.placement.rank_count())?.put(rank.0, bytes, room).map_err(to_refusal)
+        let place = rooms.enter(of, &self.placement)?;
+        let whole = place.put(member_of(of, rank, node), bytes, room).map_err(to_refusal);
+        rooms.forget_complete(of);
+        whole
     }
 
-    fn piece(&self, of: &Gate, rank: Rank, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
+    fn piece(&self, node: NodeId, of: &Gate, rank: Rank, bytes: Vec<u8>) -> Option<Result<(), Refused>> {
         if let Resource::Multijob(_) = of.resource {
             // Bytes follow their announcement before its refusal is heard.
             let (multijob, number) = self.find_controlled(&of.resource, rank).ok()?;
             return multijob.piece(number, bytes);
         }
         let mut rooms = lock(&self.rooms);
-        rooms.enter(of, self.placement.rank_count()).ok()?.piece(rank.0, bytes)
+        let outcome = rooms.enter(of, &self.placement).ok()?.piece(member_of(of, rank, node), bytes);
+        rooms.forget_complete(of);
+        outcome
     }
 
     fn wait_for(&self, node: NodeId, key: &Key) -> Result<(), Refusal> {
@@ -199,7 +209,7 @@ impl Service {
             return Ok(());
         }
         let mut rooms = lock(&self.rooms);
-        rooms.enter(&key.of, self.placement.rank_count())?.wait(key.clone(), &outlet, node);
+        rooms.enter(&key.of, &self.placement)?.wait(key.clone(), &outlet, node);
         Ok(())
     }
 
@@ -207,7 +217,7 @@ impl Service {
         if let Resource::Multijob(_) = gate.resource {
             return Ok(self.find_above(&gate.resource)?.0.status());
         }
-        lock(&self.rooms).enter(gate, self.placement.rank_count())?;
+        lock(&self.rooms).enter(gate, &self.placement)?;
         let found = self.list().into_iter().find(|status| status.resource == gate.resource);
         found.ok_or_else(|| unknown(&gate.resource))
     }
@@ -216,7 +226,7 @@ impl Service {
         let seat = lock(&self.seat);
         let found = match resource {
             Resource::Multijob(id) => seat.as_ref().and_then(|seat| seat.find(*id)),
-            Resource::Job | Resource::Named(_) => None,
+            Resource::Job | Resource::Named(_) | Resource::Fence(_) => None,
         };
         found.ok_or_else(|| unknown(resource))
     }
@@ -237,6 +247,13 @@ impl Service {
         rooms.ended.entry(rank.0).or_insert_with(|| why.to_owned());
         for place in rooms.named.values_mut() {
             change(place, rank.0, why);
+        }
+        if let Some(home) = self.placement.get(rank) {
+            let why = format!("rank {rank} {why}");
+            // A node comes to a fence with all of its ranks, or not at all.
+            for fence in rooms.fences.values_mut() {
+                change(fence, home.node.0, &why);
+            }
         }
         if let Some(job) = &mut rooms.job {
             change(job, rank.0, why);
@@ -291,20 +308,27 @@ impl Service {
 
 impl Rooms {
     fn bytes(&self) -> u64 {
-        let all = self.job.iter().chain(self.named.values());
+        let all = self.job.iter().chain(self.named.values()).chain(self.fences.values());
         all.map(|place| place.gathering.bytes()).sum()
     }
 
     /// The one that is meant; made if it has a name and is not there.
-    fn enter(&mut self, gate: &Gate, size: u32) -> Result<&mut Place, Refusal> {
+    fn enter(&mut self, gate: &Gate, placement: &Placement) -> Result<&mut Place, Refusal> {
         let place = match &gate.resource {
             Resource::Job => self.job.as_mut().ok_or_else(|| unknown(&gate.resource))?,
             Resource::Named(name) => {
                 if !self.named.contains_key(name) {
-                    let place = self.create(gate, size)?;
+                    let place = self.create(gate, placement.rank_count())?;
                     self.named.insert(name.clone(), place);
                 }
                 self.named.get_mut(name).ok_or_else(|| unknown(&gate.resource))?
+            }
+            Resource::Fence(number) => {
+                if !self.fences.contains_key(number) {
+                    let place = self.create_fence(placement)?;
+                    self.fences.insert(*number, place);
+                }
+                self.fences.get_mut(number).ok_or_else(|| unknown(&gate.resource))?
             }
             Resource::Multijob(_) => return Err(unknown(&gate.resource)),
         };
@@ -332,6 +356,48 @@ impl Rooms {
             place.end(*rank, why);
         }
         Ok(place)
+    }
+
+    /// A fence that all nodes with ranks are to enter.
+    fn create_fence(&self, placement: &Placement) -> Result<Place, Refusal> {
+        if self.fences.len() >= MAX_FENCES {
+            let why = format!("make a fence: there are {MAX_FENCES} that are not complete");
+            return Err(refuse(
+                Failure::new(Kind::Invalid, why).with_hint("a node does not enter fences in their order"),
+            ));
+        }
+        let nodes = (0..placement.node_count()).map(NodeId);
+        let (with, without): (Vec<_>, Vec<_>) = nodes.partition(|node| !placement.ranks_on(*node).is_empty());
+        let expected = u32::try_from(with.len()).unwrap_or(u32::MAX);
+        let gathering = Gathering::new(1, placement.node_count(), expected);
+        let mut place =
+            Place::new(gathering.map_err(|e| refuse(Failure::new(Kind::Invalid, e.to_string())))?);
+        for node in without {
+            place.end(node.0, "has no ranks");
+        }
+        for (rank, why) in &self.ended {
+            if let Some(home) = placement.get(Rank(*rank)) {
+                place.end(home.node.0, &format!("rank {rank} {why}"));
+            }
+        }
+        Ok(place)
+    }
+
+    /// Of a fence that is complete nobody asks again.
+    fn forget_complete(&mut self, of: &Gate) {
+        if let Resource::Fence(number) = &of.resource
+            && self.fences.get(number).is_some_and(|fence| fence.gathering.is_complete())
+        {
+            self.fences.remove(number);
+        }
+    }
+}
+
+/// As which member somebody registers there.
+fn member_of(of: &Gate, rank: Rank, node: NodeId) -> u32 {
+    match of.resource {
+        Resource::Fence(_) => node.0,
+        Resource::Job | Resource::Named(_) | Resource::Multijob(_) => rank.0,
     }
 }
 

@@ -498,6 +498,15 @@ pub enum Notice {
     Rendezvous(RendezvousNotice),
     /// From the tool's daemons.
     Channel(ChannelNotice),
+    /// The ranks' MPI world cannot go on: all ranks are to be killed.
+    MpiFailed {
+        /// Whose fault it is, or who has noticed it.
+        rank: Rank,
+        /// The exit code that the app is to have.
+        code: i32,
+        /// The reason.
+        why: String,
+    },
 }
 
 /// Whose output it is.

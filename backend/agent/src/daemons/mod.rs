@@ -72,6 +72,7 @@ pub(crate) fn prepare(
         stdin,
         stdout,
         stderr,
+        served: None,
         die_with_parent: true,
         nofile,
     };

@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use self::enter::{look_for_hold, prove_held, prove_stopping};
-pub(crate) use self::sys::allow_tracer;
+pub(crate) use self::sys::{SERVED, allow_tracer};
 pub(crate) use self::trace::HeldProof;
 pub(crate) use gantry_types::status::ExitStatus;
 

@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -35,6 +35,8 @@ pub(crate) struct ProcessSpec {
     pub(crate) stdout: OwnedFd,
     /// Its standard error.
     pub(crate) stderr: OwnedFd,
+    /// What it finds at descriptor [`SERVED`](sys::SERVED).
+    pub(crate) served: Option<OwnedFd>,
     /// Whether the end of the forking thread is its end (SIGKILL). The kernel forgets this when a program with
     /// the set-user-id bit is executed, and does not hand it down to the process's own children.
     pub(crate) die_with_parent: bool,
@@ -48,6 +50,7 @@ impl ProcessSpec {
         self.stdin = above_stdio(self.stdin)?;
         self.stdout = above_stdio(self.stdout)?;
         self.stderr = above_stdio(self.stderr)?;
+        self.served = self.served.map(above_stdio).transpose()?;
         Ok(self)
     }
 
@@ -58,6 +61,7 @@ impl ProcessSpec {
             env: &self.env,
             cwd: self.cwd.as_deref(),
             stdio: [&self.stdin, &self.stdout, &self.stderr].map(AsRawFd::as_raw_fd),
+            served: self.served.as_ref().map(AsRawFd::as_raw_fd),
             die_with_parent: self.die_with_parent,
             nofile: self.nofile,
         }
@@ -168,19 +172,23 @@ pub(crate) fn raise_open_files() -> io::Result<(u64, u64)> {
     Ok((soft, hard))
 }
 
-/// Close-on-exec, and clear of 0, 1 and 2 even if we were started with one of them closed.
+/// Close-on-exec, and clear of what a child puts in its place.
 fn pipe() -> Result<(PipeReader, PipeWriter), StartError> {
     let fork = |source| StartError::Fork { source };
     let (reader, writer) = io::pipe().map_err(fork)?;
-    Ok((above_stdio(reader.into())?.into(), above_stdio(writer.into())?.into()))
+    Ok((above(sys::SERVED, reader.into())?.into(), above(sys::SERVED, writer.into())?.into()))
 }
 
+/// Clear of 0, 1 and 2 even if we were started with one of them closed.
 fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, StartError> {
-    if fd.as_raw_fd() > 2 {
+    above(2, fd)
+}
+
+fn above(last: RawFd, fd: OwnedFd) -> Result<OwnedFd, StartError> {
+    if fd.as_raw_fd() > last {
         return Ok(fd);
     }
-    // The standard library duplicates to 3 or above, always.
-    fd.try_clone().map_err(|source| StartError::Fork { source })
+    sys::duplicate_above(last, &fd).map_err(|source| StartError::Fork { source })
 }
 
 /// As a path.

@@ -47,6 +47,7 @@ pub(super) fn spec(program: impl AsRef<Path>, arguments: &[&str]) -> ProcessSpec
         stdin: null(),
         stdout: null(),
         stderr: null(),
+        served: None,
         die_with_parent: true,
         nofile: None,
     }

@@ -9,7 +9,7 @@ use gantry_shared::wire::rendezvous::{
 };
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{Rank, RequestId};
-use gantry_types::rendezvous::Status;
+use gantry_types::rendezvous::{Resource, Status};
 use tokio::sync::{mpsc, oneshot};
 
 use super::room::Room;
@@ -121,6 +121,11 @@ impl Default for Desk {
 }
 
 impl Desk {
+    /// Whether there is no frontend any more.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
     /// What is to be reported, in this order.
     pub(crate) fn take_notices(&mut self) -> Vec<RendezvousNotice> {
         std::mem::take(&mut self.notices)
@@ -273,7 +278,10 @@ impl Desk {
         for (_, told) in self.gets.extract_if(.., |(waits_for, _)| *waits_for == key) {
             drop(told.send(outcome.clone()));
         }
-        if let (Ok(data), Want::All | Want::Complete) = (&outcome, key.want) {
+        // A fence is asked for once.
+        if let (Ok(data), Want::All | Want::Complete) = (&outcome, key.want)
+            && !matches!(key.of.resource, Resource::Fence(_))
+        {
             self.kept.push((key, Arc::clone(data)));
         }
     }

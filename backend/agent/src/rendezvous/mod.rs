@@ -12,6 +12,7 @@ mod room;
 pub(crate) mod service;
 
 pub(crate) use desk::{Desk, Request};
+pub(crate) use room::Room;
 pub(crate) use service::Socket;
 
 use gantry_shared::wire::message::Ticket;

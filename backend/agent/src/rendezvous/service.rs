@@ -15,7 +15,7 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::rendezvous::{Ask, AskWhat, Key, MAX_ASK_BYTES, Refusal, Tell, VERSION};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, Pid, Rank};
-use gantry_types::rendezvous::MAX_ITEM_BYTES;
+use gantry_types::rendezvous::{MAX_ITEM_BYTES, Resource};
 use nix::unistd::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -193,6 +193,11 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
             ask.version
         );
         return Err(Failure::new(Kind::Unsupported, why).into());
+    }
+    if let Resource::Fence(_) = ask.of.resource {
+        return Err(Failure::new(Kind::NoAccess, "enter a fence of the MPI world: agents do that")
+            .with_hint("use a rendezvous with a name")
+            .into());
     }
     match ask.what {
         AskWhat::Put { bytes } => {

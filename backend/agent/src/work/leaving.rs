@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_shared::wire::message::{Answer, Order};
+use gantry_shared::wire::message::{Answer, Notice, Order};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{RequestId, SessionId};
 use gantry_types::rank_set::RankSet;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{Agent, Claim, Event, GRACE};
 use crate::ending::{Ending, Scope, Step};
 use crate::overlay::Input as Incoming;
+use crate::pmi::Failed;
 use crate::process::strays::{self, Doomed};
 use crate::stdio::OpenStreams;
 
@@ -30,6 +31,15 @@ impl Agent {
             return;
         }
         self.end_all(None, Duration::ZERO, GRACE);
+    }
+
+    /// The ranks' MPI world cannot go on: all ranks of the app are to end.
+    pub(super) fn mpi_failed(&mut self, Failed { rank, code, why }: Failed) {
+        if self.rendezvous.is_alone() {
+            tracing::warn!(%rank, why, "the MPI world ends");
+            return self.kill_ranks(None, None);
+        }
+        self.up.notice(Notice::MpiFailed { rank, code, why });
     }
 
     pub(super) fn close_session(&mut self, request: Option<RequestId>, session: SessionId, grace: Duration) {
@@ -54,6 +64,11 @@ impl Agent {
 
     /// Kills ranks with what they have started; where all are meant, also with what has left them. `request` is answered when that has ended.
     pub(super) fn kill_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
+        if wanted.is_none()
+            && let Some(mpi) = &self.mpi
+        {
+            mpi.stop();
+        }
         let (killed, roots) = self.ranks.kill(wanted);
         // What comes from processes that we have started is below us, and ends when we leave.
         let app = (wanted.is_none() && self.brought).then_some(self.ticket.app);

@@ -1,6 +1,7 @@
 //! How ranks and daemons come to this node's agent: started by it, brought by a launcher, found running.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 
 use gantry_shared::wire::backend::build_token;
 use gantry_shared::wire::message::{Answer, Found, Notice, RankReport, Source, Ticket};
@@ -18,6 +19,7 @@ use super::leaving::ending;
 use super::{Agent, Claim, Event, Following, START_DEADLINE};
 use crate::desk;
 use crate::ending::Scope;
+use crate::pmi::{Server, Wish, World};
 use crate::process::HeldProof;
 use crate::process::alone::new_start;
 use crate::process::follow::{Follower, Pattern};
@@ -92,6 +94,8 @@ impl Agent {
         let mine = order.layout.get(self.node.index());
         let mine: Vec<Rank> = mine.map(|ranks| ranks.iter().collect()).unwrap_or_default();
         let specs = ranks::build_specs(&order, &mine, &self.place(), self.nofile)?;
+        let parts: Vec<_> = order.programs.iter().map(|(ranks, _)| ranks).collect();
+        self.world = Some(World::new(format!("gantry_{}", self.ticket.app), &order.layout, &parts, &mine));
         let (specs, ends): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let hold = if order.hold { Hold::AtEntry } else { Hold::No };
         let (thread, events) = (std::rc::Rc::clone(&self.thread), self.events.clone());
@@ -114,14 +118,31 @@ impl Agent {
         let pids: Vec<i32> = started.iter().map(|it| it.process.pid).collect();
         self.to_own.extend(&pids);
         let reports = self.ranks.started(ranks, started)?;
-        for ((rank, pid), ends) in ranks.iter().zip(pids).zip(ends) {
+        let mut sockets = Vec::new();
+        for ((rank, pid), mut ends) in ranks.iter().zip(pids).zip(ends) {
+            sockets.extend(ends.served.take().map(|socket| (*rank, socket)));
             self.connect(Source::Rank(*rank), pid, ends)?;
         }
+        self.serve_mpi(sockets)?;
         if self.endings.iter().any(|ending| ending.scope == Scope::All) {
             // The end was ordered while they were starting.
             self.kill_ranks(None, None);
         }
         Ok(reports)
+    }
+
+    /// Serves ranks that are MPI programs.
+    fn serve_mpi(&mut self, sockets: Vec<(Rank, OwnedFd)>) -> Result<(), Failure> {
+        let Some(world) = self.world.take() else { return Ok(()) };
+        let events = self.events.clone();
+        // Nobody listens any more when the agent has left.
+        let wish = move |wish| match wish {
+            Wish::Ask(request) => drop(events.send(Event::Rendezvous(request))),
+            Wish::End(failed) => drop(events.send(Event::MpiFailed(failed))),
+        };
+        let server = Server::start(world, sockets, wish);
+        self.mpi = Some(server.map_err(|e| crate::failure::from_io("serve MPI programs", &e))?);
+        Ok(())
     }
 
     /// Connects a process's pipes.

@@ -414,6 +414,11 @@ impl Teller {
             }
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
             Event::MpiSingletons(singletons) => self.screen.note(&singletons.message),
+            Event::MpiFailed { message, .. } => {
+                self.screen.note(&format!("{message}: all ranks are killed"));
+                // How they end is no news.
+                self.ending = true;
+            }
             Event::EndedBy { message, .. } => {
                 self.screen.note(&format!("ended by the workload manager: {message}"));
             }

@@ -57,6 +57,22 @@ fn held_when_the_last_rank_is_and_released_when_the_last_node_has() {
 }
 
 #[test]
+fn a_failed_mpi_world_gives_the_app_its_code_and_is_told_once() {
+    let mut state = state(false);
+    let failed = |rank, code| Happening::MpiFailed(Rank(rank), code, "why".to_owned());
+    // Ranks that are not held may be quicker than the news of them.
+    assert_eq!(names(&state.handle(failed(1, 7))), ["mpi_failed"]);
+    assert_eq!(names(&state.handle(there(0..3, false))), ["started"]);
+    assert_eq!(names(&state.handle(failed(2, 137))), [""; 0]);
+    assert_eq!(names(state.findings()), ["mpi_failed"]);
+    for rank in 0..3 {
+        drop(state.handle(Happening::RankExited(Rank(rank), ExitStatus::Signal(Signal::KILL))));
+    }
+    assert_eq!(state.exit().unwrap().code, 7);
+    assert_eq!(names(&state.handle(failed(0, 1))), [""; 0]);
+}
+
+#[test]
 fn the_release_is_told_before_the_end_of_a_rank_that_was_quicker_than_its_nodes_answer() {
     let mut state = state(false);
     drop(state.handle(there(0..3, true)));

@@ -53,6 +53,8 @@ pub(crate) struct Admission {
     there: RankSet,
     ended: RankSet,
     rank_output: bool,
+    /// Nodes have started the ranks, and serve them as MPI programs.
+    started: bool,
     /// Ranks whose standard output and whose standard error have ended.
     closed: [RankSet; 2],
     daemons: BTreeMap<DaemonId, Daemon>,
@@ -71,6 +73,7 @@ impl Admission {
             there: RankSet::default(),
             ended: RankSet::default(),
             rank_output: false,
+            started: false,
             closed: Default::default(),
             daemons: BTreeMap::new(),
             output: HashMap::new(),
@@ -90,7 +93,7 @@ impl Admission {
         match order {
             Order::StartRanks(order) => {
                 self.layout.clone_from(&order.layout);
-                self.rank_output = order.output;
+                (self.rank_output, self.started) = (order.output, true);
             }
             Order::AdoptRanks(order) => {
                 let ranks = order.layout.iter().map(|ranks| ranks.iter().map(|(rank, _)| *rank).collect());
@@ -174,6 +177,14 @@ impl Admission {
                 }
                 let ranks = self.layout.get(node.index()).map_or(0, RankSet::len);
                 self.streams.noticed_rendezvous(node, ranks, notice)
+            }
+            Notice::MpiFailed { rank, why, .. } => {
+                check_text(why, "a reason")?;
+                self.check_rank(node, *rank, "reported the failed MPI world of")?;
+                match self.started {
+                    true => Ok(Word::News),
+                    false => Err(Violation::new("reported a failed MPI world, and serves none".to_owned())),
+                }
             }
             Notice::Channel(notice) => {
                 if let Some((session, daemon)) = streams::daemon_of(notice) {

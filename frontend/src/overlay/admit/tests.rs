@@ -107,6 +107,20 @@ fn a_rank_exits_once_on_its_node_and_not_before_it_was_there() {
 }
 
 #[test]
+fn who_has_started_ranks_says_that_their_mpi_world_has_failed() {
+    let failed = |rank, why: &str| Notice::MpiFailed { rank: Rank(rank), code: 1, why: why.to_owned() };
+    let mut root = Root::running();
+    root.refused(0, failed(2, "x"), "reported the failed MPI world of rank 2, which runs on n1");
+    assert!(root.say(0, failed(0, &"x".repeat(MAX_TEXT_BYTES + 1))).is_err());
+    root.believed(0, failed(1, "x"));
+    // Ranks that a launcher has brought, or that were attached to, are not to be killed because a node says so.
+    let mut admission = Admission::new(Tree::new(1, NonZeroU32::MIN), vec!["n0".to_owned()]);
+    admission.bring(vec![RankSet::first_n(2)]);
+    let refused = admission.noticed(NodeId(0), &failed(1, "x")).unwrap_err();
+    assert_eq!(refused.to_string(), "reported a failed MPI world, and serves none");
+}
+
+#[test]
 fn nodes_have_no_ranks_before_they_are_told_of_them() {
     let tree = Tree::new(1, NonZeroU32::MIN);
     let mut admission = Admission::new(tree, vec!["n0".to_owned()]);

@@ -85,6 +85,8 @@ pub enum Resource {
     Named(Name),
     /// One above. Level 2 and higher.
     Multijob(MultijobId),
+    /// A fence of the ranks' MPI world, by its number. Its members are the app's nodes, and processes cannot enter it.
+    Fence(u32),
 }
 
 impl fmt::Display for Resource {
@@ -93,6 +95,7 @@ impl fmt::Display for Resource {
             Self::Job => f.write_str("job"),
             Self::Named(name) => write!(f, "job/{name}"),
             Self::Multijob(id) => write!(f, "multijob/{id}"),
+            Self::Fence(number) => write!(f, "fence/{number}"),
         }
     }
 }
@@ -177,6 +180,7 @@ mod tests {
             "gantry+unix://@x?job/",
             "gantry+unix://@x?job/a/b",
             "gantry+unix://@x?multijob",
+            "gantry+unix://@x?fence/1",
             "gantry+unix://@x?multijob/short",
             "gantry+unix://@a b?job",
             "https://host/service?job",

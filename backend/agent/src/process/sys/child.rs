@@ -17,6 +17,8 @@ use super::check;
 /// A failed child writes this many bytes: the stage and the errno.
 pub(crate) const FAILURE_LENGTH: usize = 8;
 const FIRST_FREE: RawFd = 3;
+/// The descriptor by which a rank talks to its MPI server. Shells leave it alone: scripts use 3 to 9, and shells themselves take what is free from 10 on.
+pub(crate) const SERVED: RawFd = 10;
 /// What a child that never became its program exits with, as shells do.
 const NEVER_STARTED: c_int = 127;
 
@@ -52,7 +54,7 @@ const STAGES: [Stage; 8] = [
     Stage::Exec,
 ];
 
-/// What a child needs, prepared before the fork. All descriptors are 3 or above, so that putting one in its
+/// What a child needs, prepared before the fork. All descriptors are 3 or above, and those of [`Wait`] above [`SERVED`], so that putting one in its
 /// place never covers another.
 #[derive(Debug)]
 pub(crate) struct Child<'a> {
@@ -61,6 +63,8 @@ pub(crate) struct Child<'a> {
     pub(crate) env: &'a [CString],
     pub(crate) cwd: Option<&'a CStr>,
     pub(crate) stdio: [RawFd; 3],
+    /// What it finds at [`SERVED`].
+    pub(crate) served: Option<RawFd>,
     pub(crate) die_with_parent: bool,
     pub(crate) nofile: Option<(u64, u64)>,
 }
@@ -208,12 +212,16 @@ fn become_program(start: &Prepared<'_>, wait: Option<Wait>) -> Result<Infallible
         follow_parent(*parent).map_err(at(Stage::Parent))?;
     }
     place_stdio(child.stdio).map_err(at(Stage::Stdio))?;
+    let served = match child.served {
+        None => CLOSED,
+        Some(served) => place_served(served).map_err(at(Stage::Stdio))?,
+    };
     match wait {
-        None => close_range(FIRST_FREE, RawFd::MAX),
+        None => close_others([served, CLOSED, CLOSED]),
         Some(wait) => {
             // SAFETY: takes an integer only; the child has no other owner of this descriptor.
             unsafe { libc::close(wait.gate_keeper) };
-            close_others(wait.report, wait.gate);
+            close_others([served, wait.report, wait.gate]);
         }
     }
     if let Some((soft, hard)) = child.nofile {
@@ -275,13 +283,29 @@ fn place_stdio(stdio: [RawFd; 3]) -> Result<(), i32> {
     Ok(())
 }
 
-/// Closes every descriptor but stdio and the two that `execve` closes. Before Linux 5.9 this is left to every
+/// Puts a descriptor at [`SERVED`], which `execve` leaves open.
+fn place_served(served: RawFd) -> Result<RawFd, i32> {
+    // SAFETY: takes integers only.
+    check_child(unsafe { libc::dup2(served, SERVED) })?;
+    // One that is there already is still to be closed by `execve`.
+    // SAFETY: takes integers only.
+    check_child(unsafe { libc::fcntl(SERVED, libc::F_SETFD, 0) })?;
+    Ok(SERVED)
+}
+
+/// No descriptor.
+const CLOSED: RawFd = -1;
+
+/// Closes every descriptor but stdio and `kept`. Before Linux 5.9 this is left to every
 /// descriptor of the agent being close-on-exec.
-fn close_others(one: RawFd, other: RawFd) {
-    let (low, high) = if one < other { (one, other) } else { (other, one) };
-    close_range(FIRST_FREE, low - 1);
-    close_range(low + 1, high - 1);
-    close_range(high + 1, RawFd::MAX);
+fn close_others(mut kept: [RawFd; 3]) {
+    kept.sort_unstable();
+    let mut first = FIRST_FREE;
+    for fd in kept.into_iter().filter(|fd| *fd != CLOSED) {
+        close_range(first, fd - 1);
+        first = fd + 1;
+    }
+    close_range(first, RawFd::MAX);
 }
 
 fn close_range(first: RawFd, last: RawFd) {

@@ -9,8 +9,9 @@ mod pidfd;
 mod trace;
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-pub(crate) use child::{Child, FAILURE_LENGTH, Stage, Wait, decode_failure, fork, spawn};
+pub(crate) use child::{Child, FAILURE_LENGTH, SERVED, Stage, Wait, decode_failure, fork, spawn};
 pub(crate) use pidfd::{pidfd_ended, pidfd_exit_status, pidfd_open, pidfd_send_signal};
 pub(crate) use trace::{
     RegisterSet, trace_continue, trace_detach, trace_event, trace_interrupt, trace_listen, trace_registers,
@@ -125,6 +126,17 @@ pub(crate) fn allow_tracer(tracer: i32) -> io::Result<()> {
     let tracer = libc::c_ulong::try_from(tracer).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: PR_SET_PTRACER takes a pid and touches no memory of ours.
     check(unsafe { libc::prctl(libc::PR_SET_PTRACER, tracer, 0, 0, 0) }).map(drop)
+}
+
+/// The same open file as a descriptor above `last`, close-on-exec.
+///
+/// # Errors
+/// `EMFILE` at the limit of open files.
+pub(crate) fn duplicate_above(last: RawFd, fd: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers only; the descriptor is open as long as it is borrowed.
+    let new = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last + 1) })?;
+    // SAFETY: the call above has opened it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
 /// The usual "-1 means look at errno".

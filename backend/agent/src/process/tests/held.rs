@@ -227,6 +227,14 @@ fn a_rank_gets_what_was_asked_for_and_nothing_else() {
     assert_eq!(output_of("ulimit -Sn; ulimit -Hn", |spec| spec.nofile = Some((77, 99))), "77\n99\n");
     let open = "n=0; while [ $n -lt 64 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n+1)); done; :";
     assert_eq!(output_of(open, |_| ()), "0\n1\n2\n");
+    // What is for it alone is at its place, whatever number it has here (its own, where that is free), and stays open.
+    for above in [2, sys::SERVED - 1, 60] {
+        let served = std::fs::File::open("/dev/zero").unwrap().into();
+        let served = sys::duplicate_above(above, &served).unwrap();
+        let read = "head -c 3 <&10 | wc -c";
+        let open_too = output_of(&format!("{open}; bash -c '{read}'"), |spec| spec.served = Some(served));
+        assert_eq!(open_too, "0\n1\n2\n10\n3\n");
+    }
     nix::unistd::close(high).unwrap();
     let signals = output_of("grep -E 'Sig(Blk|Ign)' /proc/self/status", |_| ());
     assert_eq!(signals, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");

@@ -1,0 +1,225 @@
+//! The ranks' sockets: one task for each, which reads what the rank says and writes the answers.
+//!
+//! A rank that does not read its answers is not read from. A rank's end comes after its last words: what is in its socket then is read first.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::rc::Rc;
+
+use gantry_shared::wire::rendezvous::{Gate, Key, Refusal, Want};
+use gantry_types::error::Kind;
+use gantry_types::id::Rank;
+use gantry_types::rendezvous::Resource;
+use gantry_types::status::ExitStatus;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+
+use super::message::Message;
+use super::world::{Deed, Failed, Heard, World};
+use crate::rendezvous::{Request, Room};
+
+/// So many bytes are read at a time.
+const CHUNK_BYTES: usize = 4096;
+
+/// A socket for a rank, and the agent's end of it.
+///
+/// # Errors
+/// The system gives no more descriptors.
+pub(crate) fn open_socket() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
+}
+
+/// What the server needs done by the agent.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// At the rendezvous.
+    Ask(Request),
+    /// All ranks are to end.
+    End(Failed),
+}
+
+/// The server of a node's ranks. Its tasks end when it is dropped, and with the ranks.
+#[derive(Debug)]
+pub(crate) struct Server {
+    house: Rc<House>,
+    ends: BTreeMap<Rank, oneshot::Sender<ExitStatus>>,
+}
+
+/// What its tasks share.
+struct House {
+    world: RefCell<World>,
+    wish: Box<dyn Fn(Wish)>,
+}
+
+impl std::fmt::Debug for House {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("House").field("world", &self.world).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Serves the ranks that are at the other ends of these sockets. To be called in a local set.
+    ///
+    /// # Errors
+    /// A socket cannot be waited for.
+    pub(crate) fn start(
+        world: World,
+        sockets: impl IntoIterator<Item = (Rank, OwnedFd)>,
+        wish: impl Fn(Wish) + 'static,
+    ) -> io::Result<Self> {
+        let house = Rc::new(House { world: RefCell::new(world), wish: Box::new(wish) });
+        let mut ends = BTreeMap::new();
+        for (rank, socket) in sockets {
+            let socket = StdStream::from(socket);
+            socket.set_nonblocking(true)?;
+            let (end, ended) = oneshot::channel();
+            ends.insert(rank, end);
+            let stream = UnixStream::from_std(socket)?;
+            tokio::task::spawn_local(attend(stream, rank, Rc::clone(&house), ended));
+        }
+        Ok(Self { house, ends })
+    }
+
+    /// A rank has ended.
+    pub(crate) fn ended(&mut self, rank: Rank, status: ExitStatus) {
+        if let Some(end) = self.ends.remove(&rank) {
+            // Its task has ended with the agent's.
+            let _gone = end.send(status);
+        }
+    }
+
+    /// All ranks are about to be killed.
+    pub(crate) fn stop(&self) {
+        self.house.world.borrow_mut().stop();
+    }
+}
+
+/// One rank, from its beginning to its end.
+async fn attend(stream: UnixStream, rank: Rank, house: Rc<House>, mut ended: oneshot::Receiver<ExitStatus>) {
+    let mut inbox = Vec::new();
+    let status = tokio::select! {
+        biased;
+        status = &mut ended => status,
+        _ = house.converse(&stream, rank, &mut inbox) => ended.await,
+    };
+    // Without a word the agent leaves.
+    let Ok(status) = status else { return };
+    house.read_rest(&stream, rank, &mut inbox);
+    house.act(|world| world.ended(rank, status));
+}
+
+impl House {
+    /// Hears a rank until it closes its end, or breaks the rules.
+    async fn converse(
+        self: &Rc<Self>,
+        stream: &UnixStream,
+        rank: Rank,
+        inbox: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        loop {
+            stream.readable().await?;
+            inbox.reserve(CHUNK_BYTES);
+            match stream.try_read_buf(inbox) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error),
+            }
+            while let Some(heard) = self.hear_next(rank, inbox) {
+                let answer = match heard {
+                    Heard::Answer(answer) => answer,
+                    Heard::Later(answer) => match answer.await {
+                        Ok(answer) => answer,
+                        Err(_over) => continue,
+                    },
+                    Heard::Nothing => continue,
+                };
+                write_all(stream, &answer).await?;
+            }
+            if inbox.is_empty() {
+                // Most ranks say nothing for most of the time.
+                *inbox = Vec::new();
+            }
+        }
+    }
+
+    /// What becomes of the first message, if all of it is there.
+    fn hear_next(self: &Rc<Self>, rank: Rank, inbox: &mut Vec<u8>) -> Option<Heard> {
+        let (heard, taken) = match Message::take(inbox) {
+            Ok(None) => return None,
+            Ok(Some((message, taken))) => (self.act(|world| world.hear(rank, &message)), taken),
+            Err(malformed) => (self.act(|world| world.refuse(rank, malformed.0)), inbox.len()),
+        };
+        inbox.drain(..taken);
+        Some(heard)
+    }
+
+    /// Hears what a rank has said before its end.
+    fn read_rest(self: &Rc<Self>, stream: &UnixStream, rank: Rank, inbox: &mut Vec<u8>) {
+        let mut chunk = [0; CHUNK_BYTES];
+        // The runtime may not know yet that there is something to read.
+        while let Ok(count @ 1..) = recv(stream.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
+            inbox.extend_from_slice(chunk.get(..count).unwrap_or_default());
+            while self.hear_next(rank, inbox).is_some() {}
+        }
+        while self.hear_next(rank, inbox).is_some() {}
+    }
+
+    /// Lets the world act, and does what follows.
+    fn act<T>(self: &Rc<Self>, act: impl FnOnce(&mut World) -> T) -> T {
+        let mut world = self.world.borrow_mut();
+        let done = act(&mut world);
+        let deeds = world.take_deeds();
+        drop(world);
+        for deed in deeds {
+            match deed {
+                Deed::End(failed) => (self.wish)(Wish::End(failed)),
+                Deed::Fence { number, by, puts } => {
+                    tokio::task::spawn_local(Rc::clone(self).fence(number, by, puts));
+                }
+            }
+        }
+        done
+    }
+
+    /// Brings what this node's ranks have put to all others, and theirs here, by a rendezvous of the nodes.
+    async fn fence(self: Rc<Self>, number: u32, by: Rank, puts: Vec<u8>) {
+        let of = Gate { resource: Resource::Fence(number), expected: None };
+        let ((told, all), (taken, registered)) = (oneshot::channel(), oneshot::channel());
+        // First what is waited for: who knows that all have come knows then to whom it is to go.
+        let key = Key { of: of.clone(), want: Want::All };
+        (self.wish)(Wish::Ask(Request::Get { key, told }));
+        (self.wish)(Wish::Ask(Request::Put { of, rank: by, item: puts, room: Room::default(), told: taken }));
+        let all = async {
+            match registered.await {
+                Ok(Ok(())) => all.await,
+                Ok(Err(refused)) => Ok(Err(refused)),
+                Err(leaving) => Err(leaving),
+            }
+        };
+        // Without an answer the agent leaves.
+        let Ok(outcome) = all.await else { return };
+        self.act(|world| match outcome {
+            Ok(data) => world.fenced(&data),
+            Err(Refusal::Failed(failure)) if failure.kind() == Kind::Gone => world.fence_alone(),
+            Err(Refusal::Failed(failure)) => world.fence_failed(&failure.to_string()),
+            Err(Refusal::Broken(broken)) => world.fence_failed(&broken.why),
+        });
+    }
+}
+
+async fn write_all(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,458 @@
+//! The part of an MPI world that is on this node: what its ranks are told, what they have put, who is in the fence.
+//!
+//! It decides and never waits. What has to be done elsewhere is a [`Deed`], and whoever has told the world something takes the deeds out of it. Nothing that
+//! ranks or other nodes say is trusted: lengths, numbers and the order of words are checked. Ranks that break the rules, or leave
+//! before the others can do without them, end the world.
+
+use std::collections::BTreeMap;
+
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
+use gantry_types::rendezvous::codec::{Head, write_item};
+use gantry_types::rendezvous::{Data, Limits};
+use gantry_types::status::ExitStatus;
+use tokio::sync::oneshot;
+
+use super::mapping::build_mapping;
+use super::message::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Message, Reply, Wire};
+
+/// The most bytes of all keys and values that a node keeps.
+const MAX_SPACE_BYTES: usize = 256 * 1024 * 1024;
+
+/// What a key and its value cost beside their bytes.
+const PAIR_BYTES: usize = 64;
+
+/// The most bytes that a node's ranks may put between two fences: half of what an item of a rendezvous may have.
+const MAX_FRESH_BYTES: usize = 8 * 1024 * 1024;
+
+/// Beginnings of keys that only the server answers.
+const RESERVED: &[u8] = b"PMI_";
+
+/// Something that has to be done outside.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// All ranks of this node are in the fence of that number. `puts` is for all nodes; `by` speaks for this one.
+    Fence {
+        /// The number.
+        number: u32,
+        /// Who.
+        by: Rank,
+        /// What ranks have put since the last one: keys and values as data of level 1.
+        puts: Vec<u8>,
+    },
+    /// The world cannot go on.
+    End(Failed),
+}
+
+/// Why a world cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// Whose fault it is, or who has noticed it.
+    pub(crate) rank: Rank,
+    /// The exit code of the app.
+    pub(crate) code: i32,
+    /// The reason.
+    pub(crate) why: String,
+}
+
+/// What becomes of a message.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// This is the answer.
+    Answer(Vec<u8>),
+    /// The answer comes here. It never does when the world has ended.
+    Later(oneshot::Receiver<Vec<u8>>),
+    /// There is none.
+    Nothing,
+}
+
+/// How far a rank has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has said nothing. Programs that are not of MPI stay so.
+    Silent,
+    /// It has begun.
+    Joined,
+    /// It has left as it should.
+    Left,
+    /// It has ended, and had not left.
+    Ended(ExitStatus),
+}
+
+#[derive(Debug)]
+struct Member {
+    /// Which of the app's programs it runs.
+    part: u32,
+    stage: Stage,
+}
+
+/// The world, as far as this node sees it.
+#[derive(Debug)]
+pub(crate) struct World {
+    name: String,
+    size: u32,
+    /// How many nodes have ranks.
+    nodes: usize,
+    mapping: Option<String>,
+    members: BTreeMap<Rank, Member>,
+    pairs: BTreeMap<Vec<u8>, Vec<u8>>,
+    bytes: usize,
+    /// What this node's ranks have put since the last fence: items, a key and its value in turn, and how many these are.
+    fresh: Vec<u8>,
+    fresh_items: u64,
+    /// What is told among the ranks of this node only, and who waits for it.
+    local: BTreeMap<Vec<u8>, Vec<u8>>,
+    asking: Vec<(Vec<u8>, Reply, oneshot::Sender<Vec<u8>>)>,
+    fences: u32,
+    /// Who is in the fence, with the answer that it gets.
+    inside: BTreeMap<Rank, (Vec<u8>, oneshot::Sender<Vec<u8>>)>,
+    over: bool,
+    deeds: Vec<Deed>,
+}
+
+impl World {
+    /// The world of that name. `layout` has the ranks of all nodes, `parts` those of all programs; `mine` is this node's.
+    pub(crate) fn new(name: String, layout: &[RankSet], parts: &[&RankSet], mine: &[Rank]) -> Self {
+        let member = |rank: &Rank| {
+            let part = (0..).zip(parts).find(|(_, ranks)| ranks.contains(*rank));
+            (*rank, Member { part: part.map_or(0, |(part, _)| part), stage: Stage::Silent })
+        };
+        Self {
+            name,
+            size: layout.iter().map(|ranks| u32::try_from(ranks.len()).unwrap_or(u32::MAX)).sum(),
+            nodes: layout.iter().filter(|ranks| !ranks.is_empty()).count(),
+            mapping: build_mapping(layout),
+            members: mine.iter().map(member).collect(),
+            pairs: BTreeMap::new(),
+            bytes: 0,
+            fresh: Vec::new(),
+            fresh_items: 0,
+            local: BTreeMap::new(),
+            asking: Vec::new(),
+            fences: 0,
+            inside: BTreeMap::new(),
+            over: false,
+            deeds: Vec::new(),
+        }
+    }
+
+    /// What is to be done now.
+    pub(super) fn take_deeds(&mut self) -> Vec<Deed> {
+        std::mem::take(&mut self.deeds)
+    }
+
+    /// A rank says something.
+    pub(super) fn hear(&mut self, rank: Rank, message: &Message<'_>) -> Heard {
+        let Some(Member { part, stage }) = self.members.get(&rank) else { return Heard::Nothing };
+        let (part, stage) = (*part, *stage);
+        let command = message.command();
+        if self.over {
+            return Heard::Nothing;
+        }
+        if stage != Stage::Joined && !matches!(command, b"init" | b"abort") {
+            return self.refuse(rank, "speaks before it has begun, or after its end");
+        }
+        let answer = |name: &str| Reply::ok(message, name);
+        let reply = match command {
+            b"init" => return self.begin(rank, message),
+            b"fullinit" => answer("fullinit-response")
+                .with("pmi-version", 2)
+                .with("pmi-subversion", 0)
+                .with("rank", rank)
+                .with("size", self.size)
+                .with("appnum", part)
+                .with("debugged", "FALSE")
+                .with("pmiverbose", "FALSE"),
+            b"get_maxes" => answer("maxes")
+                .with("kvsname_max", MAX_NAME_BYTES)
+                .with("keylen_max", MAX_KEY_BYTES)
+                .with("vallen_max", MAX_VALUE_BYTES),
+            b"get_appnum" => answer("appnum").with("appnum", part),
+            b"get_universe_size" => answer("universe_size").with("size", self.size),
+            b"get_my_kvsname" => answer("my_kvsname").with("kvsname", &self.name),
+            b"job-getid" => answer("job-getid-response").with("jobid", &self.name),
+            b"put" => self.put(message, "put_result"),
+            b"kvs-put" => self.put(message, "kvs-put-response"),
+            b"get" => self.get(message, "get_result"),
+            b"kvs-get" => self.get(message, "kvs-get-response"),
+            b"info-getjobattr" => self.get(message, "info-getjobattr-response"),
+            b"info-putnodeattr" => self.put_local(message),
+            b"info-getnodeattr" => return self.get_local(message),
+            b"barrier_in" => return self.enter(rank, answer("barrier_out")),
+            b"kvs-fence" => return self.enter(rank, answer("kvs-fence-response")),
+            b"finalize" => return Heard::Answer(self.finalize(rank, message)),
+            b"abort" => return self.abort(rank, message.get_number(b"exitcode")),
+            b"spawn" => refuse_more(message, "spawn_result", "spawn-response"),
+            b"publish_name" => refuse_more(message, "publish_result", ""),
+            b"unpublish_name" => refuse_more(message, "unpublish_result", ""),
+            b"lookup_name" => refuse_more(message, "lookup_result", ""),
+            b"name-publish" => refuse_more(message, "", "name-publish-response"),
+            b"name-unpublish" => refuse_more(message, "", "name-unpublish-response"),
+            b"name-lookup" => refuse_more(message, "", "name-lookup-response"),
+            _ => return self.refuse(rank, "has a command that gantry does not know"),
+        };
+        Heard::Answer(reply.into_bytes())
+    }
+
+    /// What a rank has sent is no message.
+    pub(super) fn refuse(&mut self, rank: Rank, what: &str) -> Heard {
+        self.end(rank, 1, format!("rank {rank} broke the rules of PMI: its message {what}"));
+        Heard::Nothing
+    }
+
+    /// A rank has ended, after all that it has said.
+    pub(super) fn ended(&mut self, rank: Rank, status: ExitStatus) {
+        let Some(member) = self.members.get_mut(&rank) else { return };
+        let before = member.stage;
+        if before == Stage::Left {
+            return;
+        }
+        member.stage = Stage::Ended(status);
+        self.inside.remove(&rank);
+        if before == Stage::Joined && !status.is_success() {
+            let why = format!("rank {rank} ended before MPI_Finalize: {status}");
+            return self.end(rank, code_of(status), why);
+        }
+        if !self.inside.is_empty() {
+            self.miss(rank, status);
+        }
+    }
+
+    /// The fence is through, and this is what all nodes have put.
+    pub(super) fn fenced(&mut self, all: &[u8]) {
+        if let Err(what) = self.take_pairs(all) {
+            let by = self.members.keys().next().copied().unwrap_or(Rank(0));
+            return self.end(by, 1, format!("what ranks have put came back {what}"));
+        }
+        self.open_fence();
+    }
+
+    /// The fence cannot be, as another node knows.
+    pub(super) fn fence_failed(&mut self, why: &str) {
+        let by = self.members.keys().next().copied().unwrap_or(Rank(0));
+        self.end(by, 1, format!("the ranks' fence broke: {why}"));
+    }
+
+    /// There is nobody who could bring what ranks put to other nodes. What they wait for without having put something is over.
+    pub(super) fn fence_alone(&mut self) {
+        if self.fresh.is_empty() {
+            self.open_fence();
+        } else {
+            self.fence_failed(
+                "the tool that launched the app has ended, and nodes do not reach each other without it",
+            );
+        }
+    }
+
+    /// All ranks are killed: how they end is no news.
+    pub(super) fn stop(&mut self) {
+        self.over = true;
+    }
+
+    fn begin(&mut self, rank: Rank, message: &Message<'_>) -> Heard {
+        let version = message.get_number(b"pmi_version");
+        let reply = match version {
+            Some(1) => {
+                Reply::ok(message, "response_to_init").with("pmi_version", 1).with("pmi_subversion", 1)
+            }
+            Some(2) => {
+                Reply::ok(message, "response_to_init").with("pmi_version", 2).with("pmi_subversion", 0)
+            }
+            _ => Reply::refused(message, "response_to_init", "gantry_speaks_PMI_1_and_2"),
+        };
+        if let Some(member) = self.members.get_mut(&rank) {
+            member.stage = Stage::Joined;
+        }
+        Heard::Answer(reply.into_bytes())
+    }
+
+    fn put(&mut self, message: &Message<'_>, name: &str) -> Reply {
+        let Some((key, value)) = find_pair(message) else {
+            return Reply::refused(message, name, "key_or_value_missing_or_too_long");
+        };
+        if key.starts_with(RESERVED) {
+            return Reply::refused(message, name, "keys_that_begin_with_PMI_are_reserved");
+        }
+        if self.fresh.len() > MAX_FRESH_BYTES || !self.has_room(key, value) {
+            return Reply::refused(message, name, "no_room");
+        }
+        for item in [key, value] {
+            // Memory takes all that is written to it.
+            drop(write_item(&mut self.fresh, item));
+        }
+        self.fresh_items += 2;
+        self.insert(key.to_vec(), value.to_vec());
+        Reply::ok(message, name)
+    }
+
+    fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
+        self.bytes + cost_of(key, value) <= MAX_SPACE_BYTES
+    }
+
+    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.bytes += cost_of(&key, &value);
+        let before = self.pairs.get(&key).map_or(0, |before| cost_of(&key, before));
+        self.pairs.insert(key, value);
+        self.bytes -= before;
+    }
+
+    fn get(&self, message: &Message<'_>, name: &str) -> Reply {
+        let key = message.get(b"key").unwrap_or_default();
+        let number;
+        let value = match key {
+            b"PMI_process_mapping" => self.mapping.as_deref().map(str::as_bytes),
+            b"universeSize" if message.wire == Wire::Two => {
+                number = self.size.to_string();
+                Some(number.as_bytes())
+            }
+            _ => self.pairs.get(key).map(Vec::as_slice),
+        };
+        found(message, name, value)
+    }
+
+    fn put_local(&mut self, message: &Message<'_>) -> Reply {
+        const NAME: &str = "info-putnodeattr-response";
+        let Some((key, value)) = find_pair(message) else {
+            return Reply::refused(message, NAME, "key_or_value_missing_or_too_long");
+        };
+        if !self.has_room(key, value) {
+            return Reply::refused(message, NAME, "no_room");
+        }
+        self.bytes += cost_of(key, value);
+        self.local.insert(key.to_vec(), value.to_vec());
+        for (_, reply, told) in self.asking.extract_if(.., |(wanted, ..)| wanted == key) {
+            // Who has asked may have ended.
+            drop(told.send(reply.with("found", "TRUE").with_bytes("value", value).into_bytes()));
+        }
+        Reply::ok(message, NAME)
+    }
+
+    fn get_local(&mut self, message: &Message<'_>) -> Heard {
+        const NAME: &str = "info-getnodeattr-response";
+        let key = message.get(b"key").unwrap_or_default();
+        let value = self.local.get(key).map(Vec::as_slice);
+        if value.is_none() && message.get(b"wait") == Some(b"TRUE") {
+            let (told, answer) = oneshot::channel();
+            self.asking.push((key.to_vec(), Reply::ok(message, NAME), told));
+            return Heard::Later(answer);
+        }
+        Heard::Answer(found(message, NAME, value).into_bytes())
+    }
+
+    fn enter(&mut self, rank: Rank, answer: Reply) -> Heard {
+        let (told, later) = oneshot::channel();
+        self.inside.insert(rank, (answer.into_bytes(), told));
+        let gone = self.members.iter().find_map(|(rank, member)| match member.stage {
+            Stage::Ended(status) => Some((*rank, Some(status))),
+            Stage::Left => Some((*rank, None)),
+            Stage::Silent | Stage::Joined => None,
+        });
+        match gone {
+            Some((gone, Some(status))) => self.miss(gone, status),
+            Some((gone, None)) => {
+                let why =
+                    format!("rank {rank} waits for all ranks, and rank {gone} has left by MPI_Finalize");
+                self.end(rank, 1, why);
+            }
+            None if self.inside.len() < self.members.len() => {}
+            None if self.nodes > 1 => {
+                let by = self.members.keys().next().copied().unwrap_or(rank);
+                let puts = [Head::new(self.fresh_items).as_bytes(), &self.fresh].concat();
+                self.deeds.push(Deed::Fence { number: self.fences, by, puts });
+            }
+            None => self.open_fence(),
+        }
+        Heard::Later(later)
+    }
+
+    /// All that are in the fence wait for a rank that has ended.
+    fn miss(&mut self, rank: Rank, status: ExitStatus) {
+        let why = format!("rank {rank} ended ({status}), and the others wait for it");
+        self.end(rank, code_of(status), why);
+    }
+
+    fn open_fence(&mut self) {
+        self.fences = self.fences.wrapping_add(1);
+        (self.fresh, self.fresh_items) = (Vec::new(), 0);
+        for (answer, told) in std::mem::take(&mut self.inside).into_values() {
+            // Who has waited may have ended.
+            drop(told.send(answer));
+        }
+    }
+
+    /// Takes what all nodes have put.
+    fn take_pairs(&mut self, all: &[u8]) -> Result<(), &'static str> {
+        let nodes = Data::decode(1, all, Limits::default()).map_err(|_| "malformed")?;
+        for node in nodes.as_group().unwrap_or_default() {
+            let items = Data::decode(1, node.as_item().unwrap_or_default(), Limits::default());
+            let items = items.map_err(|_| "malformed")?;
+            for pair in items.as_group().unwrap_or_default().chunks(2) {
+                let [Data::Item(key), Data::Item(value)] = pair else { return Err("malformed") };
+                if !fits(key, value) || !self.has_room(key, value) {
+                    return Err("too large");
+                }
+                self.insert(key.to_vec(), value.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    fn finalize(&mut self, rank: Rank, message: &Message<'_>) -> Vec<u8> {
+        if let Some(member) = self.members.get_mut(&rank) {
+            member.stage = Stage::Left;
+        }
+        let name = if message.wire == Wire::One { "finalize_ack" } else { "finalize-response" };
+        Reply::ok(message, name).into_bytes()
+    }
+
+    fn abort(&mut self, rank: Rank, code: Option<i32>) -> Heard {
+        let code = ExitStatus::Code(code.unwrap_or(1)).code().unwrap_or(1);
+        self.end(rank, code.into(), format!("rank {rank} called MPI_Abort with exit code {code}"));
+        Heard::Nothing
+    }
+
+    fn end(&mut self, rank: Rank, code: i32, why: String) {
+        if !std::mem::replace(&mut self.over, true) {
+            self.deeds.push(Deed::End(Failed { rank, code, why }));
+        }
+    }
+}
+
+/// The exit code of an app that cannot go on because a rank has ended so.
+fn code_of(status: ExitStatus) -> i32 {
+    status.code().filter(|code| *code != 0).unwrap_or(1).into()
+}
+
+/// How much of a node's room a key and its value take.
+fn cost_of(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + PAIR_BYTES
+}
+
+fn fits(key: &[u8], value: &[u8]) -> bool {
+    (1..=MAX_KEY_BYTES).contains(&key.len()) && value.len() <= MAX_VALUE_BYTES
+}
+
+/// The key and the value of a message that puts something.
+fn find_pair<'a>(message: &Message<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    let pair = (message.get(b"key")?, message.get(b"value").unwrap_or_default());
+    fits(pair.0, pair.1).then_some(pair)
+}
+
+/// The answer to who asks for a value.
+fn found(message: &Message<'_>, name: &str, value: Option<&[u8]>) -> Reply {
+    match (value, message.wire) {
+        (Some(value), Wire::One) => Reply::ok(message, name).with_bytes("value", value),
+        (None, Wire::One) => Reply::refused(message, name, "key_not_found").with("value", "unknown"),
+        (Some(value), Wire::Two) => Reply::ok(message, name).with("found", "TRUE").with_bytes("value", value),
+        (None, Wire::Two) => Reply::ok(message, name).with("found", "FALSE"),
+    }
+}
+
+/// The answer to what needs more than ranks that are there from the beginning.
+fn refuse_more(message: &Message<'_>, one: &str, two: &str) -> Reply {
+    let name = if message.wire == Wire::One { one } else { two };
+    Reply::refused(message, name, "gantry_does_not_start_or_join_further_processes:_use_mpiexec")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+/*
+ * An MPI program that shows in which world it is. Its arguments say what it does, in their order:
+ *   late RANK        that rank says "late" and waits 300 s, before MPI_Init
+ *   sum              all ranks add up their numbers; each prints "rank R of N, program A, places U, sum S"
+ *   say              each prints what its launcher has told it: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS
+ *   abort RANK CODE  that rank ends all by MPI_Abort, the others wait for it
+ *   leave RANK CODE  that rank ends without MPI_Finalize, the others wait for it
+ *   spawn            rank 0 asks for one process more, and says what comes of it
+ *   finalize         MPI_Finalize
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value ? value : "?";
+}
+
+static int attribute(int key)
+{
+    int *value = NULL, found = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &found);
+    return found ? *value : -1;
+}
+
+static void wait_for(int rank, int other)
+{
+    char byte;
+    if (rank != other)
+        MPI_Recv(&byte, 1, MPI_CHAR, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void spawn(void)
+{
+    MPI_Comm others;
+    int code = 0;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int failed = MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &others, &code);
+    printf("spawn %s\n", failed == MPI_SUCCESS ? "done" : "refused");
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size, sum, at = 1;
+    if (argc > 2 && strcmp(argv[1], "late") == 0) {
+        if (strcmp(variable("PMI_RANK"), argv[2]) == 0) {
+            printf("late\n");
+            fflush(stdout);
+            sleep(300);
+        }
+        at = 3;
+    }
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (; at < argc; at++) {
+        if (strcmp(argv[at], "sum") == 0) {
+            MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+            printf("rank %d of %d, program %d, places %d, sum %d\n", rank, size, attribute(MPI_APPNUM), attribute(MPI_UNIVERSE_SIZE), sum);
+        } else if (strcmp(argv[at], "say") == 0) {
+            printf("told %s of %s, %s of %s here\n", variable("PMI_RANK"), variable("PMI_SIZE"), variable("MPI_LOCALRANKID"), variable("MPI_LOCALNRANKS"));
+        } else if (strcmp(argv[at], "abort") == 0 && at + 2 < argc) {
+            int who = atoi(argv[++at]), code = atoi(argv[++at]);
+            if (rank == who)
+                MPI_Abort(MPI_COMM_WORLD, code);
+            wait_for(rank, who);
+        } else if (strcmp(argv[at], "leave") == 0 && at + 2 < argc) {
+            int who = atoi(argv[++at]), code = atoi(argv[++at]);
+            if (rank == who)
+                _exit(code);
+            wait_for(rank, who);
+        } else if (strcmp(argv[at], "spawn") == 0) {
+            if (rank == 0)
+                spawn();
+        } else if (strcmp(argv[at], "finalize") == 0) {
+            MPI_Finalize();
+            return 0;
+        }
+    }
+    /* No MPI_Finalize: that of MPICH 4.0.2 hangs now and then. */
+    fflush(stdout);
+    MPI_Barrier(MPI_COMM_WORLD);
+    _exit(0);
+}
