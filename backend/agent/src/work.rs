@@ -149,6 +149,8 @@ pub(crate) struct Agent {
     rendezvous: Desk,
     /// The ranks' MPI world: before they are there, and then its server.
     world: Option<pmi::World>,
+    /// All ranks are to be killed that are about to start.
+    doomed: bool,
     mpi: Option<pmi::Server>,
     /// The name of the socket for ranks.
     service: String,
@@ -213,6 +215,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         last_output: Vec::new(),
         bulk: BulkReceiver::default(),
         world: None,
+        doomed: false,
         mpi: None,
         service: socket.name.clone(),
         endings: Vec::new(),

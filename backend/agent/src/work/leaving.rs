@@ -64,10 +64,11 @@ impl Agent {
 
     /// Kills ranks with what they have started; where all are meant, also with what has left them. `request` is answered when that has ended.
     pub(super) fn kill_ranks(&mut self, request: Option<RequestId>, wanted: Option<&RankSet>) {
-        if wanted.is_none()
-            && let Some(mpi) = &self.mpi
-        {
-            mpi.stop();
+        if wanted.is_none() {
+            self.doomed |= self.world.is_some();
+            if let Some(mpi) = &self.mpi {
+                mpi.stop();
+            }
         }
         let (killed, roots) = self.ranks.kill(wanted);
         // What comes from processes that we have started is below us, and ends when we leave.

@@ -124,7 +124,7 @@ impl Agent {
             self.connect(Source::Rank(*rank), pid, ends)?;
         }
         self.serve_mpi(sockets)?;
-        if self.endings.iter().any(|ending| ending.scope == Scope::All) {
+        if self.doomed || self.endings.iter().any(|ending| ending.scope == Scope::All) {
             // The end was ordered while they were starting.
             self.kill_ranks(None, None);
         }
