@@ -108,8 +108,6 @@ pub enum Event {
     },
     /// The launcher's proctable contradicts what the agents see. The app goes on, as the agents' view is proven. Comes once, after `held` or `started`.
     TableDiffers(TableDiffers),
-    /// The ranks are MPI programs of a library, such as Open MPI, that needs its own launcher. Each of them is rank 0 of its own MPI world. Comes once.
-    MpiSingletons(MpiSingletons),
     /// The ranks are one MPI world, which cannot go on, and gantry ends them: a rank called `MPI_Abort`, or ended before `MPI_Finalize`. Comes before `exited`.
     MpiFailed {
         /// The app.
@@ -231,20 +229,6 @@ impl MissingHost {
     pub(crate) fn new(host: String, why: &Failure) -> Self {
         Self { host, reason: why.message().to_owned() }
     }
-}
-
-/// MPI programs that no MPI launcher has started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct MpiSingletons {
-    /// The app.
-    pub app: AppId,
-    /// The program.
-    pub program: String,
-    /// The MPI library that it needs.
-    pub library: String,
-    /// The same as text, with the remedy.
-    pub message: String,
 }
 
 /// A contradiction between a launcher's table of ranks and the agents.

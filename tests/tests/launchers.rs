@@ -320,23 +320,29 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
 }
 
 #[test]
-fn mpi_programs_that_no_launcher_starts_are_told_to_be_worlds_of_their_own() {
+fn programs_of_open_mpi_are_not_started_without_their_launcher() {
     let hello = require!(programs::get_mpi("mpi_hello", "mpicc.openmpi")).display().to_string();
     in_a_world(move |world| {
-        let told = |ranks: &str, program: &str| {
-            let mut run = world.gantry(["launch", "--hold", "--json", "-n", ranks, program]);
-            let held = run.next_event("held", SOON);
-            let told =
-                (ranks == "2" && program != "/bin/true").then(|| run.next_event("mpi_singletons", SOON));
-            assert_eq!(world.gantry(["release", held["app"].as_str().expect("an id")]).wait(SOON).code(), 0);
-            let done = run.wait(2 * SOON);
-            let count = done.events().iter().filter(|event| event["event"] == "mpi_singletons").count();
-            assert_eq!(count, usize::from(told.is_some()), "{done:?}");
-            told
+        let refused = |args: &[&str]| {
+            let done = world.gantry(["launch", "--json", "--"].iter().chain(args)).wait(SOON);
+            assert_ne!(done.code(), 0, "{done:?}");
+            gantry_tests::slurm::error_of(&done)
         };
-        let event = told("2", &hello).expect("an event");
-        assert!(event["library"].as_str().expect("a library").starts_with("libmp"), "{event}");
-        assert!(event["message"].as_str().expect("a message").contains("--launcher"), "{event}");
-        assert_eq!((told("1", &hello), told("2", "/bin/true")), (None, None));
+        for args in [&["-n", "2", &hello][..], &["-N", "2", "-n", "2", &hello]] {
+            let error = refused(args);
+            let message = error["message"].as_str().expect("a message");
+            assert!(
+                message.contains("is a program of Open MPI (libmpi.so.40) and needs its launcher"),
+                "{error}"
+            );
+            assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--launcher mpirun")), "{error}");
+        }
+        // One rank is a world anyway, and other programs need nothing. Open MPI leaves an empty folder of its own behind.
+        let temporary = format!("TMPDIR={}", world.work_dir().display());
+        for args in [["-n", "1", &hello], ["-n", "2", "/bin/true"]] {
+            let launch = ["launch", "--json", "--env", &temporary, "--"];
+            let done = world.gantry(launch.iter().chain(&args)).wait(2 * SOON);
+            assert_eq!(done.code(), 0, "{done:?}");
+        }
     });
 }

@@ -29,10 +29,10 @@ use super::agent_hosts::{AgentHosts, Fallback, Reached};
 use super::brought::NotBrought;
 use super::connected::Connected;
 use super::context::{LaunchContext, new_id};
+use super::own_launcher::Check;
 use super::prepare::{
     await_input, build_ticket, choose_scratch, find_cwd, find_launcher, open_input, patience_until,
 };
-use super::singletons;
 use super::stdio::OpenStreams;
 use super::waiting::JobNews;
 use crate::clock::Clock;
@@ -50,6 +50,8 @@ pub(super) struct Prepared {
     pub(super) cwd: PathBuf,
     /// What rank 0 reads.
     input: Option<std::fs::File>,
+    /// Whether the programs may be started so, where that is looked at already.
+    check: Option<Check>,
 }
 
 impl Frontend {
@@ -143,8 +145,9 @@ impl Frontend {
         deadline: Instant,
     ) -> Result<App> {
         self.refuse_rank_wrapper()?;
-        let prepared = prepare_direct(&mut request)?;
+        let mut prepared = prepare_direct(&mut request)?;
         build_placement(&plan)?;
+        prepared.check = Some(begin_check(&plan, &prepared.cwd));
         let fallback = fallback_for_missing(context.wlm, &launch, &plan);
         let agent_hosts =
             AgentHosts { hosts: plan.hosts.clone(), job: None, wlm_data: plan.wlm_data.clone(), fallback };
@@ -321,7 +324,7 @@ pub(super) fn prepare_direct(request: &mut LaunchRequest) -> Result<Prepared> {
         });
     }
     let cwd = find_cwd(request.cwd.clone())?;
-    Ok(Prepared { cwd, input: open_input(std::mem::take(&mut request.stdin))? })
+    Ok(Prepared { cwd, input: open_input(std::mem::take(&mut request.stdin))?, check: None })
 }
 
 /// Starts the ranks by agents that are there.
@@ -330,12 +333,12 @@ pub(super) async fn begin_direct(
     joined: Connected,
     request: LaunchRequest,
     plan: Direct,
-    Prepared { cwd, input }: Prepared,
+    Prepared { cwd, input, check }: Prepared,
     deadline: Instant,
 ) -> Result<App> {
     let placement = build_placement(&plan)?;
+    check.unwrap_or_else(|| begin_check(&plan, &cwd)).wait(deadline).await?;
     let programs = build_programs(&request, &plan, &cwd);
-    let called = programs.iter().map(|(ranks, it)| (ranks.len(), it.program.clone(), cwd.clone())).collect();
     let order = StartRanks {
         programs,
         size: placement.rank_count(),
@@ -357,7 +360,6 @@ pub(super) async fn begin_direct(
         }
     }
     let begun = begun.order_ranks(Order::StartRanks(order), "starting ranks", deadline).await?;
-    singletons::check(begun.core(), called);
     if let Some(input) = input {
         let node = core.state().placement().get(Rank(0)).map_or(NodeId(0), |place| place.node);
         let fed = core.feed.start(input.into(), Rank(0), node, core.overlay.clone());
@@ -390,6 +392,19 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
             reason: "it ended before the agents had reported".to_owned(),
         },
     }
+}
+
+/// Begins to look at the programs of a plan.
+fn begin_check(plan: &Direct, common: &Path) -> Check {
+    let mixed = plan.mixed.iter().map(|part| {
+        let cwd = part.cwd.as_deref().unwrap_or(common);
+        (part.ranks.len(), part.program.clone(), cwd.to_owned())
+    });
+    let called: Vec<_> = mixed.collect();
+    Check::begin(match called.is_empty() {
+        true => vec![(plan.size(), plan.program.clone(), common.to_owned())],
+        false => called,
+    })
 }
 
 /// What each rank runs.

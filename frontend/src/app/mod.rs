@@ -20,7 +20,7 @@ mod driven;
 mod table;
 mod waiting;
 mod member;
-mod singletons;
+mod own_launcher;
 pub(crate) mod state;
 pub(crate) mod stdio;
 

@@ -413,7 +413,6 @@ impl Teller {
                 self.screen.note(&format!("lost {}: {reason}", gantry_types::host_set::fold_hosts(hosts)));
             }
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
-            Event::MpiSingletons(singletons) => self.screen.note(&singletons.message),
             Event::MpiFailed { message, .. } => {
                 self.screen.note(&format!("{message}: all ranks are killed"));
                 // How they end is no news.
