@@ -278,7 +278,7 @@ impl Guard {
         let mut to_guard = self.to_guard.lock().await;
         let written = match to_guard.as_mut() {
             Some(to_guard) => write_with(to_guard, &bytes, descriptors).await,
-            None => Err(std::io::ErrorKind::NotConnected.into()),
+            None => return Err(Error::Gone { what: "the guard".to_owned() }),
         };
         written.map_err(|e| Error::Lost { what: vec!["the guard".to_owned()], reason: e.to_string() })
     }

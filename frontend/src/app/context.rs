@@ -23,6 +23,7 @@ use crate::coallocation::Member;
 use crate::config::Frontend;
 use crate::control::{self, Registry};
 use crate::error::{Error, Result};
+use crate::guard::Guard;
 use crate::overlay::Reply;
 use crate::rendezvous::Seat;
 use crate::request::{LaunchRequest, show_args};
@@ -143,11 +144,12 @@ impl LaunchContext {
         let Self { app, wlm, linger, seat, member, .. } = self;
         let part = Membership { app, wlm, linger, seat, member };
         let Connected { overlay, overlay_events, guard, guard_events, .. } = joined;
+        // Ranks of a launcher may have ended: whoever listens then dismisses the guard.
+        remember_socket(app, &guard, served.as_ref()).await?;
         let core = Core::new(part, (overlay, guard), state, words);
         tokio::spawn(listen(Arc::clone(&core), overlay_events, guard_events));
         // From here on dropping the owner ends everything, whatever fails.
         let owner = App::new(core);
-        remember_socket(&owner.core, served.as_ref()).await?;
         Ok(Started { owner, served, waits })
     }
 }
@@ -200,13 +202,17 @@ fn open_registry(frontend: &Frontend) -> Result<Option<Registry>> {
     config.control.then(|| Registry::open(config.runtime_dir.as_deref())).transpose()
 }
 
-/// Has the guard remove the app's control socket should this process be killed. Before there are ranks: an app may be over at once.
-async fn remember_socket(core: &Core, served: Option<&(Registry, Option<String>)>) -> Result<()> {
+/// Has the guard remove the app's control socket should this process be killed.
+async fn remember_socket(
+    app: AppId,
+    guard: &Guard,
+    served: Option<&(Registry, Option<String>)>,
+) -> Result<()> {
     let Some((registry, _)) = served else { return Ok(()) };
-    for path in registry.socket_paths(core.app) {
+    for path in registry.socket_paths(app) {
         let path = std::path::absolute(&path)
             .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))?;
-        core.remember_socket(path).await?;
+        guard.remember_socket(path).await?;
     }
     Ok(())
 }

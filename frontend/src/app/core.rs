@@ -1,6 +1,5 @@
 //! What an app's handles share, and the task that listens to everything that happens to the app.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -304,11 +303,6 @@ impl Core {
         self.guard.before_dismissal(make).await.transpose()
     }
 
-    /// Has the guard remove a socket should this process be killed.
-    pub(crate) async fn remember_socket(&self, socket: PathBuf) -> Result<()> {
-        self.guard.remember_socket(socket).await
-    }
-
     /// As [`Guard::launcher_table`].
     pub(super) async fn launcher_table(&self, wrapped: bool) -> Option<LauncherTable> {
         self.guard.launcher_table(wrapped).await
@@ -323,9 +317,13 @@ impl Core {
 
     /// Lets a launcher go on that was kept at its breakpoint.
     pub(super) async fn let_launcher_go(&self) -> Result<()> {
-        match self.launcher_stands.swap(false, Ordering::Relaxed) {
-            true => self.guard.let_launcher_go().await,
-            false => Ok(()),
+        if !self.launcher_stands.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.guard.let_launcher_go().await {
+            // The app is over, and its launcher has ended.
+            Err(Error::Gone { .. }) => Ok(()),
+            done => done,
         }
     }
 
