@@ -300,11 +300,16 @@ impl Job {
 
     async fn ask(&self, asked: Asked) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        let gone = || Error::Gone { what: "the job".to_owned() };
-        if let Err(unsent) = self.wishes.send((asked, reply)) {
-            return if matches!(unsent.0.0, Asked::Cancel(_)) { Ok(()) } else { Err(gone()) };
+        // What is over needs no end.
+        let over = match asked {
+            Asked::Cancel(_) => Ok(()),
+            _ => Err(Error::Gone { what: "the job".to_owned() }),
+        };
+        match self.wishes.send((asked, reply)) {
+            // It may be over before its turn comes.
+            Ok(()) => answer.await.unwrap_or(over),
+            Err(_over) => over,
         }
-        answer.await.map_err(|_| gone())?
     }
 }
 
