@@ -32,6 +32,7 @@ use crate::process::thread::RanksThread;
 use crate::process::{self, HeldProof};
 use crate::ranks::{OurEnds, Ranks};
 use crate::receive::Announced;
+use crate::rendezvous::service::Owed;
 use crate::rendezvous::{self, Desk, Socket};
 use crate::service::{AppFacts, View};
 use crate::stdio::{Credits, Input, OpenStreams};
@@ -154,6 +155,8 @@ pub(crate) struct Agent {
     mpi: Option<pmi::Server>,
     /// The name of the socket for ranks.
     service: String,
+    /// Who is owed an answer by it.
+    owed: Owed,
     endings: Vec<Ending>,
     /// Closed when this agent has ended.
     collectors: Vec<UnixStream>,
@@ -218,6 +221,7 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         doomed: false,
         mpi: None,
         service: socket.name.clone(),
+        owed: Owed::default(),
         endings: Vec::new(),
         collectors: Vec::new(),
         events,
@@ -253,6 +257,8 @@ pub(crate) async fn serve(ticket: Ticket, joined: Joined, beginning: Beginning) 
         agent.handle(event);
         agent.to_own.drain(..).for_each(|pid| reaper.own(pid));
     }
+    // Who asks now is told that it is too late.
+    drop(happened);
     agent.leave(inputs).await;
     Ok(())
 }

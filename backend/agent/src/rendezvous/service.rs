@@ -57,6 +57,35 @@ pub(crate) struct Socket {
     listener: StdListener,
     /// Its name.
     pub(crate) name: String,
+    owed: Owed,
+}
+
+/// How many processes have asked, and have not had their whole answer yet.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Owed(watch::Sender<usize>);
+
+impl Owed {
+    /// Waits until nobody is owed an answer.
+    pub(crate) async fn nothing(&self) {
+        // The sender is this one's own.
+        drop(self.0.subscribe().wait_for(|owed| *owed == 0).await);
+    }
+}
+
+/// One who is owed an answer, until this is dropped.
+struct Debt(Owed);
+
+impl Debt {
+    fn new(owed: &Owed) -> Self {
+        owed.0.send_modify(|count| *count += 1);
+        Self(owed.clone())
+    }
+}
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Socket {
@@ -81,7 +110,12 @@ impl Socket {
     pub(crate) fn bind_name(name: String) -> io::Result<Self> {
         let listener = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, name })
+        Ok(Self { listener, name, owed: Owed::default() })
+    }
+
+    /// Who is owed an answer while it serves.
+    pub(crate) fn owed(&self) -> Owed {
+        self.owed.clone()
     }
 
     /// Serves until it is dropped, and every connection ends with it. To be called in a tokio runtime.
@@ -106,8 +140,15 @@ impl Socket {
         let newcomers = Arc::new(Semaphore::new(limits.newcomers));
         let items = Arc::new(Semaphore::new(usize::try_from(limits.items_kib).unwrap_or(usize::MAX)));
         let beyond = Arc::new(Semaphore::new(1));
-        let house =
-            Arc::new(House { view, ask: Box::new(ask), closing: Closing::default(), items, beyond, limits });
+        let house = Arc::new(House {
+            view,
+            ask: Box::new(ask),
+            closing: Closing::default(),
+            owed: self.owed,
+            items,
+            beyond,
+            limits,
+        });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -148,6 +189,7 @@ struct House {
     view: watch::Receiver<View>,
     ask: Box<dyn Fn(Request) + Send + Sync>,
     closing: Closing,
+    owed: Owed,
     items: Arc<Semaphore>,
     /// For the one item that goes beyond the limit of all.
     beyond: Arc<Semaphore>,
@@ -177,7 +219,7 @@ impl From<io::Error> for End {
 /// One connection, from its beginning to its end: one question, one answer.
 async fn attend(stream: UnixStream, place: OwnedSemaphorePermit, house: Arc<House>) {
     let patience = house.limits.patience;
-    let mut client = Client { stream, patience };
+    let mut client = Client { stream, patience, debt: None };
     if let Err(End::Refused(why)) = serve(&mut client, place, &house).await {
         tracing::debug!(%why, "a rank's question is refused");
         drop(client.tell(&Tell::Refused(why)).await);
@@ -198,6 +240,9 @@ async fn serve(client: &mut Client, place: OwnedSemaphorePermit, house: &House) 
         return Err(Failure::new(Kind::NoAccess, "enter a fence of the MPI world: agents do that")
             .with_hint("use a rendezvous with a name")
             .into());
+    }
+    if ask.what != AskWhat::Link {
+        client.debt = Some(Debt::new(&house.owed));
     }
     match ask.what {
         AskWhat::Put { bytes } => {
@@ -295,6 +340,7 @@ impl Room {
 struct Client {
     stream: UnixStream,
     patience: Duration,
+    debt: Option<Debt>,
 }
 
 impl Client {

@@ -19,6 +19,9 @@ use crate::stdio::OpenStreams;
 /// How long the agent waits for output to be taken before it leaves.
 const LAST_CREDIT: Duration = Duration::from_secs(5);
 
+/// How long processes that have asked may take for their answers when everything else has ended.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
 impl Agent {
     pub(super) fn frontend_gone(&mut self, orderly: bool, reason: &str) {
         tracing::info!(orderly, reason, claim = ?self.claim, "the frontend has ended");
@@ -167,6 +170,9 @@ impl Agent {
             self.up.answer(request, removed.clone().map(|()| Answer::Done));
         }
         self.up.close().await;
+        // Processes that are no ranks may have asked, and ranks may end before the answer to them is written.
+        drop(self.rendezvous);
+        drop(tokio::time::timeout(LAST_ANSWERS, self.owed.nothing()).await);
     }
 
     /// Waits until what the ended processes wrote has been taken, 5 s at most. Nothing but credit counts any more.

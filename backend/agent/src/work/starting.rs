@@ -30,7 +30,8 @@ use crate::stdio::{self, Input};
 
 impl Agent {
     /// Serves ranks as long as the agent lives.
-    pub(super) fn serve_ranks(&self, socket: Socket) {
+    pub(super) fn serve_ranks(&mut self, socket: Socket) {
+        self.owed = socket.owed();
         let events = self.events.clone();
         // Nobody listens any more when the agent has left.
         let up = self.up.clone();

@@ -22,6 +22,7 @@ const SHORT: Duration = Duration::from_millis(200);
 /// A service on a thread of its own, whose agent gives the last item to whoever asks. It ends with this.
 struct Fixture {
     handle: Handle,
+    owed: Owed,
     view: watch::Sender<View>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -40,6 +41,7 @@ impl Fixture {
     fn new(test: &str, limits: Limits) -> Self {
         let service = format!("gantry-test-{}-{test}", std::process::id());
         let socket = Socket::bind_name(service.clone()).unwrap();
+        let owed = socket.owed();
         let (view, receiver) = watch::channel(a_view(&[4]));
         let (stop, stopped) = oneshot::channel::<()>();
         let last = std::sync::Mutex::new(Vec::new());
@@ -80,7 +82,7 @@ impl Fixture {
             });
         });
         let handle = Handle { service, resource: Resource::Job };
-        Self { handle, view, stop: Some(stop), thread: Some(thread) }
+        Self { handle, owed, view, stop: Some(stop), thread: Some(thread) }
     }
 
     fn client(&self) -> Rendezvous {
@@ -139,6 +141,33 @@ fn what_was_registered_is_what_is_got() {
 }
 
 #[test]
+fn who_has_asked_is_owed_an_answer_until_all_of_it_is_written() {
+    let fixture = Fixture::new("owed", LIMITS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let nothing_owed = |within| runtime.block_on(timeout_of(within, &fixture.owed));
+    let item = vec![0xa5; 8_000_000];
+    fixture.client().register(&item, DEADLINE).unwrap();
+    assert!(nothing_owed(DEADLINE));
+    let mut slow = fixture.knock();
+    slow.write_all(&frame::encode(&ask_for(AskWhat::Get(Want::All))).unwrap()).unwrap();
+    slow.read_exact(&mut [0]).unwrap();
+    assert!(!nothing_owed(SHORT));
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(&item));
+    assert!(nothing_owed(DEADLINE));
+}
+
+async fn timeout_of(within: Duration, owed: &Owed) -> bool {
+    timeout(within, owed.nothing()).await.is_ok()
+}
+
+fn ask_for(what: AskWhat) -> Ask {
+    let of = gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None };
+    Ask { version: VERSION, rank: None, of, what }
+}
+
+#[test]
 fn a_rank_that_is_quicker_than_its_own_start_waits_and_a_stranger_is_refused() {
     let fixture = Fixture::new("quick", LIMITS);
     fixture.view.send_replace(a_view(&[]));
@@ -157,12 +186,7 @@ fn a_rank_that_is_quicker_than_its_own_start_waits_and_a_stranger_is_refused() {
 fn who_makes_no_sense_or_says_nothing_is_cut_off_and_others_are_served() {
     let fixture = Fixture::new("garbage", Limits { newcomers: 4, patience: SHORT, ..LIMITS });
     let mut silent: Vec<StdStream> = (0..8).map(|_| fixture.knock()).collect();
-    let ask = Ask {
-        version: VERSION,
-        rank: None,
-        of: gantry_shared::wire::rendezvous::Gate { resource: Resource::Job, expected: None },
-        what: AskWhat::Get(Want::All),
-    };
+    let ask = ask_for(AskWhat::Get(Want::All));
     let good = frame::encode(&ask).unwrap();
     let old = frame::encode(&Ask { version: VERSION + 1, ..ask.clone() }).unwrap();
     let half = frame::encode(&Ask { what: AskWhat::Put { bytes: 1000 }, ..ask }).unwrap();
