@@ -4,9 +4,9 @@
 //! | module | what is there |
 //! | --- | --- |
 //! | [`message`] | messages, read and built; pure |
-//! | [`mapping`] | which rank is on which node, as MPI libraries read it |
-//! | [`world`] | what ranks are told, what they have put, who is in the fence; it decides and never waits |
-//! | [`serve`] | the ranks' sockets |
+//! | `mapping` | which rank is on which node, as MPI libraries read it |
+//! | `world` | what ranks are told, what they have put, who is in the fence; it decides and never waits |
+//! | `serve` | the ranks' sockets |
 //!
 //! A rank inherits its socket as the descriptor that `PMI_FD` names. A node answers all questions itself. A fence is one rendezvous of the nodes
 //! (`Resource::Fence`): what the ranks of a node have put goes up as one item, and what all have put comes down.
