@@ -9,6 +9,7 @@ use gantry_shared::wire::message::{
     Blob, Down, OUTPUT_WINDOW_BYTES, Order, Program, Seat, StartRanks, Ticket, To,
 };
 use gantry_types::id::{AppId, NodeId, Rank, RequestId};
+use gantry_types::launch::Bind;
 use gantry_types::rank_set::RankSet;
 
 use crate::{SOON, World, binaries};
@@ -61,6 +62,7 @@ pub async fn overrun_input(world: &World) -> LinkError {
         hold: true,
         stdin: Some(Rank(0)),
         output: false,
+        bind: Bind::None,
     };
     say(&mut writer, &Down { request: Some(RequestId(1)), to: To::All, order: Order::StartRanks(start) })
         .await;

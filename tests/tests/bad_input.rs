@@ -107,18 +107,30 @@ fn a_program_that_cannot_be_executed_is_named_with_the_reason() {
 #[test]
 fn arguments_that_make_no_sense_are_refused_with_what_can_be_written() {
     within(LIMIT, || {
-        let form = "write: -n RANKS";
+        let form = "options before the program: -N NODES, -n RANKS";
         let case = |args: &str, text: &str| (args.to_owned(), "invalid", text.to_owned(), form);
         check_launches(&[
-            case("-n 0 /bin/true", "'-n 0': at least one of ranks is needed"),
-            case("-n x /bin/true", "'-n x': not a number of ranks"),
+            case("-n 0 /bin/true", "'-n 0': not a number from 1 to"),
+            case("-n x /bin/true", "'-n x': not a number from 1 to"),
             case("-n -1 /bin/true", "'-n -1'"),
-            case("-n 99999999999 /bin/true", "at most"),
+            case("-n 99999999999 /bin/true", "not a number from 1 to"),
             case("-N 0 /bin/true", "'-N 0'"),
             case("-n 4", "no program to launch"),
             case("", "no program to launch"),
             case("--no-such-option /bin/true", "unknown option '--no-such-option'"),
-            ("-N 3 -n 2 /bin/true".to_owned(), "invalid", "3 nodes for 2 ranks".to_owned(), form),
+            case("--bind-to socket /bin/true", "'--bind-to socket'"),
+            (
+                "-n 1 /bin/true : -N 2 /bin/true".to_owned(),
+                "invalid",
+                "option '-N' is not one of a single program".to_owned(),
+                "options for all programs stand before the first one",
+            ),
+            (
+                "-N 3 -n 2 /bin/true".to_owned(),
+                "invalid",
+                "3 nodes for 2 ranks".to_owned(),
+                "ask for fewer nodes, or for more ranks",
+            ),
         ]);
     });
 }

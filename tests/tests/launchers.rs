@@ -1,11 +1,13 @@
 //! Launchers that bring our agents on this machine, with real MPI libraries: every rank held, let go, and their launcher's code passed on.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use gantry_tests::fault::guards;
 use gantry_tests::fds::may_open;
 use gantry_tests::programs::Link;
-use gantry_tests::{Run, SOON, World, binaries, eventually, proc, programs, require, tool, within};
+use gantry_tests::slurm::lines_of;
+use gantry_tests::{Finished, Run, SOON, World, binaries, eventually, proc, programs, require, tool, within};
 use nix::sys::signal::Signal;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -316,6 +318,51 @@ fn a_rank_that_has_sigchld_blocked_does_not_find_that_of_its_agents_start() {
         let events = done.wait(2 * SOON).events();
         let text: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
         assert_eq!(text, "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000010000\n");
+    });
+}
+
+#[test]
+fn programs_have_variables_and_folders_of_their_own() {
+    in_a_world(|world| {
+        let say = ["/bin/sh", "-c", "echo $GANTRY_RANK $A $B $(pwd)"];
+        let first = ["-genv", "B", "all", "-n", "2", "-env", "A=one"];
+        let second = [":", "-wdir", "/", "-env", "A", "two"];
+        let mut launch = world.gantry_command(["launch", "--json", "--"]);
+        launch.args(first).args(say).args(second).args(say);
+        let done = world.spawn(launch).wait(SOON);
+        let mut said = lines_of(&done);
+        said.sort_unstable();
+        let here = world.work_dir().canonicalize().expect("a folder").display().to_string();
+        let expected = [format!("0 one all {here}"), format!("1 one all {here}"), "2 two all /".to_owned()];
+        assert_eq!((done.code(), &said[..]), (0, &expected[..]), "{done:?}");
+    });
+}
+
+#[test]
+fn ranks_that_are_bound_have_a_core_each() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    in_a_world(move |world| {
+        let launch = |ranks: usize, bind: &[&str]| {
+            let ranks = ranks.to_string();
+            let mut command = world.gantry_command(["launch", "--json", "--", "-n", &ranks]);
+            command.args(bind).args(["/bin/sh", "-c", "grep Cpus_allowed_list: /proc/self/status"]);
+            world.spawn(command).wait(SOON)
+        };
+        let own = |done: &Finished| -> HashSet<String> { lines_of(done).into_iter().collect() };
+        let free = own(&launch(2, &[]));
+        assert_eq!(free.len(), 1, "{free:?}");
+        let alone = own(&launch(1, &["--bind-to", "core"]));
+        if cores > 1 {
+            assert_ne!(free, alone);
+            let bound = own(&launch(2, &["--bind-to", "core"]));
+            // Where two threads share a core there may be only one.
+            assert!(bound.len() == 2 && bound.is_superset(&alone) || bound.is_empty(), "{bound:?}");
+        }
+        let done = launch(cores + 1, &["-bind-to", "core"]);
+        let error = gantry_tests::slurm::error_of(&done);
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains("ranks are to be bound to a core each, and this node has"), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--ppn")), "{error}");
     });
 }
 

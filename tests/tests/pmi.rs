@@ -66,6 +66,20 @@ fn ranks_of_mpich_4_on_this_machine_are_one_world() {
 }
 
 #[test]
+fn several_programs_are_one_world_and_know_which_they_are() {
+    let mpich = require!(MPICH_4.install());
+    let program = require!(mpich.program("mpi_world"));
+    in_a_world(move |world| {
+        let args = ["-N", "2", "-n", "2", &program, "sum", ":", "-n", "3", &program, "sum"];
+        let done = launch(world, &args);
+        let expected: Vec<String> = (0..5)
+            .map(|it| format!("rank {it} of 5, program {}, places 5, sum 10", u8::from(it > 1)))
+            .collect();
+        assert_eq!((done.code(), sorted(lines_of(&done))), (0, expected), "{done:?}");
+    });
+}
+
+#[test]
 fn a_program_says_the_same_as_under_its_own_launcher() {
     let mpich = require!(MPICH_4.install());
     let program = require!(mpich.program("mpi_hello"));

@@ -9,7 +9,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use gantry_shared::wire::hold::{AfterRank, Own};
 use gantry_types::error::Failure;
-use gantry_types::launch::{HoldMethod, HostsPolicy, Mixed, MixedPart, SendAgent};
+use gantry_types::launch::{Bind, HoldMethod, HostsPolicy, Mixed, MixedPart, SendAgent};
 use gantry_types::rank_set::RankSet;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::UnboundedSender;
@@ -92,7 +92,7 @@ pub struct Driven {
 }
 
 /// A launch without a launcher.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Direct {
     /// Names of the nodes, by node number.
     pub hosts: Vec<String>,
@@ -104,12 +104,10 @@ pub struct Direct {
     pub wlm_data: Vec<String>,
     /// The job that the nodes belong to, where the WLM has jobs.
     pub job: Option<JobRef>,
-    /// The program: a path, or a name to look up in PATH.
-    pub program: OsString,
-    /// Its arguments.
-    pub args: Vec<OsString>,
-    /// Where not all ranks run that program: what they are. Every rank is in one part then.
-    pub mixed: Vec<MixedPart>,
+    /// What the ranks run. Every rank is in one part.
+    pub parts: Vec<MixedPart>,
+    /// To what each rank is bound.
+    pub bind: Bind,
 }
 
 impl Direct {
@@ -120,10 +118,7 @@ impl Direct {
         layout: Vec<RankSet>,
         wlm_data: Vec<String>,
     ) -> Self {
-        let first = mixed.parts.first().cloned().unwrap_or_default();
-        let MixedPart { program, args, .. } = first;
-        let (spare, mixed) = (Vec::new(), mixed.parts.clone());
-        Self { hosts, layout, spare, wlm_data, job: None, program, args, mixed }
+        Self { hosts, layout, wlm_data, parts: mixed.parts.clone(), ..Self::default() }
     }
 
     /// Number of ranks of all nodes.

@@ -29,6 +29,7 @@ pub mod registry;
 pub mod slurm;
 pub mod ssh;
 mod beneath;
+mod direct;
 mod error;
 #[cfg(feature = "fake")]
 mod fake;

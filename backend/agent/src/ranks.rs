@@ -13,6 +13,7 @@ use gantry_shared::storage;
 use gantry_shared::wire::message::{AdoptRanks, HeldProof, Program, RankReport, StartRanks};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{AppId, NodeId, Pid, Rank};
+use gantry_types::launch::Bind;
 use gantry_types::placement::LocalRank;
 use gantry_types::rank_set::RankSet;
 use gantry_types::signal::Signal;
@@ -26,7 +27,7 @@ use crate::process::error::StartError;
 use crate::process::hold::{StartFailure, StartedRank};
 use crate::process::spawn::ProcessSpec;
 use crate::process::strays::Marker;
-use crate::process::{self, Pinned, signal};
+use crate::process::{self, Pinned, cores, signal};
 
 /// Our ends of the pipes of a process that is about to be started.
 #[derive(Debug, Default)]
@@ -335,6 +336,11 @@ pub(crate) fn build_specs(
     place: &Place<'_>,
     nofile: Option<(u64, u64)>,
 ) -> Result<Vec<(ProcessSpec, OurEnds)>, Failure> {
+    let mut cores = match order.bind {
+        Bind::None => Vec::new(),
+        Bind::Core => cores::choose(ranks.len())?,
+    }
+    .into_iter();
     let mut specs = Vec::with_capacity(ranks.len());
     let mut last: Option<(&RankSet, Prepared)> = None;
     for (local, rank) in ranks.iter().enumerate() {
@@ -374,6 +380,7 @@ pub(crate) fn build_specs(
             served: Some(served),
             die_with_parent: true,
             nofile,
+            cores: cores.next(),
         };
         specs.push((spec, ends));
     }

@@ -11,7 +11,7 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::{Order, Program, StartRanks, Ticket};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::{NodeId, Pid, Rank};
-use gantry_types::launch::{HoldMethod, HostsPolicy, SendAgent};
+use gantry_types::launch::{HoldMethod, HostsPolicy, MixedPart, SendAgent};
 use gantry_types::placement::{Placement, PlacementBuilder};
 use gantry_types::rank_set::RankSet;
 use gantry_types::status::ExitStatus;
@@ -346,6 +346,7 @@ pub(super) async fn begin_direct(
         hold: request.hold,
         stdin: input.as_ref().map(|_| Rank(0)),
         output: !matches!(request.output, OutputTo::Null),
+        bind: plan.bind,
     };
     // Two streams of every rank.
     let open = build_open_streams(&placement);
@@ -396,34 +397,27 @@ fn agent_failed(wlm: &dyn Wlm, event: Option<GuardEvent>, program: PathBuf) -> E
 
 /// Begins to look at the programs of a plan.
 fn begin_check(plan: &Direct, common: &Path) -> Check {
-    let mixed = plan.mixed.iter().map(|part| {
-        let cwd = part.cwd.as_deref().unwrap_or(common);
-        (part.ranks.len(), part.program.clone(), cwd.to_owned())
-    });
-    let called: Vec<_> = mixed.collect();
-    Check::begin(match called.is_empty() {
-        true => vec![(plan.size(), plan.program.clone(), common.to_owned())],
-        false => called,
-    })
+    let called =
+        plan.parts.iter().map(|part| (part.ranks.len(), part.program.clone(), find_start(part, common)));
+    Check::begin(called.collect())
+}
+
+/// Where ranks start whose launch starts in `common`.
+fn find_start(part: &MixedPart, common: &Path) -> PathBuf {
+    part.cwd.as_deref().map_or_else(|| common.to_owned(), |own| common.join(own))
 }
 
 /// What each rank runs.
 fn build_programs(request: &LaunchRequest, plan: &Direct, common: &Path) -> Vec<(RankSet, Program)> {
     let env = merge_env(Machine.environment(), &request.env);
-    let build = |program: &OsString, args: &[OsString], env: Vec<(OsString, OsString)>, cwd: &Path| Program {
-        program: program.clone(),
-        args: args.to_vec(),
-        env,
-        cwd: Some(cwd.as_os_str().to_owned()),
-    };
-    if plan.mixed.is_empty() {
-        let all = plan.layout.iter().fold(RankSet::new(), |all, ranks| all.union(ranks));
-        return vec![(all, build(&plan.program, &plan.args, env, common))];
-    }
-    let parts = plan.mixed.iter().map(|part| {
-        let env = merge_env(env.clone(), &part.env);
-        let cwd = part.cwd.as_deref().unwrap_or(common);
-        (part.ranks.clone(), build(&part.program, &part.args, env, cwd))
+    let parts = plan.parts.iter().map(|part| {
+        let program = Program {
+            program: part.program.clone(),
+            args: part.args.clone(),
+            env: merge_env(env.clone(), &part.env),
+            cwd: Some(find_start(part, common).into_os_string()),
+        };
+        (part.ranks.clone(), program)
     });
     parts.collect()
 }
@@ -481,12 +475,7 @@ mod tests {
         let plan = Direct {
             hosts: vec!["b".into(), "a".into()],
             layout: vec![set("0,2"), set("1,3")],
-            spare: Vec::new(),
-            wlm_data: Vec::new(),
-            job: None,
-            program: "x".into(),
-            args: Vec::new(),
-            mixed: Vec::new(),
+            ..Direct::default()
         };
         let placement = build_placement(&plan).unwrap();
         let hosts: Vec<_> = placement.iter().map(|place| place.host.to_owned()).collect();

@@ -15,6 +15,7 @@ use crate::rendezvous::handle::Subjob;
 use crate::secret::Secret;
 use gantry_types::error::Failure;
 use gantry_types::id::{AppId, DaemonId, NodeId, Pid, Rank, RequestId, SessionId};
+use gantry_types::launch::Bind;
 use gantry_types::output::{DaemonOutput, Stream};
 use gantry_types::rank_set::{NodeSet, RankSet};
 use gantry_types::signal::Signal;
@@ -27,7 +28,7 @@ pub use super::staging::{Content, Entry, EntrySet, Known, LibcNeeds, Mark, Place
 pub use super::stream::{Attached, BulkCount, BulkOrder, BulkSeat, Feeder};
 
 /// The version of everything that is said on a link.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 
 /// How many bytes of output of one daemon, or of all ranks of a node, may be on their way before the reader has taken them. The same
 /// holds for a rank's standard input the other way. It bounds the memory of both sides and lets the writer wait, as on a pipe. Of output every
@@ -303,6 +304,8 @@ pub struct StartRanks {
     pub stdin: Option<Rank>,
     /// Forward standard output and error as [`Notice::Output`]; otherwise they go to /dev/null.
     pub output: bool,
+    /// To what each rank is bound.
+    pub bind: Bind,
 }
 
 /// Processes to look after. Every agent gets the whole order and takes its own slice.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, Kind};
 use crate::rank_set::RankSet;
@@ -194,6 +194,16 @@ pub struct Mixed {
     pub parts: Vec<MixedPart>,
     /// The host of every rank, in the order of ranks; empty: the WLM chooses.
     pub hosts: Vec<String>,
+}
+
+/// To what each rank is bound that gantry starts itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bind {
+    /// It runs wherever its node lets gantry's agent run.
+    #[default]
+    None,
+    /// A core of its own, with all its hardware threads.
+    Core,
 }
 
 /// Ranks of a [`Mixed`] job that are the same.

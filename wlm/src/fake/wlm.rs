@@ -14,12 +14,13 @@ use crate::caps::batch::BatchJobs;
 use crate::caps::described::DescribedJobs;
 use crate::caps::jobs::Jobs;
 use crate::caps::queue::{JobStarter, Queue, Stop};
+use crate::direct::Options;
 use crate::error::{Error, Result};
 use crate::give::Gifts;
 use crate::host::Host;
 use crate::job::{Adoption, AppRef, EndedApp, JobRef, Submission};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
-use crate::localhost::command::{Options, build_layout, parse_args};
+use crate::localhost::command::{self, parse_args};
 use crate::localhost::processes::find_target;
 use crate::seam::{Capabilities, Evidence, Reach, Wlm};
 use crate::wanted::build_plain_args;
@@ -57,11 +58,11 @@ impl Wlm for Fake {
         let site = Site::read(host)?;
         match Job::of_process(host)? {
             Some(job) => {
-                check_nodes(options.nodes, job.nodes(host)?, "the job")?;
-                Ok(Plan::Direct(lay_out(options, &job)))
+                check_nodes(options.nodes_needed(), job.nodes(host)?, "the job")?;
+                lay_out(options, &job).map(Plan::Direct)
             }
             None => {
-                check_nodes(options.nodes, site.nodes, "the cluster")?;
+                check_nodes(options.nodes_needed(), site.nodes, "the cluster")?;
                 Ok(Plan::Queued(Queued { args: launch.args.clone() }))
             }
         }
@@ -122,17 +123,9 @@ fn check_nodes(asked: u32, there: u32, whose: &str) -> Result<()> {
 }
 
 /// Ranks on the first nodes of the job.
-fn lay_out(options: Options, job: &Job) -> Direct {
-    Direct {
-        hosts: site::hosts(options.nodes),
-        layout: build_layout(options.ranks, options.nodes),
-        spare: Vec::new(),
-        wlm_data: Vec::new(),
-        job: Some(job.name()),
-        program: options.program,
-        args: options.args,
-        mixed: Vec::new(),
-    }
+fn lay_out(options: Options, job: &Job) -> Result<Direct> {
+    let hosts = site::hosts(options.nodes_needed());
+    Ok(Direct { job: Some(job.name()), ..command::lay_out(options, hosts)? })
 }
 
 impl Jobs for Fake {
@@ -183,7 +176,7 @@ impl Queue for Fake {
         let words = ["start", self.name(), &starter.send.to_string()].map(OsString::from);
         let command: Vec<OsString> = std::iter::once(starter.program.clone().into()).chain(words).collect();
         let input = Zeroizing::new(format!("{}\n", starter.input.as_str()));
-        let nodes = parse_args(&queued.args)?.nodes;
+        let nodes = parse_args(&queued.args)?.nodes_needed();
         let cwd = &starter.cwd;
         job.start(&site, &Work { nodes, command: &command, env: &[], cwd, input: Some(input) })?;
         Ok((job.name(), Gifts::default()))
@@ -194,7 +187,7 @@ impl Queue for Fake {
         match job.state(host)? {
             State::Queued => Err(job.still_queued(&site)),
             State::Ended(how) => Err(job.has_ended(&how)),
-            State::Running => Ok(lay_out(parse_args(&queued.args)?, &job)),
+            State::Running => lay_out(parse_args(&queued.args)?, &job),
         }
     }
 

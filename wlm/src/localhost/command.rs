@@ -1,96 +1,57 @@
-//! The arguments of a launch without a launcher: `[-n RANKS] [-N NODES] [--] PROGRAM ARGS`.
+//! The arguments of a launch without a launcher on this machine, and the nodes that it plays.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
-use gantry_types::id::Rank;
-use gantry_types::rank_set::RankSet;
+use gantry_types::launch::Bind;
 
+use crate::direct::{self, Dialect, Options};
+use crate::launch::Direct;
+use crate::slots::HostSlots;
 use crate::{Error, Result};
 
 /// Most ranks of one launch here; a bound against slips of the finger, far above what one machine holds.
-const MAX_RANKS: u32 = 100_000;
+const MAX_RANKS: u64 = 100_000;
 
 /// Most played nodes of one launch here.
 const MAX_NODES: u32 = 1_024;
 
-const ACCEPTED: &str = "write: -n RANKS [-N NODES] PROGRAM [ARGS]";
+const DIALECT: Dialect = Dialect { nodes: &["-N", "--nodes"], own: "-N NODES, " };
 
-/// What the arguments say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Options {
-    pub(crate) ranks: u32,
-    pub(crate) nodes: u32,
-    pub(crate) program: OsString,
-    pub(crate) args: Vec<OsString>,
-}
-
-/// The options that take a number, under every spelling that users of launchers try.
-const RANKS: [&str; 4] = ["-n", "-np", "--np", "--ntasks"];
-const NODES: [&str; 2] = ["-N", "--nodes"];
-
-/// Parses the arguments. Everything after the program's name belongs to the program.
+/// Parses the arguments.
 pub(crate) fn parse_args(args: &[OsString]) -> Result<Options> {
-    let (mut ranks, mut nodes) = (None, None);
-    let mut rest = args.iter();
-    let program = loop {
-        let Some(arg) = rest.next() else {
-            return Err(Error::invalid_with("no program to launch", ACCEPTED));
-        };
-        let text = arg.to_string_lossy();
-        if text == "--" {
-            match rest.next() {
-                Some(program) => break program.clone(),
-                None => return Err(Error::invalid_with("no program after '--'", ACCEPTED)),
-            }
+    let options = direct::parse_args(args, DIALECT, &mut |_| Ok(false))?;
+    match options.nodes_needed() {
+        nodes if nodes > MAX_NODES => {
+            let what = format!("{nodes} nodes are asked for, and at most {MAX_NODES} are possible here");
+            Err(Error::invalid_with(what, "ask for fewer nodes"))
         }
-        if !text.starts_with('-') || text == "-" {
-            break arg.clone();
-        }
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
-            None => (text.into_owned(), None),
-        };
-        let (slot, limit, what) = match name.as_str() {
-            n if RANKS.contains(&n) => (&mut ranks, MAX_RANKS, "ranks"),
-            n if NODES.contains(&n) => (&mut nodes, MAX_NODES, "nodes"),
-            _ => {
-                return Err(Error::invalid_with(
-                    format!("unknown option '{name}' before the program"),
-                    ACCEPTED,
-                ));
-            }
-        };
-        let value = match value {
-            Some(value) => value,
-            None => rest.next().cloned().ok_or_else(|| {
-                Error::invalid_with(format!("option '{name}' needs a number of {what}"), ACCEPTED)
-            })?,
-        };
-        *slot = Some(parse_count(&name, &value, what, limit)?);
-    };
-    if program.is_empty() {
-        return Err(Error::invalid_with("the program's name is empty", ACCEPTED));
+        _ => Ok(options),
     }
-    let ranks = ranks.unwrap_or(1);
-    let nodes = nodes.unwrap_or(1);
-    if nodes > ranks {
-        return Err(Error::invalid_with(
-            format!("{nodes} nodes for {ranks} ranks: every node needs at least one"),
-            ACCEPTED,
-        ));
-    }
-    Ok(Options { ranks, nodes, program, args: rest.cloned().collect() })
 }
 
-fn parse_count(option: &str, value: &OsStr, what: &str, limit: u32) -> Result<u32> {
-    let text = value.to_string_lossy();
-    let bad = |why: &str| Error::invalid_with(format!("'{option} {text}': {why}"), ACCEPTED);
-    let number: u64 = text.parse().map_err(|_| bad(&format!("not a number of {what}")))?;
-    match u32::try_from(number) {
-        Ok(0) => Err(bad(&format!("at least one of {what} is needed"))),
-        Ok(number) if number <= limit => Ok(number),
-        _ => Err(bad(&format!("at most {limit} {what} are possible here"))),
+/// A launch on `hosts`, all of which this machine plays. Ranks go in blocks, and the first nodes get one more when it does not come out even.
+///
+/// # Errors
+/// Not every host gets a rank; ranks of several hosts would be bound to the same core.
+pub(crate) fn lay_out(options: Options, hosts: Vec<String>) -> Result<Direct> {
+    let nodes = hosts.len();
+    if nodes > 1 && options.bind == Bind::Core {
+        let what = "nodes that one machine plays have the same cores, and ranks of all would be bound to the first of them";
+        return Err(Error::invalid_with(what, "leave out --bind-to, or -N"));
     }
+    let slots = hosts.into_iter().map(|name| HostSlots { name, slots: 1, stated: false });
+    let hint = "ask for fewer ranks, or for more nodes: -N NODES";
+    let (hosts, layout) = options.place(slots.collect(), hint)?;
+    let ranks: u64 = layout.iter().map(gantry_types::rank_set::RankSet::len).sum();
+    if ranks > MAX_RANKS {
+        return Err(Error::invalid(format!("{ranks} ranks: at most {MAX_RANKS} are possible here")));
+    }
+    if hosts.len() < nodes {
+        let what = format!("{nodes} nodes for {ranks} ranks: every node needs at least one");
+        return Err(Error::invalid_with(what, "ask for fewer nodes, or for more ranks"));
+    }
+    let bind = options.bind;
+    Ok(Direct { hosts, layout, bind, parts: options.build_parts(ranks), ..Direct::default() })
 }
 
 /// The nodes' names: this machine's, or `NAME.0`, `NAME.1` and so on when it plays several.
@@ -116,60 +77,48 @@ pub(super) fn check_hosts(hosts: &[String], hostname: &str) -> Result<()> {
     }
 }
 
-/// Ranks in blocks, the first nodes getting one more when it does not come out even.
-pub(crate) fn build_layout(ranks: u32, nodes: u32) -> Vec<RankSet> {
-    let (each, more) = (ranks / nodes, ranks % nodes);
-    let mut next = 0;
-    (0..nodes)
-        .map(|node| {
-            let count = each + u32::from(node < more);
-            let first = next;
-            next += count;
-            RankSet::from_range(Rank(first)..=Rank(first + count - 1))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(args: &[&str], expected: std::result::Result<(u32, u32, &str, &[&str]), &str>) {
-        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        match (parse_args(&args), expected) {
-            (Ok(got), Ok((ranks, nodes, program, rest))) => {
-                assert_eq!((got.ranks, got.nodes), (ranks, nodes), "{args:?}");
-                assert_eq!(got.program, program, "{args:?}");
-                assert_eq!(got.args, rest.iter().map(OsString::from).collect::<Vec<_>>(), "{args:?}");
-            }
-            (Err(got), Err(text)) => assert_eq!(got.to_string(), text, "{args:?}"),
-            (got, expected) => panic!("{args:?}: {got:?}, expected {expected:?}"),
-        }
+    /// The ranks of each node, or the error.
+    #[track_caller]
+    fn check(args: &str, expected: &str) {
+        let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+        let planned = parse_args(&args).and_then(|options| {
+            let hosts = build_hosts("vm", options.nodes_needed());
+            lay_out(options, hosts)
+        });
+        let shown = match planned {
+            Ok(plan) => plan.layout.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected, "{args:?}");
     }
 
     #[test]
-    fn arguments_as_users_write_them() {
-        check(&["./app"], Ok((1, 1, "./app", &[])));
-        check(&["-n", "4", "./app", "-n", "7"], Ok((4, 1, "./app", &["-n", "7"])));
-        check(&["--ntasks=8", "-N", "2", "a", "b c"], Ok((8, 2, "a", &["b c"])));
-        check(&["-np", "3", "--", "-odd-name", "--"], Ok((3, 1, "-odd-name", &["--"])));
+    fn ranks_are_laid_out_in_blocks() {
+        check("a", "0");
+        check("-n 4 a", "0-3");
+        check("-n 7 -N 3 a", "0-2 3-4 5-6");
+        check("-N 2 a", "0 1");
+        check("-n 2 -N 2 a", "0 1");
+        check("-n 4 -N 2 --map-by node a", "0,2 1,3");
+        check("-n 5 --ppn 2 a", "0-1 2-3 4");
+        check("-N 2 --ppn 3 a", "0-2 3-5");
+        check("-n 2 a : -n 3 b", "0-4");
     }
 
     #[test]
-    fn arguments_that_are_refused() {
-        check(&[], Err("no program to launch"));
-        check(&["-n", "4"], Err("no program to launch"));
-        check(&["-n", "4", "", "x"], Err("the program's name is empty"));
-        check(&["--", ""], Err("the program's name is empty"));
-        check(&["-n", "4", "--"], Err("no program after '--'"));
-        check(&["-n"], Err("option '-n' needs a number of ranks"));
-        check(&["-n", "0", "a"], Err("'-n 0': at least one of ranks is needed"));
-        check(&["-n", "x", "a"], Err("'-n x': not a number of ranks"));
-        check(&["-n", "-3", "a"], Err("'-n -3': not a number of ranks"));
-        check(&["-n", "99999999999", "a"], Err("'-n 99999999999': at most 100000 ranks are possible here"));
-        check(&["--wat", "a"], Err("unknown option '--wat' before the program"));
-        check(&["-N2", "a"], Err("unknown option '-N2' before the program"));
-        check(&["-N", "2", "a"], Err("2 nodes for 1 ranks: every node needs at least one"));
+    fn layouts_that_are_refused() {
+        check("-N 2 -n 1 a", "2 nodes for 1 ranks: every node needs at least one");
+        check("-N 1025 a", "1025 nodes are asked for, and at most 1024 are possible here");
+        check("-n 100001 a", "100001 ranks: at most 100000 are possible here");
+        check("-n 5 -N 2 --ppn 2 a", "5 ranks for 4 places on 2 hosts");
+        check(
+            "-n 2 -N 2 --bind-to core a",
+            "nodes that one machine plays have the same cores, and ranks of all would be bound to the first of them",
+        );
     }
 
     #[test]
@@ -189,14 +138,5 @@ mod tests {
         ] {
             check(host, fits);
         }
-    }
-
-    #[test]
-    fn ranks_are_laid_out_in_blocks() {
-        let text =
-            |ranks, nodes| build_layout(ranks, nodes).iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(text(4, 1), ["0-3"]);
-        assert_eq!(text(7, 3), ["0-2", "3-4", "5-6"]);
-        assert_eq!(text(2, 2), ["0", "1"]);
     }
 }

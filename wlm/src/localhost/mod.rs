@@ -56,16 +56,8 @@ impl Wlm for Localhost {
             (None, _) => {}
         }
         let options = command::parse_args(&launch.args)?;
-        Ok(Plan::Direct(Direct {
-            hosts: command::build_hosts(&host.hostname(), options.nodes),
-            layout: command::build_layout(options.ranks, options.nodes),
-            spare: Vec::new(),
-            wlm_data: Vec::new(),
-            job: None,
-            program: options.program,
-            args: options.args,
-            mixed: Vec::new(),
-        }))
+        let hosts = command::build_hosts(&host.hostname(), options.nodes_needed());
+        command::lay_out(options, hosts).map(Plan::Direct)
     }
 
     async fn adopt(

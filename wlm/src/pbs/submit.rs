@@ -101,7 +101,7 @@ pub(super) async fn submit_starter(
     host: &dyn Host,
 ) -> Result<(JobRef, Gifts)> {
     let mut command = vec![find_command(OsStr::new("qsub"), host)?];
-    command.extend(build_options(&options.qsub, &options.program)?);
+    command.extend(build_options(&options.qsub, options.common.first_program())?);
     let JobStarter { program, agent, send, addresses, .. } = starter;
     let (prepare, gifts) = build_starter_script(program, agent, *send, addresses, host).await?;
     let script = build_script(&prepare, &starter.input);
@@ -230,8 +230,8 @@ mod tests {
         let host = FakeHost::default().with_env("PATH", "/bin").with_file("/bin/qsub", "");
         let line = format!("/bin/qsub -f -S /bin/sh -N app -j oe -o /dev/null {options}");
         let host = host.with_answer(&line, stdout, stderr);
-        let qsub = options.split(' ').map(OsString::from).collect();
-        let options = Options { qsub, program: "./app".into(), ..Options::default() };
+        let words: Vec<OsString> = options.split(' ').chain(["./app"]).map(OsString::from).collect();
+        let options = super::super::command::parse_args(&words).unwrap();
         match (submit_starter(&options, &starter(), &host).await, expected) {
             (Ok((job, _)), Ok(expected)) => assert_eq!(job.0, expected),
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),

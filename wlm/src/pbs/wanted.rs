@@ -86,8 +86,8 @@ mod tests {
     fn check(wanted: &Wanted, expected: &str) {
         let shown = match build_args(wanted) {
             Ok(args) => {
-                let parsed = super::super::command::parse_args(&args).unwrap();
-                assert_eq!((parsed.program, parsed.args), ("app".into(), vec!["-x".into()]));
+                let parts = super::super::command::parse_args(&args).unwrap().common.build_parts(5);
+                assert_eq!((&parts[0].program, &parts[0].args), (&"app".into(), &vec!["-x".into()]));
                 args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
             }
             Err(error) => error.to_string(),

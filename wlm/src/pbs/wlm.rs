@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use gantry_types::error::Failure;
 use gantry_types::id::Pid;
 use gantry_types::launch::{SendAgent, Wanted};
+use gantry_types::rank_set::RankSet;
 use gantry_types::status::EndCause;
 
 use super::ask::find_command;
@@ -21,6 +22,7 @@ use crate::caps::described::DescribedJobs;
 use crate::caps::jobs::Jobs;
 use crate::caps::launcher_output::LauncherOutput;
 use crate::caps::queue::{JobStarter, Queue, Stop};
+use crate::direct;
 use crate::error::{Error, Result};
 use crate::give::Gifts;
 use crate::host::Host;
@@ -28,7 +30,7 @@ use crate::job::{Adoption, AppRef, EndedApp, JobRef, Submission};
 use crate::launch::{AgentCommand, Direct, Launch, Plan, ProcessOwner, Queued};
 use crate::launcher::{plan_driven, plan_launcher};
 use crate::seam::{Capabilities, Evidence, Wlm};
-use crate::slots::{HostSlots, place};
+use crate::slots::HostSlots;
 
 /// What to do about too few places.
 const MORE_PLACES: &str = "ask for fewer ranks, give --ppn RANKS, or ask for more places in the job: -l select=2:ncpus=8:mpiprocs=8";
@@ -172,7 +174,7 @@ impl Queue for Pbs {
         let found = ask_job(job, host)?;
         match found.phase() {
             Phase::Running if !found.slots().is_empty() => {
-                plan_ranks(parse_args(&queued.args)?, found.slots(), Some(job.clone()))
+                plan_ranks(parse_args(&queued.args)?.common, found.slots(), Some(job.clone()))
             }
             Phase::Running | Phase::Waiting => {
                 let hint = Some("'qstat -s' shows the reason".to_owned());
@@ -228,12 +230,12 @@ fn plan_inside(options: Options, host: &dyn Host) -> Result<Direct> {
         ));
     }
     let hosts = build_slots(&read_environment(host)?)?;
-    plan_ranks(options, hosts, job(host).map(|job| JobRef(job.to_string_lossy().into_owned())))
+    plan_ranks(options.common, hosts, job(host).map(|job| JobRef(job.to_string_lossy().into_owned())))
 }
 
 /// Ranks on the hosts of a job.
-fn plan_ranks(options: Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) -> Result<Direct> {
-    if let Some(first) = options.first_hosts {
+fn plan_ranks(options: direct::Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) -> Result<Direct> {
+    if let Some(first) = options.nodes {
         let first = usize::try_from(first).unwrap_or(usize::MAX);
         if first > hosts.len() {
             let what = format!("{first} hosts are asked for, and the job has {}", hosts.len());
@@ -241,17 +243,10 @@ fn plan_ranks(options: Options, mut hosts: Vec<HostSlots>, job: Option<JobRef>) 
         }
         hosts.truncate(first);
     }
-    let (hosts, layout) = place(hosts, options.ranks, options.per_host, options.map_by, MORE_PLACES)?;
-    Ok(Direct {
-        hosts,
-        layout,
-        spare: Vec::new(),
-        wlm_data: Vec::new(),
-        job,
-        program: options.program,
-        args: options.args,
-        mixed: Vec::new(),
-    })
+    let (hosts, layout) = options.place(hosts, MORE_PLACES)?;
+    let bind = options.bind;
+    let parts = options.build_parts(layout.iter().map(RankSet::len).sum());
+    Ok(Direct { hosts, layout, job, parts, bind, ..Direct::default() })
 }
 
 #[cfg(test)]

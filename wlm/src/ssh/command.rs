@@ -8,16 +8,20 @@ use std::time::Duration;
 use gantry_types::rank_set::RankSet;
 
 use super::hosts::{Hosts, parse_host_file, parse_hosts};
+use crate::direct::{self, Dialect, parse_count};
 use crate::host::Host;
-use crate::slots::{HostSlots, MAX_RANKS, MapBy, parse_map_by, place};
+use crate::slots::HostSlots;
 use crate::{Error, Result};
 
 /// Most connections that are being made at a time.
 const MAX_WINDOW: u32 = 512;
 
-/// What can stand before the program.
-const ACCEPTED: &str = "options before the program: --hosts n[1-4]:2,m1 or --hostfile FILE, -n RANKS, --ppn RANKS, -N HOSTS, \
-     --map-by slot|node, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh, --accept-new-host-keys, and '--' to end them";
+/// What can stand before the program besides what all understand.
+const DIALECT: Dialect = Dialect {
+    nodes: &["-N", "--nodes"],
+    own: "--hosts n[1-4]:2,m1 or --hostfile FILE, -N HOSTS, --login NAME, --window CONNECTIONS, --connect-timeout SECONDS, \
+          --transport auto|tcp|ssh, --accept-new-host-keys, ",
+};
 
 /// What says how hosts are reached.
 const REACHING: &str = "--login NAME, --window CONNECTIONS, --connect-timeout SECONDS, --transport auto|tcp|ssh and --accept-new-host-keys say how hosts are reached";
@@ -98,10 +102,11 @@ impl Reaching {
         let mut reaching = Self::default();
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
-            let (name, given) = split_option(&arg.to_string_lossy());
+            let text = arg.to_string_lossy();
+            let (name, given) = direct::split(&text);
             let missing = |what: &str| Error::invalid_with(format!("option '{name}' needs {what}"), REACHING);
             let value = |what: &str| given.or_else(|| rest.next().cloned()).ok_or_else(|| missing(what));
-            if !reaching.set(&name, value)? {
+            if !reaching.set(name, value)? {
                 let what = format!("'{}' does not say how hosts are reached", arg.display());
                 return Err(Error::invalid_with(what, REACHING));
             }
@@ -114,9 +119,11 @@ impl Reaching {
         match name {
             "--accept-new-host-keys" => self.accept_new = true,
             "--login" | "-l" => self.login = Some(parse_login(&value("a name")?)?),
-            "--window" => self.window = parse_count(name, &value("a number of connections")?, MAX_WINDOW)?,
+            "--window" => {
+                self.window = parse_count(name, &value("a number of connections")?, MAX_WINDOW, REACHING)?
+            }
             "--connect-timeout" => {
-                let seconds = parse_count(name, &value("a number of seconds")?, 86_400)?;
+                let seconds = parse_count(name, &value("a number of seconds")?, 86_400, REACHING)?;
                 self.connect = Duration::from_secs(seconds.into());
             }
             "--transport" => {
@@ -169,136 +176,59 @@ impl Reaching {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Options {
     hosts: Option<Vec<HostSlots>>,
-    ranks: Option<u32>,
-    per_host: Option<u32>,
-    first_hosts: Option<u32>,
-    map_by: MapBy,
     pub(super) reaching: Reaching,
-    pub(super) program: OsString,
-    pub(super) args: Vec<OsString>,
+    pub(super) common: direct::Options,
 }
 
 /// Whether the arguments name hosts: then they are meant for ssh, where nobody said otherwise.
 pub(super) fn names_hosts(args: &[OsString]) -> Option<String> {
     let mut rest = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
     while let Some(option) = rest.next().filter(|arg| arg.starts_with('-')) {
-        let name = option.split('=').next().unwrap_or_default();
+        let (name, value) = direct::split(&option);
         if ["--hosts", "--hostfile", "--machinefile"].contains(&name) {
             return Some(name.to_owned());
         }
-        let has_value = [
-            "-n",
-            "-np",
-            "--np",
-            "--ntasks",
-            "-N",
-            "--nodes",
-            "--ppn",
-            "-ppn",
-            "--map-by",
-            "--login",
-            "-l",
-            "--transport",
-        ];
-        if has_value.contains(&&*option) {
+        let own = ["-N", "--nodes", "--login", "-l", "--transport"].contains(&name);
+        let values = direct::count_values(name).unwrap_or(own.into());
+        for _ in usize::from(value.is_some())..values {
             rest.next();
         }
     }
     None
 }
 
-/// Parses the arguments; files of hosts are read through `host`. Everything after the program's name belongs to the program.
+/// Parses the arguments; files of hosts are read through `host`.
 pub(super) fn parse_args(args: &[OsString], host: &dyn Host) -> Result<Options> {
-    let mut options = Options {
-        hosts: None,
-        ranks: None,
-        per_host: None,
-        first_hosts: None,
-        map_by: MapBy::Slot,
-        reaching: Reaching::default(),
-        program: OsString::new(),
-        args: Vec::new(),
-    };
-    let mut rest = args.iter();
-    options.program = loop {
-        let Some(arg) = rest.next() else {
-            return Err(Error::invalid_with("no program to launch", ACCEPTED));
-        };
-        let text = arg.to_string_lossy();
-        if text == "--" {
-            let program = rest.next().cloned();
-            break program.ok_or_else(|| Error::invalid_with("no program after '--'", ACCEPTED))?;
-        }
-        if !text.starts_with('-') || text == "-" {
-            break arg.clone();
-        }
-        let (name, value) = split_option(&text);
-        match (name.as_str(), &value) {
-            ("--accept-new-host-keys", None) => options.reaching.accept_new = true,
-            ("--bynode" | "-bynode", None) => options.map_by = MapBy::Node,
-            ("--byslot" | "-byslot", None) => options.map_by = MapBy::Slot,
-            _ => {
-                let value = |what: &str| {
-                    let missing = || Error::invalid_with(format!("option '{name}' needs {what}"), ACCEPTED);
-                    value.or_else(|| rest.next().cloned()).ok_or_else(missing)
-                };
-                options.set(&name, value, host)?;
+    let (mut hosts, mut reaching) = (None::<Vec<HostSlots>>, Reaching::default());
+    let common = direct::parse_args(args, DIALECT, &mut |given| {
+        match given.name {
+            name if HOSTS.contains(&name) => {
+                let named = parse_hosts(&given.value("hosts")?.to_string_lossy())?;
+                hosts.get_or_insert_default().extend(named);
             }
+            name if HOST_FILE.contains(&name) => {
+                let named = read_host_file(&given.value("a file")?, host)?;
+                hosts.get_or_insert_default().extend(named);
+            }
+            name => return reaching.set(name, |what| given.value(what)),
         }
-    };
-    if options.program.is_empty() {
-        return Err(Error::invalid_with("the program's name is empty", ACCEPTED));
-    }
-    options.args = rest.cloned().collect();
-    Ok(options)
+        Ok(true)
+    })?;
+    Ok(Options { hosts, reaching, common })
 }
 
 impl Options {
-    /// Takes an option with a value.
-    fn set(
-        &mut self,
-        name: &str,
-        value: impl FnOnce(&str) -> Result<OsString>,
-        host: &dyn Host,
-    ) -> Result<()> {
-        match name {
-            n if HOSTS.contains(&n) => {
-                let named = parse_hosts(&value("hosts")?.to_string_lossy())?;
-                self.hosts.get_or_insert_default().extend(named);
-            }
-            n if HOST_FILE.contains(&n) => {
-                let named = read_host_file(&value("a file")?, host)?;
-                self.hosts.get_or_insert_default().extend(named);
-            }
-            "-n" | "-np" | "--np" | "--ntasks" | "-c" => {
-                self.ranks = Some(parse_count(name, &value("a number of ranks")?, MAX_RANKS)?);
-            }
-            "-ppn" | "--ppn" | "-perhost" | "--npernode" | "-npernode" | "--ntasks-per-node" => {
-                self.per_host = Some(parse_count(name, &value("a number of ranks")?, MAX_RANKS)?);
-            }
-            "-N" | "--nodes" => {
-                self.first_hosts = Some(parse_count(name, &value("a number of hosts")?, MAX_RANKS)?);
-            }
-            "--map-by" | "-map-by" | "--rank-by" => {
-                self.map_by = parse_map_by(name, &value("'slot' or 'node'")?, ACCEPTED)?;
-            }
-            _ if self.reaching.set(name, value)? => {}
-            _ => {
-                return Err(Error::invalid_with(
-                    format!("unknown option '{name}' before the program"),
-                    ACCEPTED,
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// The hosts that get ranks, and which; `without` cannot be had.
     pub(super) fn place(&self, without: &[String], host: &dyn Host) -> Result<Placed> {
         let mut hosts = match (&self.hosts, host.env(PBS_NODEFILE)) {
             (Some(hosts), _) => hosts.clone(),
             (None, Some(file)) => read_host_file(&file, host)?,
-            (None, None) => return Err(Error::invalid_with("no hosts are named", ACCEPTED)),
+            (None, None) => {
+                return Err(Error::invalid_with(
+                    "no hosts are named",
+                    "write: --hosts n[1-4]:2 or --hostfile FILE",
+                ));
+            }
         };
         // Options may be given several times, and name a host again.
         let mut merged = Hosts::default();
@@ -309,7 +239,7 @@ impl Options {
         let gone: HashSet<&str> = without.iter().map(String::as_str).collect();
         hosts.retain(|host| !gone.contains(host.name.as_str()));
         let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
-        if let Some(first) = self.first_hosts {
+        if let Some(first) = self.common.nodes {
             let first = first as usize;
             if first > hosts.len() && without.is_empty() {
                 let what = format!("{first} hosts are asked for, and {} are named", hosts.len());
@@ -321,7 +251,7 @@ impl Options {
             true => "ask for fewer, or say how many each host takes: --hosts n[1-2]:8, --ppn 8",
             false => "leave out -n, and there are as many ranks as the hosts that can be reached take",
         };
-        let (hosts, layout) = place(hosts, self.ranks, self.per_host, self.map_by, hint)?;
+        let (hosts, layout) = self.common.place(hosts, hint)?;
         let used: HashSet<&String> = hosts.iter().collect();
         let spare = names.iter().filter(|name| !used.contains(name)).cloned().collect();
         Ok(Placed { hosts, layout, spare })
@@ -337,14 +267,6 @@ pub(super) struct Placed {
     pub(super) layout: Vec<RankSet>,
     /// Hosts that are named besides.
     pub(super) spare: Vec<String>,
-}
-
-/// An option's name, and its value where that stands behind a '='.
-fn split_option(text: &str) -> (String, Option<OsString>) {
-    match text.split_once('=') {
-        Some((name, value)) => (name.to_owned(), Some(OsString::from(value))),
-        None => (text.to_owned(), None),
-    }
 }
 
 fn read_host_file(file: &OsStr, host: &dyn Host) -> Result<Vec<HostSlots>> {
@@ -365,14 +287,6 @@ pub(super) fn parse_login(name: &OsStr) -> Result<String> {
     match text.is_empty() || text.starts_with('-') || text.ends_with('\\') || text.contains(is_obeyed) {
         true => Err(Error::invalid(format!("'{text}' is not a login name"))),
         false => Ok(text.into_owned()),
-    }
-}
-
-fn parse_count(option: &str, value: &OsStr, limit: u32) -> Result<u32> {
-    let text = value.to_string_lossy();
-    match text.parse::<u32>() {
-        Ok(number) if (1..=limit).contains(&number) => Ok(number),
-        _ => Err(Error::invalid_with(format!("'{option} {text}': not a number from 1 to {limit}"), ACCEPTED)),
     }
 }
 

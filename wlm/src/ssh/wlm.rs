@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use gantry_link::greeting::build_mark;
 use gantry_types::error::{Failure, Kind};
 use gantry_types::launch::{Mixed, Wanted};
+use gantry_types::rank_set::RankSet;
 
 use super::agent_file::AgentFile;
 use super::attach::{self, Named};
@@ -56,16 +57,9 @@ impl Wlm for Ssh {
         let Placed { hosts, layout, spare } = options.place(&launch.without, host)?;
         find_client(host, &launch.agent)?;
         let wlm_data = options.reaching.to_words();
-        Ok(Plan::Direct(Direct {
-            hosts,
-            layout,
-            spare,
-            wlm_data,
-            job: None,
-            program: options.program,
-            args: options.args,
-            mixed: Vec::new(),
-        }))
+        let bind = options.common.bind;
+        let parts = options.common.build_parts(layout.iter().map(RankSet::len).sum());
+        Ok(Plan::Direct(Direct { hosts, layout, spare, wlm_data, parts, bind, ..Direct::default() }))
     }
 
     async fn adopt(
@@ -180,7 +174,8 @@ mod tests {
     fn agents_start_the_ranks_on_the_hosts_that_are_named() {
         let Plan::Direct(planned) = plan("--hosts n[1-2]:2 --window 3 ./app -n").unwrap() else { panic!() };
         assert_eq!(planned.hosts, ["n1", "n2"]);
-        assert_eq!((planned.size(), planned.program, planned.args), (4, "./app".into(), vec!["-n".into()]));
+        let (size, part) = (planned.size(), &planned.parts[0]);
+        assert_eq!((size, &part.program, &part.args), (4, &"./app".into(), &vec!["-n".into()]));
         assert_eq!(Reaching::from_words(&planned.wlm_data).window, 3);
     }
 

@@ -75,6 +75,7 @@ pub(crate) fn prepare(
         served: None,
         die_with_parent: true,
         nofile,
+        cores: None,
     };
     Ok((ends, spec))
 }

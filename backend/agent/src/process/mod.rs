@@ -9,6 +9,7 @@
 pub(crate) mod adopted;
 pub(crate) mod alone;
 pub(crate) mod batch;
+pub(crate) mod cores;
 pub(crate) mod diagnose;
 mod enter;
 pub(crate) mod follow;

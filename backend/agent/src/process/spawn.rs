@@ -11,9 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use nix::sched::CpuSet;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::batch::Batch;
+use super::cores::start_on;
 use super::diagnose::explain_exec;
 use super::error::StartError;
 use super::sys::{self, Stage};
@@ -42,6 +44,8 @@ pub(crate) struct ProcessSpec {
     pub(crate) die_with_parent: bool,
     /// Soft and hard limit of open files for it; ours, if `None`.
     pub(crate) nofile: Option<(u64, u64)>,
+    /// The processors that it may use; ours, if `None`.
+    pub(crate) cores: Option<CpuSet>,
 }
 
 impl ProcessSpec {
@@ -101,7 +105,8 @@ pub(super) struct Forked {
 /// Starts a child that is its program when this returns, and returns its pid. `batch` knows it from its first moment.
 pub(super) fn spawn(spec: ProcessSpec, batch: &Batch) -> Result<i32, StartError> {
     let spec = spec.lift_stdio()?;
-    let spawned = batch.starting(|pid| sys::spawn(&spec.as_child(), pid));
+    let child = spec.as_child();
+    let spawned = batch.starting(|pid| start_on(spec.cores.as_ref(), || sys::spawn(&child, pid)));
     match spawned.map_err(|source| StartError::Fork { source })? {
         (pid, None) => Ok(pid),
         (_, Some((stage, errno))) => {
@@ -134,7 +139,8 @@ impl Forked {
             gate: gate.reader.as_raw_fd(),
             gate_keeper: gate.keeper.as_raw_fd(),
         };
-        let pid = sys::fork(&child, wait).map_err(|source| StartError::Fork { source })?;
+        let forked = start_on(spec.cores.as_ref(), || sys::fork(&child, wait));
+        let pid = forked.map_err(|source| StartError::Fork { source })?;
         Ok(Self { pid, program: path(&spec.program), cwd: spec.cwd.as_ref().map(path), report })
     }
 

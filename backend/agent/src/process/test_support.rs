@@ -50,6 +50,7 @@ pub(super) fn spec(program: impl AsRef<Path>, arguments: &[&str]) -> ProcessSpec
         served: None,
         die_with_parent: true,
         nofile: None,
+        cores: None,
     }
 }
 

@@ -9,6 +9,7 @@ use gantry_shared::wire::message::{Blob, Program, RankReport, StartDaemon, Start
 use gantry_shared::wire::rendezvous::{Gate, ITEM_WINDOW_BYTES, LinkWord, RendezvousNotice, RendezvousOrder};
 use gantry_types::error::{Failure, Kind};
 use gantry_types::id::Pid;
+use gantry_types::launch::Bind;
 use gantry_types::rendezvous::Resource;
 use gantry_types::status::ExitStatus;
 
@@ -34,6 +35,7 @@ impl Root {
             hold: false,
             stdin: Some(Rank(0)),
             output: true,
+            bind: Bind::None,
         }));
         root
     }
