@@ -195,6 +195,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_with_functions_of_a_script_stands_still_only_when_it_does_nothing() {
+        let call = gantry_stack::frame::Call { function: Some("train".to_owned()), ..Default::default() };
+        let script = Frame::Script(call);
+        for wait in ["ab+3", "ab+4"] {
+            let path = format!("ab+1 {script} {wait}");
+            check(&path, "1 ", true);
+            check(&path, "2 c", false);
+            check(&path, "0 ", false);
+        }
+    }
+
+    #[test]
     fn stopped_ranks_stand_still_and_ended_ones_are_not_counted() {
         check("!stopped ab+1", "0 cti", true);
         check("!held ab+1", "0 ", true);
