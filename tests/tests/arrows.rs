@@ -7,23 +7,35 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// What each crate imports of this workspace, no more and no less. A crate may import only what stands above it.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("gantry-types", &[]),
     ("gantry-shared", &["gantry-types"]),
     ("gantry-stack", &["gantry-types"]),
+    ("gantry-gdb", &["gantry-types"]),
     ("gantry-link", &["gantry-shared", "gantry-types"]),
     ("gantry-shared-capi", &["gantry-shared", "gantry-types"]),
     ("gantry-wlm", &["gantry-link", "gantry-shared", "gantry-types"]),
     ("gantry-wlm-capi", &["gantry-wlm"]),
     ("gantry-backend", &["gantry-shared", "gantry-types"]),
     ("gantry-stackd", &["gantry-backend", "gantry-stack", "gantry-types"]),
+    ("gantry-gdbd", &["gantry-backend", "gantry-gdb", "gantry-shared", "gantry-types"]),
     ("gantry-backend-capi", &["gantry-backend", "gantry-shared", "gantry-shared-capi", "gantry-types"]),
     ("gantry-agent", &["gantry-backend", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-guard", &["gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
     ("gantry-frontend", &["gantry-guard", "gantry-link", "gantry-shared", "gantry-types", "gantry-wlm"]),
+    ("gantry-debug", &["gantry-gdb", "gantry-types"]),
     (
         "gantry",
-        &["gantry-frontend", "gantry-guard", "gantry-shared", "gantry-stack", "gantry-types", "gantry-wlm"],
+        &[
+            "gantry-debug",
+            "gantry-frontend",
+            "gantry-gdb",
+            "gantry-guard",
+            "gantry-shared",
+            "gantry-stack",
+            "gantry-types",
+            "gantry-wlm",
+        ],
     ),
     (
         "gantry-frontend-capi",

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod gdb;
 mod groups;
 mod marker;
 mod quick;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
+pub(crate) use self::gdb::Gdb;
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
 pub(crate) use self::stack::{Look, Stack, Top, Why};
 use crate::exit;
@@ -51,6 +53,7 @@ pub(crate) enum Command {
     Launch(Launch),
     Attach(Attach),
     Submit(Submit),
+    Gdb(Box<Gdb>),
     Why(Box<Why>),
     Stack(Box<Stack>),
     Top(Box<Top>),

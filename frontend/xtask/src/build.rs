@@ -7,11 +7,12 @@ use std::process::{Command, Output, Stdio};
 use crate::Result;
 
 /// The crates that are installed.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "gantry",
     "gantry-guard",
     "gantry-agent",
     "gantry-stackd",
+    "gantry-gdbd",
     "gantry-frontend-capi",
     "gantry-backend-capi",
 ];

@@ -16,8 +16,10 @@ const HEADERS: [(&str, &[&str]); 3] = [
 ];
 
 /// Programs, by the folder that they are put in.
-const PROGRAMS: [(&str, &[&str]); 2] =
-    [("bin", &["gantry"]), ("libexec/gantry", &["gantry-guard", "gantry-agent", "gantry-stackd"])];
+const PROGRAMS: [(&str, &[&str]); 2] = [
+    ("bin", &["gantry"]),
+    ("libexec/gantry", &["gantry-guard", "gantry-agent", "gantry-stackd", "gantry-gdbd"]),
+];
 
 /// A program that needs OpenSSL, and so is built only when it is asked for: beside the agent, where it is looked for.
 const ON_REQUEST: (&str, &str) = ("libexec/gantry", "gantry-ssh");

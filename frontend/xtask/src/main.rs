@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! bin/gantry                     the command line
-//! libexec/gantry/                gantry-guard, gantry-agent, gantry-stackd
+//! libexec/gantry/                gantry-guard, gantry-agent, gantry-stackd, gantry-gdbd
 //! libexec/gantry/launchers/      the guard under launchers' names, for scripts whose launch is held
 //! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2
 //! lib/pkgconfig/                 common_tools_fe.pc, common_tools_be.pc

@@ -97,7 +97,7 @@ impl Vt {
             (_, b'm') => {}
             (b"?7", b'h') => self.wraps = true,
             (b"?7", b'l') => self.wraps = false,
-            (b"?25" | b"?2004", b'h' | b'l') => {}
+            (b"?25" | b"?2004" | b"?2026", b'h' | b'l') => {}
             (b"?1049", b'h') => {
                 let screen = vec![Vec::new(); self.rows];
                 self.before = Some((std::mem::replace(&mut self.lines, screen), self.row, self.column));
@@ -118,9 +118,15 @@ impl Vt {
                 self.lines[at].truncate(self.column);
                 self.lines[at + 1..].iter_mut().for_each(Vec::clear);
             }
+            (b"" | b"0", b'K') => {
+                let at = self.lines.len() - self.rows + self.row;
+                self.lines[at].truncate(self.column);
+            }
             (count, b'A') if number(count).is_some() => {
                 self.row = self.row.saturating_sub(number(count).unwrap_or(1));
             }
+            (count, b'C') => self.column = (self.column + number(count).unwrap_or(1)).min(self.columns - 1),
+            (count, b'D') => self.column = self.column.saturating_sub(number(count).unwrap_or(1)),
             _ => self.put_all(&format!("<?{}{}>", parameters.escape_ascii(), char::from(last))),
         }
     }

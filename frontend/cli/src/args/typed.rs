@@ -18,9 +18,21 @@ impl Cli {
 
     /// As [`Cli::of_process`], of a line that is given.
     pub(super) fn read(line: &[OsString]) -> Result<Self, clap::Error> {
+        let line = &spell_out(line);
         Self::try_parse_from(line).or_else(|error| match marker::put_marker(line, &error) {
             Some(marked) => Self::try_parse_from(marked),
             None => Err(error),
         })
     }
+}
+
+/// gdb's own option -ex is one word, which is a long one here.
+fn spell_out(line: &[OsString]) -> Vec<OsString> {
+    let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
+    let is_gdb = line[..end].iter().any(|word| word == "gdb");
+    let spelt = |(at, word): (usize, &OsString)| match is_gdb && at < end && word == "-ex" {
+        true => "--ex".into(),
+        false => word.clone(),
+    };
+    line.iter().enumerate().map(spelt).collect()
 }

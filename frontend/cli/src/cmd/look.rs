@@ -8,6 +8,7 @@ use gantry_frontend::control::{Client, Registry, resolve};
 use gantry_frontend::event::RankInfo;
 use gantry_frontend::info::AppInfo;
 use gantry_frontend::{App, AppHandle, Config, Frontend};
+use gantry_stack::DAEMON;
 use gantry_stack::load::{HostLoad, Load, digits_for};
 use gantry_stack::motion::Motion;
 use gantry_stack::orders::Orders;
@@ -40,7 +41,7 @@ pub(super) struct Looking {
 }
 
 /// Who has the app.
-enum Owner {
+pub(super) enum Owner {
     /// We have.
     Own(App),
     /// Another tool, which is reached by its control socket.
@@ -124,27 +125,19 @@ impl Looking {
         orders: &Orders,
         timeout: Duration,
     ) -> Result<Self, Fault> {
-        let registry = Registry::open(None)?;
-        let app = match Naming::of(target) {
-            Naming::App => Some(resolve(&registry, Some(target)).await?),
-            Naming::Either => resolve(&registry, Some(target)).await.ok(),
-            Naming::Job => None,
-        };
-        if let Some(app) = app {
-            let mut client = Client::connect(&registry, app).await?;
-            let ranks = client.info(timeout).await?.ranks;
-            let daemons = Daemons::start_in(client, orders, timeout).await?;
-            return Ok(Self::new(Owner::Other(registry, app), daemons, ranks, timeout));
-        }
-        let app = frontend.attach(target, timeout).await?;
-        Self::at_app(app, orders, timeout).await
+        let owner = Owner::reach(frontend, target, timeout).await?;
+        Self::of(owner, orders, timeout).await
     }
 
     /// Starts the daemons beside the ranks of an app of ours.
     pub(super) async fn at_app(app: App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
-        let daemons = Daemons::start(&app, orders, timeout).await?;
-        let ranks = app.info().ranks;
-        Ok(Self::new(Owner::Own(app), daemons, ranks, timeout))
+        Self::of(Owner::Own(app), orders, timeout).await
+    }
+
+    async fn of(owner: Owner, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+        let daemons = owner.start_daemons(DAEMON, orders.to_string().into(), timeout).await?;
+        let ranks = owner.hand(timeout).info().await?.ranks;
+        Ok(Self::new(owner, daemons, ranks, timeout))
     }
 
     fn new(owner: Owner, daemons: Daemons, ranks: Vec<RankInfo>, timeout: Duration) -> Self {
@@ -153,7 +146,7 @@ impl Looking {
 
     /// Has the daemons look again.
     pub(super) async fn again(&mut self, orders: &Orders) -> Result<(), Fault> {
-        self.daemons.tell(tags::ORDERS, &orders.to_string(), self.timeout).await
+        self.daemons.tell(tags::ORDERS, orders.to_string().as_bytes(), self.timeout).await
     }
 
     /// What the daemons find by these orders, which they have got.
@@ -163,7 +156,7 @@ impl Looking {
         self.resolver.take_modules(&modules);
         let elsewhere = self.resolver.look_up(&stacks.tree);
         for places in elsewhere.chunks(MOST_PLACES) {
-            self.daemons.tell(tags::LOOK_UP, &places.join("\n"), self.timeout).await?;
+            self.daemons.tell(tags::LOOK_UP, places.join("\n").as_bytes(), self.timeout).await?;
             let found = self.daemons.ask(tags::FOUND, self.timeout).await?;
             self.resolver.take_found(&found.tree);
         }
@@ -184,7 +177,7 @@ impl Looking {
 
     /// Which ranks have moved since this was asked before, by what they have done and by the last findings.
     pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
-        self.daemons.tell(tags::MOTION_ASKED, "", self.timeout).await?;
+        self.daemons.tell(tags::MOTION_ASKED, b"", self.timeout).await?;
         let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout).await?;
         Ok(Stillness::of(&self.tree, &self.resolver, orders.samples, &motions))
     }
@@ -192,7 +185,7 @@ impl Looking {
     /// What ranks and their machines use. The time counts from when this was asked before.
     pub(super) async fn loads(&mut self) -> Result<Loads, Fault> {
         let digits = digits_for(self.ranks.len()).to_string();
-        self.daemons.tell(tags::LOAD_ASKED, &digits, self.timeout).await?;
+        self.daemons.tell(tags::LOAD_ASKED, digits.as_bytes(), self.timeout).await?;
         let (ranks, missing) = self.daemons.ask_by(tags::LOAD, Load::parse, self.timeout).await?;
         let (machines, _missing) = self.daemons.ask_by(tags::HOSTS, HostLoad::parse, self.timeout).await?;
         Ok(Loads { ranks, machines, missing })
@@ -200,12 +193,7 @@ impl Looking {
 
     /// The app, for who does not look at it.
     pub(super) fn hand(&self) -> Hand {
-        match &self.owner {
-            Owner::Own(app) => Hand { handle: Some((**app).clone()), other: None, timeout: self.timeout },
-            Owner::Other(registry, app) => {
-                Hand { handle: None, other: Some((registry.clone(), *app)), timeout: self.timeout }
-            }
-        }
+        self.owner.hand(self.timeout)
     }
 
     /// The ranks, as they were when it began.
@@ -215,9 +203,56 @@ impl Looking {
 
     /// The app, where it is ours. Daemons in another tool's app end.
     pub(super) fn into_app(self) -> Option<App> {
-        match self.owner {
-            Owner::Own(app) => Some(app),
-            Owner::Other(..) => None,
+        self.owner.into_app()
+    }
+}
+
+impl Owner {
+    /// What runs already: an app of another tool, or what is attached to.
+    pub(super) async fn reach(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
+        let registry = Registry::open(None)?;
+        let app = match Naming::of(target) {
+            Naming::App => Some(resolve(&registry, Some(target)).await?),
+            Naming::Either => resolve(&registry, Some(target)).await.ok(),
+            Naming::Job => None,
+        };
+        match app {
+            Some(app) => Ok(Self::Other(registry, app)),
+            None => Ok(Self::Own(frontend.attach(target, timeout).await?)),
+        }
+    }
+
+    /// Starts a helper of that name beside the ranks.
+    pub(super) async fn start_daemons(
+        &self,
+        name: &str,
+        argument: OsString,
+        timeout: Duration,
+    ) -> Result<Daemons, Fault> {
+        match self {
+            Self::Own(app) => Daemons::start(app, name, argument, timeout).await,
+            Self::Other(registry, app) => {
+                let client = Client::connect(registry, *app).await?;
+                Daemons::start_in(client, name, argument, timeout).await
+            }
+        }
+    }
+
+    /// The app, to act on it.
+    pub(super) fn hand(&self, timeout: Duration) -> Hand {
+        match self {
+            Self::Own(app) => Hand { handle: Some((**app).clone()), other: None, timeout },
+            Self::Other(registry, app) => {
+                Hand { handle: None, other: Some((registry.clone(), *app)), timeout }
+            }
+        }
+    }
+
+    /// The app, where it is ours. Daemons in another tool's app end.
+    pub(super) fn into_app(self) -> Option<App> {
+        match self {
+            Self::Own(app) => Some(app),
+            Self::Other(..) => None,
         }
     }
 }

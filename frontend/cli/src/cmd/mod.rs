@@ -9,6 +9,7 @@ mod completions;
 mod daemon;
 mod deps;
 mod doctor;
+mod gdb;
 mod input;
 mod interrupts;
 mod kill;
@@ -77,6 +78,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Wait(args) => block_on(wait::run(args, json)),
         Command::Daemon(args) => block_on(daemon::run(args, json)),
         Command::Coalloc(args) => block_on(coalloc::run(args, json)),
+        Command::Gdb(args) => block_on(gdb::run(*args, json)),
         Command::Why(args) => block_on(why::run(*args, json)),
         Command::Top(args) => block_on(top::run(*args, json)),
         Command::Stack(args) => block_on(stack::run(*args, json)),

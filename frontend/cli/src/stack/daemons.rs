@@ -1,13 +1,13 @@
 //! Daemons on the nodes of an app, and what is asked of them: of an app of ours by its channel, of an app of another tool through its control socket.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_frontend::control::{Client, DaemonOrder, RemoteChannel};
 use gantry_frontend::{App, DaemonRequest, Policy, Session};
 use gantry_guard::helpers::find_helper;
-use gantry_stack::orders::Orders;
-use gantry_stack::{DAEMON, tags};
+use gantry_stack::tags;
 use gantry_types::filter::{Filter, PrefixTree, key_ranks};
 use gantry_types::rank_set::RankSet;
 use gantry_wlm::host::Machine;
@@ -33,30 +33,40 @@ pub(crate) struct Answer {
 pub(crate) type Missing = Vec<(String, String)>;
 
 impl Daemons {
-    /// Starts them in an app of ours. They begin at once.
-    pub(crate) async fn start(app: &App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+    /// Starts them in an app of ours: the helper of that name, with an argument.
+    pub(crate) async fn start(
+        app: &App,
+        name: &str,
+        argument: OsString,
+        timeout: Duration,
+    ) -> Result<Self, Fault> {
         let session = app.session(timeout).await?;
-        let request = DaemonRequest::new(program()?).args([orders.to_string()]);
+        let request = DaemonRequest::new(program(name)?).args([argument]);
         session.manifest().exec_daemon(request, timeout).await?;
         Ok(Self::Own(session))
     }
 
-    /// Starts them in another tool's app. They begin at once.
-    pub(crate) async fn start_in(client: Client, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
+    /// The same in another tool's app.
+    pub(crate) async fn start_in(
+        client: Client,
+        name: &str,
+        argument: OsString,
+        timeout: Duration,
+    ) -> Result<Self, Fault> {
         let order = DaemonOrder {
-            program: program()?.into(),
-            args: vec![orders.to_string().into()],
+            program: program(name)?.into(),
+            args: vec![argument.into()],
             ..DaemonOrder::default()
         };
         Ok(Self::Kept(client.channel(order, timeout).await?))
     }
 
     /// Sends all of them a message.
-    pub(crate) async fn tell(&mut self, tag: u32, text: &str, timeout: Duration) -> Result<(), Fault> {
+    pub(crate) async fn tell(&mut self, tag: u32, message: &[u8], timeout: Duration) -> Result<(), Fault> {
         match self {
             // Who does not get it does not answer either.
-            Self::Own(session) => drop(session.channel().broadcast(tag, text.as_bytes(), timeout).await?),
-            Self::Kept(channel) => channel.broadcast(tag, text.as_bytes(), timeout).await?,
+            Self::Own(session) => drop(session.channel().broadcast(tag, message, timeout).await?),
+            Self::Kept(channel) => channel.broadcast(tag, message, timeout).await?,
         }
         Ok(())
     }
@@ -74,10 +84,19 @@ impl Daemons {
         parse: impl Fn(&str) -> Option<K>,
         timeout: Duration,
     ) -> Result<(Vec<(K, RankSet)>, Missing), Fault> {
+        self.ask_by_bytes(tag, |key| parse(str::from_utf8(key).ok()?), timeout).await
+    }
+
+    /// The same, by bytes.
+    pub(crate) async fn ask_by_bytes<K>(
+        &mut self,
+        tag: u32,
+        parse: impl Fn(&[u8]) -> Option<K>,
+        timeout: Duration,
+    ) -> Result<(Vec<(K, RankSet)>, Missing), Fault> {
         let (bytes, missing) = self.reduce(tag, Filter::KeyRanks, timeout).await?;
         let by_key = key_ranks::decode(&bytes).map_err(Fault)?;
-        let parsed =
-            by_key.into_iter().filter_map(|(key, ranks)| Some((parse(str::from_utf8(&key).ok()?)?, ranks)));
+        let parsed = by_key.into_iter().filter_map(|(key, ranks)| Some((parse(&key)?, ranks)));
         Ok((parsed.collect(), missing))
     }
 
@@ -103,6 +122,6 @@ impl Daemons {
     }
 }
 
-fn program() -> Result<PathBuf, Fault> {
-    find_helper(DAEMON, &Machine).map_err(Fault)
+fn program(name: &str) -> Result<PathBuf, Fault> {
+    find_helper(name, &Machine).map_err(Fault)
 }

@@ -1,0 +1,272 @@
+//! The daemon: starts a gdb for a rank when somebody wants to look at it, passes commands on, and contributes what comes of them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_backend::types::error::Failure;
+use gantry_backend::types::filter::key_ranks;
+use gantry_backend::types::rank_set::RankSet;
+use gantry_backend::{Backend, Channel, Error as BackendError, LocalRank, Rank, RankState};
+use gantry_gdb::answer::{Answer, Reply, State};
+use gantry_gdb::order::{Order, What};
+use gantry_gdb::tags;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::desk::Desk;
+use crate::process::{self, Process};
+use crate::program;
+use crate::watcher::Watcher;
+
+/// How long a contribution may wait to be collected.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// How long a gdb may take to let go of its rank. The agent's patience with a daemon that is to end is longer.
+const FAREWELL: Duration = Duration::from_secs(6);
+
+/// How long interrupted ranks may take to stand, before others are told how they stand.
+const MOST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why the daemon ends before it is told to.
+#[derive(Debug)]
+pub enum Error {
+    /// The agent is gone, or does not answer.
+    Backend(BackendError),
+    /// There is more than a contribution has room for.
+    Answers(Failure),
+    /// The system refused.
+    System(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backend(error) => error.fmt(f),
+            Self::Answers(failure) => failure.fmt(f),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<BackendError> for Error {
+    fn from(error: BackendError) -> Self {
+        Self::Backend(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// What the daemon has.
+struct Daemon {
+    backend: Backend,
+    channel: Channel,
+    program: OsString,
+    path: OsString,
+    desk: Arc<Desk>,
+    processes: BTreeMap<Rank, Process>,
+    watcher: Watcher,
+    /// Why ranks have no gdb, by the last order.
+    refused: BTreeMap<Rank, Reply>,
+}
+
+/// Carries out orders until the session ends. Then all ranks are let go.
+///
+/// # Errors
+/// It was not started by gantry, or its agent is gone.
+pub fn run(program: &OsStr) -> Result<(), Error> {
+    // Before there are threads, and before anything is open that it would share.
+    let watcher = Watcher::start()?;
+    // As early, so that no thread gets it.
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.thread_block().map_err(io::Error::from)?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let ended = SignalFd::with_flags(&set, flags).map_err(io::Error::from)?;
+    #[expect(clippy::disallowed_methods, reason = "where programs are searched: nobody else here reads it")]
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let backend = Backend::connect()?;
+    let channel = backend.channel()?;
+    let mut daemon = Daemon {
+        backend,
+        channel,
+        program: program.to_owned(),
+        path,
+        desk: Arc::default(),
+        processes: BTreeMap::new(),
+        watcher,
+        refused: BTreeMap::new(),
+    };
+    let done = daemon.serve(&ended);
+    daemon.say_farewell();
+    done
+}
+
+impl Daemon {
+    fn serve(&mut self, ended: &SignalFd) -> Result<(), Error> {
+        loop {
+            match self.channel.receive_any(Duration::ZERO) {
+                Ok((tags::ORDER, order)) => {
+                    // What is no order has no answer.
+                    if let Some(order) = Order::decode(&order) {
+                        self.obey(&order)?;
+                    }
+                }
+                Ok(_) => {}
+                Err(BackendError::TimedOut { .. }) => {
+                    let flags = PollFlags::POLLIN;
+                    let mut news =
+                        [PollFd::new(self.channel.as_fd(), flags), PollFd::new(ended.as_fd(), flags)];
+                    match poll(&mut news, PollTimeout::NONE) {
+                        Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                        Err(error) => return Err(io::Error::from(error).into()),
+                    }
+                    if news[1].any().unwrap_or(false) {
+                        return Ok(());
+                    }
+                }
+                Err(BackendError::Lost(_)) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn obey(&mut self, order: &Order) -> Result<(), Error> {
+        let patience = order.patience().min(MOST_PATIENCE);
+        let ranks = self.backend.ranks()?;
+        match &order.what {
+            What::Words { rank, from } => return self.give_words(*rank, *from),
+            What::Tell { ranks: told, line } => {
+                self.tell(&ranks, told, line);
+                self.wait(told, patience);
+            }
+            What::Leave => self.say_farewell(),
+            What::Wait { ranks: awaited } => self.wait(awaited, patience),
+            What::Interrupt { ranks: stopped } => {
+                self.desk.change(|gdbs| {
+                    gdbs.iter()
+                        .filter(|(rank, _)| stopped.contains(**rank))
+                        .for_each(|(_, gdb)| gdb.interrupt());
+                });
+                self.desk.wait(patience, |gdbs| {
+                    gdbs.iter().all(|(rank, gdb)| !stopped.contains(*rank) || !gdb.dialogue.is_running())
+                });
+            }
+        }
+        // Those that have ended by now are told as such.
+        self.contribute(&self.backend.ranks()?)
+    }
+
+    fn tell(&mut self, ranks: &[LocalRank], told: &RankSet, line: &str) {
+        self.refused.clear();
+        for rank in ranks.iter().filter(|rank| told.contains(rank.rank)) {
+            if rank.state.is_over() {
+                let ended = Reply { error: Some("the rank has ended".to_owned()), ..Reply::default() };
+                self.refused.insert(rank.rank, ended);
+                continue;
+            }
+            let is_there =
+                self.desk.change(|gdbs| gdbs.get(&rank.rank).is_some_and(|gdb| !gdb.dialogue.is_over()));
+            if !is_there {
+                self.end_one(rank.rank, Duration::ZERO);
+                if let Err(why) = self.start(rank) {
+                    self.refused.insert(rank.rank, why);
+                    continue;
+                }
+            }
+            self.desk.change_one(rank.rank, |gdb| gdb.tell(line));
+        }
+    }
+
+    fn start(&mut self, rank: &LocalRank) -> Result<(), Reply> {
+        let host = self.backend.host();
+        let program: PathBuf = program::find(&self.program, &self.path, host)?;
+        let started =
+            process::start(&program, rank.rank, rank.pid.get(), alone(rank), &self.desk, &mut self.watcher);
+        let process = started.map_err(|error| Reply {
+            error: Some(format!("cannot start {} on {host}: {error}", program.display())),
+            ..Reply::default()
+        })?;
+        self.processes.insert(rank.rank, process);
+        Ok(())
+    }
+
+    /// Until these ranks have done what they were told.
+    fn wait(&self, awaited: &RankSet, patience: Duration) {
+        self.desk.wait(patience, |gdbs| {
+            gdbs.iter().all(|(rank, gdb)| !awaited.contains(*rank) || !gdb.dialogue.is_busy())
+        });
+    }
+
+    fn contribute(&self, ranks: &[LocalRank]) -> Result<(), Error> {
+        let mut by_answer: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
+        self.desk.change(|gdbs| {
+            for rank in ranks {
+                let mut answer = match gdbs.get(&rank.rank) {
+                    Some(gdb) => gdb.dialogue.answer(),
+                    None => Answer { state: alone(rank), reply: None },
+                };
+                // gdb knows best how it has ended; else the agent does.
+                if rank.state.is_over() && !matches!(answer.state, State::Ended(_)) {
+                    answer.state = alone(rank);
+                }
+                if let Some(refused) = self.refused.get(&rank.rank) {
+                    answer.reply = Some(refused.clone());
+                }
+                by_answer.entry(answer.encode()).or_default().insert(rank.rank);
+            }
+        });
+        let part = key_ranks::encode(&by_answer).map_err(Error::Answers)?;
+        Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
+    }
+
+    fn give_words(&self, rank: Rank, from: u64) -> Result<(), Error> {
+        let piece = self.desk.change(|gdbs| gdbs.get(&rank).map(|gdb| gdb.words.piece(from)));
+        let ranks: RankSet = std::iter::once(rank).collect();
+        let by_key = piece.map(|piece| (piece.encode(), ranks)).into_iter().collect();
+        let part = key_ranks::encode(&by_key).map_err(Error::Answers)?;
+        Ok(self.channel.contribute(tags::ANSWER, &part, HOUR)?)
+    }
+
+    /// Ends what is left of a rank's gdb.
+    fn end_one(&mut self, rank: Rank, patience: Duration) {
+        if let Some(process) = self.processes.remove(&rank) {
+            self.desk.change_one(rank, |gdb| gdb.close());
+            process.end(&self.desk, rank, patience);
+        }
+    }
+
+    /// Lets all ranks go.
+    fn say_farewell(&mut self) {
+        self.desk.change(|gdbs| {
+            for gdb in gdbs.values_mut() {
+                gdb.close();
+                gdb.interrupt();
+            }
+        });
+        for (rank, process) in std::mem::take(&mut self.processes) {
+            process.end(&self.desk, rank, FAREWELL);
+        }
+    }
+}
+
+/// How a rank stands without gdb.
+fn alone(rank: &LocalRank) -> State {
+    match rank.state {
+        RankState::Held => State::Held,
+        RankState::Exited(status) => State::Ended(status.to_string()),
+        _ => State::Free,
+    }
+}

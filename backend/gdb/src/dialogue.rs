@@ -1,0 +1,436 @@
+//! What is said to one gdb, and what it says: without a process.
+//!
+//! First it is set up and given the rank. A command that comes before it has the rank waits for that. A command that lets the rank go on is done when the
+//! rank stands again.
+
+use gantry_gdb::answer::{Answer, MAX_SAID_BYTES, Reply, State, Stop, cut};
+use gantry_gdb::mi::{Fields, Record, build_console};
+
+/// The longest name of a function or a file that is told.
+const MAX_NAME_BYTES: usize = 4 << 10;
+
+/// What every gdb is told first. It is driven by a program, so it asks nothing. The signals that hold a rank and let it go are not the rank's affair, and
+/// nor is the one that stops it for us: see [`INTERRUPT`](crate::gdb::INTERRUPT).
+const SETUP: [&str; 12] = [
+    "-gdb-set mi-async on",
+    "-gdb-set confirm off",
+    "-gdb-set pagination off",
+    "-gdb-set height 0",
+    "-gdb-set width 0",
+    "-gdb-set breakpoint pending on",
+    "-interpreter-exec console \"set style enabled off\"",
+    "-interpreter-exec console \"set debuginfod enabled off\"",
+    "-interpreter-exec console \"handle SIGSTOP nostop noprint nopass\"",
+    "-interpreter-exec console \"handle SIGCONT nostop noprint pass\"",
+    "-interpreter-exec console \"handle SIGURG stop print nopass\"",
+    "-gdb-set print thread-events off",
+];
+
+/// What gdb says whenever a program begins or goes on. `raw` shows it.
+const NOISE: [&str; 3] =
+    ["Continuing.\n", "[Thread debugging using libthread_db", "Using host libthread_db library"];
+
+/// The numbers of commands: those of the setup are below that of the attaching.
+const ATTACH: u64 = 99;
+
+/// A command of somebody.
+#[derive(Debug)]
+struct Command {
+    token: u64,
+    said: String,
+    left_out: usize,
+    error: Option<String>,
+    hint: Option<String>,
+    /// gdb has answered.
+    is_answered: bool,
+    /// It is done when the rank stands.
+    waits_for_stop: bool,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// gdb is being told to take the rank.
+    Attaching,
+    /// It has it.
+    Ready,
+    /// It will not have it any more.
+    Over,
+}
+
+/// One gdb, as far as one knows from its words.
+#[derive(Debug)]
+pub(crate) struct Dialogue {
+    phase: Phase,
+    has_answered: bool,
+    has_stood: bool,
+    has_ended: bool,
+    has_gone_on: bool,
+    /// What the rank is without gdb.
+    alone: State,
+    state: State,
+    token: u64,
+    current: Option<Command>,
+    queued: Option<(u64, String)>,
+    /// What is to be written to gdb.
+    pub(crate) output: Vec<u8>,
+}
+
+impl Dialogue {
+    /// Begins with a rank of that process.
+    pub(crate) fn begin(pid: i32, alone: State) -> Self {
+        let mut output = Vec::new();
+        for (number, command) in (1..).zip(SETUP) {
+            output.extend_from_slice(format!("{number}{command}\n").as_bytes());
+        }
+        output.extend_from_slice(format!("{ATTACH}-target-attach {pid}\n").as_bytes());
+        Self {
+            phase: Phase::Attaching,
+            has_answered: false,
+            has_stood: false,
+            has_ended: false,
+            has_gone_on: false,
+            alone,
+            state: State::Coming,
+            token: ATTACH,
+            current: None,
+            queued: None,
+            output,
+        }
+    }
+
+    /// Gives gdb a command.
+    pub(crate) fn tell(&mut self, line: &str) {
+        let was_busy = self.is_busy();
+        self.token += 1;
+        self.current = Some(Command::new(self.token));
+        match (self.phase, &self.state) {
+            (Phase::Over, _) => self.fail("gdb has ended", None),
+            (_, State::Running) => {
+                self.fail("the rank runs", Some("interrupt it first, or wait until it stands"));
+            }
+            _ if was_busy => self.fail("gdb is not done with the command before", Some("wait for it")),
+            (Phase::Attaching, _) => self.queued = Some((self.token, line.to_owned())),
+            (Phase::Ready, _) => self.write(self.token, line),
+        }
+    }
+
+    fn write(&mut self, token: u64, line: &str) {
+        self.output.extend_from_slice(build_console(token, line).as_bytes());
+    }
+
+    fn fail(&mut self, error: &str, hint: Option<&str>) {
+        if let Some(command) = self.current.as_mut().filter(|command| !command.is_done()) {
+            command.error = Some(error.to_owned());
+            command.hint = hint.map(str::to_owned);
+            (command.is_answered, command.waits_for_stop) = (true, false);
+        }
+    }
+
+    /// Whether a command is not done yet.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.current.as_ref().is_some_and(|command| !command.is_done())
+    }
+
+    /// Whether gdb is of no more use: another one may take its place.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Whether the rank goes on with gdb.
+    pub(crate) fn is_running(&self) -> bool {
+        self.phase == Phase::Ready && self.state == State::Running
+    }
+
+    /// How the rank stands, and what gdb has said to the last command.
+    pub(crate) fn answer(&self) -> Answer {
+        let reply = self.current.as_ref().filter(|command| command.is_done()).map(Command::reply);
+        Answer { state: self.state.clone(), reply }
+    }
+
+    /// Whether somebody has let the rank go on.
+    pub(crate) fn has_gone_on(&self) -> bool {
+        self.has_gone_on
+    }
+
+    /// Whether gdb has said its last word.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// gdb is gone.
+    pub(crate) fn end(&mut self) {
+        self.has_ended = true;
+        if !matches!(self.state, State::Ended(_)) {
+            self.state = self.alone.clone();
+        }
+        self.phase = Phase::Over;
+        self.fail("gdb has ended", Some("'raw' shows its last words; the next command starts another one"));
+    }
+
+    /// Takes what gdb has said.
+    pub(crate) fn take(&mut self, record: Record) {
+        match record {
+            Record::Console(text) | Record::Log(text) | Record::Target(text) => self.hear(&text),
+            Record::Done { token: Some(ATTACH), class, results } => self.take_attached(&class, &results),
+            Record::Done { token, class, results } => self.take_done(token, &class, &results),
+            Record::Exec { class, results } => self.take_exec(&class, &results),
+            Record::Notice { class, results } => {
+                // gdb has let go of the rank.
+                let is_gone = class == "thread-group-exited" && results.get("exit-code").is_none();
+                if is_gone && self.phase == Phase::Ready && !matches!(self.state, State::Ended(_)) {
+                    self.state = State::Free;
+                    self.alone = State::Free;
+                }
+            }
+            Record::Prompt | Record::Other(_) => {}
+        }
+    }
+
+    fn hear(&mut self, text: &str) {
+        if self.phase != Phase::Ready || NOISE.iter().any(|noise| text.starts_with(noise)) {
+            return;
+        }
+        if let Some(command) = &mut self.current {
+            let (text, more) = cut(text, MAX_SAID_BYTES.saturating_sub(command.said.len()));
+            command.said.push_str(text);
+            command.left_out += more;
+        }
+    }
+
+    fn take_attached(&mut self, class: &str, results: &Fields) {
+        if class == "error" {
+            let why = results.text("msg").unwrap_or("gdb cannot attach");
+            let hint = match why.contains("not permitted") {
+                true => {
+                    "another debugger may have it; else see /proc/sys/kernel/yama/ptrace_scope: 'gantry doctor' says more"
+                }
+                false => "'raw' shows what gdb has said",
+            };
+            let why = why.trim_end_matches('.').to_owned();
+            self.fail(&why, Some(hint));
+            self.phase = Phase::Over;
+            self.state = self.alone.clone();
+            return;
+        }
+        self.has_answered = true;
+        self.advance();
+    }
+
+    /// gdb has the rank when it has said so, and the rank stands.
+    fn advance(&mut self) {
+        if self.phase == Phase::Attaching && self.has_answered && self.has_stood {
+            self.phase = Phase::Ready;
+            if let Some((token, line)) = self.queued.take() {
+                self.write(token, &line);
+            }
+        }
+    }
+
+    fn take_done(&mut self, token: Option<u64>, class: &str, results: &Fields) {
+        let Some(command) = self.current.as_mut().filter(|command| Some(command.token) == token) else {
+            return;
+        };
+        command.is_answered = true;
+        match class {
+            "running" => command.waits_for_stop = true,
+            "error" => command.error = Some(results.text("msg").unwrap_or_default().to_owned()),
+            _ => {}
+        }
+    }
+
+    fn take_exec(&mut self, class: &str, results: &Fields) {
+        match class {
+            "running" if self.phase == Phase::Ready => {
+                self.state = State::Running;
+                // It does not come back to where it was held.
+                self.alone = State::Free;
+                self.has_gone_on = true;
+            }
+            "stopped" => {
+                self.state = parse_stop(results);
+                self.has_stood = true;
+                if let Some(command) = self.current.as_mut().filter(|command| command.is_answered) {
+                    command.waits_for_stop = false;
+                }
+                self.advance();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Command {
+    fn new(token: u64) -> Self {
+        Self {
+            token,
+            said: String::new(),
+            left_out: 0,
+            error: None,
+            hint: None,
+            is_answered: false,
+            waits_for_stop: false,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_answered && !self.waits_for_stop
+    }
+
+    fn reply(&self) -> Reply {
+        let mut said = self.said.clone();
+        if self.left_out > 0 {
+            said.push_str(&format!("\n({} more bytes: 'raw' shows them)", self.left_out));
+        }
+        Reply { said, error: self.error.clone(), hint: self.hint.clone() }
+    }
+}
+
+/// Why and where a rank stands. Source: "GDB/MI Async Records" in gdb's manual.
+fn parse_stop(results: &Fields) -> State {
+    let name = |text: Option<&str>| cut(text.unwrap_or_default(), MAX_NAME_BYTES).0.to_owned();
+    let signal = || name(results.text("signal-name"));
+    let why = match results.text("reason").unwrap_or_default() {
+        "exited-normally" => return State::Ended("exit code 0".to_owned()),
+        "exited" => {
+            // gdb writes it in octal digits.
+            let code = results.text("exit-code").and_then(|code| u32::from_str_radix(code, 8).ok());
+            return State::Ended(code.map_or("exit".to_owned(), |code| format!("exit code {code}")));
+        }
+        "exited-signalled" => return State::Ended(format!("killed by {}", signal())),
+        // It was we who have stopped it.
+        "signal-received" if ["SIGURG", "0"].contains(&signal().as_str()) => "interrupted".to_owned(),
+        "signal-received" => format!("signal {}", signal()),
+        why => name(Some(why)),
+    };
+    let frame = results.tuple("frame");
+    let text = |field: &str| frame.and_then(|frame| frame.text(field));
+    let file = text("fullname").or_else(|| text("file"));
+    let function = text("func").filter(|function| *function != "??");
+    State::Stopped(Stop {
+        why,
+        function: name(function),
+        file: name(file),
+        line: text("line").and_then(|line| line.parse().ok()).unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_gdb::mi::parse_line;
+
+    use super::*;
+
+    fn hear(dialogue: &mut Dialogue, lines: &[&str]) {
+        lines.iter().for_each(|line| dialogue.take(parse_line(line.as_bytes())));
+    }
+
+    fn written(dialogue: &mut Dialogue) -> String {
+        String::from_utf8(std::mem::take(&mut dialogue.output)).unwrap()
+    }
+
+    /// One that has its rank, as gdb 13.1 says it.
+    fn ready(alone: State) -> Dialogue {
+        let mut dialogue = Dialogue::begin(7, alone);
+        assert!(written(&mut dialogue).ends_with("99-target-attach 7\n"));
+        hear(&mut dialogue, &["1^done", "(gdb)", "99^done", "~\"_start ()\\n\""]);
+        assert_eq!(dialogue.answer().state, State::Coming);
+        hear(&mut dialogue, &["*stopped,frame={addr=\"0x1\",func=\"_start\",args=[]}"]);
+        dialogue
+    }
+
+    fn said(dialogue: &Dialogue) -> Option<(String, Option<String>)> {
+        dialogue.answer().reply.map(|reply| (reply.said, reply.error))
+    }
+
+    #[test]
+    fn a_command_waits_until_gdb_has_the_rank() {
+        let mut dialogue = Dialogue::begin(7, State::Free);
+        dialogue.tell("bt");
+        assert!(!written(&mut dialogue).contains("bt") && dialogue.is_busy());
+        hear(
+            &mut dialogue,
+            &["99^done", "*stopped,frame={func=\"main\",file=\"a.c\",fullname=\"/x/a.c\",line=\"3\"}"],
+        );
+        assert_eq!(written(&mut dialogue), "100-interpreter-exec console \"bt\"\n");
+        hear(&mut dialogue, &["~\"#0  main ()\\n\"", "100^done"]);
+        assert_eq!(said(&dialogue), Some(("#0  main ()\n".to_owned(), None)));
+        let State::Stopped(stop) = dialogue.answer().state else { panic!("it stands") };
+        assert_eq!(stop.to_string(), "main at a.c:3");
+    }
+
+    #[test]
+    fn a_step_is_done_when_the_rank_stands() {
+        let mut dialogue = ready(State::Held);
+        assert!(!dialogue.has_gone_on());
+        dialogue.tell("next");
+        hear(&mut dialogue, &["100^running", "*running,thread-id=\"all\"", "~\"Continuing.\\n\""]);
+        assert!(dialogue.is_busy() && dialogue.is_running() && dialogue.has_gone_on());
+        assert_eq!(said(&dialogue), None);
+        hear(
+            &mut dialogue,
+            &["~\"5\\tx = 1;\\n\"", "*stopped,reason=\"end-stepping-range\",frame={func=\"f\"}"],
+        );
+        assert_eq!(said(&dialogue), Some(("5\tx = 1;\n".to_owned(), None)));
+        dialogue.tell("continue");
+        hear(&mut dialogue, &["101^running", "*running,thread-id=\"all\""]);
+        // Another command does not wait for that.
+        dialogue.tell("bt");
+        assert_eq!(said(&dialogue).unwrap().1.unwrap(), "the rank runs");
+        hear(&mut dialogue, &["*stopped,reason=\"exited\",exit-code=\"013\""]);
+        assert_eq!(dialogue.answer().state, State::Ended("exit code 11".to_owned()));
+    }
+
+    #[test]
+    fn who_is_interrupted_is_not_said_to_have_got_a_signal() {
+        let mut dialogue = ready(State::Free);
+        let mut stop = |line: &str| {
+            hear(&mut dialogue, &[line]);
+            match dialogue.answer().state {
+                State::Stopped(stop) => stop.why,
+                other => format!("{other:?}"),
+            }
+        };
+        assert_eq!(stop("*stopped,reason=\"signal-received\",signal-name=\"SIGURG\""), "interrupted");
+        assert_eq!(stop("*stopped,reason=\"signal-received\",signal-name=\"SIGSEGV\""), "signal SIGSEGV");
+        assert_eq!(
+            stop("*stopped,reason=\"exited-signalled\",signal-name=\"SIGKILL\""),
+            "Ended(\"killed by SIGKILL\")"
+        );
+    }
+
+    #[test]
+    fn errors_have_their_cause() {
+        let mut dialogue = Dialogue::begin(7, State::Held);
+        dialogue.tell("bt");
+        hear(&mut dialogue, &["99^error,msg=\"ptrace: Operation not permitted.\""]);
+        let reply = dialogue.answer().reply.unwrap();
+        assert_eq!(reply.error.unwrap(), "ptrace: Operation not permitted");
+        assert!(reply.hint.unwrap().contains("ptrace_scope"));
+        assert!(dialogue.is_over() && dialogue.answer().state == State::Held);
+        let mut dialogue = ready(State::Free);
+        dialogue.tell("print x");
+        hear(&mut dialogue, &["&\"No symbol.\\n\"", "100^error,msg=\"No symbol.\""]);
+        assert_eq!(said(&dialogue), Some(("No symbol.\n".to_owned(), Some("No symbol.".to_owned()))));
+        dialogue.tell("print y");
+        dialogue.end();
+        assert_eq!(said(&dialogue).unwrap().1.unwrap(), "gdb has ended");
+        assert_eq!((dialogue.answer().state, dialogue.has_ended()), (State::Free, true));
+    }
+
+    #[test]
+    fn long_answers_are_cut() {
+        let mut dialogue = ready(State::Free);
+        dialogue.tell("x/99999x $sp");
+        for _ in 0..MAX_SAID_BYTES / 1000 + 2 {
+            dialogue.take(Record::Console("x".repeat(1000)));
+        }
+        hear(&mut dialogue, &["100^done"]);
+        let (said, _) = said(&dialogue).unwrap();
+        assert!(
+            said.ends_with("more bytes: 'raw' shows them)") && said.len() < MAX_SAID_BYTES + 100,
+            "{}",
+            said.len()
+        );
+    }
+}

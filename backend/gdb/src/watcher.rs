@@ -1,0 +1,131 @@
+//! A process that outlives a killed daemon, until all its ranks are let go.
+//!
+//! A gdb that reads the end of its input lets its rank go and ends, but it reads nothing while the rank runs. And a gdb that gets SIGTERM meanwhile may
+//! leave the rank at half of a breakpoint, which kills the rank. So the rank is stopped first, as by an interrupt of somebody, and gdb then reads the end.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::{Pid, setpgid};
+
+use crate::gdb::INTERRUPT;
+use crate::sys;
+
+/// From one look at the ranks to the next.
+const GLANCE: u16 = 50;
+
+/// After that long a gdb gets SIGTERM, and after twice that long it is killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the daemon tells of a gdb: its rank's process, and its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pair {
+    rank: i32,
+    gdb: i32,
+}
+
+impl Pair {
+    fn to_bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.rank.to_ne_bytes());
+        bytes[4..].copy_from_slice(&self.gdb.to_ne_bytes());
+        bytes
+    }
+
+    fn of_bytes([a, b, c, d, e, f, g, h]: [u8; 8]) -> Self {
+        Self { rank: i32::from_ne_bytes([a, b, c, d]), gdb: i32::from_ne_bytes([e, f, g, h]) }
+    }
+}
+
+/// The daemon's end. When it is gone, the ranks are let go that are not yet.
+#[derive(Debug)]
+pub(crate) struct Watcher(PipeWriter);
+
+impl Watcher {
+    /// Begins to watch. To be called before there are threads.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (told, tell) = io::pipe()?;
+        // The copy of `tell` in the other process must go: its end is what is waited for.
+        let mut ours = Some(tell);
+        sys::fork_off(|| {
+            drop(ours.take());
+            watch(told);
+        })?;
+        ours.map(Self).ok_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// A gdb is about to get a rank.
+    ///
+    /// # Errors
+    /// Nobody watches any more.
+    pub(crate) fn tell(&mut self, rank: i32, gdb: i32) -> io::Result<()> {
+        self.0.write_all(&Pair { rank, gdb }.to_bytes())
+    }
+}
+
+fn watch(mut told: PipeReader) {
+    // What ends the daemon's group does not end this: it goes by the pipe.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).unwrap_or_default();
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.thread_unblock().unwrap_or_default();
+    let (mut pairs, mut bytes) = (Vec::new(), [0; 8]);
+    while told.read_exact(&mut bytes).is_ok() {
+        let pair = Pair::of_bytes(bytes);
+        // A rank has one gdb at a time.
+        pairs.retain(|it: &Pair| it.rank != pair.rank);
+        pairs.push(pair);
+    }
+    let begun = Instant::now();
+    loop {
+        pairs.retain(|pair| tracer_and_state(pair.rank).is_some_and(|(tracer, _)| tracer == pair.gdb));
+        if pairs.is_empty() {
+            return;
+        }
+        for pair in &pairs {
+            let (whom, signal) = match begun.elapsed() {
+                waited if waited >= 2 * PATIENCE => (pair.gdb, Signal::SIGKILL),
+                waited if waited >= PATIENCE => (pair.gdb, Signal::SIGTERM),
+                // One that stands needs no signal.
+                _ if tracer_and_state(pair.rank).is_some_and(|(_, state)| state == 't') => continue,
+                _ => (pair.rank, INTERRUPT),
+            };
+            // It may have ended.
+            kill(Pid::from_raw(whom), signal).unwrap_or_default();
+        }
+        // There is no event for it: nobody here is gdb's parent.
+        poll(&mut [], PollTimeout::from(GLANCE)).unwrap_or_default();
+    }
+}
+
+/// Who traces a process, and the letter of its state. Source: proc_pid_status(5).
+fn tracer_and_state(pid: i32) -> Option<(i32, char)> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    Some((field("TracerPid:")?.parse().ok()?, field("State:")?.chars().next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_arrive_as_they_were_told() {
+        let pair = Pair { rank: 4242, gdb: i32::MAX };
+        assert_eq!(Pair::of_bytes(pair.to_bytes()), pair);
+    }
+
+    #[test]
+    fn nobody_traces_this_process() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let (tracer, state) = tracer_and_state(own).unwrap();
+        assert!(tracer == 0 && "RS".contains(state), "{tracer} {state}");
+        assert_eq!(tracer_and_state(i32::MAX), None);
+    }
+}

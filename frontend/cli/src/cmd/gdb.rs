@@ -1,0 +1,206 @@
+//! `gantry gdb`: reaches the ranks, carries out what is typed, and leaves them as is right.
+
+mod debugger;
+mod prompt;
+mod show;
+
+use std::sync::Arc;
+
+use gantry_debug::input::{Input, Line};
+use gantry_frontend::{App, Config, Frontend, LaunchRequest, OutputTo};
+use gantry_gdb::DAEMON;
+use tokio::task::JoinHandle;
+
+use self::debugger::{Debugger, Done};
+use self::prompt::{Prompt, Typed};
+use super::END;
+use super::interrupts::{Interrupt, Interrupts};
+use super::look::Owner;
+use crate::args::Gdb;
+use crate::exit::{self, Fault, Outcome};
+use crate::view::{Screen, Talk};
+
+/// How deep scripts may call each other.
+const MAX_SCRIPTS: usize = 16;
+
+pub(super) async fn run(args: Gdb, json: bool) -> Outcome {
+    let mut interrupts = Interrupts::new()?;
+    let talk = if json { Talk::Json } else { Talk::Quiet };
+    let screen = Arc::new(Screen::terminal(talk, true).map_err(|e| Fault::io("cannot start", &e))?);
+    let owner = tokio::select! {
+        owner = reach(&args) => owner?,
+        // What has been attached to by then is let go by its guard.
+        interrupt = interrupts.next() => return Ok(interrupt.code(false)),
+    };
+    let printing = match &owner {
+        Owner::Own(app) => print_output(app, Arc::clone(&screen)),
+        Owner::Other(..) => None,
+    };
+    let done = debug(&owner, &args, json, &mut interrupts).await;
+    let closed = match owner.into_app() {
+        Some(app) => app.close(END).await.map_err(Fault::from),
+        None => Ok(()),
+    };
+    if let Some(printing) = printing {
+        // All output is there when the app is closed; somebody may hold on to it for ever.
+        drop(tokio::time::timeout(END, printing).await);
+    }
+    screen.finish().await;
+    // Why it did not go well is what matters.
+    done.and_then(|code| closed.map(|()| code))
+}
+
+async fn reach(args: &Gdb) -> Result<Owner, Fault> {
+    let (hosts_policy, send_agent) = (args.hosts.hosts_policy, args.hosts.send_agent);
+    let reach_args = if args.target.is_some() { args.rest.clone() } else { Vec::new() };
+    let config = Config { wlm: args.wlm.clone(), hosts_policy, send_agent, reach_args, ..Config::default() };
+    let frontend = Frontend::new(config);
+    match &args.target {
+        Some(target) => Owner::reach(&frontend, target, args.timeout).await,
+        None => {
+            let request = LaunchRequest::new(args.rest.clone()).hold(true).output(OutputTo::Stream);
+            Ok(Owner::Own(frontend.launch(request, args.timeout).await?))
+        }
+    }
+}
+
+/// Passes on what ranks write, labelled.
+fn print_output(app: &App, screen: Arc<Screen>) -> Option<JoinHandle<()>> {
+    let mut stream = app.take_output()?;
+    Some(tokio::spawn(async move {
+        while let Some(output) = stream.next().await {
+            screen.output(&output).await;
+        }
+    }))
+}
+
+async fn debug(owner: &Owner, args: &Gdb, json: bool, interrupts: &mut Interrupts) -> Outcome {
+    let hand = owner.hand(args.timeout);
+    let ranks = hand.info().await?.ranks.iter().map(|rank| rank.rank).collect();
+    let daemons = owner.start_daemons(DAEMON, args.gdb.clone(), args.timeout).await?;
+    let mut debugger = Debugger::new(hand, daemons, ranks, args, json);
+    debugger.look().await?;
+    if let Some(ranks) = &args.ranks {
+        debugger.focus_on(&ranks.to_string())?;
+    }
+    let mut talking = Talking { debugger, interrupts, is_batch: args.batch, has_failed: false };
+    let done = talking.talk(args).await;
+    // What we have launched ends as it is.
+    if args.target.is_some() {
+        talking.debugger.leave().await;
+    }
+    done
+}
+
+/// Commands, one after the other.
+struct Talking<'a> {
+    debugger: Debugger,
+    interrupts: &'a mut Interrupts,
+    is_batch: bool,
+    has_failed: bool,
+}
+
+impl Talking<'_> {
+    /// All that is to be done.
+    async fn talk(&mut self, args: &Gdb) -> Outcome {
+        for script in &args.scripts {
+            if let Some(code) = self.follow_script(&script.to_string_lossy(), 0).await? {
+                return Ok(code);
+            }
+        }
+        for command in &args.commands {
+            if let Some(code) = self.follow(command, 0).await? {
+                return Ok(code);
+            }
+        }
+        match args.batch {
+            true => Ok(if self.has_failed { exit::UNFIT } else { exit::SUCCESS }),
+            false => self.prompt().await,
+        }
+    }
+
+    /// Carries out the commands of a file. Some: somebody leaves, with that code.
+    async fn follow_script(&mut self, path: &str, depth: usize) -> Result<Option<u8>, Fault> {
+        if depth >= MAX_SCRIPTS {
+            return Err(Fault::invalid(
+                format!("{path}: scripts call each other"),
+                "look for 'script' in it",
+            ));
+        }
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| Fault::io(&format!("cannot read {path}"), &error))?;
+        for line in text.lines() {
+            if let Some(code) = Box::pin(self.follow(line, depth + 1)).await? {
+                return Ok(Some(code));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Carries out a line. Some: somebody leaves, with that code.
+    async fn follow(&mut self, text: &str, depth: usize) -> Result<Option<u8>, Fault> {
+        let line = match Line::parse(text) {
+            Ok(line) => line,
+            Err(bad) => return self.refuse(&bad.to_string()),
+        };
+        match &line.input {
+            Input::Quit => {
+                return Ok(Some(if self.has_failed && self.is_batch { exit::UNFIT } else { exit::SUCCESS }));
+            }
+            Input::Script(path) => return self.follow_script(path, depth).await,
+            _ => {}
+        }
+        match self.debugger.carry_out(text, &line, self.interrupts).await? {
+            Done::Well => {}
+            Done::Badly => self.has_failed = true,
+            Done::Refused(why) => return self.refuse(&why),
+            Done::Interrupted(Interrupt::End(number)) => return Ok(Some(exit::of_signal(number))),
+            // The ranks stand, and what was to come after that does not.
+            Done::Interrupted(Interrupt::Ask) if self.is_batch => {
+                return Ok(Some(exit::of_signal(libc::SIGINT)));
+            }
+            Done::Interrupted(Interrupt::Ask) => {}
+        }
+        Ok(None)
+    }
+
+    fn refuse(&mut self, why: &str) -> Result<Option<u8>, Fault> {
+        self.has_failed = true;
+        self.debugger.complain(why)?;
+        Ok(None)
+    }
+
+    /// Carries out what is typed, until somebody leaves.
+    async fn prompt(&mut self) -> Outcome {
+        let mut prompt = Prompt::open().map_err(|error| Fault::io("cannot use the terminal", &error))?;
+        let mut end = Box::pin(self.debugger.hand().clone().end());
+        let mut has_ended = false;
+        loop {
+            prompt.ask(self.debugger.prompt());
+            let typed = loop {
+                tokio::select! {
+                    typed = prompt.typed() => break typed,
+                    ended = &mut end, if !has_ended => {
+                        has_ended = true;
+                        ended?;
+                        // The daemons are there for a moment yet. Without them nobody knows how the ranks have ended.
+                        drop(self.debugger.look().await);
+                        self.debugger.complain("all ranks have ended; quit leaves")?;
+                    }
+                    interrupt = self.interrupts.next() => if let Interrupt::End(number) = interrupt {
+                        return Ok(exit::of_signal(number));
+                    },
+                }
+            };
+            match typed {
+                Typed::Line(line) => {
+                    if let Some(code) = self.follow(&line, 0).await? {
+                        return Ok(code);
+                    }
+                }
+                Typed::Nothing => {}
+                Typed::End => return Ok(exit::SUCCESS),
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Carries out commands: tells the daemons, waits for what comes of it, and shows it.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::time::{Duration, Instant};
+
+use gantry_debug::compare::{Values, compare};
+use gantry_debug::input::{Input, Line};
+use gantry_debug::round::Round;
+use gantry_debug::session::Session;
+use gantry_debug::statistic::value_of;
+use gantry_frontend::info::AppState;
+use gantry_gdb::answer::{Answer, State, Words};
+use gantry_gdb::order::{MAX_LINE_BYTES, Order, What};
+use gantry_gdb::tags;
+use gantry_types::id::Rank;
+use gantry_types::rank_set::RankSet;
+
+use super::super::interrupts::{Interrupt, Interrupts};
+use super::super::look::Hand;
+use super::super::say;
+use super::show;
+use crate::args::Gdb;
+use crate::exit::Fault;
+use crate::stack::daemons::{Daemons, Missing};
+use crate::view::{self, Page};
+
+/// How long daemons wait for their ranks before they tell how far those are. They answer at once when all are done.
+const STRIDE: Duration = Duration::from_millis(250);
+
+/// How long ranks may take to stand when they are stopped.
+const STOPPING: Duration = Duration::from_secs(5);
+
+/// How long gdbs may take to let go of their ranks.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// What has come of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Done {
+    Well,
+    /// Some rank could not do it.
+    Badly,
+    /// It makes no sense.
+    Refused(String),
+    /// Somebody wanted something else.
+    Interrupted(Interrupt),
+}
+
+/// The ranks, by what is typed.
+pub(super) struct Debugger {
+    hand: Hand,
+    daemons: Daemons,
+    session: Session,
+    number: u64,
+    timeout: Duration,
+    patience: Duration,
+    json: bool,
+    is_released: bool,
+    /// Nodes that have not answered, as they were told.
+    missing: Missing,
+}
+
+impl Debugger {
+    pub(super) fn new(hand: Hand, daemons: Daemons, ranks: RankSet, args: &Gdb, json: bool) -> Self {
+        Self {
+            hand,
+            daemons,
+            session: Session::new(ranks),
+            number: 0,
+            timeout: args.timeout,
+            patience: args.patience,
+            json,
+            is_released: false,
+            missing: Missing::new(),
+        }
+    }
+
+    pub(super) fn hand(&self) -> &Hand {
+        &self.hand
+    }
+
+    pub(super) fn prompt(&self) -> String {
+        self.session.prompt()
+    }
+
+    pub(super) fn focus_on(&mut self, set: &str) -> Result<(), Fault> {
+        let focused = self.session.set_focus(set).map(drop);
+        focused.map_err(|why| Fault::invalid(why.to_string(), "'gantry ps' shows the ranks"))
+    }
+
+    /// Says that something cannot be done.
+    pub(super) fn complain(&self, why: &str) -> Result<(), Fault> {
+        match self.json {
+            true => say(&Page::json(&BTreeMap::from([("error", why)]))),
+            false => {
+                view::note(why);
+                Ok(())
+            }
+        }
+    }
+
+    /// How all ranks stand.
+    pub(super) async fn look(&mut self) -> Result<(), Fault> {
+        self.order(What::Wait { ranks: RankSet::new() }, Duration::ZERO).await.map(drop)
+    }
+
+    /// Has all ranks let go, as they are to be left. The end of the daemons does the same, but nobody waits for that.
+    pub(super) async fn leave(&mut self) {
+        // Who does not answer is ended with its session.
+        drop(self.order(What::Leave, LEAVING).await);
+    }
+
+    /// Gives an order, and takes what all daemons say.
+    async fn order(&mut self, what: What, patience: Duration) -> Result<Vec<(Answer, RankSet)>, Fault> {
+        self.tell(what, patience).await?;
+        let timeout = self.timeout + patience;
+        let (answers, missing) = self.daemons.ask_by_bytes(tags::ANSWER, Answer::decode, timeout).await?;
+        if missing != self.missing {
+            for (host, why) in &missing {
+                self.complain(&format!("no answer from {host}: {why}"))?;
+            }
+            self.missing = missing;
+        }
+        self.session.take(&answers);
+        Ok(answers)
+    }
+
+    async fn tell(&mut self, what: What, patience: Duration) -> Result<(), Fault> {
+        self.number += 1;
+        let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        let order = Order { number: self.number, patience_ms, what };
+        self.daemons.tell(tags::ORDER, &order.encode(), self.timeout).await
+    }
+
+    /// Carries out a line.
+    pub(super) async fn carry_out(
+        &mut self,
+        text: &str,
+        line: &Line,
+        interrupts: &mut Interrupts,
+    ) -> Result<Done, Fault> {
+        if line.input == Input::Nothing {
+            return Ok(Done::Well);
+        }
+        let asks_nodes = !matches!(
+            line.input,
+            Input::Help | Input::Focus(_) | Input::Group(_) | Input::Ranks | Input::Quit | Input::Script(_)
+        );
+        match self.session.all_have_ended() {
+            // Their daemons end with them.
+            true if asks_nodes => return Ok(Done::Refused("all ranks have ended".to_owned())),
+            true => {}
+            // Names of sets mean what is so now.
+            false => self.look().await?,
+        }
+        let meant = match self.session.meant(line.set.as_deref()) {
+            Ok(meant) => meant,
+            Err(why) => return Ok(Done::Refused(why.to_string())),
+        };
+        match &line.input {
+            Input::Nothing | Input::Quit | Input::Script(_) => Ok(Done::Well),
+            Input::Help => self.show(show::help()),
+            Input::Focus(None) => self.show(show::set(text, self.session.focus(), self.json)),
+            Input::Focus(Some(set)) => match self.session.set_focus(set) {
+                Ok(_) => Ok(Done::Well),
+                Err(why) => Ok(Done::Refused(why.to_string())),
+            },
+            Input::Group(None) => self.show(show::names(text, self.session.sets(), self.json)),
+            Input::Group(Some((name, set))) => match self.session.sets_mut().name(name, set) {
+                Ok(_) => Ok(Done::Well),
+                Err(why) => Ok(Done::Refused(why.to_string())),
+            },
+            Input::Ranks => self.show_standings(text, &meant),
+            Input::Interrupt => {
+                self.order(What::Interrupt { ranks: meant.clone() }, STOPPING).await?;
+                self.show_standings(text, &meant)
+            }
+            Input::Wait => self.wait(text, &meant, interrupts).await,
+            Input::Raw(rank) => self.show_words(text, *rank).await,
+            Input::Compare { one, other, expression } => {
+                let sets = self.session.sets();
+                match (sets.resolve(one), sets.resolve(other)) {
+                    (Ok(one), Ok(other)) => self.compare(text, &one, &other, expression, interrupts).await,
+                    (Err(why), _) | (_, Err(why)) => Ok(Done::Refused(why.to_string())),
+                }
+            }
+            Input::Gdb(command) => {
+                let (round, interrupted) = match self.command(meant, command, interrupts).await? {
+                    Ok(done) => done,
+                    Err(why) => return Ok(Done::Refused(why)),
+                };
+                let outcome = round.outcome(command);
+                self.session.take_classes(&outcome);
+                let has_failed = outcome.has_failed();
+                self.show(show::outcome(text, &outcome, self.json))?;
+                Ok(match interrupted {
+                    Some(interrupt) => Done::Interrupted(interrupt),
+                    None if has_failed => Done::Badly,
+                    None => Done::Well,
+                })
+            }
+        }
+    }
+
+    fn show(&self, page: Page) -> Result<Done, Fault> {
+        say(&page).map(|()| Done::Well)
+    }
+
+    fn show_standings(&self, text: &str, of: &RankSet) -> Result<Done, Fault> {
+        self.show(show::standings(text, &self.session.standings(of), self.json))
+    }
+
+    /// Has gdb carry out a command for some ranks, and waits until they are done with it, or until those that are not go on for long.
+    async fn command(
+        &mut self,
+        ranks: RankSet,
+        command: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<Result<(Round, Option<Interrupt>), String>, Fault> {
+        if command.len() > MAX_LINE_BYTES {
+            return Ok(Err(format!("a command has {MAX_LINE_BYTES} bytes at most")));
+        }
+        let mut round = Round::new(ranks.clone());
+        let mut interrupted = None;
+        let what = What::Tell { ranks, line: command.to_owned() };
+        let mut answers = self.order(what, STRIDE).await?;
+        let mut left = round.pending().len();
+        let mut since = Instant::now();
+        loop {
+            round.take(&answers);
+            self.release_if_due().await?;
+            let pending = round.pending().clone();
+            if pending.is_empty() {
+                break;
+            }
+            if pending.len() < left {
+                (left, since) = (pending.len(), Instant::now());
+            }
+            if left < round.asked().len() && since.elapsed() >= self.patience && self.all_run(&pending) {
+                break;
+            }
+            let interrupt = tokio::select! {
+                biased;
+                interrupt = interrupts.next() => Some(interrupt),
+                () = ready(()) => None,
+            };
+            let what = match interrupt {
+                Some(Interrupt::End(_)) => {
+                    interrupted = interrupt;
+                    break;
+                }
+                // Who asks twice has waited long enough.
+                Some(Interrupt::Ask) if interrupted.is_some() => break,
+                Some(Interrupt::Ask) => {
+                    interrupted = interrupt;
+                    What::Interrupt { ranks: pending }
+                }
+                None => What::Wait { ranks: pending },
+            };
+            answers = self.order(what, STRIDE).await?;
+        }
+        Ok(Ok((round, interrupted)))
+    }
+
+    /// Whether these ranks all go on: then nobody knows when they will stand.
+    fn all_run(&self, ranks: &RankSet) -> bool {
+        let running = self.session.sets().resolve("running").unwrap_or_default();
+        ranks.difference(&running).is_empty()
+    }
+
+    /// Once all ranks have gone on that were held, nothing holds the app any more.
+    async fn release_if_due(&mut self) -> Result<(), Fault> {
+        if self.is_released || !self.session.all_have_gone_on() {
+            return Ok(());
+        }
+        self.is_released = true;
+        match self.hand.info().await?.state {
+            AppState::Held => self.hand.release().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until ranks stand.
+    async fn wait(
+        &mut self,
+        text: &str,
+        ranks: &RankSet,
+        interrupts: &mut Interrupts,
+    ) -> Result<Done, Fault> {
+        loop {
+            let answers = self.order(What::Wait { ranks: ranks.clone() }, STRIDE).await?;
+            let runs = |answer: &Answer| answer.state == State::Running;
+            if !answers.iter().any(|(answer, of)| runs(answer) && !of.is_disjoint(ranks)) {
+                return self.show_standings(text, ranks);
+            }
+            let next = tokio::time::timeout(STRIDE, interrupts.next()).await;
+            match next {
+                Ok(Interrupt::Ask) => {
+                    self.order(What::Interrupt { ranks: ranks.clone() }, STOPPING).await?;
+                    self.show_standings(text, ranks)?;
+                    return Ok(Done::Interrupted(Interrupt::Ask));
+                }
+                Ok(end) => return Ok(Done::Interrupted(end)),
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn show_words(&mut self, text: &str, rank: Rank) -> Result<Done, Fault> {
+        let (mut from, mut all) = (0, Vec::new());
+        let mut forgotten = None;
+        loop {
+            self.tell(What::Words { rank, from }, Duration::ZERO).await?;
+            let (pieces, _) = self.daemons.ask_by_bytes(tags::ANSWER, Words::decode, self.timeout).await?;
+            let Some((piece, _)) = pieces.into_iter().next() else {
+                return Ok(Done::Refused(format!("rank {rank} has no gdb: give it a command first")));
+            };
+            forgotten = forgotten.or(Some(piece.from));
+            all.extend_from_slice(&piece.text);
+            from = piece.from + piece.text.len() as u64;
+            if from >= piece.end || piece.text.is_empty() {
+                break;
+            }
+        }
+        self.show(show::words(text, &all, forgotten.unwrap_or_default(), self.json))
+    }
+
+    async fn compare(
+        &mut self,
+        text: &str,
+        one: &RankSet,
+        other: &RankSet,
+        expression: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<Done, Fault> {
+        let command = format!("print {expression}");
+        let (round, interrupted) = match self.command(one.union(other), &command, interrupts).await? {
+            Ok(done) => done,
+            Err(why) => return Ok(Done::Refused(why)),
+        };
+        let mut values = Values::new();
+        for (reply, ranks) in round.replies().filter(|(reply, _)| reply.error.is_none()) {
+            let value = value_of(&reply.said).unwrap_or(&reply.said);
+            values.extend(ranks.iter().map(|rank| (rank, value.to_owned())));
+        }
+        let found = match compare(one, other, &values) {
+            Ok(found) => found,
+            Err(why) => return Ok(Done::Refused(why.to_string())),
+        };
+        let outcome = round.outcome(&command);
+        let has_failed = outcome.has_failed();
+        self.show(show::comparison(text, &found, &outcome, self.json))?;
+        Ok(match interrupted {
+            Some(interrupt) => Done::Interrupted(interrupt),
+            None if has_failed => Done::Badly,
+            None => Done::Well,
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! The answers to one command: who has answered, who is still at it, and what all of them say together.
+
+use gantry_gdb::answer::{Answer, Reply, State};
+use gantry_types::rank_set::RankSet;
+use serde::Serialize;
+
+use crate::fold::{Class, fold};
+use crate::statistic::{Statistic, describe};
+
+/// A command, and what has come of it by now.
+#[derive(Debug, Clone)]
+pub struct Round {
+    asked: RankSet,
+    /// Those that have not answered.
+    pending: RankSet,
+    replies: Vec<(Reply, RankSet)>,
+}
+
+/// What ranks say together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Who was asked.
+    #[serde(serialize_with = "crate::sets::as_text")]
+    pub ranks: RankSet,
+    /// Ranks that say the same. The odd ones come first.
+    pub classes: Vec<Said>,
+    /// Ranks that go on, or are not done yet.
+    #[serde(serialize_with = "crate::sets::as_text")]
+    pub running: RankSet,
+    /// What the numbers come to that they have printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<Statistic>,
+}
+
+/// What some ranks say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Said {
+    /// Who.
+    #[serde(serialize_with = "crate::sets::as_text")]
+    pub ranks: RankSet,
+    /// What; numbers that differ are ranges: `[0;63]`.
+    pub text: String,
+    /// It says why it could not be done.
+    pub is_error: bool,
+    /// What can be done about that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Round {
+    /// A command that these ranks get.
+    #[must_use]
+    pub fn new(asked: RankSet) -> Self {
+        Self { pending: asked.clone(), asked, replies: Vec::new() }
+    }
+
+    /// Takes what has come to one of its orders. Each order brings all that there is.
+    pub fn take(&mut self, answers: &[(Answer, RankSet)]) {
+        let mut done = RankSet::new();
+        self.replies.clear();
+        for (answer, ranks) in answers {
+            let ranks = ranks.intersection(&self.asked);
+            if ranks.is_empty() {
+                continue;
+            }
+            match (&answer.reply, &answer.state) {
+                (Some(reply), _) => self.replies.push((reply.clone(), ranks.clone())),
+                // Nobody is left who could answer.
+                (None, State::Ended(how)) => {
+                    let reply = Reply { said: how.clone(), ..Reply::default() };
+                    self.replies.push((reply, ranks.clone()));
+                }
+                _ => continue,
+            }
+            done = done.union(&ranks);
+        }
+        self.pending = self.asked.difference(&done);
+    }
+
+    /// Who was asked.
+    #[must_use]
+    pub fn asked(&self) -> &RankSet {
+        &self.asked
+    }
+
+    /// Those that have not answered yet.
+    #[must_use]
+    pub fn pending(&self) -> &RankSet {
+        &self.pending
+    }
+
+    /// Whether it is what numbers that are printed are worth a statistic of.
+    #[must_use]
+    pub fn prints(line: &str) -> bool {
+        let word = line.split([' ', '/']).next().unwrap_or_default();
+        ["print", "p", "inspect"].contains(&word)
+    }
+
+    /// What all of them say together.
+    #[must_use]
+    pub fn outcome(&self, line: &str) -> Outcome {
+        let texts = |is_error: bool| {
+            let of_kind = self.replies.iter().filter(move |(reply, _)| reply.error.is_some() == is_error);
+            of_kind.map(|(reply, ranks)| (text_of(reply), hint_of(reply), ranks)).collect::<Vec<_>>()
+        };
+        let mut classes = Vec::new();
+        for is_error in [true, false] {
+            let texts = texts(is_error);
+            let mut hints: Vec<Option<&str>> = texts.iter().map(|(_, hint, _)| *hint).collect();
+            hints.sort_unstable();
+            hints.dedup();
+            for hint in hints {
+                let of_hint = texts.iter().filter(|(_, it, _)| *it == hint);
+                let folded = fold(of_hint.map(|(text, _, ranks)| (text.as_str(), *ranks)));
+                let said =
+                    |Class { ranks, text }| Said { ranks, text, is_error, hint: hint.map(str::to_owned) };
+                classes.extend(folded.into_iter().map(said));
+            }
+        }
+        classes.sort_by_key(|said| (said.ranks.len(), said.ranks.first()));
+        let good = self.replies.iter().filter(|(reply, _)| reply.error.is_none());
+        let statistic = Self::prints(line)
+            .then(|| describe(good.map(|(reply, ranks)| (reply.said.as_str(), ranks))))
+            .flatten();
+        Outcome { ranks: self.asked.clone(), classes, running: self.pending.clone(), statistic }
+    }
+
+    /// What each rank has said, where it could.
+    pub fn replies(&self) -> impl Iterator<Item = (&Reply, &RankSet)> {
+        self.replies.iter().map(|(reply, ranks)| (reply, ranks))
+    }
+}
+
+impl Outcome {
+    /// Whether some rank could not do it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.classes.iter().any(|class| class.is_error)
+    }
+}
+
+fn text_of(reply: &Reply) -> String {
+    let said = reply.said.trim_matches('\n');
+    match &reply.error {
+        // gdb has said so already where it was somebody's mistake.
+        Some(error) if !said.contains(error.as_str()) && !said.is_empty() => format!("{said}\n{error}"),
+        Some(error) => error.clone(),
+        None => said.to_owned(),
+    }
+}
+
+fn hint_of(reply: &Reply) -> Option<&str> {
+    reply.hint.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(said: &str, error: Option<&str>) -> Answer {
+        let reply = Reply { said: said.to_owned(), error: error.map(str::to_owned), hint: None };
+        Answer { state: State::Running, reply: Some(reply) }
+    }
+
+    fn set(text: &str) -> RankSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn answers_come_together() {
+        let mut round = Round::new(set("0-5"));
+        assert_eq!(round.pending(), &set("0-5"));
+        let none = Answer { state: State::Running, reply: None };
+        let ended = Answer { state: State::Ended("it has ended".to_owned()), reply: None };
+        round.take(&[(answer("$1 = 1\n", None), set("0,9")), (none.clone(), set("1-5"))]);
+        assert_eq!(round.pending(), &set("1-5"));
+        let answers = [
+            (answer("$1 = 1\n", None), set("0,9")),
+            (answer("$1 = 4\n", None), set("1-2")),
+            (answer("", Some("No symbol \"x\".")), set("3")),
+            (none, set("4")),
+            (ended, set("5")),
+        ];
+        round.take(&answers);
+        let outcome = round.outcome("print x");
+        let texts: Vec<String> =
+            outcome.classes.iter().map(|it| format!("{} {} {}", it.ranks, it.is_error, it.text)).collect();
+        assert_eq!(texts, ["3 true No symbol \"x\".", "5 false it has ended", "0-2 false $1 = [1;4]"]);
+        assert_eq!((outcome.running.clone(), outcome.has_failed()), (set("4"), true));
+        assert_eq!(outcome.statistic, None);
+    }
+
+    #[test]
+    fn what_is_printed_has_a_statistic() {
+        let mut round = Round::new(set("0-3"));
+        round.take(&[(answer("$1 = 1\n", None), set("0-2")), (answer("$1 = 4\n", None), set("3"))]);
+        let statistic = round.outcome("p rank").statistic.unwrap();
+        assert_eq!((statistic.max.value, statistic.odd), (4.0, set("3")));
+        assert_eq!(round.outcome("output rank").statistic, None);
+        assert!(Round::prints("print/x a") && !Round::prints("ptype a"));
+    }
+}

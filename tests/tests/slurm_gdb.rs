@@ -1,0 +1,44 @@
+//! `gantry gdb` on a real Slurm, from the login node: ranks that srun holds, and a step that runs.
+
+use std::time::Duration;
+
+use gantry_tests::slurm::on_cluster;
+use gantry_tests::testbed::Config;
+use gantry_tests::{Finished, becomes_true, programs, require, tool};
+
+const LONG: Duration = Duration::from_secs(120);
+
+#[track_caller]
+fn assert_said(done: &Finished, parts: &[&str]) {
+    assert_eq!(done.code(), 0, "{done:?}");
+    for part in parts {
+        assert!(done.stdout.iter().any(|line| line.contains(part)), "no '{part}': {done:?}");
+    }
+}
+
+#[test]
+fn a_step_is_debugged_from_held_and_while_it_runs_and_then_goes_on() {
+    require!(tool("srun"));
+    require!(tool("gdb"));
+    on_cluster(Config::with_nodes(2), |cluster| {
+        let program = programs::get("rounds").to_str().expect("a path").to_owned();
+        let words = ["gdb", "--batch", "-ex", "tbreak solve", "-ex", "continue", "-ex", "print rank"];
+        let launch = ["-ex", "compare 0 1-3 limit", "--", "-N2", "-n4", &program, "100"];
+        let done = cluster.gantry([&words[..], &launch].concat()).wait(LONG);
+        assert_said(&done, &["solve (n=[10;11]) at ", "[0-3] $1 = [0;3]", "[0] 10 | [2] 11"]);
+        let mut srun = cluster.run("srun", ["-N2", "-n4", &program, "200"], &[]);
+        let all_run = becomes_true(LONG, || srun.stdout().len() >= 4);
+        assert!(all_run, "{:?} {:?}", srun.stdout().to_vec(), srun.stderr().to_vec());
+        let job = cluster.said("squeue", ["--me", "--noheader", "--format=%i"]).trim().to_owned();
+        let done = cluster.gantry([&words[..], &[&job]].concat()).wait(LONG);
+        assert_said(&done, &["solve (n=[10;11]) at ", "[0-3] $1 = [0;3]"]);
+        let before = srun.stdout().len();
+        assert!(
+            becomes_true(LONG, || srun.stdout().len() >= before + 8),
+            "they go on: {:?}",
+            srun.stdout().to_vec()
+        );
+        cluster.said("scancel", [job.as_str()]);
+        srun.exited(LONG);
+    });
+}
