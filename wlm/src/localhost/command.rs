@@ -44,7 +44,8 @@ pub(crate) fn lay_out(options: Options, hosts: Vec<String>) -> Result<Direct> {
     let (hosts, layout) = options.place(slots.collect(), hint)?;
     let ranks: u64 = layout.iter().map(gantry_types::rank_set::RankSet::len).sum();
     if ranks > MAX_RANKS {
-        return Err(Error::invalid(format!("{ranks} ranks: at most {MAX_RANKS} are possible here")));
+        let what = format!("{ranks} ranks: at most {MAX_RANKS} are possible here");
+        return Err(Error::invalid_with(what, "ask for fewer ranks"));
     }
     if hosts.len() < nodes {
         let what = format!("{nodes} nodes for {ranks} ranks: every node needs at least one");
