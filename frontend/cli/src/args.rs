@@ -3,7 +3,9 @@
 mod gdb;
 mod groups;
 mod marker;
+mod mpir;
 mod quick;
+mod setup;
 mod stack;
 mod typed;
 
@@ -16,6 +18,8 @@ use gantry_types::launch::{HostsPolicy, SendAgent};
 
 pub(crate) use self::gdb::Gdb;
 pub(crate) use self::groups::{Hit, Kill, Pm, Ps, SendSignal};
+pub(crate) use self::mpir::Mpir;
+pub(crate) use self::setup::{Completions, Doctor, Man, Wlm};
 pub(crate) use self::stack::{Look, Stack, Top, Why};
 use crate::exit;
 use crate::view::Talk;
@@ -57,6 +61,7 @@ pub(crate) enum Command {
     Why(Box<Why>),
     Stack(Box<Stack>),
     Top(Box<Top>),
+    Mpir(Box<Mpir>),
     Ps(Ps),
     Release(Release),
     Kill(Kill),
@@ -444,55 +449,6 @@ pub(crate) struct Patience {
     pub(crate) timeout: Duration,
 }
 
-/// Show which workload manager and launcher gantry uses, and why.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gantry wlm
-  GANTRY_WLM=NAME gantry wlm
-      The variable takes precedence over detection.")]
-pub(crate) struct Wlm {
-    /// Choose this one.
-    #[arg(long, value_name = "WLM")]
-    pub(crate) wlm: Option<String>,
-}
-
-/// Check whether gantry can work on this machine, and name the setting to change where it cannot.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gantry doctor
-  gantry doctor --json
-      An array of checks; the exit code is 1 when one of them fails.")]
-pub(crate) struct Doctor {
-    /// Directory for the files of daemons, to be checked. Default: the one that 'gantry launch' chooses.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) stage_dir: Option<PathBuf>,
-}
-
-/// Print a completion script for a shell.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gantry completions bash > ~/.local/share/bash-completion/completions/gantry")]
-pub(crate) struct Completions {
-    /// The shell.
-    pub(crate) shell: clap_complete::Shell,
-}
-
-/// Write the manual pages.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  gantry man | man -l -
-      The overview.
-  gantry man /usr/local/share/man/man1
-      All pages, one per command.")]
-pub(crate) struct Man {
-    /// Where to write all pages. Default: print the overview.
-    pub(crate) dir: Option<PathBuf>,
-}
-
 /// The longest time that can be asked for: more than anybody waits, and small enough to be added to any clock.
 const MAX_SECONDS: f64 = 10_000_000.0;
 
@@ -564,6 +520,8 @@ mod tests {
             "why x --exit",
             "why x --watch=0",
             "why x --watch --signal NONE",
+            "mpir --label 4711 -- -n 4",
+            "mpir --debugged 4711",
         ] {
             let line = ["gantry"].into_iter().chain(line.split_whitespace());
             assert!(Cli::try_parse_from(line.clone()).is_err(), "{:?}", line.collect::<Vec<_>>());

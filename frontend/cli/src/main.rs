@@ -4,6 +4,7 @@ mod args;
 mod cmd;
 mod exit;
 mod stack;
+mod starter;
 mod top;
 mod view;
 mod words;

@@ -7,8 +7,9 @@ use std::process::{Command, Output, Stdio};
 use crate::Result;
 
 /// The crates that are installed.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "gantry",
+    "gantry-mpir",
     "gantry-guard",
     "gantry-agent",
     "gantry-stackd",

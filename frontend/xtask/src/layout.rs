@@ -17,7 +17,7 @@ const HEADERS: [(&str, &[&str]); 3] = [
 
 /// Programs, by the folder that they are put in.
 const PROGRAMS: [(&str, &[&str]); 2] = [
-    ("bin", &["gantry"]),
+    ("bin", &["gantry", "gantry-mpir"]),
     ("libexec/gantry", &["gantry-guard", "gantry-agent", "gantry-stackd", "gantry-gdbd"]),
 ];
 

@@ -3,7 +3,7 @@
 //! `cargo xtask install --prefix DIR`: builds gantry and lays it out below a prefix.
 //!
 //! ```text
-//! bin/gantry                     the command line
+//! bin/gantry, bin/gantry-mpir    the command line, and what it becomes for debuggers
 //! libexec/gantry/                gantry-guard, gantry-agent, gantry-stackd, gantry-gdbd
 //! libexec/gantry/launchers/      the guard under launchers' names, for scripts whose launch is held
 //! lib/                           libcommontools_fe.so.2, libcommontools_be.so.2

@@ -11,6 +11,7 @@
 //! | [`channel`], [`assembly`] | a tool's frontend and its daemons; how large parts come |
 //! | [`rendezvous`] | ranks that exchange data |
 //! | [`runtime`] | the ranks of a co-allocated job and its frontend |
+//! | [`starter`] | the program that has MPIR's symbols and the command that works for it |
 
 pub mod frame;
 pub mod window;
@@ -26,3 +27,4 @@ pub mod rendezvous;
 pub mod runtime;
 pub mod channel;
 pub mod assembly;
+pub mod starter;

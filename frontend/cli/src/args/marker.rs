@@ -1,4 +1,4 @@
-//! `gantry launch` without `--`, as launchers are typed: the first word that is not gantry's own begins the launcher's arguments.
+//! `gantry launch` and `gantry mpir` without `--`, as launchers are typed: the first word that is not gantry's own begins the launcher's arguments.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,20 +8,25 @@ use gantry_wlm::launcher::is_launcher_option;
 
 use super::Cli;
 
-/// The command that takes a launcher's arguments.
-const COMMAND: &str = "launch";
+/// The commands that take a launcher's arguments.
+const COMMANDS: [&str; 2] = ["launch", "mpir"];
 
 /// The line with `--` before the first word that is not gantry's own. None: that is not what is wrong with it.
 pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
     // To clap the `h` of `-hosts` asks for help.
-    if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::DisplayHelp) {
+    // Options of a launch show that a word is no target, but a program.
+    if !matches!(
+        error.kind(),
+        ErrorKind::UnknownArgument | ErrorKind::DisplayHelp | ErrorKind::ArgumentConflict
+    ) {
         return None;
     }
+    let command = line.iter().position(|word| COMMANDS.iter().any(|command| word == command))?;
     let mut cli = Cli::command();
     // Options of all commands are spread to each of them.
     cli.build();
-    let launch = cli.find_subcommand(COMMAND)?;
-    let at = find_first_foreign(line, launch)?;
+    let launch = cli.find_subcommand(&line[command])?;
+    let at = find_first_foreign(line, command, launch)?;
     if line[..at].iter().any(|word| word == "-h" || word == "--help") {
         return None;
     }
@@ -36,8 +41,7 @@ pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<O
 }
 
 /// The index of the first word behind the command that gantry does not know.
-fn find_first_foreign(line: &[OsString], launch: &Command) -> Option<usize> {
-    let command = line.iter().position(|word| word == COMMAND)?;
+fn find_first_foreign(line: &[OsString], command: usize, launch: &Command) -> Option<usize> {
     let mut at = command + 1;
     while let Some(word) = line.get(at) {
         match words_taken(word, launch) {
@@ -79,11 +83,19 @@ mod tests {
     fn read(line: &str) -> Result<Vec<String>, String> {
         let line: Vec<_> = line.split_whitespace().map(Into::into).collect();
         match Cli::read(&line).map_err(|error| error.to_string())?.command {
-            Some(Command::Launch(launch)) => {
-                Ok(launch.launcher_args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect())
-            }
+            Some(Command::Launch(launch)) => Ok(words(&launch)),
+            Some(Command::Mpir(mpir)) => Ok(mpir
+                .target
+                .iter()
+                .map(|target| format!("<{target}>"))
+                .chain(words(&mpir.launch))
+                .collect()),
             _ => Err("no launch".to_owned()),
         }
+    }
+
+    fn words(launch: &super::super::Launch) -> Vec<String> {
+        launch.launcher_args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
     }
 
     #[track_caller]
@@ -106,6 +118,19 @@ mod tests {
         check("gantry launch -q --daemon ps -l select=2 ./app", "-l select=2 ./app");
         // As before.
         check("gantry launch --hold -- -n 4 ./app", "-n 4 ./app");
+    }
+
+    #[test]
+    fn one_word_alone_is_a_target_of_mpir_and_more_are_a_launch() {
+        check("gantry mpir -n 4 ./app", "-n 4 ./app");
+        check("gantry mpir -- -n 4 ./app", "-n 4 ./app");
+        check("gantry mpir --starter=7 --debugged -q --timeout 5 -n 4 ./app -q", "-n 4 ./app -q");
+        check("gantry mpir sleep 5", "sleep 5");
+        check("gantry mpir --label sleep", "sleep");
+        check("gantry mpir --launcher mpirun -np 4 sleep 5", "-np 4 sleep 5");
+        check("gantry mpir 1234.0", "<1234.0>");
+        check("gantry --json mpir --timeout 5 1234.0 -- --window 8", "<1234.0> --window 8");
+        check("gantry mpir --daemon ps 4711,4712", "<4711,4712>");
     }
 
     #[test]

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use gantry_frontend::{Config, Frontend};
 
-use super::interrupts::Interrupts;
 use super::stay::{Plan, stay};
 use crate::args::Attach;
 use crate::exit::{Fault, Outcome};
+use crate::starter::Debugger;
 use crate::view::Screen;
 
-pub(super) async fn run(args: Attach, json: bool) -> Outcome {
+pub(super) async fn run(args: Attach, debugger: Option<Debugger>, json: bool) -> Outcome {
     let screen = Screen::terminal(args.stay.talk(json), false).map_err(|e| Fault::io("cannot start", &e))?;
     let screen = Arc::new(screen);
-    let outcome = attach(args, Arc::clone(&screen)).await;
+    let outcome = attach(args, debugger, Arc::clone(&screen)).await;
     screen.finish().await;
     outcome
 }
 
 /// Attaches and stays until the processes end or Ctrl-C lets go of them.
-pub(super) async fn attach(args: Attach, screen: Arc<Screen>) -> Outcome {
-    let mut interrupts = Interrupts::new()?;
+pub(super) async fn attach(args: Attach, debugger: Option<Debugger>, screen: Arc<Screen>) -> Outcome {
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
+    let mut interrupts = plan.take_debugger(debugger, false)?;
     let stage_base = args.stay.stage_dir.clone();
     let (hosts_policy, send_agent) = (args.hosts.hosts_policy, args.hosts.send_agent);
     let (wlm, reach_args) = (args.wlm, args.reach_args);

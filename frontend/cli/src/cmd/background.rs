@@ -92,7 +92,7 @@ pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
     block_on(async {
         let outcome = match command {
             Command::Launch(args) => launch_here(args, Arc::clone(&screen)).await,
-            Command::Attach(args) => attach::attach(args, Arc::clone(&screen)).await,
+            Command::Attach(args) => attach::attach(args, None, Arc::clone(&screen)).await,
             Command::Submit(args) => submit::submit(args, Arc::clone(&screen)).await,
             Command::Coalloc(args) => coalloc_here(&args, &screen).await,
             _ => return Ok(exit::USAGE),
@@ -115,7 +115,7 @@ async fn launch_here(args: Launch, screen: Arc<Screen>) -> Outcome {
         None => OutputTo::Null,
     };
     let stdin = args.input.clone().map_or(Input::Null, Input::File);
-    launch::launch(args, Surroundings { stdin, enter: None, output, screen }).await
+    launch::launch(args, Surroundings { stdin, enter: None, output, debugger: None, screen }).await
 }
 
 async fn coalloc_here(args: &Coalloc, screen: &Screen) -> Outcome {

@@ -19,6 +19,11 @@ pub(super) struct Enter {
 }
 
 impl Enter {
+    /// Somebody else's word for Enter.
+    pub(super) fn of(pressed: mpsc::UnboundedReceiver<()>) -> Self {
+        Self { pressed, released: Arc::default() }
+    }
+
     /// Waits for Enter; for ever, when nobody will press it any more. May be cancelled without loss.
     pub(super) async fn pressed(&mut self) {
         match self.pressed.recv().await {

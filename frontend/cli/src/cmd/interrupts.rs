@@ -1,6 +1,7 @@
 //! Signals that people and systems send to make gantry stop.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::exit::{self, Fault};
 
@@ -19,6 +20,15 @@ pub(super) struct Interrupts {
     int: Signal,
     term: Signal,
     hup: Signal,
+    relayed: Option<Relayed>,
+}
+
+/// Signals that another process was sent. This one has its own only because both have one terminal.
+#[derive(Debug)]
+struct Relayed {
+    signals: UnboundedReceiver<i32>,
+    /// The other process has ended, and that was told.
+    is_gone: bool,
 }
 
 impl Interrupts {
@@ -28,15 +38,38 @@ impl Interrupts {
             int: listen(SignalKind::interrupt())?,
             term: listen(SignalKind::terminate())?,
             hup: listen(SignalKind::hangup())?,
+            relayed: None,
         })
+    }
+
+    /// As [`Interrupts::new`], of signals that another process passes on. When it ends, that is SIGHUP.
+    pub(super) fn relayed(signals: UnboundedReceiver<i32>) -> Result<Self, Fault> {
+        Ok(Self { relayed: Some(Relayed { signals, is_gone: false }), ..Self::new()? })
     }
 
     /// Waits for the next one; may be cancelled without loss.
     pub(super) async fn next(&mut self) -> Interrupt {
+        if let Some(relayed) = &mut self.relayed {
+            return relayed.next().await;
+        }
         tokio::select! {
             _ = self.int.recv() => Interrupt::Ask,
             _ = self.term.recv() => Interrupt::End(libc::SIGTERM),
             _ = self.hup.recv() => Interrupt::End(libc::SIGHUP),
+        }
+    }
+}
+
+impl Relayed {
+    async fn next(&mut self) -> Interrupt {
+        match self.signals.recv().await {
+            Some(libc::SIGINT) => Interrupt::Ask,
+            Some(number) => Interrupt::End(number),
+            None if self.is_gone => std::future::pending().await,
+            None => {
+                self.is_gone = true;
+                Interrupt::End(libc::SIGHUP)
+            }
         }
     }
 }
@@ -49,5 +82,24 @@ impl Interrupt {
             Self::Ask => exit::of_signal(libc::SIGINT),
             Self::End(number) => exit::of_signal(number),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_passed_on_is_taken_and_the_end_of_who_does_it_is_told_once() {
+        let (send, signals) = tokio::sync::mpsc::unbounded_channel();
+        let mut interrupts = Interrupts::relayed(signals).unwrap();
+        send.send(libc::SIGINT).unwrap();
+        send.send(libc::SIGTERM).unwrap();
+        drop(send);
+        assert_eq!(interrupts.next().await, Interrupt::Ask);
+        assert_eq!(interrupts.next().await, Interrupt::End(libc::SIGTERM));
+        assert_eq!(interrupts.next().await, Interrupt::End(libc::SIGHUP));
+        let again = tokio::time::timeout(std::time::Duration::from_millis(10), interrupts.next());
+        assert!(again.await.is_err());
     }
 }

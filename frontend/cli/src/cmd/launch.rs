@@ -7,13 +7,13 @@ use std::sync::Arc;
 use gantry_frontend::{Config, Event, Frontend, HoldMethod, Input, LaunchRequest, OutputTo, QueueNews};
 
 use super::input::{self, Enter};
-use super::interrupts::Interrupts;
 use super::stay::{Plan, stay};
 use crate::args::{Launch, Stay};
 use crate::exit::{Fault, Outcome};
+use crate::starter::Debugger;
 use crate::view::Screen;
 
-pub(super) async fn run(args: Launch, json: bool) -> Outcome {
+pub(super) async fn run(args: Launch, debugger: Option<Debugger>, json: bool) -> Outcome {
     let (stdin, enter) = input::choose(args.input.as_deref(), args.hold)?;
     let failed = |e| Fault::io("cannot pass output on", &e);
     // On a terminal output makes its way around the table.
@@ -23,7 +23,8 @@ pub(super) async fn run(args: Launch, json: bool) -> Outcome {
         false => pass_through().map_err(failed)?,
     };
     let screen = Arc::new(Screen::terminal(args.stay.talk(json), args.label).map_err(failed)?);
-    let outcome = launch(args, Surroundings { stdin, enter, output, screen: Arc::clone(&screen) }).await;
+    let outcome =
+        launch(args, Surroundings { stdin, enter, output, debugger, screen: Arc::clone(&screen) }).await;
     screen.finish().await;
     outcome
 }
@@ -38,16 +39,17 @@ pub(super) struct Surroundings {
     pub(super) stdin: Input,
     pub(super) enter: Option<Enter>,
     pub(super) output: OutputTo,
+    pub(super) debugger: Option<Debugger>,
     pub(super) screen: Arc<Screen>,
 }
 
 /// Launches and stays until the app ends.
 pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
-    let mut interrupts = Interrupts::new()?;
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.hold = args.hold || args.hold_for_daemons || args.hold_at.is_some();
     plan.for_daemons = args.hold_for_daemons;
     plan.enter = around.enter;
+    let mut interrupts = plan.take_debugger(around.debugger, !args.hold && !args.hold_for_daemons)?;
     plan.linger = args.linger;
     // Daemons start before the app begins.
     let hold = plan.hold || !plan.daemons.is_empty();

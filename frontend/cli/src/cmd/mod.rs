@@ -16,6 +16,7 @@ mod kill;
 mod launch;
 mod look;
 mod man;
+mod mpir;
 mod owner;
 mod pm;
 mod ps;
@@ -67,8 +68,8 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Attach(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Submit(args) if args.stay.background => background::start(args.stay.output.as_deref(), json),
         Command::Coalloc(args) if args.background => background::start(args.output.as_deref(), json),
-        Command::Launch(args) => block_on(launch::run(args, json)),
-        Command::Attach(args) => block_on(attach::run(args, json)),
+        Command::Launch(args) => block_on(launch::run(args, None, json)),
+        Command::Attach(args) => block_on(attach::run(args, None, json)),
         Command::Submit(args) => block_on(submit::run(args, json)),
         Command::Ps(args) => block_on(ps::run(&args, json)),
         Command::Release(args) => block_on(release::run(args, json)),
@@ -81,6 +82,7 @@ fn carry_out(cli: Cli) -> Outcome {
         Command::Gdb(args) => block_on(gdb::run(*args, json)),
         Command::Why(args) => block_on(why::run(*args, json)),
         Command::Top(args) => block_on(top::run(*args, json)),
+        Command::Mpir(args) => mpir::run(*args, json),
         Command::Stack(args) => block_on(stack::run(*args, json)),
         Command::Wlm(args) => wlm::run(args, json),
         Command::Deps(args) => deps::run(&args, json),

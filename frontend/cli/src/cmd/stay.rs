@@ -18,6 +18,7 @@ use super::input::Enter;
 use super::interrupts::{Interrupt, Interrupts};
 use crate::args::Daemons;
 use crate::exit::{self, Fault, Outcome};
+use crate::starter::{Debugger, Starter};
 use crate::view::{self, Screen, table};
 use crate::words::split_words;
 
@@ -48,6 +49,8 @@ pub(super) struct Plan {
     pub(super) timeout: Duration,
     /// Enter releases it.
     pub(super) enter: Option<Enter>,
+    /// A debugger reads there where the ranks are.
+    pub(super) starter: Option<Arc<Starter>>,
 }
 
 impl Plan {
@@ -82,12 +85,40 @@ impl Plan {
             attached: false,
             timeout,
             enter: None,
+            starter: None,
         })
+    }
+
+    /// Holds the ranks for a debugger, if one is there; `releases`: until it lets them go. Returns the interrupts that count.
+    pub(super) fn take_debugger(
+        &mut self,
+        debugger: Option<Debugger>,
+        releases: bool,
+    ) -> Result<Interrupts, Fault> {
+        let Some(Debugger { starter, heard }) = debugger else { return Interrupts::new() };
+        if starter.is_debugged() && !self.attached {
+            self.hold = true;
+            if releases {
+                self.enter = Some(Enter::of(heard.releases));
+            }
+        }
+        self.starter = Some(starter);
+        Interrupts::relayed(heard.signals)
+    }
+
+    /// Whether a debugger shows the held ranks.
+    fn is_for_debugger(&self) -> bool {
+        self.starter.as_ref().is_some_and(|starter| starter.is_debugged())
+    }
+
+    /// Whether somebody wants to see at once where the ranks are.
+    fn shows_ranks(&self) -> bool {
+        (self.hold || self.attached) && !self.is_for_debugger()
     }
 
     /// How long the live table waits.
     fn delay(&self) -> Duration {
-        if self.hold || self.attached { Duration::ZERO } else { SHORT }
+        if self.shows_ranks() { Duration::ZERO } else { SHORT }
     }
 }
 
@@ -100,8 +131,9 @@ pub(super) async fn stay(
 ) -> Outcome {
     let teller = Teller {
         screen: Arc::clone(&screen),
-        hold: plan.hold,
-        live: screen.watch((*app).clone(), plan.hold || plan.attached, plan.delay()),
+        hold: plan.hold && !plan.is_for_debugger(),
+        live: screen.watch((*app).clone(), plan.shows_ranks(), plan.delay()),
+        starter: plan.starter.clone(),
         exit: None,
         told: RankSet::new(),
         ending: false,
@@ -181,7 +213,11 @@ impl Staying {
             self.teller.screen.note("held until its daemons have ended");
             self.release_after_daemons(plan).await;
         } else if plan.hold && self.app.state() == AppState::Held {
-            let enter = if plan.enter.is_some() { "press Enter to release, or" } else { "to release" };
+            let enter = match (&plan.enter, plan.is_for_debugger()) {
+                (Some(_), true) => "the debugger releases, or",
+                (Some(_), false) => "press Enter to release, or",
+                (None, _) => "to release",
+            };
             self.teller.screen.note(&format!("held: {enter}: gantry release {}", self.app.id()));
         }
         Ok(session)
@@ -374,6 +410,8 @@ struct Teller {
     hold: bool,
     /// It is there, and looks after itself.
     live: bool,
+    /// A debugger reads there where the ranks are, and why they have failed.
+    starter: Option<Arc<Starter>>,
     exit: Option<Exit>,
     /// Ranks whose bad end was told.
     told: RankSet,
@@ -385,6 +423,9 @@ impl Teller {
     fn tell(&mut self, event: Event) {
         self.screen.changed();
         log(&event);
+        if let Some(starter) = &self.starter {
+            starter.hear(&event);
+        }
         if let Event::Exited(exit) = event {
             // The last line, when all output is out.
             self.exit = Some(exit);
@@ -448,6 +489,9 @@ impl Teller {
     fn tell_end(&mut self, rank: Rank, status: &Ending) {
         if self.ending || is_success(status) || self.told.contains(rank) {
             return;
+        }
+        if let Some(starter) = self.starter.as_ref().filter(|_| status.signal.is_some()) {
+            starter.fail(&format!("rank {rank}: {}", describe(status)));
         }
         if self.told.len() < MAX_TOLD {
             self.screen.note(&format!("rank {rank}: {}", describe(status)));

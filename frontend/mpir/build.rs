@@ -1,0 +1,32 @@
+//! Compiles the symbols of MPIR with their types: debuggers read those from debug information, as C compilers write it.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/symbols.c");
+    cc::Build::new()
+        .file("src/symbols.c")
+        // Whatever the profile says: the profile of gantry-mpir keeps what stands here.
+        .debug(false)
+        .opt_level(0)
+        // All debuggers of the last ten years read this version.
+        .flag("-gdwarf-4")
+        .flag_if_supported(format!("-ffile-prefix-map={}=.", env!("CARGO_MANIFEST_DIR")))
+        .warnings_into_errors(true)
+        .compile("gantry_mpir_symbols");
+    // They stay where no code names them, and where somebody strips the program; without types then.
+    for symbol in [
+        "MPIR_Breakpoint",
+        "MPIR_being_debugged",
+        "MPIR_debug_state",
+        "MPIR_debug_abort_string",
+        "MPIR_proctable",
+        "MPIR_proctable_size",
+        "MPIR_i_am_starter",
+        "MPIR_partial_attach_ok",
+        "MPIR_acquired_pre_main",
+        "MPIR_force_to_main",
+        "totalview_jobid",
+    ] {
+        println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={symbol}");
+    }
+}
