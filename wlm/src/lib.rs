@@ -37,6 +37,7 @@ mod give;
 mod hold;
 mod job;
 mod launch;
+mod line;
 mod localhost;
 mod policy;
 mod safe;

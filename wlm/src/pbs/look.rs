@@ -21,13 +21,10 @@ use super::qstat::short_name;
 use super::tm::{Client, Environment, Framing, NodeId, Spawn};
 use crate::host::Host;
 use crate::mpir::{MpirError, read_running};
-use crate::{Error, Result, pmix};
+use crate::{Error, Result, line, pmix};
 
 /// How long a mom may take for each answer, and a task to look.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Begins the line by which what was found is told.
-const MARK: &str = "gantry-found ";
 
 /// The name under which a task leaves what it has found.
 const LEFT: &[u8] = b"gantry-found";
@@ -62,7 +59,7 @@ pub(super) fn tell(found: Result<Placement>) -> String {
             })
         }
     };
-    format!("\n{MARK}{}\n", serde_json::to_string(&told).unwrap_or_default())
+    line::write(&told).unwrap_or_default()
 }
 
 /// What was found, in what a login shell and then a look have written. None: no word of a look is there.
@@ -70,8 +67,7 @@ pub(super) fn tell(found: Result<Placement>) -> String {
 /// # Errors
 /// What the look could not find.
 pub(super) fn parse_told(text: &str) -> Option<Result<Placement>> {
-    let line = text.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
-    Some(match serde_json::from_str(line) {
+    Some(match line::parse(text)? {
         Ok(Told::Found(placement)) => Ok(placement),
         Ok(Told::NotYet(message)) => Err(not_yet(message)),
         Ok(Told::Failed(failure)) => Err(Error::Refused(failure)),

@@ -22,7 +22,7 @@ use gantry_types::placement::{Placement, PlacementBuilder};
 
 use self::told::Told;
 use crate::host::{Host, is_own_process};
-use crate::{Error, Result};
+use crate::{Error, Result, line};
 
 /// The library's file name, without its version.
 const LIBRARY: &str = "libpmix.so";
@@ -76,11 +76,10 @@ pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -
     }
     let asked = host.ask_in_with(Path::new("/"), &command, &find_variables(&environment), ANSWER_WITHIN);
     let asked = asked.map_err(|error| refused(launcher, &error.to_string()))?;
-    // The library may write lines of its own.
-    let answer = asked.stdout.lines().rev().find_map(|line| serde_json::from_str::<Answer>(line).ok());
-    match answer {
-        Some(Ok(ranks)) => build_placement(launcher, ranks),
-        Some(Err(why)) => Err(refused(launcher, &why)),
+    match line::parse::<Answer>(&asked.stdout) {
+        Some(Ok(Ok(ranks))) => build_placement(launcher, ranks),
+        Some(Ok(Err(why))) => Err(refused(launcher, &why)),
+        Some(Err(error)) => Err(refused(launcher, &error.to_string())),
         None => Err(refused(launcher, asked.stderr.lines().last().unwrap_or("it printed nothing"))),
     }
 }
@@ -91,8 +90,7 @@ pub fn ask_ranks(launcher: Pid, library: &Path, agent: &Path, host: &dyn Host) -
 /// It cannot be written.
 pub fn tell_ranks(launcher: Pid, library: &Path, out: &mut impl io::Write) -> io::Result<()> {
     let told: Answer = sys::ask(library, launcher.get());
-    let line = serde_json::to_string(&told).map_err(io::Error::other)?;
-    writeln!(out, "\n{line}")
+    out.write_all(line::write(&told)?.as_bytes())
 }
 
 fn find_variables(environment: &[u8]) -> Vec<(OsString, OsString)> {
@@ -160,6 +158,14 @@ mod tests {
         ask_ranks(pid(), &find_library(pid(), &host).unwrap(), Path::new("/g/agent"), &host)
     }
 
+    fn rank(rank: u32, host: &str, pid: i32) -> Told {
+        Told { rank, host: host.to_owned(), pid, exe: "/bin/a".to_owned() }
+    }
+
+    fn tell(answer: &Answer) -> String {
+        line::write(answer).unwrap()
+    }
+
     #[test]
     fn the_library_is_the_one_that_the_launcher_has_loaded() {
         let other =
@@ -170,15 +176,12 @@ mod tests {
 
     #[test]
     fn ranks_are_put_in_order_and_the_librarys_own_lines_are_skipped() {
-        let rank = |rank: u32, host: &str, pid: i32| {
-            format!(r#"{{"rank":{rank},"host":"{host}","pid":{pid},"exe":"/bin/a"}}"#)
-        };
-        let told = format!("PMIx says hello\n\n{{\"Ok\":[{},{}]}}\n", rank(1, "b", 12), rank(0, "a", 11));
-        let placement = ask(&told).unwrap();
+        let lines = tell(&Ok(vec![rank(1, "b", 12), rank(0, "a", 11)]));
+        let placement = ask(&format!("PMIx says hello\n{lines}and goodbye\n")).unwrap();
         let ranks: Vec<_> = placement.iter().map(|place| (place.host, place.pid.unwrap().get())).collect();
         assert_eq!(ranks, [("a", 11), ("b", 12)]);
         for early in [rank(1, "b", 12), rank(0, "b", 0), rank(0, "", 5)] {
-            let error = ask(&format!("{{\"Ok\":[{early}]}}\n")).unwrap_err();
+            let error = ask(&tell(&Ok(vec![early]))).unwrap_err();
             assert!(matches!(error, Error::NotYet { .. }), "{error}");
         }
     }
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn code_of_another_users_launcher_is_not_run() {
         let ask_of = |uid: &str| {
-            let host = host_of(uid, "{\"Ok\":[{\"rank\":0,\"host\":\"a\",\"pid\":11,\"exe\":\"/bin/a\"}]}\n");
+            let host = host_of(uid, &tell(&Ok(vec![rank(0, "a", 11)])));
             ask_ranks(pid(), Path::new("/opt/my lib/libpmix.so.2.13"), Path::new("/g/agent"), &host)
         };
         assert!(ask_of("1000").is_ok());
@@ -200,7 +203,10 @@ mod tests {
             let error = ask(answer).unwrap_err().to_string();
             assert!(error.ends_with(expected), "{error}");
         };
-        check("{\"Err\":\"PMIx_tool_init fails with -25\"}\n", "its ranks: PMIx_tool_init fails with -25");
+        check(
+            &tell(&Err("PMIx_tool_init fails with -25".to_owned())),
+            "its ranks: PMIx_tool_init fails with -25",
+        );
         check("", "its ranks: no such library");
     }
 
