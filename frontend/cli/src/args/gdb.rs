@@ -12,7 +12,7 @@ use super::{Hosts, parse_seconds};
 /// Debug all ranks with gdb, in one window. What ranks answer alike is shown once.
 ///
 /// Each rank that a command is for gets a gdb on its own node. Commands go to the current set of ranks, which stands in the prompt. Numbers in which the
-/// ranks differ are shown as ranges, such as 'rank = [0;63]'. 'help' at the prompt lists what gantry adds to gdb's own commands. Ctrl-C stops the ranks
+/// ranks differ are shown as ranges. 'help' at the prompt lists what gantry adds to gdb's own commands. Ctrl-C stops the ranks
 /// that a command has let go.
 ///
 /// Ranks that are launched for it are held before their first instruction, and end when you leave. Ranks that ran before go on when you leave, and those
