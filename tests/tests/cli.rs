@@ -79,8 +79,8 @@ fn an_app_in_the_background_is_released_waited_for_and_leaves_nothing() {
             ["launch", "--hold", "--background", "--output", "log", "--", "-n", "2", "/bin/sh", "-c", script];
         let id = line_of(world, &launch);
         let mut wait = world.gantry(["wait"]);
-        // Whoever comes when the app has ended finds none.
-        eventually(SOON, "who waits is connected", || {
+        // A command that connects after the app's end finds no app.
+        eventually(SOON, "'gantry wait' is connected", || {
             let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
             sockets.lines().any(|line| line.contains(&format!("/{id}.")) && line.contains(" 0001 03 "))
         });

@@ -75,21 +75,7 @@ async fn ask_info(registry: &Registry, app: AppId, timeout: Duration) -> Result<
     time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(late("asking for the app", timeout, app)))
 }
 
-/// The live app that is meant by `name`, the beginning of its id; without a name the only one there is.
-///
-/// # Errors
-/// There is none, or more than one.
-pub async fn resolve(registry: &Registry, name: Option<&str>) -> Result<AppId> {
-    let wanted = name.unwrap_or("").to_ascii_lowercase();
-    let mut found = Vec::new();
-    for app in registry.apps(Shelf::Live)? {
-        if app.as_str().starts_with(&wanted) && registry.connect(app, Shelf::Live).await.is_ok() {
-            found.push(app);
-        }
-    }
-    pick(name, &found)
-}
-
+/// The app that is meant by `name` among those found.
 fn pick(name: Option<&str>, found: &[AppId]) -> Result<AppId> {
     match (found, name) {
         ([app], _) => Ok(*app),
@@ -132,6 +118,26 @@ impl Client {
     /// As [`Client::connect`], to whoever has the app on that shelf.
     pub(crate) async fn connect_to(registry: &Registry, app: AppId, shelf: Shelf) -> Result<Self> {
         Ok(Self::new(app, registry.connect(app, shelf).await?))
+    }
+
+    /// Connects to the live app that is meant by `name`, the beginning of its id; without a name to the only one there is.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub async fn find(registry: &Registry, name: Option<&str>) -> Result<Self> {
+        let wanted = name.unwrap_or("").to_ascii_lowercase();
+        let mut found = Vec::new();
+        for app in registry.apps(Shelf::Live)? {
+            if app.as_str().starts_with(&wanted)
+                && let Ok(client) = Self::connect(registry, app).await
+            {
+                found.push(client);
+            }
+        }
+        let ids: Vec<AppId> = found.iter().map(Self::app).collect();
+        let app = pick(name, &ids)?;
+        // The connection that showed the app to live is kept: the app may end before another one is made.
+        found.into_iter().find(|client| client.app == app).ok_or(Error::UnknownApp { app })
     }
 
     fn new(app: AppId, stream: UnixStream) -> Self {

@@ -19,7 +19,7 @@ mod registry;
 mod server;
 mod target;
 
-pub use client::{Client, Listing, RemoteChannel, RemoteEvents, list, resolve};
+pub use client::{Client, Listing, RemoteChannel, RemoteEvents, list};
 pub(crate) use groups::{GroupListing, list_groups};
 pub(crate) use kept::keep;
 pub use protocol::{Answer, DaemonOrder, Text};

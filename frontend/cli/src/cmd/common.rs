@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_frontend::control::{Client, Registry, resolve};
+use gantry_frontend::control::{Client, Registry};
 
 use crate::exit::{Fault, Outcome};
 use crate::view::{self, Page};
@@ -25,9 +25,7 @@ pub(super) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
 
 /// A connection to the frontend of the app that is meant by `name`.
 pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
-    let registry = Registry::open(None)?;
-    let app = resolve(&registry, name).await?;
-    Ok(Client::connect(&registry, app).await?)
+    Ok(Client::find(&Registry::open(None)?, name).await?)
 }
 
 /// Prints what a command has to say.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
-use gantry_frontend::control::{Client, Registry, resolve};
+use gantry_frontend::control::{Client, Registry};
 use gantry_frontend::event::RankInfo;
 use gantry_frontend::info::AppInfo;
 use gantry_frontend::{App, AppHandle, Config, Frontend};
@@ -212,8 +212,8 @@ impl Owner {
     pub(super) async fn reach(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
         let registry = Registry::open(None)?;
         let app = match Naming::of(target) {
-            Naming::App => Some(resolve(&registry, Some(target)).await?),
-            Naming::Either => resolve(&registry, Some(target)).await.ok(),
+            Naming::App => Some(Client::find(&registry, Some(target)).await?.app()),
+            Naming::Either => Client::find(&registry, Some(target)).await.ok().map(|client| client.app()),
             Naming::Job => None,
         };
         match app {

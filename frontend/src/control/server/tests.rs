@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::channel::Reduced;
-use crate::control::client::{Client, list, resolve};
+use crate::control::client::{Client, list};
 use crate::control::protocol::DaemonOrder;
 use crate::control::target::Conversation;
 use crate::event::{Ending, Exit, Staging};
@@ -241,12 +241,12 @@ async fn the_listing_shows_the_app_until_it_is_gone() {
     let stage = stage();
     let listing = list(&stage.registry, SOON).await.unwrap();
     assert_eq!(listing.apps, [stage.puppet.info()]);
-    assert_eq!(resolve(&stage.registry, Some("3K")).await.unwrap(), id());
-    assert_eq!(resolve(&stage.registry, None).await.unwrap(), id());
+    assert_eq!(Client::find(&stage.registry, Some("3K")).await.unwrap().app(), id());
+    assert_eq!(Client::find(&stage.registry, None).await.unwrap().app(), id());
     stage.puppet.end();
     within(stage.socket.close()).await;
     assert_eq!(list(&stage.registry, SOON).await.unwrap(), Default::default());
-    assert_eq!(resolve(&stage.registry, None).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(Client::find(&stage.registry, None).await.unwrap_err().kind(), Kind::NotFound);
 }
 
 #[tokio::test]
