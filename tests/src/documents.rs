@@ -29,10 +29,11 @@ use crate::testbed::config::{HOME, UID};
 use crate::{Terminal, World, binaries, programs};
 
 /// Why commands do not run.
-pub const REASONS: [(&str, &str); 4] = [
+pub const REASONS: [(&str, &str); 5] = [
     ("build", "they build or test gantry for minutes: .ci/run and examples/run do the same"),
     ("container", "they need a process in a container: the suite hold_at holds one"),
     ("hangs", "they watch a job that hangs for minutes: the suite watch does the same"),
+    ("licensed", "they need TotalView or DDT, which are sold: the suite gantry_mpir does the same with gdb"),
     ("openpbs", "they need OpenPBS, which is no package of Debian: the suites pbs_* do the same"),
 ];
 
