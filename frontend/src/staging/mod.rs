@@ -26,9 +26,8 @@
 mod arch;
 mod closure;
 pub(crate) mod content;
-#[doc(hidden)] // pure parsers are public so that they can be fuzzed; they promise nothing
 mod dlopen;
-#[doc(hidden)]
+#[doc(hidden)] // pure parsers are public so that they can be fuzzed; they promise nothing
 pub mod elf;
 pub(crate) mod find;
 pub(crate) mod gather;
@@ -46,7 +45,6 @@ mod progress;
 mod resolve;
 mod resolver;
 mod root;
-#[doc(hidden)]
 mod script;
 mod script_chain;
 mod search;
