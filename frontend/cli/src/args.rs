@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The commands and options of the command line.
 
 mod gdb;
 mod groups;
@@ -36,15 +36,16 @@ pub(crate) struct Cli {
     #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
 
-    /// This is the frontend process that `--background` starts; standard input is a socket to who started it.
+    /// Marks the frontend process that `--background` starts. Its standard input is a socket to the process that
+    /// started it.
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) background_in: Option<PathBuf>,
 
-    /// This is the frontend process that a process group is started with; standard input is a socket to who started it.
+    /// Marks the frontend process of a process group. Its standard input is a socket to the process that started it.
     #[arg(long, hide = true, exclusive = true)]
     pub(crate) group_owner: bool,
 
-    /// What a shell can complete this word of a query to, a line each, from what runs now.
+    /// Prints the completions of this word of a query, one per line, from the apps that run now.
     #[arg(long, hide = true, exclusive = true, value_name = "WORD")]
     pub(crate) complete_query: Option<String>,
 
@@ -254,16 +255,16 @@ pub(crate) struct Files {
     /// A directory for the session's lib, with all that is in it. May be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Vec<PathBuf>,
-    /// Bring programs and libraries alone, without the libraries that they need: the nodes have those.
+    /// Send programs and libraries without their dependencies. The nodes have these already.
     #[arg(long)]
     pub(crate) no_deps: bool,
-    /// Go on when a library that something needs is not here.
+    /// Continue when a needed library is missing on this machine.
     #[arg(long, conflicts_with = "no_deps")]
     pub(crate) allow_missing: bool,
 }
 
 impl Files {
-    /// How what is added is to be taken.
+    /// Sets how the manifest resolves dependencies.
     pub(crate) fn set_options(&self, manifest: &mut gantry_frontend::Manifest) {
         if self.no_deps {
             manifest.without_dependencies();
@@ -296,7 +297,7 @@ pub(crate) struct Stay {
 }
 
 impl Stay {
-    /// What is shown besides output.
+    /// What the command prints besides output.
     pub(crate) fn talk(&self, json: bool) -> Talk {
         match (json, self.quiet) {
             (true, _) => Talk::Json,
@@ -398,13 +399,13 @@ pub(crate) struct Coalloc {
     /// Read the specification from a file; '-' is standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with = "spec", required_unless_present = "spec")]
     pub(crate) file: Option<PathBuf>,
-    /// Print the ids of the parts' apps when all were let go, and return; a process stays with the job until it ends.
+    /// When all parts are released, print the ids of their apps and return. A process stays with the job until it ends.
     #[arg(long, conflicts_with_all = ["interactive", "synchronous"])]
     pub(crate) background: bool,
-    /// File to which output is appended that parts send nowhere else, in the background. Default: none.
+    /// In the background, append to this file the output that parts send nowhere else. Default: none.
     #[arg(long, value_name = "FILE", requires = "background")]
     pub(crate) output: Option<PathBuf>,
-    /// How long each part may take to be there.
+    /// How long each part may take to start.
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
     /// How long each part may wait for nodes. That time does not count towards --timeout. Default: as long as it takes.
@@ -449,7 +450,7 @@ pub(crate) struct Patience {
     pub(crate) timeout: Duration,
 }
 
-/// The longest time that can be asked for: more than anybody waits, and small enough to be added to any clock.
+/// The longest timeout that an option takes. It is small enough to be added to any clock.
 const MAX_SECONDS: f64 = 10_000_000.0;
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -496,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_dashes_is_untouched() {
+    fn words_after_the_dashes_are_untouched() {
         let cli = Cli::try_parse_from([
             "gantry", "launch", "--hold", "--", "-n", "4", "./app", "--hold", "--", "-v",
         ]);

@@ -76,17 +76,17 @@ pub(crate) fn of_kind(kind: Kind) -> u8 {
         Kind::Gone => GONE,
         Kind::System => SYSTEM,
         Kind::Internal => INTERNAL,
-        // The enum may grow in another crate; the test below lists all that there are.
+        // The enum may grow in another crate; the test below lists all kinds.
         _ => OTHER,
     }
 }
 
-/// The code of an app: what does not fit into a process's code was a failure and stays one.
+/// The code of an app. A code beyond the range of a process becomes the highest code, so a failure stays a failure.
 pub(crate) fn of_app(code: i32) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// The code of one process, as a shell shows it. What nobody knows did not end well.
+/// The code of one process, as a shell shows it. An unknown ending counts as a failure.
 pub(crate) fn of_ending(ending: &Ending) -> u8 {
     match (ending.code, ending.signal) {
         (Some(code), _) => of_app(code),
@@ -100,7 +100,7 @@ pub(crate) fn of_signal(number: i32) -> u8 {
     u8::try_from(number).map_or(u8::MAX, |number| SIGNAL.saturating_add(number))
 }
 
-/// Why a command fails.
+/// The reason of a command's failure.
 #[derive(Debug)]
 pub(crate) struct Fault(pub(crate) Failure);
 
@@ -117,7 +117,7 @@ impl From<gantry_wlm::Error> for Fault {
 }
 
 impl Fault {
-    /// Something of this machine failed.
+    /// An operation on this machine failed.
     pub(crate) fn io(what: &str, error: &std::io::Error) -> Self {
         let again = || std::io::Error::new(error.kind(), error.to_string());
         let source = error.raw_os_error().map_or_else(again, std::io::Error::from_raw_os_error);
@@ -130,7 +130,7 @@ impl Fault {
     }
 }
 
-/// What a command comes to: its exit code, or why it fails.
+/// The result of a command: its exit code, or the reason of its failure.
 pub(crate) type Outcome = Result<u8, Fault>;
 
 #[cfg(test)]

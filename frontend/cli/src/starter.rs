@@ -1,4 +1,5 @@
-//! The program with MPIR's symbols, when it has started this process: it shows a debugger what it is told here.
+//! The connection to gantry-mpir, if that program started this process. gantry-mpir holds MPIR's symbols and shows a
+//! debugger the reported state.
 
 mod sys;
 
@@ -18,17 +19,17 @@ use gantry_wlm::host::Machine;
 use gantry_wlm::{Host, Reach, reach, registry};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// How long the last words may take. A debugger may have stopped who is to hear them.
+/// The timeout for the last message: a debugger may have stopped gantry-mpir.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// The way to a debugger.
+/// The connection to the debugger.
 #[derive(Debug)]
 pub(crate) struct Debugger {
     pub(crate) starter: Arc<Starter>,
     pub(crate) heard: Heard,
 }
 
-/// What the starter is told.
+/// A message to gantry-mpir.
 #[derive(Debug)]
 pub(crate) struct Starter {
     debugged: bool,
@@ -37,20 +38,20 @@ pub(crate) struct Starter {
     failed: AtomicBool,
 }
 
-/// What the starter tells.
+/// Messages from gantry-mpir.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The debugger has let it go on.
+    /// The debugger has continued it.
     pub(crate) releases: UnboundedReceiver<()>,
-    /// Signals that it was sent. It ends with the starter.
+    /// Signals that gantry-mpir received. The stream ends with that process.
     pub(crate) signals: UnboundedReceiver<i32>,
 }
 
 impl Starter {
-    /// Speaks with the starter at the descriptor `raw`. `debugged`: a debugger waits for the ranks.
+    /// Connects to gantry-mpir at the descriptor `raw`. `debugged`: a debugger waits for the ranks.
     ///
     /// # Errors
-    /// That is no descriptor of a socket.
+    /// `raw` is not a socket.
     pub(crate) fn connect(raw: RawFd, debugged: bool) -> io::Result<(Self, Heard)> {
         let stream = UnixStream::from(sys::inherited(raw)?);
         stream.peer_addr()?;
@@ -83,7 +84,7 @@ impl Starter {
         self.debugged
     }
 
-    /// Tells what a debugger has to know of an event.
+    /// Reports an event that the debugger needs.
     pub(crate) fn hear(&self, event: &Event) {
         match event {
             Event::Held { app, wlm, ranks }
@@ -98,7 +99,8 @@ impl Starter {
     }
 
     fn tell_ranks(&self, app: &str, wlm: &str, ranks: &[RankInfo]) {
-        // A debugger has to reach the hosts by their names, and nobody reaches nodes that this machine plays.
+        // A debugger reaches the hosts by their names. The names of simulated nodes do not resolve, so they are all this
+        // machine.
         let is_here = registry::find(wlm).is_ok_and(|wlm| reach(wlm) == Reach::ThisMachine);
         let host = is_here.then(|| Machine.hostname());
         for piece in ranks.chunks(RANKS_AT_ONCE) {
@@ -112,7 +114,7 @@ impl Starter {
         self.tell(ToStarter::Complete(app.to_owned()));
     }
 
-    /// Tells why the app has failed. What comes of it later is no further failure.
+    /// Reports why the app has failed. Later failures are consequences and are ignored.
     pub(crate) fn fail(&self, reason: &str) {
         if !self.failed.swap(true, Ordering::SeqCst) {
             self.tell(ToStarter::Aborted(reason.to_owned()));
@@ -122,16 +124,16 @@ impl Starter {
     fn tell(&self, word: ToStarter) {
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(words) = words.as_ref() {
-            // It may be gone; that is heard by itself.
+            // gantry-mpir may have gone. The end of its messages shows that.
             words.send(word).unwrap_or_default();
         }
     }
 
-    /// Waits until all was told.
+    /// Waits until all messages are sent.
     pub(crate) fn finish(&self) {
         drop(self.words.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(written) = self.written.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // It ends without a word.
+            // The channel closes when the writer ends.
             written.recv_timeout(LAST_WORDS).unwrap_or_default();
         }
     }
@@ -140,7 +142,7 @@ impl Starter {
 fn write(mut stream: UnixStream, words: &Receiver<ToStarter>) {
     for word in words {
         if write_frame(&mut stream, &word).is_err() {
-            // A starter that hears half of it knows nothing.
+            // After a partial message the stream is useless.
             drop(stream.shutdown(Shutdown::Both));
             return;
         }

@@ -1,4 +1,4 @@
-//! What can be typed about the parallel gdb.
+//! The options of the parallel gdb.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can be typed about process groups, and about apps as such.
+//! The options of the commands for process groups and apps.
 
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ pub(crate) struct Hit {
     /// Only these ranks, such as 0-3,7. Of one app.
     #[arg(long, value_name = "RANKS")]
     pub(crate) ranks: Option<RankSet>,
-    /// Do nothing and show the groups that would be hit. With a query.
+    /// Signal nothing. Show the groups that the query matches.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Ask nothing.
@@ -98,7 +98,7 @@ pub(crate) struct Hit {
 ///
 /// Messages are those of the process manager of the Scalable Systems Software project, as published and as drafted: create-process-group, get-process-group
 /// (and -info), signal-process-group, kill-process-group, del-process-group-info, wait-process-group. A query is as in the example; values are those of 'gantry ps --help'.
-/// On a socket each message ends with a zero byte, or with the end of what is sent. The exit code is 0 where a message was answered, whatever the answer.
+/// On a socket each message ends with a zero byte, or with the end of the input. The exit code is 0 if a message was answered, even with an error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

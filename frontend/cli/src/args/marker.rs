@@ -1,4 +1,5 @@
-//! `gantry launch` and `gantry mpir` without `--`, as launchers are typed: the first word that is not gantry's own begins the launcher's arguments.
+//! `gantry launch` and `gantry mpir` without `--`. The launcher's arguments begin at the first word that is not an
+//! option of gantry.
 
 use std::ffi::{OsStr, OsString};
 
@@ -11,10 +12,10 @@ use super::Cli;
 /// The commands that take a launcher's arguments.
 const COMMANDS: [&str; 2] = ["launch", "mpir"];
 
-/// The line with `--` before the first word that is not gantry's own. None: that is not what is wrong with it.
+/// Inserts `--` before the first word that is not an option of gantry. None: a marker does not repair this error.
 pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
-    // To clap the `h` of `-hosts` asks for help.
-    // Options of a launch show that a word is no target, but a program.
+    // clap reads the `h` of `-hosts` as a request for help.
+    // An option of a launch before the word shows that the word is a program, not a target.
     if !matches!(
         error.kind(),
         ErrorKind::UnknownArgument | ErrorKind::DisplayHelp | ErrorKind::ArgumentConflict
@@ -23,7 +24,7 @@ pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<O
     }
     let command = line.iter().position(|word| COMMANDS.iter().any(|command| word == command))?;
     let mut cli = Cli::command();
-    // Options of all commands are spread to each of them.
+    // Copies the global options into each command.
     cli.build();
     let launch = cli.find_subcommand(&line[command])?;
     let at = find_first_foreign(line, command, launch)?;
@@ -31,7 +32,7 @@ pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<O
         return None;
     }
     let word = line.get(at)?.to_str().unwrap_or_default();
-    // An option that looks like one of ours and is no launcher's is a slip.
+    // An option that resembles one of gantry's, and that no launcher knows, is a typing error.
     if error.get(ContextKind::SuggestedArg).is_some() && !is_launcher_option(word) {
         return None;
     }
@@ -40,7 +41,7 @@ pub(super) fn put_marker(line: &[OsString], error: &clap::Error) -> Option<Vec<O
     Some(marked)
 }
 
-/// The index of the first word behind the command that gantry does not know.
+/// The index of the first word after the command that gantry does not know.
 fn find_first_foreign(line: &[OsString], command: usize, launch: &Command) -> Option<usize> {
     let mut at = command + 1;
     while let Some(word) = line.get(at) {
@@ -52,7 +53,7 @@ fn find_first_foreign(line: &[OsString], command: usize, launch: &Command) -> Op
     None
 }
 
-/// How many words the option takes that begins with this one. None: it is none of gantry's.
+/// How many words this option takes, itself included. None: it is not an option of gantry.
 fn words_taken(word: &OsStr, launch: &Command) -> Option<usize> {
     let word = word.to_str()?;
     let takes_value = |action: &ArgAction| matches!(action, ArgAction::Set | ArgAction::Append);
@@ -64,7 +65,7 @@ fn words_taken(word: &OsStr, launch: &Command) -> Option<usize> {
         let arg = launch.get_arguments().find(|arg| arg.get_long() == Some(name))?;
         return Some(if takes_value(arg.get_action()) && !attached { 2 } else { 1 });
     }
-    // All of gantry's letters are flags: in `-vq` each is one.
+    // All short options of gantry are flags, so `-vq` is two of them.
     let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty())?;
     let is_flag = |letter| {
         let arg = launch.get_arguments().find(|arg| arg.get_short() == Some(letter));

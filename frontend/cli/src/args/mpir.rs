@@ -1,4 +1,4 @@
-//! What can be typed for debuggers that know MPIR.
+//! The options of the command for debuggers that know MPIR.
 
 use clap::Args;
 
@@ -36,7 +36,7 @@ pub(crate) struct Mpir {
     pub(crate) target: Option<String>,
     #[command(flatten)]
     pub(crate) launch: Launch,
-    /// This is what gantry-mpir starts; it listens at this descriptor.
+    /// The descriptor on which gantry-mpir listens. gantry-mpir passes it.
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]
     pub(crate) starter: Option<i32>,
     /// A debugger was there at the start.

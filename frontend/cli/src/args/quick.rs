@@ -1,7 +1,8 @@
-//! Reads a command line of which the command is known beforehand, when that takes longer than the command itself.
+//! Parses a command line quickly when its command is known.
 //!
-//! To read a command line all options of all commands are described first, some hundreds. Here only those of one command are. Whatever is not understood
-//! that way is read once more with all of them, so that help and what is said of mistakes know the others too.
+//! A full parse first describes all options of all commands, some hundreds, and that takes longer than many commands.
+//! This one describes one command only. A line that it does not understand is parsed again in full, so that help and
+//! error messages know all commands.
 
 use std::ffi::OsString;
 
@@ -25,7 +26,7 @@ enum Only {
     Deps(Deps),
 }
 
-/// None: it is another command, or has to be read with all of them.
+/// None: the line needs the full parser.
 pub(super) fn parse_quickly(line: &[OsString]) -> Option<Cli> {
     if line.get(1)? != "deps" {
         return None;

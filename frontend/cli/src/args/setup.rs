@@ -1,4 +1,4 @@
-//! What can be typed to see and set up what gantry needs.
+//! Options of the commands that show and set up the environment of gantry.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What can be typed about call paths.
+//! The options of the commands for call paths.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::{Hosts, parse_seconds, parse_span};
 /// Show where all ranks are, as one tree of their call paths. The odd rank comes first.
 ///
 /// Ranks with the same call path are one class. Each line has functions, caller first, and the ranks that are in them. A rank stands still for some
-/// milliseconds at most, and goes on as it was. The nodes need no debugger and no files with symbols: gantry brings what reads the stacks, and looks up
+/// milliseconds at most, and goes on as it was. The nodes need no debugger and no files with symbols: gantry sends the program that reads the stacks, and looks up
 /// functions and lines where you are. Programs are shown from 'main' to the first function that waits for others, such as MPI_Wait.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -64,7 +64,7 @@ pub(crate) struct Stack {
     /// Also write folded stacks, which programs that draw flame graphs read.
     #[arg(long, value_name = "FILE")]
     pub(crate) flame: Option<PathBuf>,
-    /// Show whole paths: also what stands before 'main', and what is below a function that waits.
+    /// Show whole paths: also the callers of 'main', and the callees of a function that waits.
     #[arg(long)]
     pub(crate) full: bool,
     /// Options for how nodes are reached, as for 'gantry attach'; with --launch what you would give the launcher.
@@ -141,14 +141,14 @@ pub(crate) struct Top {
 /// Staying beside a job until nothing moves.
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// Stay until the job ends, and say what 'why' says each time that nothing has moved for this long: 90, 90s, 5m or 2h. Without a value: 5m. A rank that
+    /// Stay until the job ends. Print the report of 'why' each time that nothing has moved for this long: 90, 90s, 5m or 2h. Without a value: 5m. A rank that
     /// computes moves. One that waits for others does not, also while its MPI library turns.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "5m", value_parser = parse_span)]
     pub(crate) watch: Option<Duration>,
     /// From one look to the next. Default: a tenth of that time, 30 s at most.
     #[arg(long, value_name = "TIME", value_parser = parse_span, requires = "watch")]
     pub(crate) every: Option<Duration>,
-    /// When nothing moves, run this command by /bin/sh, with what 'why' says on its standard input. It finds GANTRY_WATCH_TARGET, GANTRY_WATCH_SECONDS,
+    /// When nothing moves, run this command by /bin/sh, with the report of 'why' on its standard input. It finds GANTRY_WATCH_TARGET, GANTRY_WATCH_SECONDS,
     /// GANTRY_WATCH_SIZE and GANTRY_WATCH_ODD_RANKS in its environment.
     #[arg(long, value_name = "COMMAND", requires = "watch")]
     pub(crate) run: Option<OsString>,

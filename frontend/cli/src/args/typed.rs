@@ -1,4 +1,4 @@
-//! Reading what was typed.
+//! Parses the command line.
 
 use std::ffi::OsString;
 
@@ -7,16 +7,16 @@ use clap::Parser;
 use super::{Cli, marker, quick};
 
 impl Cli {
-    /// What was typed.
+    /// The command line of this process.
     ///
     /// # Errors
-    /// It cannot be understood, or help was asked for.
+    /// The line is not valid, or it asks for help.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let line: Vec<OsString> = std::env::args_os().collect();
         quick::parse_quickly(&line).map_or_else(|| Self::read(&line), Ok)
     }
 
-    /// As [`Cli::of_process`], of a line that is given.
+    /// As [`Cli::of_process`], for a given line.
     pub(super) fn read(line: &[OsString]) -> Result<Self, clap::Error> {
         let line = &spell_out(line);
         Self::try_parse_from(line).or_else(|error| match marker::put_marker(line, &error) {
@@ -26,7 +26,7 @@ impl Cli {
     }
 }
 
-/// gdb's own option -ex is one word, which is a long one here.
+/// gdb's own option -ex is one word. Here it becomes a long option.
 fn spell_out(line: &[OsString]) -> Vec<OsString> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     let is_gdb = line[..end].iter().any(|word| word == "gdb");

@@ -1,7 +1,8 @@
 //! `--background`: a frontend process of its own stays with the app.
 //!
-//! It is this program again, with the same arguments and one hidden one. Its standard input is a socket to who started it, on which it
-//! tells, one JSON value per line, the events of the start and then `{"ok":ID}`, of a job of several apps `{"ok":[ID,..]}`, or `{"error":...}`.
+//! It runs this program again, with the same arguments and a hidden option. Its standard input is a socket to the
+//! process that started it. On that socket it reports one JSON value per line: the events of the start, then
+//! `{"ok":ID}`, for a job of several apps `{"ok":[ID,..]}`, or `{"error":...}`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
@@ -27,7 +28,7 @@ use crate::view::{Page, Screen};
 /// Starts the process and waits until the app is there.
 pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
     if let Some(output) = output {
-        // A mistake is better told now than when the app is there.
+        // Report an unusable file now, before the app exists.
         open_output(output)?;
     }
     let failed = |e: io::Error| Fault::io("cannot start a frontend process", &e);
@@ -53,7 +54,7 @@ pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
                 return Ok(exit::SUCCESS);
             }
             Ok(Answer::Error(failure)) => return Err(Fault(failure)),
-            // An event.
+            // The line is an event.
             Err(_) if json => say(&Page::data(line + "\n"))?,
             Err(_) => {}
         }
@@ -61,7 +62,7 @@ pub(super) fn start(output: Option<&Path>, json: bool) -> Outcome {
     Err(Fault(Failure::new(Kind::Lost, "the frontend process ended before the app was there")))
 }
 
-/// What is there now.
+/// The report that the start succeeded.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Begun {
@@ -69,14 +70,14 @@ enum Begun {
     Job(Vec<AppId>),
 }
 
-/// Is that process: stays until the app ends.
+/// Runs the frontend process in the background. Stays until the app ends.
 pub(super) fn serve(dir: &Path, command: Command) -> Outcome {
     let failed = |e: io::Error| Fault::io("cannot start in the background", &e);
     let report = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     if report.local_addr().is_err() {
         return Err(Fault::invalid("--background-in is not for people", "use --background"));
     }
-    // Who started us sees the end of the report only when no other descriptor of it is left.
+    // The starting process sees the end of the report only when this was its last open descriptor.
     let nothing = File::open("/dev/null").map_err(failed)?;
     nix::unistd::dup2_stdin(&nothing).map_err(|e| failed(e.into()))?;
     enter(dir).map_err(failed)?;
@@ -132,7 +133,7 @@ async fn coalloc_here(args: &Coalloc, screen: &Screen) -> Outcome {
 fn enter(dir: &Path) -> io::Result<()> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is our own process, and has just begun: relative paths mean what they say"
+        reason = "this is our own process, and has just begun: relative paths are still valid"
     )]
     std::env::set_current_dir(dir)
 }

@@ -1,4 +1,4 @@
-//! Commands that somebody has asked this command to run.
+//! Commands of the user that this command runs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::interrupts::{Interrupt, Interrupts};
 
-/// A command for the shell, with these variables and the limits that this process was given.
+/// A shell command with these variables. It gets the resource limits that this process started with.
 pub(super) fn shell(command: &OsStr, variables: &[(&str, String)]) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
@@ -22,7 +22,7 @@ pub(super) fn shell(command: &OsStr, variables: &[(&str, String)]) -> Command {
     shell
 }
 
-/// Runs a command that has a text to read, and waits for its end. It is killed when nobody waits any more.
+/// Runs a command with a text on its standard input, and waits for its end. Cancelling the wait kills it.
 ///
 /// # Errors
 /// It cannot be started.
@@ -31,7 +31,7 @@ pub(super) async fn run_with_input(mut command: Command, input: &str) -> io::Res
     let to_child = child.stdin.take();
     let write = async {
         if let Some(mut to_child) = to_child {
-            // It need not read to the end.
+            // The command may close its input early.
             drop(to_child.write_all(input.as_bytes()).await);
         }
     };
@@ -39,7 +39,8 @@ pub(super) async fn run_with_input(mut command: Command, input: &str) -> io::Res
     status
 }
 
-/// Runs a program that has the terminal, and waits for its end. Ctrl-C is the program's. Some: what else came, which has killed it.
+/// Runs a program that owns the terminal, and waits for its end. Ctrl-C goes to the program. Some: another interrupt
+/// arrived and killed the program.
 ///
 /// # Errors
 /// It cannot be started.
@@ -79,7 +80,7 @@ mod tests {
         };
         assert_eq!(run("a b").await, Some(3));
         assert_eq!(run("a c").await, Some(1));
-        // Who does not read does not keep us.
+        // A command that does not read its input must not block.
         let nothing = shell(OsStr::new("exit 4"), &[]);
         assert_eq!(run_with_input(nothing, &"x".repeat(1 << 20)).await.unwrap().code(), Some(4));
     }

@@ -67,7 +67,7 @@ pub(super) async fn run(args: Coalloc, json: bool) -> Outcome {
             return left.map(|_| exit::SUCCESS);
         }
     };
-    // It ends with the job's events.
+    // The task ends with the job's events.
     drop(told.await);
     close(&exit, talk)
 }
@@ -88,7 +88,8 @@ fn find_spec(args: &Coalloc) -> Result<String, Fault> {
     }
 }
 
-/// In the background: lets the job go when it is there, tells who started it of that, and stays until it ends.
+/// In the background: releases the job when it is ready, reports that to the starting process, and stays until the
+/// job ends.
 pub(super) async fn stay(args: &Coalloc, output: SubjobOutput, screen: &Screen) -> Outcome {
     if args.file.as_deref() == Some(Path::new("-")) {
         return Err(Fault::invalid("standard input is not read in the background", "name a file"));
@@ -99,7 +100,7 @@ pub(super) async fn stay(args: &Coalloc, output: SubjobOutput, screen: &Screen) 
         if release(&job, args).await? {
             let apps = job.states().iter().filter_map(|info| Some(job.app(&info.label)?.id())).collect();
             if !screen.all_started(apps).await {
-                // Whoever asked for it has gone without knowing the names.
+                // The starting process has gone without the apps' ids, so the user could not reach the job.
                 job.cancel().await?;
             }
         }
@@ -138,7 +139,7 @@ fn pass_through() -> io::Result<SubjobOutput> {
     Ok(SubjobOutput::Fds { stdout, stderr: io::stderr().as_fd().try_clone_to_owned()? })
 }
 
-/// What is said while a job runs.
+/// What is printed while a job runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Talk {
     Nothing,
@@ -146,7 +147,7 @@ enum Talk {
     Json,
 }
 
-/// Tells what happens to a job until it is over.
+/// Reports the events of a job until it is over.
 async fn tell(mut events: JobEvents, states: Vec<SubjobInfo>, talk: Talk) {
     let past = states.into_iter().map(JobEvent::Subjob);
     past.for_each(|event| tell_one(&event, talk));
@@ -158,7 +159,7 @@ async fn tell(mut events: JobEvents, states: Vec<SubjobInfo>, talk: Talk) {
 fn tell_one(event: &JobEvent, talk: Talk) {
     match (talk, event) {
         (Talk::Nothing, _) => {}
-        // A closed pipe is nobody's loss.
+        // Ignore a closed pipe: the job continues.
         (Talk::Json, event) => drop(view::print(&Page::json(event))),
         (Talk::Words, JobEvent::Subjob(info)) => view::note(&describe(info)),
         (Talk::Words, JobEvent::Job { state }) => view::note(&format!("the job is {state}")),
@@ -175,26 +176,26 @@ fn describe(info: &SubjobInfo) -> String {
     format!("subjob {} on {}: {}{why}", info.label, info.wlm, info.state)
 }
 
-/// Waits for all, and lets them go. False: there is nobody to let go.
+/// Waits for all parts and releases them. False: the job was killed before.
 async fn release(job: &Job, args: &Coalloc) -> Result<bool, Fault> {
     match job.release(Unready::Await, args.timeout).await {
-        // What the job was killed for is told at its end.
+        // The end of the job reports why it was killed.
         Err(Error::Lost { .. }) => Ok(false),
         other => Ok(other.map(|()| true)?),
     }
 }
 
-/// Whether the end of the job is waited for.
+/// Whether the command waits for the job's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leave {
     AtItsEnd,
     AtOnce,
 }
 
-/// Asks what to do until the job is released and over, killed, or left.
+/// Runs the dialogue until the job is released and over, killed, or left.
 async fn converse(job: &Job, args: &Coalloc) -> Result<Leave, Fault> {
     let (typed, mut lines) = mpsc::unbounded_channel();
-    // It ends with the input, or with this process.
+    // The thread ends with the input or with this process.
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             if typed.send(line).is_err() {
@@ -209,7 +210,7 @@ async fn converse(job: &Job, args: &Coalloc) -> Result<Leave, Fault> {
             line = lines.recv() => line,
             _ = job.wait() => return Ok(Leave::AtItsEnd),
         };
-        // Whoever asks and gets no answer any more leaves.
+        // At the end of the input the user cannot answer any more.
         let Some(line) = line else { return Ok(Leave::AtOnce) };
         let line = line.trim();
         let mut signs = line.chars();
@@ -241,9 +242,9 @@ fn show(job: &Job) -> Result<(), Fault> {
     say(&table::build_table(&["SUBJOB", "ON", "STATE", ""], &rows, bold))
 }
 
-/// Ends a job and waits until nothing of it is left.
+/// Ends a job and waits until all of it is gone.
 async fn end(job: &Job) {
-    // It is over already otherwise.
+    // An error means that the job is over already.
     drop(job.cancel().await);
     drop(tokio::time::timeout(super::END, job.wait()).await);
 }

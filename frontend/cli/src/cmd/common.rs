@@ -1,4 +1,4 @@
-//! What commands share.
+//! Functions that several commands use.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,27 +8,27 @@ use gantry_frontend::control::{Client, Registry};
 use crate::exit::{Fault, Outcome};
 use crate::view::{self, Page};
 
-/// How long ending everything may take: the daemons' grace, and some.
+/// The timeout for ending everything: the daemons' grace period and a margin.
 pub(super) const END: Duration = Duration::from_secs(30);
 
-/// How many threads carry the tasks: writing to a terminal that was stopped blocks one of them.
+/// Worker threads. A write to a stopped terminal blocks one of them.
 const THREADS: usize = 4;
 
 pub(super) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
     let runtime = runtime.map_err(|e| Fault::io("cannot start", &e))?;
     let outcome = runtime.block_on(command);
-    // A thread that still writes to a stopped terminal must not keep us.
+    // A thread may still write to a stopped terminal. Do not wait for it.
     runtime.shutdown_background();
     outcome
 }
 
-/// A connection to the frontend of the app that is meant by `name`.
+/// Connects to the frontend of the app that `name` selects.
 pub(super) async fn reach(name: Option<&str>) -> Result<Client, Fault> {
     Ok(Client::find(&Registry::open(None)?, name).await?)
 }
 
-/// Prints what a command has to say.
+/// Prints the result of a command.
 pub(super) fn say(page: &Page) -> Result<(), Fault> {
     view::print(page).map_err(|e| Fault::io("cannot write to standard output", &e))
 }

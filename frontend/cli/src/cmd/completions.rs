@@ -1,4 +1,4 @@
-//! `gantry completions`, and what its scripts ask for while somebody types a query.
+//! `gantry completions`, and the completion of queries that its scripts ask for.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,9 @@ use crate::args::{Cli, Completions};
 use crate::exit::{self, Outcome};
 use crate::view::Page;
 
-/// In bash a word ends at `=`. What stands before it is put back together, and taken off what is offered. bash inserts an offer as it is, so it
-/// is quoted: names of programs and hosts may have signs that a shell obeys. zsh and fish quote by themselves.
+/// bash ends a word at `=`. The script joins the parts and strips the first part from each completion. bash inserts a
+/// completion as it is, so the script quotes it: names of programs and hosts may contain shell metacharacters. zsh
+/// and fish quote by themselves.
 const BASH: &str = r#"
 _gantry_live() {
     _gantry "$@"
@@ -66,7 +67,8 @@ pub(super) fn run(args: &Completions) -> Outcome {
     Ok(exit::SUCCESS)
 }
 
-/// Prints what a word of a query can become: the names of terms, ids of live apps, and behind a name its values among the groups that there are.
+/// Prints the completions of a query word: names of terms, ids of live apps, and after a name the values that live
+/// groups have.
 pub(super) async fn complete_query(word: &str) -> Outcome {
     let all = Query { patterns: vec![gantry_frontend::procgroup::Pattern::default()] };
     let told = ProcessManager::open(None)?.select(&all).await?;
@@ -102,7 +104,7 @@ fn values(name: &str, told: &Told) -> BTreeSet<String> {
             .flat_map(|at| told.groups.processes(at))
             .filter_map(|process| process.exec.rsplit('/').next().map(str::to_owned))
             .collect(),
-        // Numbers are too many to choose from.
+        // There are too many numbers to choose from.
         _ => BTreeSet::new(),
     }
 }

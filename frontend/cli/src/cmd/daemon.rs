@@ -28,18 +28,18 @@ pub(super) async fn run(args: Daemon, json: bool) -> Outcome {
     if args.background {
         let started = start(client, order, timeout, &screen).await;
         screen.finish().await;
-        // It goes on without the connection.
+        // The daemon continues without the connection.
         let (daemon, _events) = started?;
         return tell_started(app, daemon, &args, json).await;
     }
-    // The daemon ends with this connection, so a signal that ends us ends it too.
+    // The daemon ends with this connection. So a signal that ends this process ends the daemon, too.
     let outcome = follow(client, order, timeout, &screen).await;
     screen.flush();
     screen.finish().await;
     outcome
 }
 
-/// Has it started, and shows how far its files are until it is.
+/// Starts the daemon and shows the progress of its files meanwhile.
 async fn start(
     client: Client,
     order: DaemonOrder,
@@ -59,12 +59,12 @@ async fn start(
         screen.event(&event);
     });
     let started = started.await;
-    // It may have ended before it was complete.
+    // The transfer may have ended before it was complete.
     sending.show(None);
     Ok(started?)
 }
 
-/// Has it started, and prints what it writes until it has ended everywhere.
+/// Starts the daemon and prints its output until it has ended on all nodes.
 async fn follow(client: Client, order: DaemonOrder, timeout: Duration, screen: &Screen) -> Outcome {
     let (_, mut events) = start(client, order, timeout, screen).await?;
     let mut code = exit::SUCCESS;
@@ -94,7 +94,7 @@ async fn tell_started(app: AppId, daemon: DaemonId, args: &Daemon, json: bool) -
     Ok(exit::SUCCESS)
 }
 
-/// The order, in words that mean the same to the app's frontend, which is in another directory and has another PATH.
+/// Builds the request with absolute paths: the app's frontend has another directory and another PATH.
 fn build_order(args: &Daemon) -> Result<DaemonOrder, Fault> {
     let (program, rest) =
         args.command.split_first().ok_or_else(|| Fault::invalid("no command", "name a program"))?;
@@ -131,7 +131,7 @@ fn all_absolute(paths: &[PathBuf]) -> Result<Vec<Text>, Fault> {
     paths.iter().map(|path| Ok(absolute(path)?.into())).collect()
 }
 
-/// A library by its absolute path; a bare name is searched for by the frontend.
+/// A library by its absolute path. The frontend searches for a bare name.
 fn find_library(library: &PathBuf) -> Result<Text, Fault> {
     match library.components().count() > 1 || library.is_absolute() {
         true => Ok(absolute(library)?.into()),
@@ -139,8 +139,8 @@ fn find_library(library: &PathBuf) -> Result<Text, Fault> {
     }
 }
 
-/// A program by its absolute path, looked up in PATH if it is a bare name. One that is not found stays as it is: the frontend refuses it
-/// with all reasons.
+/// A program by its absolute path; a bare name is looked up in PATH. A missing program stays as it is: the frontend
+/// refuses it with all reasons.
 fn find_program(program: &OsStr) -> Result<Text, Fault> {
     let path = Path::new(program);
     if path.components().count() > 1 || path.is_absolute() {

@@ -41,11 +41,11 @@ pub(super) fn run(args: &Deps, json: bool) -> Outcome {
     Ok(if closure.missing.is_empty() { exit::SUCCESS } else { exit::NOT_FOUND })
 }
 
-/// The file that is meant: a path, or a program in PATH, or else a file in this directory.
+/// The file to examine: a path, a program in PATH, or a file in this directory.
 fn find(resolver: &Resolver, args: &Deps) -> PathBuf {
     let binary = &args.binary;
     match &args.sysroot {
-        // A path that was completed by the shell leads there from outside.
+        // The shell may have completed a path from outside the root.
         Some(root) => match binary.strip_prefix(root) {
             Ok(inside) => Path::new("/").join(inside),
             Err(_) => resolver.find_program(binary),
@@ -100,13 +100,13 @@ fn build_list(closure: &Closure, with_optional: bool, bold: bool) -> Page {
 fn build_tree(closure: &Closure, with_optional: bool) -> Page {
     let mut page = Page::line(closure.binary.display());
     let mut shown = HashSet::new();
-    // What is still to be written, the next one last: a chain of libraries may be longer than a stack is deep.
+    // Lines still to print, the next one last. No recursion: a chain of libraries may be deeper than the stack.
     let mut ahead: Vec<(usize, &Need)> = closure.needs.iter().rev().map(|need| (1, need)).collect();
     while let Some((depth, need)) = ahead.pop() {
         let name = need.name.display();
         let indent = "  ".repeat(depth);
         let Some((place, it)) = need.found.and_then(|place| Some((place, closure.needed.get(place)?))) else {
-            // What goes in a circle back to the file itself is not missing.
+            // A circular dependency back to the file itself is not missing.
             let is_missing = closure.missing.iter().any(|it| it.name == need.name);
             let what = if is_missing { " => not found" } else { "" };
             page.add(format_args!("{indent}{name}{what}"));
@@ -123,7 +123,7 @@ fn build_tree(closure: &Closure, with_optional: bool) -> Page {
     page
 }
 
-/// What is said below both.
+/// The part that follows both listings.
 fn add_end(page: &mut Page, closure: &Closure, with_optional: bool) {
     if let (Some(newest), Some(by)) = (&closure.libc.newest, &closure.libc.newest_by) {
         let there = closure.libc.provided.map(|it| format!("; the one here is {it}")).unwrap_or_default();

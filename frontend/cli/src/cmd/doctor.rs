@@ -1,4 +1,4 @@
-//! `gantry doctor`: whether this machine lets gantry work, and which knob to turn where it does not.
+//! `gantry doctor`: checks whether gantry can work on this machine, and names the setting to change where it cannot.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use crate::args::Doctor;
 use crate::exit::{self, Outcome};
 use crate::view::Page;
 
-/// How long a helper may take to say its version.
+/// The timeout for a helper's `--version`.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long holding a program that does nothing may take, and letting go of it again.
+/// The timeout for holding and releasing a program that does nothing.
 const HOLD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// The oldest kernel with everything that is needed: `pidfd_open`.
+/// The oldest kernel with all that gantry needs: `pidfd_open`.
 const OLDEST_KERNEL: (u32, u32) = (5, 3);
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -112,7 +112,7 @@ fn check_kernel(release: &str) -> Check {
     }
 }
 
-/// Ranks allow their agent to trace them, which is what scope 1 asks for.
+/// Ranks allow their agent to trace them; scope 1 requires that.
 fn check_ptrace(scope: &str, uid: u32) -> Check {
     let knob = Some("as root: sysctl kernel.yama.ptrace_scope=1");
     match (scope.trim(), uid) {
@@ -147,11 +147,11 @@ fn check_seccomp(status: &str) -> Check {
     }
 }
 
-/// As agents look for a place on their nodes; this machine stands for them.
+/// Searches for a directory as agents do on their nodes. This machine stands for them.
 fn check_stage(asked: Option<&Path>) -> Check {
     let by_variable = |name: &str| Machine.env(name).map(PathBuf::from);
     let candidates = match asked.map(Path::to_owned).or_else(|| by_variable(GANTRY_STAGE_DIR)) {
-        // What was asked for is used or refused.
+        // A directory that the user named is used or refused.
         Some(asked) => vec![asked],
         None => by_variable("TMPDIR").into_iter().chain(["/tmp".into(), "/var/tmp".into()]).collect(),
     };
@@ -170,7 +170,7 @@ fn why_no_stage(path: &Path) -> Option<String> {
     if !path.is_dir() {
         return Some("not a directory".to_owned());
     }
-    // Only trying tells: permissions, quotas and read-only mounts have many faces.
+    // Only a trial shows it: permissions, quotas and read-only mounts all have their own ways to fail.
     match mkdtemp(&path.join("gantry-doctor-XXXXXX")) {
         Ok(made) => drop(std::fs::remove_dir(made)),
         Err(error) => return Some(format!("not writable ({})", error.desc())),
@@ -243,7 +243,7 @@ fn check_transport() -> Vec<Check> {
     checks.collect()
 }
 
-/// By which method ranks would be held, and why by that one.
+/// Which method would hold ranks, and why that one.
 fn check_hold_method() -> Check {
     let frontend = Frontend::new(Config::default());
     match frontend.hold_choice(None) {
@@ -262,7 +262,7 @@ fn check_hold_method() -> Check {
     }
 }
 
-/// All of it once: what the other checks do not think of shows here.
+/// Runs the whole cycle once. It finds problems that the other checks do not know.
 async fn check_hold(stage_base: Option<PathBuf>) -> Check {
     match hold_once(stage_base).await {
         Ok(found) => verdict("hold", Verdict::Ok, found, None),
@@ -270,7 +270,7 @@ async fn check_hold(stage_base: Option<PathBuf>) -> Check {
     }
 }
 
-/// Holds a program that does nothing, releases it and sees it end. Nothing is left of it in any case.
+/// Holds a program that does nothing, releases it and waits for its end. It leaves nothing behind in any case.
 async fn hold_once(stage_base: Option<PathBuf>) -> Result<String, Error> {
     let frontend = Frontend::new(Config { stage_base, control: false, ..Config::default() });
     let begun = Instant::now();
@@ -287,7 +287,7 @@ async fn hold_once(stage_base: Option<PathBuf>) -> Result<String, Error> {
         })?
     };
     let exit = ended.await;
-    // What is told is the first failure.
+    // Report the first failure.
     let closed = app.close(HOLD_DEADLINE).await;
     let code = exit?.code;
     closed?;

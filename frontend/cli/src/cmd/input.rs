@@ -1,4 +1,4 @@
-//! Standard input: Enter that releases a held app, and what rank 0 reads.
+//! Standard input: Enter that releases a held app, and the input of rank 0.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -19,12 +19,12 @@ pub(super) struct Enter {
 }
 
 impl Enter {
-    /// Somebody else's word for Enter.
+    /// Takes Enter from another reader of the terminal.
     pub(super) fn of(pressed: mpsc::UnboundedReceiver<()>) -> Self {
         Self { pressed, released: Arc::default() }
     }
 
-    /// Waits for Enter; for ever, when nobody will press it any more. May be cancelled without loss.
+    /// Waits for Enter, for ever if none can come any more. Cancel-safe.
     pub(super) async fn pressed(&mut self) {
         match self.pressed.recv().await {
             Some(()) => {}
@@ -32,13 +32,13 @@ impl Enter {
         }
     }
 
-    /// From now on what is typed is rank 0's.
+    /// From now on all input goes to rank 0.
     pub(super) fn released(&self) {
         self.released.store(true, Ordering::SeqCst);
     }
 }
 
-/// What rank 0 reads, and Enter if that is to be waited for.
+/// Chooses the input of rank 0, and a wait for Enter if the app is held.
 pub(super) fn choose(file: Option<&Path>, hold: bool) -> Result<(Input, Option<Enter>), Fault> {
     let failed = |e: io::Error| Fault::io("cannot read standard input", &e);
     if let Some(file) = file {
@@ -61,18 +61,18 @@ pub(super) fn choose(file: Option<&Path>, hold: bool) -> Result<(Input, Option<E
     Ok((Input::Fd(stdin.as_fd().try_clone_to_owned().map_err(failed)?), None))
 }
 
-/// Whether we may read a terminal: a process group in the background would be stopped for it.
+/// Whether this process may read the terminal: the kernel stops a background process group that reads it.
 fn is_ours(stdin: &io::Stdin) -> bool {
     stdin.is_terminal() && nix::unistd::tcgetpgrp(stdin).is_ok_and(|group| group == nix::unistd::getpgrp())
 }
 
-/// Reads the terminal on a thread of its own: up to the first Enter for us, the rest for rank 0.
+/// Reads the terminal on its own thread: up to the first Enter for the command, the rest for rank 0.
 fn listen(feed: impl Write + Send + 'static) -> Enter {
     let (press, pressed) = mpsc::unbounded_channel();
     let released = Arc::new(AtomicBool::new(false));
     let known = Arc::clone(&released);
     std::thread::spawn(move || {
-        // It ends with the input, with who reads the feed, or with the process.
+        // The thread ends with the input, the reader of the feed, or the process.
         drop(pump(io::stdin().lock(), feed, &known, || press.send(()).unwrap_or_default()));
     });
     Enter { pressed, released }

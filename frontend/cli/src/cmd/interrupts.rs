@@ -1,20 +1,20 @@
-//! Signals that people and systems send to make gantry stop.
+//! Signals that users and systems send to stop gantry.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::exit::{self, Fault};
 
-/// What was asked by a signal.
+/// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
     /// Ctrl-C.
     Ask,
-    /// The signal of that number: end everything.
+    /// A signal with this number: end everything.
     End(i32),
 }
 
-/// The signals of this process. From when this is made they no longer end it by themselves.
+/// The signals of this process. Once this exists, they no longer end the process.
 #[derive(Debug)]
 pub(super) struct Interrupts {
     int: Signal,
@@ -23,11 +23,12 @@ pub(super) struct Interrupts {
     relayed: Option<Relayed>,
 }
 
-/// Signals that another process was sent. This one has its own only because both have one terminal.
+/// Signals that another process received and passes on. This process gets them itself only because both share a
+/// terminal.
 #[derive(Debug)]
 struct Relayed {
     signals: UnboundedReceiver<i32>,
-    /// The other process has ended, and that was told.
+    /// The other process has ended, and that was reported.
     is_gone: bool,
 }
 
@@ -42,12 +43,12 @@ impl Interrupts {
         })
     }
 
-    /// As [`Interrupts::new`], of signals that another process passes on. When it ends, that is SIGHUP.
+    /// As [`Interrupts::new`], for signals that another process passes on. The end of that process counts as SIGHUP.
     pub(super) fn relayed(signals: UnboundedReceiver<i32>) -> Result<Self, Fault> {
         Ok(Self { relayed: Some(Relayed { signals, is_gone: false }), ..Self::new()? })
     }
 
-    /// Waits for the next one; may be cancelled without loss.
+    /// Waits for the next interrupt. Cancel-safe.
     pub(super) async fn next(&mut self) -> Interrupt {
         if let Some(relayed) = &mut self.relayed {
             return relayed.next().await;
@@ -75,7 +76,7 @@ impl Relayed {
 }
 
 impl Interrupt {
-    /// The exit code of a command that it ends. To let go of something that was attached to is what Ctrl-C is for.
+    /// The exit code of a command that the interrupt ends. For an attached app, Ctrl-C is the normal way to detach.
     pub(super) fn code(self, attached: bool) -> u8 {
         match self {
             Self::Ask if attached => exit::SUCCESS,
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_passed_on_is_taken_and_the_end_of_who_does_it_is_told_once() {
+    async fn relayed_signals_arrive_and_the_end_of_their_sender_is_reported_once() {
         let (send, signals) = tokio::sync::mpsc::unbounded_channel();
         let mut interrupts = Interrupts::relayed(signals).unwrap();
         send.send(libc::SIGINT).unwrap();

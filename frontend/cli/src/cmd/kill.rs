@@ -47,15 +47,14 @@ async fn run_query(words: &[String], signal: Signal, hit: &Hit, json: bool) -> O
     let form = Form::choose(hit.xml, json);
     let manager = ProcessManager::open(None)?;
     let mut told = manager.select(&query).await?;
-    // One that has ended and is kept gets no signal.
+    // A group that has ended, and whose record is kept, gets no signal.
     let ended = |told: &Told, at| told.groups.pgid(at).is_some_and(|pgid| told.kept.contains(&pgid));
     told.found = told.found.iter().copied().filter(|found| !ended(&told, found.at)).collect();
     if hit.dry_run {
         return groups::tell(told, &query, form);
     }
     if told.found.is_empty() {
-        let fault =
-            Fault::not_found("no process group matches", "'gantry ps' with the query shows what does");
+        let fault = Fault::not_found("no process group matches", "'gantry ps' lists your live apps");
         return Err(fault);
     }
     if !hit.yes && form == Form::Table && told.found.len() > 1 && !confirm(&told, &query, signal)? {
@@ -70,7 +69,7 @@ async fn run_query(words: &[String], signal: Signal, hit: &Hit, json: bool) -> O
     groups::tell(told, &query, form)
 }
 
-/// Shows the groups and asks, where there is somebody to ask.
+/// Shows the groups and asks for confirmation if there is a terminal.
 fn confirm(told: &Told, query: &gantry_frontend::procgroup::Query, signal: Signal) -> Result<bool, Fault> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(true);

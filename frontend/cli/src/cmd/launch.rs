@@ -16,7 +16,7 @@ use crate::view::Screen;
 pub(super) async fn run(args: Launch, debugger: Option<Debugger>, json: bool) -> Outcome {
     let (stdin, enter) = input::choose(args.input.as_deref(), args.hold)?;
     let failed = |e| Fault::io("cannot pass output on", &e);
-    // On a terminal output makes its way around the table.
+    // On a terminal, output must make room for the table.
     let on_terminal = io::stdout().is_terminal() || io::stderr().is_terminal();
     let output = match json || args.label || on_terminal {
         true => OutputTo::Stream,
@@ -34,7 +34,7 @@ fn pass_through() -> io::Result<OutputTo> {
     Ok(OutputTo::Fds { stdout, stderr: io::stderr().as_fd().try_clone_to_owned()? })
 }
 
-/// What a launch is connected to.
+/// The process around a launch: its screen and its input.
 pub(super) struct Surroundings {
     pub(super) stdin: Input,
     pub(super) enter: Option<Enter>,
@@ -94,7 +94,7 @@ pub(super) async fn launch(args: Launch, around: Surroundings) -> Outcome {
     stay(app, plan, around.screen, &mut interrupts).await
 }
 
-/// Tells what a launch waits for.
+/// Reports why a queued job waits.
 fn tell_job(screen: Arc<Screen>, wlm: &'static str) -> impl FnMut(&QueueNews) + Send {
     let mut last: Option<QueueNews> = None;
     move |news| {

@@ -1,4 +1,4 @@
-//! What is looked at: a program that runs, one that is launched for it, or an app of another tool.
+//! The target of a look: a running program, one that is launched for it, or another tool's app.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,43 +26,43 @@ use crate::stack::report::Findings;
 use crate::stack::resolve::Resolver;
 use crate::stack::stillness::Stillness;
 
-/// The most places that nodes are asked for in one message.
+/// The most code addresses in one request to the nodes.
 const MOST_PLACES: usize = 4000;
 
-/// Daemons beside the ranks of an app, and what is known of both.
+/// Daemons beside the ranks of an app, and the knowledge about both.
 pub(super) struct Looking {
     owner: Owner,
     daemons: Daemons,
     ranks: Vec<RankInfo>,
     resolver: Resolver,
-    /// What daemons have found last.
+    /// The daemons' last answer.
     tree: PrefixTree,
     timeout: Duration,
 }
 
-/// Who has the app.
+/// The owner of the app.
 pub(super) enum Owner {
     /// We have.
     Own(App),
-    /// Another tool, which is reached by its control socket.
+    /// Another tool. Its control socket reaches the app.
     Other(Registry, AppId),
 }
 
-/// What ranks and nodes use.
+/// Resource use of ranks and nodes.
 #[derive(Debug)]
 pub(super) struct Loads {
     pub(super) ranks: Vec<(Load, RankSet)>,
-    /// The first rank of each node stands for it.
+    /// Each node is represented by its first rank.
     pub(super) machines: Vec<(HostLoad, RankSet)>,
     pub(super) missing: Missing,
 }
 
-/// An app that is looked at, to act on it.
+/// A handle to act on the app.
 #[derive(Debug, Clone)]
 pub(super) struct Hand {
-    /// It is ours, or
+    /// This process owns the app.
     handle: Option<AppHandle>,
-    /// another tool's.
+    /// Another tool owns it.
     other: Option<(Registry, AppId)>,
     timeout: Duration,
 }
@@ -75,7 +75,7 @@ impl Hand {
         }
     }
 
-    /// What is known of it.
+    /// The app's current state.
     pub(super) async fn info(&self) -> Result<AppInfo, Fault> {
         match &self.handle {
             Some(handle) => Ok(handle.info()),
@@ -83,7 +83,7 @@ impl Hand {
         }
     }
 
-    /// Sends ranks a signal; none: all of them.
+    /// Sends a signal to ranks. None: to all of them.
     pub(super) async fn signal(&self, signal: Signal, ranks: Option<&RankSet>) -> Result<(), Fault> {
         match &self.handle {
             Some(handle) => handle.signal(signal, ranks, self.timeout).await?,
@@ -92,7 +92,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Lets all ranks go that are held before their first instruction.
+    /// Releases all ranks that are held before their first instruction.
     pub(super) async fn release(&self) -> Result<(), Fault> {
         match &self.handle {
             Some(handle) => handle.release(self.timeout).await?,
@@ -101,7 +101,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Waits until all ranks have ended; an error when the tool that has the app is gone before.
+    /// Waits until all ranks have ended. Fails when the owning tool disappears before.
     pub(super) async fn end(self) -> Result<(), Fault> {
         match &self.handle {
             Some(handle) => drop(handle.wait().await?),
@@ -111,14 +111,14 @@ impl Hand {
     }
 }
 
-/// How an app is reached from here.
+/// The frontend with the options for reaching nodes.
 pub(super) fn frontend(look: &Look, reach_args: Vec<OsString>) -> Frontend {
     let (hosts_policy, send_agent) = (look.hosts.hosts_policy, look.hosts.send_agent);
     Frontend::new(Config { wlm: look.wlm.clone(), hosts_policy, send_agent, reach_args, ..Config::default() })
 }
 
 impl Looking {
-    /// Starts the daemons beside what runs already. They follow `orders` at once.
+    /// Starts the daemons beside a running target. They execute `orders` at once.
     pub(super) async fn at(
         frontend: &Frontend,
         target: &str,
@@ -129,7 +129,7 @@ impl Looking {
         Self::of(owner, orders, timeout).await
     }
 
-    /// Starts the daemons beside the ranks of an app of ours.
+    /// Starts the daemons beside the ranks of an app of this process.
     pub(super) async fn at_app(app: App, orders: &Orders, timeout: Duration) -> Result<Self, Fault> {
         Self::of(Owner::Own(app), orders, timeout).await
     }
@@ -144,12 +144,12 @@ impl Looking {
         Self { owner, daemons, ranks, resolver: Resolver::default(), tree: PrefixTree::new(), timeout }
     }
 
-    /// Has the daemons look again.
+    /// Makes the daemons look again.
     pub(super) async fn again(&mut self, orders: &Orders) -> Result<(), Fault> {
         self.daemons.tell(tags::ORDERS, orders.to_string().as_bytes(), self.timeout).await
     }
 
-    /// What the daemons find by these orders, which they have got.
+    /// The daemons' findings for these orders, which they have received.
     pub(super) async fn findings(&mut self, orders: &Orders, full: bool) -> Result<Findings, Fault> {
         let timeout = self.timeout.saturating_add(orders.every.saturating_mul(orders.samples));
         let (stacks, modules) = self.daemons.stacks(timeout).await?;
@@ -175,14 +175,14 @@ impl Looking {
         })
     }
 
-    /// Which ranks have moved since this was asked before, by what they have done and by the last findings.
+    /// Compares the ranks' counters and call paths with those of the last call.
     pub(super) async fn stillness(&mut self, orders: &Orders) -> Result<Stillness, Fault> {
         self.daemons.tell(tags::MOTION_ASKED, b"", self.timeout).await?;
         let (motions, _missing) = self.daemons.ask_by(tags::MOTION, Motion::parse, self.timeout).await?;
         Ok(Stillness::of(&self.tree, &self.resolver, orders.samples, &motions))
     }
 
-    /// What ranks and their machines use. The time counts from when this was asked before.
+    /// Resource use of ranks and machines since the last call.
     pub(super) async fn loads(&mut self) -> Result<Loads, Fault> {
         let digits = digits_for(self.ranks.len()).to_string();
         self.daemons.tell(tags::LOAD_ASKED, digits.as_bytes(), self.timeout).await?;
@@ -191,24 +191,24 @@ impl Looking {
         Ok(Loads { ranks, machines, missing })
     }
 
-    /// The app, for who does not look at it.
+    /// A handle for code that acts on the app and does not look at it.
     pub(super) fn hand(&self) -> Hand {
         self.owner.hand(self.timeout)
     }
 
-    /// The ranks, as they were when it began.
+    /// The ranks as they were at the start.
     pub(super) fn ranks(&self) -> &[RankInfo] {
         &self.ranks
     }
 
-    /// The app, where it is ours. Daemons in another tool's app end.
+    /// The app, if this process owns it. Daemons in another tool's app end.
     pub(super) fn into_app(self) -> Option<App> {
         self.owner.into_app()
     }
 }
 
 impl Owner {
-    /// What runs already: an app of another tool, or what is attached to.
+    /// Finds the running target: another tool's app, or a job or process to attach to.
     pub(super) async fn reach(frontend: &Frontend, target: &str, timeout: Duration) -> Result<Self, Fault> {
         let registry = Registry::open(None)?;
         let app = match Naming::of(target) {
@@ -222,7 +222,7 @@ impl Owner {
         }
     }
 
-    /// Starts a helper of that name beside the ranks.
+    /// Starts the named helper beside the ranks.
     pub(super) async fn start_daemons(
         &self,
         name: &str,
@@ -238,7 +238,7 @@ impl Owner {
         }
     }
 
-    /// The app, to act on it.
+    /// A handle to act on the app.
     pub(super) fn hand(&self, timeout: Duration) -> Hand {
         match self {
             Self::Own(app) => Hand { handle: Some((**app).clone()), other: None, timeout },
@@ -248,7 +248,7 @@ impl Owner {
         }
     }
 
-    /// The app, where it is ours. Daemons in another tool's app end.
+    /// The app, if this process owns it. Daemons in another tool's app end.
     pub(super) fn into_app(self) -> Option<App> {
         match self {
             Self::Own(app) => Some(app),
@@ -257,14 +257,14 @@ impl Owner {
     }
 }
 
-/// What a target can mean.
+/// The possible meanings of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
-    /// The id of an app, or its beginning: it has a letter, and no sign that jobs and hosts have.
+    /// The id of an app, or its beginning: it has a letter, and none of the signs of jobs and hosts.
     App,
-    /// A number that is as long as an id: an app, if there is one, else a process or a job.
+    /// A number as long as an id: an app if one matches, else a process or a job.
     Either,
-    /// Something that is to be attached to.
+    /// A job or process to attach to.
     Job,
 }
 

@@ -1,4 +1,4 @@
-//! One file per command, and what they share.
+//! One file per command, and shared functions.
 
 mod attach;
 mod background;
@@ -37,7 +37,7 @@ use crate::args::{Cli, Command};
 use crate::exit::{self, Fault, Outcome};
 use crate::view;
 
-/// Carries out a command and tells why when it fails. Returns the exit code.
+/// Runs a command and reports its failure. Returns the exit code.
 pub(crate) fn run(cli: Cli) -> u8 {
     let json = cli.json;
     match carry_out(cli) {
@@ -92,7 +92,7 @@ fn carry_out(cli: Cli) -> Outcome {
     }
 }
 
-/// Where the logs of a frontend process in the background go: to the ranks' output, if that goes to a file.
+/// The log file of a frontend process in the background: the file of the ranks' output, if there is one.
 pub(crate) fn open_log(cli: &Cli) -> Option<File> {
     let stay = match &cli.command {
         Some(Command::Launch(args)) => &args.stay,
@@ -101,6 +101,6 @@ pub(crate) fn open_log(cli: &Cli) -> Option<File> {
         _ => return None,
     };
     let path = cli.background_in.as_ref()?.join(stay.output.as_ref()?);
-    // Who started us has opened it before.
+    // The starting process has opened it before.
     OpenOptions::new().create(true).append(true).open(path).ok()
 }

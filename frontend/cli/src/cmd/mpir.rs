@@ -40,7 +40,7 @@ pub(super) fn run(args: Mpir, json: bool) -> Outcome {
     outcome
 }
 
-/// Becomes the program with the symbols. Returns only when that fails.
+/// Replaces this process by the program with the symbols. Returns only on failure.
 fn become_starter() -> Fault {
     let program = match find_helper(STARTER, &Machine) {
         Ok(program) => program,
@@ -51,7 +51,7 @@ fn become_starter() -> Fault {
         reason = "this process becomes another program of ours, and starts none"
     )]
     let mut command = Command::new(program);
-    // Options before the command's name are those of every command.
+    // Global options may stand before the command's name.
     let mut words: Vec<_> = args_os().skip(1).collect();
     if let Some(own) = words.iter().position(|word| word == "mpir") {
         words.remove(own);
@@ -67,7 +67,7 @@ enum Task {
     Attach(Attach),
 }
 
-/// What is to be done. A target with a slash is a program: neither jobs nor processes have one.
+/// Chooses between launch and attach. A target with a slash is a program: neither jobs nor processes have one.
 fn choose(args: Mpir) -> Result<Task, Fault> {
     let Mpir { target, mut launch, .. } = args;
     match target {

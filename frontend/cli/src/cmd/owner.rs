@@ -17,7 +17,7 @@ pub(super) fn run() -> Outcome {
     if asker.local_addr().is_err() {
         return Err(owner::not_for_people().into());
     }
-    // Who asks sees the end of it only when no other descriptor of it is left.
+    // The requesting process sees the end of the answer only when this was the last open descriptor.
     let nothing = File::open("/dev/null").map_err(failed)?;
     nix::unistd::dup2_stdin(&nothing).map_err(|e| failed(e.into()))?;
     block_on(async {

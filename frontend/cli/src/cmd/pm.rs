@@ -24,7 +24,7 @@ pub(super) async fn run(args: Pm) -> Outcome {
 
 async fn answer_one(manager: &ProcessManager, timeout: Duration) -> Outcome {
     let mut message = Vec::new();
-    // A byte more than may be: what is too long is refused by who reads it.
+    // Read one byte beyond the limit, so that the parser can refuse a message that is too long.
     let read = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut message);
     read.map_err(|e| Fault::io("cannot read standard input", &e))?;
     let text = answer(manager, &message, timeout).await;

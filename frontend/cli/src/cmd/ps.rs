@@ -10,7 +10,7 @@ use crate::args::Ps;
 use crate::exit::{self, Fault, Outcome};
 use crate::view::{self, Page, groups, table};
 
-/// How long a frontend may take to answer; one that is stopped must not hide the others.
+/// The timeout for one frontend's answer. A stopped frontend must not hide the others.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
@@ -18,7 +18,7 @@ pub(super) async fn run(args: &Ps, json: bool) -> Outcome {
         return run_query(args, json).await;
     }
     let listing = list(&Registry::open(None)?, DEADLINE).await?;
-    // Where all were killed at once, nobody else has cleaned up.
+    // If all processes of an app were killed at once, its files are still there.
     sweep_machine();
     match json {
         true => say(&Page::json(&listing.apps))?,
@@ -36,7 +36,7 @@ async fn run_query(args: &Ps, json: bool) -> Outcome {
     groups::tell(told, &query, groups::Form::choose(args.xml, json))
 }
 
-/// The query that the words of a command line are.
+/// Parses the words of a command line as a query.
 pub(super) fn parse_query(words: &[String]) -> Result<gantry_frontend::procgroup::Query, Fault> {
     let known = GroupAttribute::Pgid.name();
     gantry_frontend::procgroup::text::parse_query(&words.join(" ")).map_err(|error| {

@@ -29,7 +29,7 @@ pub(super) async fn run(args: Stack, json: bool) -> Outcome {
             let looking = Looking::at(&frontend, target, &orders, args.look.timeout);
             let looking = tokio::select! {
                 looking = looking => looking?,
-                // What has been attached to by then is let go by its guard.
+                // The guard detaches from all that was attached by then.
                 interrupt = interrupts.next() => return Ok(interrupt.code(false)),
             };
             look(looking, &orders, &args, json, &mut interrupts).await
@@ -38,7 +38,7 @@ pub(super) async fn run(args: Stack, json: bool) -> Outcome {
     }
 }
 
-/// Looks once, shows it, and lets go.
+/// Looks once, prints the result, and detaches.
 async fn look(
     mut looking: Looking,
     orders: &Orders,
@@ -52,7 +52,7 @@ async fn look(
     };
     if let Some(app) = looking.into_app() {
         let closed = app.close(END).await;
-        // Why nothing was shown is what matters.
+        // Report why nothing was shown, rather than the failure to detach.
         return shown.and_then(|code| Ok(closed.map(|()| code)?));
     }
     shown
@@ -101,7 +101,7 @@ async fn launch(args: &Stack, orders: &Orders, json: bool, interrupts: &mut Inte
     shown.map(|_| code)
 }
 
-/// Prints what was found, and writes the files that were asked for.
+/// Prints the findings and writes the requested files.
 fn show(found: &Findings, args: &Stack, json: bool) -> Outcome {
     let page = match json {
         true => Page::json(&Report::new(found)),
@@ -118,7 +118,7 @@ fn show(found: &Findings, args: &Stack, json: bool) -> Outcome {
     Ok(exit::SUCCESS)
 }
 
-/// Writes a file, if it was asked for.
+/// Writes a file if the user asked for it.
 fn write(path: Option<&Path>, build: impl FnOnce() -> String) -> Result<(), Fault> {
     path.map_or(Ok(()), |path| {
         let written = std::fs::write(path, build());

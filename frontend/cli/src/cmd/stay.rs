@@ -22,39 +22,39 @@ use crate::starter::{Debugger, Starter};
 use crate::view::{self, Screen, table};
 use crate::words::split_words;
 
-/// How long last output may take to be passed on when everything has ended. What stands still on a terminal may be wanted yet.
+/// The timeout for the last output after everything has ended. The reader of a stopped terminal may still want it.
 const LAST_OUTPUT: Duration = Duration::from_secs(10);
 
-/// An app that nobody wants to see held has a table only when it runs longer than that.
+/// An app that runs for less time than this gets no table, unless the user wants to see its ranks.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// So many ranks that ended badly are told one by one.
+/// At most this many failed ranks are reported one by one.
 const MAX_TOLD: u64 = 10;
 
-/// What is to be done with an app.
+/// The plan for an app.
 pub(super) struct Plan {
-    /// Programs and arguments of its daemons.
+    /// Its daemons.
     pub(super) daemons: Vec<DaemonRequest>,
-    /// What is made available to them.
+    /// Files for the daemons.
     pub(super) files: crate::args::Files,
-    /// It is held until somebody releases it; otherwise it is released when its daemons run.
+    /// Hold until a release. Otherwise the app is released when its daemons run.
     pub(super) hold: bool,
-    /// It is released when its daemons have ended.
+    /// Release the app when its daemons have ended.
     pub(super) for_daemons: bool,
-    /// Its end is that of its last daemon.
+    /// Stay until the last daemon has ended.
     pub(super) linger: bool,
-    /// Ctrl-C lets go of it instead of ending it.
+    /// Ctrl-C detaches from the app instead of ending it.
     pub(super) attached: bool,
-    /// How long starting daemons and releasing may take.
+    /// The timeout for starting daemons and releasing.
     pub(super) timeout: Duration,
-    /// Enter releases it.
+    /// Enter releases the app.
     pub(super) enter: Option<Enter>,
-    /// A debugger reads there where the ranks are.
+    /// A debugger reads the proctable there.
     pub(super) starter: Option<Arc<Starter>>,
 }
 
 impl Plan {
-    /// Nothing but what the command line says of daemons.
+    /// A plan from the daemon options of the command line.
     pub(super) fn new(daemons: Daemons, timeout: Duration) -> Result<Self, Fault> {
         let requests = daemons.daemon.iter().map(|command| {
             let words = split_words(command).map_err(|why| {
@@ -89,7 +89,8 @@ impl Plan {
         })
     }
 
-    /// Holds the ranks for a debugger, if one is there; `releases`: until it lets them go. Returns the interrupts that count.
+    /// Holds the ranks for a debugger, if there is one. With `releases`, it holds them until the debugger continues.
+    /// Returns the source of interrupts.
     pub(super) fn take_debugger(
         &mut self,
         debugger: Option<Debugger>,
@@ -111,18 +112,18 @@ impl Plan {
         self.starter.as_ref().is_some_and(|starter| starter.is_debugged())
     }
 
-    /// Whether somebody wants to see at once where the ranks are.
+    /// Whether the table of ranks appears at once.
     fn shows_ranks(&self) -> bool {
         (self.hold || self.attached) && !self.is_for_debugger()
     }
 
-    /// How long the live table waits.
+    /// The delay of the live table.
     fn delay(&self) -> Duration {
         if self.shows_ranks() { Duration::ZERO } else { SHORT }
     }
 }
 
-/// Stays until the app has ended and nothing of it is left.
+/// Stays until the app has ended and is cleaned up.
 pub(super) async fn stay(
     app: App,
     mut plan: Plan,
@@ -160,7 +161,7 @@ pub(super) async fn stay(
             return Ok(interrupt.code(plan.attached));
         }
     };
-    // The daemons' session lives as long as the app does.
+    // The daemons' session lives as long as the app.
     let _session = match started {
         Ok(session) => session,
         Err(fault) => {
@@ -169,7 +170,7 @@ pub(super) async fn stay(
         }
     };
     if !screen.started(staying.app.id()).await {
-        // Whoever asked for it has gone without knowing its name.
+        // The starting process has gone without the app's id, so the user could not reach the app.
         staying.end(interrupts).await;
         return Ok(exit::of_signal(libc::SIGHUP));
     }
@@ -193,7 +194,7 @@ struct Staying {
 }
 
 impl Staying {
-    /// Tells how the app stands, starts its daemons, and lets it go if it was held for them only.
+    /// Shows the app's state, starts its daemons, and releases it if it was held only for them.
     async fn start(&mut self, plan: &mut Plan) -> Result<Option<Session>, Fault> {
         if let Some(event) = self.events.next().await {
             self.teller.tell(event);
@@ -207,7 +208,7 @@ impl Staying {
         if !plan.hold && !plan.attached && session.is_some() {
             self.app.release(plan.timeout).await?;
         }
-        // What has happened by now belongs to the start.
+        // Events up to now belong to the start.
         self.tell_news().await;
         if plan.for_daemons {
             self.teller.screen.note("held until its daemons have ended");
@@ -223,14 +224,14 @@ impl Staying {
         Ok(session)
     }
 
-    /// Tells what has happened by now, and waits for nothing.
+    /// Reports the events up to now without waiting.
     async fn tell_news(&mut self) {
         while let Ok(Some(event)) = timeout(Duration::ZERO, self.events.next()).await {
             self.teller.tell(event);
         }
     }
 
-    /// Releases the app if it is held still and none of its daemons runs any more.
+    /// Releases the app if it is still held and all its daemons have ended.
     async fn release_after_daemons(&self, plan: &Plan) {
         let info = self.app.info();
         if info.state == AppState::Held
@@ -263,7 +264,7 @@ impl Staying {
         }
         for request in std::mem::take(&mut plan.daemons) {
             let daemon = self.telling(manifest.exec_daemon(request, plan.timeout)).await?;
-            // That it runs is told before anything that it writes.
+            // Report that a daemon runs before its first output.
             self.tell_news().await;
             self.print(daemon.take_output());
             manifest = new_manifest();
@@ -271,7 +272,7 @@ impl Staying {
         Ok(session)
     }
 
-    /// Tells what happens while something is being done that takes its time.
+    /// Reports events while other work is in progress.
     async fn telling<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         loop {
@@ -282,7 +283,7 @@ impl Staying {
         }
     }
 
-    /// Prints what is written, on a task of its own, so that a slow reader of one stream stops nothing else.
+    /// Prints output on its own task, so that a slow reader of one stream does not stop the others.
     fn print(&mut self, stream: Option<OutputStream>) {
         if let Some(mut stream) = stream {
             let screen = Arc::clone(&self.teller.screen);
@@ -294,7 +295,7 @@ impl Staying {
         }
     }
 
-    /// Until the app is gone, or is to be let go. Returns the interrupt that ended it.
+    /// Runs until the app is gone or an interrupt asks to leave. Returns that interrupt.
     async fn follow(
         &mut self,
         plan: &mut Plan,
@@ -329,20 +330,20 @@ impl Staying {
         }
     }
 
-    /// Whether neither a rank nor a daemon is left.
+    /// Whether all ranks and daemons have ended.
     fn is_over(&self) -> bool {
         let info = self.app.info();
         info.state == AppState::Ended && info.daemons.iter().all(|daemon| daemon.ended)
     }
 
-    /// As `close`, of an app that has not ended by itself.
+    /// As `close`, for an app that has not ended by itself.
     async fn end(mut self, interrupts: &mut Interrupts) -> Option<Exit> {
         self.teller.ending = true;
         self.close(interrupts).await
     }
 
-    /// Ends what is ours, waits until nothing is left, and prints what comes meanwhile. A further signal skips the wait: the guard and
-    /// the agents go on.
+    /// Ends what this command started, waits until all of it is gone, and prints output meanwhile. Another signal skips
+    /// the wait: the guard and the agents finish the work.
     async fn close(self, interrupts: &mut Interrupts) -> Option<Exit> {
         let Self { app, mut events, mut teller, mut printers } = self;
         let ending = async {
@@ -353,7 +354,7 @@ impl Staying {
             };
             let (closed, ()) = tokio::join!(app.close(END), tell_all);
             let all_printed = async { while printers.join_next().await.is_some() {} };
-            // Somebody may hold on to an output for ever.
+            // A foreign process may keep an output pipe open for ever.
             drop(timeout(LAST_OUTPUT, all_printed).await);
             closed
         };
@@ -368,7 +369,7 @@ impl Staying {
     }
 }
 
-/// Ctrl-C ends an app that we launched at the second time only.
+/// The first Ctrl-C on a launched app shows its state. Only the second one ends it.
 struct Patience {
     app: AppHandle,
     screen: Arc<Screen>,
@@ -377,7 +378,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Waits for an interrupt that is meant; may be cancelled without loss.
+    /// Waits for an interrupt that counts. Cancel-safe.
     async fn next(&mut self, interrupts: &mut Interrupts) -> Interrupt {
         loop {
             let interrupt = interrupts.next().await;
@@ -403,19 +404,19 @@ fn lives(rank: &RankInfo) -> bool {
     matches!(rank.state, StateName::Starting | StateName::Held | StateName::Running)
 }
 
-/// Tells people and scripts what happens.
+/// Reports events to people and scripts.
 struct Teller {
     screen: Arc<Screen>,
-    /// The ranks' table is wanted.
+    /// The table of ranks is wanted.
     hold: bool,
-    /// It is there, and looks after itself.
+    /// The live table exists and refreshes itself.
     live: bool,
-    /// A debugger reads there where the ranks are, and why they have failed.
+    /// A debugger reads the proctable and the cause of a failure there.
     starter: Option<Arc<Starter>>,
     exit: Option<Exit>,
-    /// Ranks whose bad end was told.
+    /// Failed ranks that were reported.
     told: RankSet,
-    /// We end it ourselves: that ranks end badly is no news.
+    /// The app ends on request, so failed ranks are not reported.
     ending: bool,
 }
 
@@ -427,7 +428,7 @@ impl Teller {
             starter.hear(&event);
         }
         if let Event::Exited(exit) = event {
-            // The last line, when all output is out.
+            // The last line is printed after all output.
             self.exit = Some(exit);
             return;
         }
@@ -456,7 +457,7 @@ impl Teller {
             Event::TableDiffers(differs) => self.screen.note(&differs.message),
             Event::MpiFailed { message, .. } => {
                 self.screen.note(&format!("{message}: all ranks are killed"));
-                // How they end is no news.
+                // The ranks' exit status is no news now.
                 self.ending = true;
             }
             Event::EndedBy { message, .. } => {
@@ -473,7 +474,7 @@ impl Teller {
                     None => failure,
                 });
             }
-            // The launcher's own users know that their app runs; what is not listed here needs no word.
+            // Users of the launcher know that their app runs. The other events need no message.
             _ => {}
         }
     }
@@ -485,7 +486,7 @@ impl Teller {
         self.screen.show(table::build_rank_table(ranks, view::colours(&std::io::stderr())));
     }
 
-    /// A rank that ended badly; the first few only, thousands would say nothing more.
+    /// Reports a failed rank, up to a limit: thousands of lines would say nothing more.
     fn tell_end(&mut self, rank: Rank, status: &Ending) {
         if self.ending || is_success(status) || self.told.contains(rank) {
             return;
@@ -501,7 +502,7 @@ impl Teller {
 
     fn finish(mut self) -> Option<Exit> {
         let exit = self.exit.take()?;
-        // Ranks that ended before we listened have no event of their own.
+        // Ranks that ended before the subscription have no event of their own.
         for rank in &exit.ranks {
             self.tell_end(rank.rank, &rank.status);
         }
@@ -513,7 +514,7 @@ impl Teller {
     }
 }
 
-/// What happens, for who asked to hear of it; ranks by their number only, which may be a million.
+/// Logs an event. It names ranks by number only, since there may be a million.
 fn log(event: &Event) {
     match event {
         Event::Held { app, ranks, .. } => tracing::debug!(%app, ranks = ranks.len(), "held"),

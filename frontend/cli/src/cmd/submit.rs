@@ -19,13 +19,13 @@ pub(super) async fn run(args: Submit, json: bool) -> Outcome {
     outcome
 }
 
-/// Submits, attaches when there are ranks, and stays until they end or Ctrl-C lets go of them.
+/// Submits, attaches when there are ranks, and stays until they end or Ctrl-C detaches.
 pub(super) async fn submit(args: Submit, screen: Arc<Screen>) -> Outcome {
     let mut interrupts = Interrupts::new()?;
     let mut plan = Plan::new(args.daemons, args.stay.timeout)?;
     plan.attached = true;
     let frontend = frontend(args.wlm, &args.stay);
-    // A signal that comes meanwhile is heard afterwards, when it is known what there is to cancel.
+    // Handle a signal after the submission, when the job to cancel is known.
     let mut batch = frontend.submit(args.batch_args, args.stay.timeout).await?;
     if let Some(timeout) = args.queue_timeout {
         batch = batch.queue_timeout(timeout);

@@ -1,4 +1,4 @@
-//! `gantry top`: what ranks do and use, once or on a screen.
+//! `gantry top`: the state and resource use of ranks, once or on a screen.
 
 mod live;
 mod taking;
@@ -17,7 +17,7 @@ use crate::exit::{self, Fault, Outcome};
 use crate::top::text::{self, Object};
 use crate::view::{self, Page};
 
-/// The time over which processors are measured, where nobody stays.
+/// The interval for measuring processors when the output is printed once.
 const MEASURED: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(args: Top, json: bool) -> Outcome {
@@ -27,7 +27,7 @@ pub(super) async fn run(args: Top, json: bool) -> Outcome {
     let looking = Looking::at(&frontend, &args.target, &orders, args.look.timeout);
     let looking = tokio::select! {
         looking = looking => looking?,
-        // What has been attached to by then is let go by its guard.
+        // The guard detaches from all that was attached by then.
         interrupt = interrupts.next() => return Ok(interrupt.code(true)),
     };
     let has_screen = stdin().is_terminal() && stdout().is_terminal() && view::has_sequences();
@@ -42,7 +42,7 @@ pub(super) async fn run(args: Top, json: bool) -> Outcome {
     done
 }
 
-/// Prints all of it.
+/// Prints everything once.
 async fn once(
     mut looking: Looking,
     orders: &Orders,

@@ -1,4 +1,4 @@
-//! `gantry why --watch`: stays beside a job, and speaks when nothing moves.
+//! `gantry why --watch`: watches a job and reports when nothing moves.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::stack::stillness::Stillness;
 use crate::stack::why::{Explanation, build_groups, explain};
 use crate::view::{self, Page};
 
-/// How long the end of a job may take to be known, once a look at it has failed.
+/// How long to wait for the news that the job has ended, after a look at it has failed.
 const END_IS_KNOWN: Duration = Duration::from_secs(5);
 
-/// What is said, as JSON.
+/// The JSON report.
 #[derive(Debug, Serialize)]
 #[serde(tag = "watch", rename_all = "snake_case")]
 enum News<'n> {
@@ -34,15 +34,15 @@ enum News<'n> {
     Ended,
 }
 
-/// Why watching is over, but for an error.
+/// Why watching ended without an error.
 enum Over {
     /// The job has ended.
     Ended,
-    /// Nothing moves, and that was to be the end.
+    /// Nothing moves, and the user asked to end then.
     Stalled,
 }
 
-/// Looks again and again, until the job ends or somebody has enough of it.
+/// Looks again and again, until the job ends or an interrupt arrives.
 pub(super) async fn stay(
     mut looking: Looking,
     orders: Orders,
@@ -88,7 +88,7 @@ async fn watch(
             Ok((found, stillness)) => match since.take(&stillness, Instant::now(), limit) {
                 Step::Nothing => Ok(()),
                 Step::Moves => tell(&News::Moves, json),
-                // What was asked for is done to its end, also when the job ends by it.
+                // Finish the actions of the user, even if they end the job.
                 Step::Stalled(time) => match act(looking, args, time, &found, json).await {
                     Ok(()) if args.watch.exit => return Ok(Over::Stalled),
                     done => done,
@@ -97,14 +97,14 @@ async fn watch(
             Err(fault) => Err(fault),
         };
         if let Err(fault) = done {
-            // What cannot be looked at any more has mostly ended.
+            // A failed look mostly means that the job has ended.
             let ended = tokio::time::timeout(END_IS_KNOWN, &mut end).await;
             return ended.unwrap_or(Err(fault)).map(|()| Over::Ended);
         }
     }
 }
 
-/// Looks once, after a pause and an order, or at what was ordered before.
+/// Looks once: after a pause and a new order, or at the first order.
 async fn look(
     looking: &mut Looking,
     orders: &Orders,
@@ -118,7 +118,7 @@ async fn look(
     Ok((found, looking.stillness(orders).await?))
 }
 
-/// Says that nothing moves, and does what was asked for then.
+/// Reports that nothing moves, and runs the actions that the user asked for.
 async fn act(
     looking: &Looking,
     args: &Why,
@@ -152,21 +152,21 @@ async fn act(
     Ok(())
 }
 
-/// Since when nothing has moved.
+/// How long nothing has moved.
 #[derive(Debug, Default)]
 struct Standstill {
-    /// When a look first saw what has not changed since.
+    /// When a look first saw the state that has not changed since.
     since: Option<Instant>,
     ended: RankSet,
-    /// It was said.
+    /// The stall was reported.
     is_told: bool,
 }
 
-/// What follows from a look.
+/// The consequence of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Nothing,
-    /// Ranks move again, of which it was said that they do not.
+    /// Ranks move again after a reported stall.
     Moves,
     Stalled(Duration),
 }
@@ -231,11 +231,11 @@ mod tests {
         check(19, still(), Step::Stalled(Duration::from_secs(10)));
         check(40, still(), Step::Nothing);
         check(45, look("1", ""), Step::Moves);
-        // A rank that ends is news.
+        // The end of a rank counts as a move.
         check(54, look("", "3"), Step::Nothing);
         check(60, look("", "3"), Step::Nothing);
         check(64, look("", "3"), Step::Stalled(Duration::from_secs(10)));
-        // Nobody is there.
+        // All ranks have ended.
         check(65, Stillness { live: RankSet::new(), ..look("", "3") }, Step::Moves);
     }
 }

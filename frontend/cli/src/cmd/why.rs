@@ -14,11 +14,11 @@ use crate::stack::report::Findings;
 use crate::stack::why::{Explanation, Group, build_groups, explain};
 use crate::view::{self, Page};
 
-/// How a look is taken: often enough to see who moves.
+/// Samples per look: enough to see which ranks move.
 const SAMPLES: u32 = 4;
 const EVERY: Duration = Duration::from_millis(25);
 
-/// The most looks until two that follow each other are the same.
+/// The most looks until two consecutive ones agree.
 const MOST_LOOKS: usize = 12;
 
 pub(super) async fn run(args: Why, json: bool) -> Outcome {
@@ -29,7 +29,7 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     let looking = Looking::at(&frontend, &args.target, &orders, args.look.timeout);
     let mut looking = tokio::select! {
         looking = looking => looking?,
-        // What has been attached to by then is let go by its guard.
+        // The guard detaches from all that was attached by then.
         interrupt = interrupts.next() => return Ok(interrupt.code(false)),
     };
     if let Some(limit) = args.watch.watch {
@@ -46,14 +46,14 @@ pub(super) async fn run(args: Why, json: bool) -> Outcome {
     said
 }
 
-/// What was found in the end.
+/// The final findings.
 struct Settled {
     found: Findings,
     groups: Vec<Group>,
     stable: bool,
 }
 
-/// Looks until two looks that follow each other are the same.
+/// Looks until two consecutive looks agree.
 async fn settle(looking: &mut Looking, orders: &Orders) -> Result<Settled, Fault> {
     let mut found = looking.findings(orders, false).await?;
     let mut groups = build_groups(&found.classes);

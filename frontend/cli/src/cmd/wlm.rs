@@ -18,7 +18,7 @@ struct Report {
     known: Vec<Known>,
 }
 
-/// How ranks would be held, or why they could not be.
+/// How ranks would be held, or why that is impossible.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Hold {

@@ -13,10 +13,10 @@ use super::sets::unite;
 pub(crate) use super::step::{Key, Step};
 use super::waiting::waiting_name;
 
-/// The most steps of a path that are kept: of a longer one, its two ends.
+/// The most steps of a path that are kept. A longer path keeps its two ends.
 const MOST_STEPS: usize = 256;
 
-/// What is said of a rank that has ended.
+/// The mark of a rank that has ended.
 pub(crate) const ENDED: &str = "ended";
 
 /// Ranks at one place.
@@ -54,7 +54,7 @@ pub(crate) fn build_classes(tree: &PrefixTree, resolver: &Resolver, samples: u32
     classes
 }
 
-/// Each path at whose end there are ranks, with these.
+/// Each path that ends at ranks, with these ranks.
 pub(super) fn ends(tree: &PrefixTree) -> Vec<(Vec<Frame>, RankSet)> {
     let mut found = Vec::new();
     let mut path: Vec<Frame> = Vec::new();
@@ -131,7 +131,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_endless_is_shortened_in_its_middle() {
+    fn an_endless_path_is_shortened_in_its_middle() {
         let mut steps: Vec<Step> = (0..1000).map(|line| step("f", line)).collect();
         shorten(&mut steps);
         assert_eq!(steps.len(), MOST_STEPS);

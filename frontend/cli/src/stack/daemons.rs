@@ -1,4 +1,5 @@
-//! Daemons on the nodes of an app, and what is asked of them: of an app of ours by its channel, of an app of another tool through its control socket.
+//! Daemons on an app's nodes and requests to them. An app of this process has a channel; another tool's app is
+//! reached through its control socket.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,15 +15,15 @@ use gantry_wlm::host::Machine;
 
 use crate::exit::Fault;
 
-/// Daemons that run.
+/// Running daemons.
 pub(crate) enum Daemons {
-    /// In a session of ours.
+    /// In a session of this process.
     Own(Session),
     /// In a session that the app's own tool keeps for us.
     Kept(RemoteChannel),
 }
 
-/// What daemons have answered.
+/// The daemons' answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) tree: PrefixTree,
@@ -64,20 +65,20 @@ impl Daemons {
     /// Sends all of them a message.
     pub(crate) async fn tell(&mut self, tag: u32, message: &[u8], timeout: Duration) -> Result<(), Fault> {
         match self {
-            // Who does not get it does not answer either.
+            // A node that does not get the message does not answer either; it is then reported as missing.
             Self::Own(session) => drop(session.channel().broadcast(tag, message, timeout).await?),
             Self::Kept(channel) => channel.broadcast(tag, message, timeout).await?,
         }
         Ok(())
     }
 
-    /// Gets one tree of what all of them have found. A tree without the ranks of a lost node is better than none.
+    /// Gets one tree, merged from all daemons. A tree without the ranks of a lost node is better than none.
     pub(crate) async fn ask(&mut self, tag: u32, timeout: Duration) -> Result<Answer, Fault> {
         let (bytes, missing) = self.reduce(tag, Filter::PrefixTree, timeout).await?;
         Ok(Answer { tree: PrefixTree::decode(&bytes).map_err(Fault)?, missing })
     }
 
-    /// Gets the ranks of all of them by a text that they have in common. What makes no sense is left out.
+    /// Gets from all daemons the ranks that share a text. Texts that do not parse are left out.
     pub(crate) async fn ask_by<K>(
         &mut self,
         tag: u32,

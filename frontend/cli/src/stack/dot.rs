@@ -23,7 +23,7 @@ pub(crate) fn write(found: &Findings) -> String {
     dot
 }
 
-/// Adds a stretch and what is below it; gives its number.
+/// Adds a stretch and all below it. Returns its number.
 fn add(dot: &mut String, found: &Findings, stretch: &Stretch, next: &mut usize) -> usize {
     let number = *next;
     *next += 1;

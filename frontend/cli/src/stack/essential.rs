@@ -1,9 +1,10 @@
-//! A call path as its author wrote it: without what starts a program, without an interpreter's own functions, and without what is below a function that waits.
+//! Reduces a call path to its author's functions. It drops start-up code, an interpreter's own functions, and callees
+//! of a function that waits.
 
 use super::step::Step;
 use super::waiting::{is_start, is_team, waiting_name};
 
-/// What is waited in where no function says it.
+/// The name for waiting in an OpenMP runtime.
 const TEAM: &str = "the OpenMP runtime";
 
 /// The part of a path that its author knows.
@@ -12,7 +13,7 @@ pub(super) fn essential(steps: Vec<Step>) -> Vec<Step> {
     if let Some(main) = steps.iter().position(|step| step.name == "main" && !step.is_script) {
         steps.drain(..main);
     }
-    // What starts a program may be called by what has no name.
+    // Start-up code may have a caller without a name.
     let own = steps.iter().rposition(|step| is_start(&step.name)).map_or(0, |at| at + 1);
     if own < steps.len() {
         steps.drain(..own);
@@ -25,7 +26,7 @@ pub(super) fn essential(steps: Vec<Step>) -> Vec<Step> {
             step.waits = true;
             step.name = waiting_name(&step.name).unwrap_or_else(|| TEAM.to_owned());
             step.offset = None;
-            // Which line of a library it waits at tells nobody anything.
+            // The line within a waiting library function is not useful to the reader.
             step.lines.clear();
             step.file = None;
         }
@@ -33,7 +34,8 @@ pub(super) fn essential(steps: Vec<Step>) -> Vec<Step> {
     marks.into_iter().chain(steps).collect()
 }
 
-/// Where a path with functions of scripts has these, what waits, and what has a source that is not the interpreter's.
+/// In a path with functions of scripts: keeps these, functions that wait, and functions with a source outside the
+/// interpreter.
 fn without_interpreter(mut steps: Vec<Step>) -> Vec<Step> {
     let Some(first) = steps.iter().position(|step| step.is_script) else { return steps };
     let last = steps.len() - 1;
@@ -42,7 +44,7 @@ fn without_interpreter(mut steps: Vec<Step>) -> Vec<Step> {
         let (is_before, is_last) = (at < first, at == last);
         at += 1;
         match (step.is_script, step.file.as_deref()) {
-            // Loaders of modules, which are frozen into the interpreter.
+            // The interpreter's frozen import machinery.
             (true, Some(file)) => !file.starts_with("<frozen "),
             (true, None) => true,
             _ if step.waits => true,
@@ -59,7 +61,7 @@ fn is_interpreter(step: &Step) -> bool {
     name.starts_with("python") || name.starts_with("libpython")
 }
 
-/// Where a path goes into the runtime of a team of threads, and into nothing of the program from there: it waits for the others of the team.
+/// Where a path enters an OpenMP runtime and never returns to the program: the thread waits for its team.
 fn team(steps: &[Step]) -> Option<usize> {
     let is_inside = |step: &Step| step.module.as_deref().is_some_and(is_team);
     let outside = steps.iter().rposition(|step| !is_inside(step))?;
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_what_its_author_wrote() {
+    fn a_path_has_only_its_authors_functions() {
         let names =
             |steps: &[(&str, u32)]| names(steps.iter().map(|(name, line)| step(name, *line)).collect());
         let path = [
@@ -119,7 +121,8 @@ mod tests {
             of("/usr/lib/libopen-pal.so.40", "opal_progress"),
         ];
         assert_eq!(names(path), ["<module>", "main", "train", "MPI_Allreduce"]);
-        // A program that brings an interpreter has functions of its own around it; a library without names may be where it is.
+        // A program that embeds an interpreter has its own functions around it. The interpreter may be in a library
+        // without symbols.
         let path = vec![
             step("main", 3),
             of("/usr/lib/libpython3.9.so.1.0", "PyRun_SimpleString"),
@@ -127,7 +130,7 @@ mod tests {
             nameless("/usr/lib/kernel.so"),
         ];
         assert_eq!(names(path), ["main", "<module>", "x+0x7"]);
-        // What computes in the interpreter is where its function is.
+        // A computation in the interpreter counts as the script's function.
         assert_eq!(names(vec![script("/job.py", "train"), of(python, "long_mul")]), ["train"]);
     }
 

@@ -14,7 +14,7 @@ pub(crate) fn write(found: &Findings) -> String {
     text
 }
 
-/// Without what would end a frame or a line.
+/// Replaces the characters that would end a frame or a line.
 fn in_one_word(name: &str) -> String {
     name.chars().map(|sign| if sign == ';' || sign.is_control() { ':' } else { sign }).collect()
 }

@@ -5,7 +5,7 @@ use super::report::Findings;
 use super::text::{describe_step, title};
 use super::tree::{Stretch, build_tree, count, only_host};
 
-/// Looks, and what the page does: it opens as a file, so all of it stands here.
+/// Style and script. The page must work as a single file, so it contains both.
 const STYLE: &str = "body{font:14px sans-serif;margin:2em;color:#1d2733;background:#fff}\
 h1{font-size:1.3em}summary,.leaf{font:13px/1.6 monospace;padding:.1em .4em;border-left:.5em solid #d5dde5;margin:.15em 0}\
 details details,details .leaf{margin-left:1.6em}.leaf{margin-left:1.6em}.ranks{color:#51606f}.line{color:#6b7a89}\

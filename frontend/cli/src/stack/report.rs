@@ -1,4 +1,4 @@
-//! What was found, and the same for programs.
+//! The findings, and their JSON form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use super::sets::unite;
 pub(crate) struct Findings {
     /// How often each rank was read.
     pub(crate) samples: u32,
-    /// All threads were.
+    /// Whether all threads were read.
     pub(crate) threads: bool,
-    /// The ranks that were to be read, and where they are.
+    /// The requested ranks and their hosts.
     pub(crate) hosts: BTreeMap<Rank, String>,
     /// The programs that ranks run.
     pub(crate) programs: BTreeSet<String>,
@@ -31,7 +31,7 @@ impl Findings {
         unite(self.classes.iter().map(|class| &class.ranks))
     }
 
-    /// The ranks in none.
+    /// The ranks in no class.
     pub(crate) fn unseen(&self) -> RankSet {
         let all: RankSet = self.hosts.keys().copied().collect();
         all.difference(&self.seen())
@@ -61,10 +61,10 @@ pub(crate) struct Report {
 struct ClassReport {
     ranks: String,
     rank_count: u64,
-    /// How many samples of these ranks were in it.
+    /// How many samples of these ranks it has.
     sample_count: u64,
     hosts: Vec<String>,
-    /// What is known of the ranks themselves, such as `held`.
+    /// Marks of the ranks themselves, such as `held`.
     states: Vec<String>,
     frames: Vec<FrameReport>,
 }

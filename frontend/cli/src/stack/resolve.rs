@@ -1,4 +1,5 @@
-//! Names and lines of places in files. Each file is read once, each place is looked up once: here where the file is, else on a node that has it.
+//! Functions and lines of addresses in files. Each file is read once and each address looked up once: here if the
+//! file is here, else on a node that has it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -9,27 +10,27 @@ use gantry_stack::symbols::{Found, Symbols, identify_file};
 use gantry_types::filter::PrefixTree;
 use gantry_types::filter::prefix_tree;
 
-/// A place in a file.
+/// An address in a file.
 type Place = (ModuleId, u64);
 
-/// What is known of files and places.
+/// The known files and addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
     paths: HashMap<ModuleId, BTreeSet<String>>,
-    /// None: it is not here.
+    /// None: the file is not on this machine.
     files: HashMap<ModuleId, Option<Symbols>>,
     places: HashMap<Place, Vec<Found>>,
 }
 
 impl Resolver {
-    /// Takes the files that daemons have seen.
+    /// Records the files that daemons have seen.
     pub(crate) fn take_modules(&mut self, tree: &PrefixTree) {
         for module in tree.outermost().filter_map(|frame| Module::parse(frame.name())) {
             self.paths.entry(module.id).or_default().insert(module.path);
         }
     }
 
-    /// Looks up all places of the call paths. Gives those, as lines, whose files are not here.
+    /// Looks up all addresses of the call paths. Returns those whose files are not here, one per line.
     pub(crate) fn look_up(&mut self, tree: &PrefixTree) -> Vec<String> {
         let mut elsewhere = BTreeSet::new();
         for frame in all_frames(tree) {
@@ -51,13 +52,13 @@ impl Resolver {
         elsewhere.into_iter().collect()
     }
 
-    /// Takes what a node has found.
+    /// Records the results of a node.
     pub(crate) fn take_found(&mut self, tree: &PrefixTree) {
         for place in tree.outermost() {
             let Frame::Code { module, address } = Frame::parse(place.name()) else { continue };
             let mut calls = Vec::new();
             let mut next = place.calls().next();
-            // A place has one chain of calls; another node's differs only where its debug information does.
+            // Record one chain of inlined calls per address. Another node's chain differs only in its debug information.
             while let Some(frame) = next {
                 calls.extend(Found::parse(frame.name()));
                 next = frame.calls().next();
@@ -66,12 +67,12 @@ impl Resolver {
         }
     }
 
-    /// What is at a place, outermost first.
+    /// The functions at an address, outermost first.
     pub(crate) fn found(&self, module: &ModuleId, address: u64) -> &[Found] {
         self.places.get(&(module.clone(), address)).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The path of a file, as ranks have it.
+    /// The path of a file, as the ranks see it.
     pub(crate) fn path(&self, module: &ModuleId) -> Option<&str> {
         self.paths.get(module)?.first().map(String::as_str)
     }

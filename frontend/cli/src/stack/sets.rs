@@ -1,8 +1,8 @@
-//! Many sets of ranks as one.
+//! Union of many sets of ranks.
 
 use gantry_types::rank_set::RankSet;
 
-/// All ranks of some sets: each is gone through as often as there are halves of them, not as often as there are sets.
+/// The union of all sets, pairwise in halves: each rank is copied about log2(sets) times, not once per set.
 pub(crate) fn unite<'s>(sets: impl Iterator<Item = &'s RankSet>) -> RankSet {
     let mut sets: Vec<RankSet> = sets.cloned().collect();
     while sets.len() > 1 {

@@ -5,25 +5,25 @@ use std::collections::BTreeSet;
 /// One function of a call path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Step {
-    /// What it is called; of a place without a name, the file and the place in it.
+    /// The function's name. Without one: the file and the offset in it.
     pub(crate) name: String,
-    /// What is known of the rank itself, not a function.
+    /// It is a mark about the rank itself, not a function.
     pub(crate) is_mark: bool,
-    /// It is of a script, which an interpreter runs.
+    /// A function of a script.
     pub(crate) is_script: bool,
-    /// The path of the program or library, as ranks have it.
+    /// The path of the program or library, as the ranks see it.
     pub(crate) module: Option<String>,
     /// Its source.
     pub(crate) file: Option<String>,
-    /// The lines that ranks are at. A caller has one: those at different calls are different classes.
+    /// The lines where ranks are. A caller has one line: ranks at different calls are in different classes.
     pub(crate) lines: BTreeSet<u32>,
-    /// The place in the file, where it has no name.
+    /// The offset in the file, if the function has no name.
     pub(crate) offset: Option<u64>,
-    /// It waits for others.
+    /// It waits for other ranks or for the system.
     pub(crate) waits: bool,
 }
 
-/// What steps have in common that are one.
+/// The identity of a step: steps with equal keys are merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     name: String,
@@ -36,7 +36,7 @@ impl Step {
         Self { name: name.into(), is_mark: true, ..Self::default() }
     }
 
-    /// What it is known by. The innermost function is one, whichever line it is at.
+    /// The key. An innermost function has one key for all its lines.
     pub(crate) fn key(&self, is_innermost: bool) -> Key {
         let line = if is_innermost { None } else { self.lines.first().copied() };
         Key { name: self.name.clone(), module: self.module.clone(), line }

@@ -1,9 +1,11 @@
 //! Which ranks have not moved from one look to the next.
 //!
-//! A rank that computes moves, also in a loop without an end: nobody can tell that from work. One that waits has not moved when the function that waits is
-//! called by the same callers with the same variables as before. A loop around that function has a counter, or whatever makes it end, and so it moves.
-//! A library for messages may turn while it waits. All other functions that wait do nothing: whoever uses a processor, reads or writes has come back.
-//! Variables of a script are not compared, so a rank with functions of Python has not moved only when it does nothing.
+//! A rank that computes counts as moving, even in an endless loop: from outside the two look the same. A rank that
+//! waits has not moved if the same callers have called the waiting function with the same variables. A loop around
+//! that function changes a counter or another variable, so it counts as moving.
+//! A message library may poll while it waits, and use a processor. All other waiting functions are idle: a rank that
+//! used a processor, read or wrote has returned from them. Variables of a script are not compared. So a rank in
+//! Python code counts as still only if it is idle.
 
 use gantry_stack::frame::{Frame, Mark};
 use gantry_stack::motion::Motion;
@@ -14,7 +16,7 @@ use gantry_types::rank_set::RankSet;
 use super::classes::{ends, steps_of};
 use super::resolve::Resolver;
 
-/// Functions that may turn while they wait, by the beginning of their names.
+/// Functions that may poll while they wait, by the beginning of their names.
 const TURNING: [&str; 9] = [
     "MPI_",
     "MPIX_",
@@ -27,19 +29,19 @@ const TURNING: [&str; 9] = [
     "pthread_spin_lock",
 ];
 
-/// Of these, those that read and write: that is what they wait for.
+/// The functions among them that wait for files. Reading and writing is their progress.
 const FILES: &str = "MPI_File_";
 
-/// Ranks that have moved, and others.
+/// The ranks that have moved, and the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stillness {
-    /// All that were seen and have not ended.
+    /// All ranks that were seen and have not ended.
     pub(crate) live: RankSet,
     pub(crate) moved: RankSet,
     pub(crate) ended: RankSet,
 }
 
-/// Where a rank was seen, as far as it matters to whether it moves.
+/// Where a rank was seen, as far as it matters for movement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// It is held or stopped.
@@ -47,20 +49,20 @@ enum Place {
     Ended,
     /// Its stack cannot be read.
     Unreadable,
-    /// It waits in a function that so many frames have led to.
+    /// It waits in a function below this many frames.
     Waits {
         callers: u32,
         may_turn: bool,
         for_files: bool,
     },
-    /// It is in a function of its own; all its frames are so many.
+    /// It is in a function of its own, below this many frames.
     Elsewhere {
         frames: u32,
     },
 }
 
 impl Stillness {
-    /// By the last call paths, and by what has changed since they were asked for before.
+    /// Compares the last call paths, and the changes since the previous request.
     pub(crate) fn of(
         tree: &PrefixTree,
         resolver: &Resolver,
@@ -69,7 +71,7 @@ impl Stillness {
     ) -> Self {
         let mut found = Self::default();
         for (path, numbers) in ends(tree) {
-            // What other threads do is known by the time that they use.
+            // The processor time shows whether other threads work.
             if path.iter().any(|frame| matches!(frame, Frame::Mark(Mark::Thread(_)))) {
                 continue;
             }
@@ -91,7 +93,7 @@ impl Stillness {
         found
     }
 
-    /// Whether there are ranks, and none has moved.
+    /// Whether there are live ranks and none of them has moved.
     pub(crate) fn is_complete(&self) -> bool {
         !self.live.is_empty() && self.moved.is_empty()
     }
@@ -141,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A resolver that knows functions at addresses of one file: `ab+1` is the first.
+    /// A resolver with functions at addresses of one file: `ab+1` is the first.
     fn resolver(functions: &[&str]) -> Resolver {
         let mut found = PrefixTree::new();
         for (address, function) in functions.iter().enumerate() {
@@ -168,18 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn whoever_computes_moves_and_whoever_waits_does_not() {
+    fn a_rank_that_computes_moves_and_one_that_waits_does_not() {
         let (main, solve, allreduce, poll, read, file) = ("ab+1", "ab+2", "ab+3", "ab+4", "ab+5", "ab+6");
-        // In a wait of MPI a rank turns, below the same callers.
+        // A rank that waits in MPI polls below the same callers.
         let waits = format!("{main} {solve} {allreduce} {poll}");
         check(&waits, "2 c", true);
         check(&waits, "2 ci", true);
         check(&waits, "1 c", false);
         check(&waits, "4 t", false);
-        // A wait for files goes on while they are read.
+        // A wait for files makes progress while they are read.
         check(&format!("{main} {file}"), "1 c", true);
         check(&format!("{main} {file}"), "1 i", false);
-        // What the system waits for costs nothing.
+        // A wait in the kernel uses no processor time.
         for wait in [poll, read] {
             check(&format!("{main} {wait}"), "2 ", true);
             check(&format!("{main} {wait}"), "1 ", true);
@@ -188,7 +190,7 @@ mod tests {
             check(&format!("{main} {wait}"), "2 i", false);
             check(&format!("{main} {wait}"), "2 t", false);
         }
-        // A loop without an end is work to whoever looks from outside.
+        // From outside, an endless loop looks like work.
         check(&format!("{main} {solve}"), "2 c", false);
         check(&format!("{main} {solve}"), "1 ", false);
         check(&format!("{main} {solve}"), "2 ", true);
@@ -215,7 +217,7 @@ mod tests {
         check("!ended", "- ", false);
         let mut tree = PrefixTree::new();
         tree.add(["ab+1"], &"0-1".parse().unwrap()).unwrap();
-        // Of one rank nothing is known.
+        // Nothing is known of the other ranks.
         let motions = [(Motion::parse("1 ").unwrap(), RankSet::first_n(1))];
         let found = Stillness::of(&tree, &resolver(&["main"]), 1, &motions);
         assert_eq!(found.moved.to_string(), "1");

@@ -1,4 +1,4 @@
-//! The tree as a picture: a box for each stretch, callers on the left of those whom they call. Each class has a colour.
+//! The tree as an SVG picture: a box for each stretch, callers to the left of their callees. Each class has a colour.
 
 use super::markup::{escaped, hue};
 use super::report::Findings;
@@ -24,7 +24,7 @@ struct Drawing<'f> {
     boxes: String,
     lines: String,
     width: usize,
-    /// The height of what is drawn by now.
+    /// The height of the picture so far.
     next: usize,
     classes: usize,
 }
@@ -56,7 +56,7 @@ pub(crate) fn write(found: &Findings) -> String {
 }
 
 impl Drawing<'_> {
-    /// Draws a stretch and all that it calls; gives the middle of its left side.
+    /// Draws a stretch and all its callees. Returns the middle of its left side.
     fn add(&mut self, stretch: &Stretch, left: usize) -> usize {
         let mut lines = self.shown(stretch);
         let ranks = format!("{}: {}", count(&stretch.ranks), ranks_text(&stretch.ranks, MOST_LETTERS / 2));
@@ -74,7 +74,7 @@ impl Drawing<'_> {
         let begin = self.next;
         let right = left + width;
         let calls: Vec<usize> = stretch.calls.iter().map(|call| self.add(call, right + ACROSS)).collect();
-        // In the middle of what it calls, and below what stands above that.
+        // In the middle of its callees, below all boxes above it.
         let middle = match (calls.first(), calls.last()) {
             (Some(first), Some(last)) => usize::midpoint(*first, *last).max(begin + height / 2),
             _ => begin + height / 2,

@@ -15,7 +15,7 @@ const MOST_RANKS: usize = 60;
 /// The most lines of an innermost function that are named one by one.
 const MOST_LINES: usize = 3;
 
-/// The page that shows what was found.
+/// The page with the findings.
 pub(crate) fn build_page(found: &Findings, bold: bool) -> Page {
     let mut page = Page::default();
     page.add_heading(title(found), bold);
@@ -27,7 +27,7 @@ pub(crate) fn build_page(found: &Findings, bold: bool) -> Page {
     page
 }
 
-/// How many ranks are in how many classes.
+/// The numbers of ranks and classes.
 pub(crate) fn title(found: &Findings) -> String {
     let classes = match found.classes.len() {
         1 => "1 class".to_owned(),
@@ -37,10 +37,10 @@ pub(crate) fn title(found: &Findings) -> String {
     format!("{} in {classes}{samples}", count(&found.seen()))
 }
 
-/// A line of the tree, and the ranks that it is about.
+/// A line of the tree, and its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeLine {
-    /// It has names that ranks gave: nothing for a terminal as it is.
+    /// It contains names that ranks chose, so it must be escaped for a terminal.
     pub(crate) text: String,
     pub(crate) ranks: RankSet,
 }
@@ -88,7 +88,7 @@ fn describe(stretch: &Stretch, found: &Findings) -> String {
     format!("{} [{ranks}]{host}{share}", steps.join(" > "))
 }
 
-/// A function with its line; where that is not known, with its library.
+/// A function with its line, or with its library if the line is unknown.
 pub(crate) fn describe_step(step: &Step, programs: &BTreeSet<String>) -> String {
     if step.is_mark {
         return format!("({})", step.name);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_says_what_is_known_of_it() {
+    fn a_step_shows_its_known_parts() {
         let programs = ["/bin/heat".to_owned()].into();
         let check = |step: &Step, expected| assert_eq!(describe_step(step, &programs), expected);
         check(&step("f", 0), "f");
@@ -168,7 +168,7 @@ mod tests {
     fn a_million_ranks_in_a_thousand_classes_are_shown() {
         const RANKS: u32 = 1_000_000;
         const CLASSES: u32 = 1000;
-        // No two neighbours are in one class, so no set is short.
+        // Adjacent ranks are in different classes, so no set is short.
         let mut tree = PrefixTree::new();
         let names: Vec<String> = (0..CLASSES).map(|class| format!("@{class}\theat.c\tf{class}")).collect();
         for (class, name) in (0..).zip(&names) {

@@ -1,4 +1,5 @@
-//! The classes as one tree: what they have in common stands once. Functions of which each calls only the next are one stretch.
+//! Merges the classes into one tree, which shows common callers once. A chain of functions, each with a single
+//! callee, is one stretch.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use gantry_types::rank_set::RankSet;
 use super::classes::{Class, Key, Step};
 use super::sets::unite;
 
-/// Functions one after the other with the same ranks, and those that the last one has called; the fewest ranks first.
+/// Consecutive functions with the same ranks, and the callees of the last one, fewest ranks first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) steps: Vec<Step>,
@@ -18,13 +19,13 @@ pub(crate) struct Stretch {
     pub(crate) calls: Vec<Stretch>,
 }
 
-/// A function while the tree grows.
+/// A function while the tree is built.
 #[derive(Default)]
 struct Node {
     step: Step,
-    /// The classes that are here, by their places.
+    /// The indexes of the classes that pass here.
     classes: Vec<usize>,
-    /// In order of their first class.
+    /// Its callees, in order of their first class.
     calls: Vec<usize>,
     by_key: BTreeMap<Key, usize>,
     /// A class ends here.
@@ -54,7 +55,7 @@ pub(crate) fn build_tree(classes: &[Class]) -> Vec<Stretch> {
     stretches_of(classes, &nodes, 0)
 }
 
-/// What is called by a node. Paths have a bounded length, so this ends before the stack does.
+/// The callees of a node as stretches. Paths have a bounded length, so the recursion does not exhaust the stack.
 fn stretches_of(classes: &[Class], nodes: &[Node], at: usize) -> Vec<Stretch> {
     let calls = nodes[at].calls.iter();
     let mut stretches: Vec<Stretch> = calls.map(|call| stretch_of(classes, nodes, *call)).collect();
@@ -84,7 +85,7 @@ pub(crate) fn count(ranks: &RankSet) -> String {
     }
 }
 
-/// Ranks as people write them, each second or third as `0-62:2`. A long set is cut after whole ranges.
+/// Ranks for people, with steps such as `0-62:2`. A long set is cut after whole ranges.
 pub(crate) fn ranks_text(ranks: &RankSet, most: usize) -> String {
     let text = with_steps(ranks);
     if text.len() <= most {
@@ -94,7 +95,7 @@ pub(crate) fn ranks_text(ranks: &RankSet, most: usize) -> String {
     format!("{},...", &text[..end])
 }
 
-/// The ranges of a set; of three and more ranks at one distance, the first, the last and the distance.
+/// The ranges of a set. Three or more ranks at equal distance are written as first, last and distance.
 fn with_steps(ranks: &RankSet) -> String {
     let all: Vec<(u32, u32)> = ranks.ranges().map(|range| (range.start().0, range.end().0)).collect();
     let mut parts = Vec::new();
@@ -116,7 +117,7 @@ fn with_steps(ranks: &RankSet) -> String {
     parts.join(",")
 }
 
-/// The host of a class that is on one.
+/// The host of a class whose ranks are all on one host.
 pub(crate) fn only_host<'h>(ranks: &RankSet, hosts: &'h BTreeMap<Rank, String>) -> Option<&'h str> {
     const MOST: u64 = 64;
     if ranks.len() > MOST {
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_classes_have_in_common_stands_once() {
+    fn common_callers_of_classes_appear_once() {
         let classes = [
             class(&[("main", 9), ("solve", 40)], "3"),
             class(&[("main", 9), ("exchange", 12), ("MPI_Wait", 0)], "0-2,4-7"),
@@ -155,7 +156,7 @@ mod tests {
             ["main 0-7 (solve 3 (); exchange>MPI_Wait 0-2,4-7 ())", "main>start 8-20 ()"]
         );
         assert_eq!(tree[0].samples, 8);
-        // Who waits in `main` itself, and who is below it.
+        // One rank waits in `main` itself, the other one below it.
         let classes = [class(&[("main", 0), ("f", 0)], "1"), class(&[("main", 0)], "0")];
         assert_eq!(shown(&build_tree(&classes)), ["main 0-1 (f 1 ())"]);
     }

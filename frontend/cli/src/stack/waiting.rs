@@ -1,6 +1,7 @@
-//! Functions in which a program waits for others, those that stand before a program's own, and sources that are not the program's.
+//! Functions in which a program waits, functions that start a program, and sources outside the program.
 
-/// Functions of systems and libraries that wait, beside those of MPI. What they call in turn tells nobody anything.
+/// Functions of systems and libraries that wait, beside those of MPI. Their callees are not shown: they do not help
+/// the reader.
 const WAITING: [&str; 61] = [
     "PySemaphore_Wait",
     "PyThread_acquire_lock_timed",
@@ -107,7 +108,8 @@ const STANDARD: [&str; 31] = [
 /// Runtimes of OpenMP, by the beginning of their files' names.
 const TEAMS: [&str; 3] = ["libgomp", "libiomp5", "libomp"];
 
-/// Libraries of the system and of languages, by the beginning of their files' names: their sources are nobody's own, wherever these are.
+/// Libraries of systems and languages, by the beginning of their file names. Their sources never belong to the
+/// program, at any path.
 const SYSTEM: [&str; 12] = [
     "[vdso]",
     "ld-linux",
@@ -123,7 +125,7 @@ const SYSTEM: [&str; 12] = [
     "python3",
 ];
 
-/// Where the sources are of systems and of libraries that come with a language, by a part of their path.
+/// Sources of systems and of language runtimes, by a part of their path.
 const FOREIGN: [&str; 11] = [
     "/usr/include/",
     "/usr/lib/gcc/",
@@ -154,7 +156,8 @@ const STARTING: [&str; 12] = [
     "libc_start_main_stage2",
 ];
 
-/// The name as the library's documentation has it, where this is a function that waits: without what its inner and second names have around it.
+/// The documented name of a function that waits, without the prefixes and suffixes of its internal names. None: it
+/// does not wait.
 pub(crate) fn waiting_name(function: &str) -> Option<String> {
     if let Some(name) = mpi_name(function) {
         return Some(name);
@@ -162,7 +165,7 @@ pub(crate) fn waiting_name(function: &str) -> Option<String> {
     if let Some(name) = standard_name(function) {
         return Some(name);
     }
-    // Go's own, by the names of the system's.
+    // Go's wrappers, by the names of the system calls.
     if let Some(call) = function.strip_prefix("syscall.") {
         return WAITING.contains(&call.to_ascii_lowercase().as_str()).then(|| function.to_owned());
     }
@@ -172,7 +175,7 @@ pub(crate) fn waiting_name(function: &str) -> Option<String> {
     let plain = plain.split_once('.').map_or(plain, |(stem, _part)| stem);
     let plain = plain.strip_suffix("64").or(plain.strip_suffix("_cancel")).unwrap_or(plain);
     let plain = match plain.strip_suffix("_slow").unwrap_or(plain) {
-        // What programs call is the same function by another name.
+        // Programs call the same function by another name.
         "wait4" => "waitpid",
         plain => plain,
     };
@@ -180,7 +183,7 @@ pub(crate) fn waiting_name(function: &str) -> Option<String> {
     known.then(|| plain.to_owned())
 }
 
-/// A function of the standard library of C++ or Rust, without types in its name, and without the modules that have it today.
+/// A function of the standard library of C++ or Rust, without its template arguments and internal modules.
 fn standard_name(function: &str) -> Option<String> {
     if !function.contains("std::") {
         return None;
@@ -201,7 +204,7 @@ fn standard_name(function: &str) -> Option<String> {
     Some(kept.join("::")).filter(|name| is_known(name))
 }
 
-/// `std::future<int>::get` without `<int>`; `<std::thread::JoinHandle<T>>::join` without its first brackets, too.
+/// `std::future<int>::get` without `<int>`; also `<std::thread::JoinHandle<T>>::join` without its outer brackets.
 fn without_types(function: &str) -> String {
     let inner = function.strip_prefix('<').filter(|rest| !rest.contains(" as "));
     let (skip, function) = match inner {
@@ -223,7 +226,7 @@ fn without_types(function: &str) -> String {
     plain.replace("::::", "::")
 }
 
-/// Whether a file is a runtime of OpenMP: a thread that is in nothing but that waits for others.
+/// Whether a file is an OpenMP runtime. A thread that is only in such a file waits for its team.
 pub(crate) fn is_team(module: &str) -> bool {
     TEAMS.iter().any(|team| file_name(module).starts_with(team))
 }
@@ -237,12 +240,12 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a source is a system's or a language's, not the program's own.
+/// Whether a source belongs to the system or to a language, not to the program.
 pub(crate) fn is_foreign(source: &str) -> bool {
     source.starts_with('<') || FOREIGN.iter().any(|part| source.contains(part))
 }
 
-/// Whether a function is one of MPI, by any of its names: `PMPI_Recv`, and `mpi_recv_` of Fortran.
+/// The name of an MPI function, from any of its aliases: `PMPI_Recv`, and `mpi_recv_` of Fortran.
 fn mpi_name(function: &str) -> Option<String> {
     let name = function.strip_prefix('P').unwrap_or(function);
     let of_c = name.strip_prefix("MPI_").or_else(|| name.strip_prefix("MPIX_"));

@@ -1,7 +1,7 @@
-//! In words: which ranks are at another place than the others.
+//! Names in sentences the ranks that are at another place than the others.
 //!
-//! A rank is at the place that all of its samples have in common: one that computes moves below it. Ranks at one place are a group, and the largest
-//! group is what the others are compared with.
+//! The place of a rank is the common part of all its samples; a rank that computes moves below it. Ranks at one place
+//! form a group. The largest group is the reference for the others.
 
 use std::collections::BTreeMap;
 
@@ -40,9 +40,9 @@ struct GroupReport {
     rank_count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
-    /// What is known of the ranks themselves, such as `held`.
+    /// Marks of the ranks themselves, such as `held`.
     states: Vec<String>,
-    /// The function of the library that they wait in.
+    /// The library function in which they wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_in: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ struct GroupReport {
 
 /// The groups, the smallest first.
 pub(crate) fn build_groups(classes: &[Class]) -> Vec<Group> {
-    // The classes that samples of a rank are in; ranks in the same ones are alike.
+    // The classes of each rank's samples. Ranks with the same classes are in one group.
     let mut classes_of: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
     for (at, class) in classes.iter().enumerate() {
         class.ranks.iter().for_each(|rank| classes_of.entry(rank).or_default().push(at));
@@ -81,7 +81,7 @@ pub(crate) fn build_groups(classes: &[Class]) -> Vec<Group> {
     groups
 }
 
-/// The beginning that all paths have. The line of its last function may differ.
+/// The common beginning of all paths. The line of its last function may differ.
 fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
     let mut common: Vec<Step> = paths.next().map(<[Step]>::to_vec).unwrap_or_default();
     for path in paths {
@@ -89,7 +89,7 @@ fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
         let mut length = 0;
         while length < common.len().min(path.len()) && same(length) {
             length += 1;
-            // Calls from different lines are different paths from there on.
+            // Calls from different lines lead to different paths.
             if common[length - 1].lines != path[length - 1].lines {
                 break;
             }
@@ -102,7 +102,7 @@ fn in_common<'a>(mut paths: impl Iterator<Item = &'a [Step]>) -> Vec<Step> {
     common
 }
 
-/// What is to be said.
+/// Builds the sentences.
 pub(crate) fn explain(found: &Findings, groups: &[Group], stable: bool) -> Explanation {
     let mut sentences = Vec::new();
     match groups.split_last() {
@@ -140,14 +140,14 @@ impl Explanation {
 }
 
 impl Group {
-    /// Whether the same ranks are at the same places, whichever line of them they are at.
+    /// Whether the same ranks are at the same places, at any line of these.
     pub(crate) fn are_alike(these: &[Self], those: &[Self]) -> bool {
         let key = |group: &Self| group.steps.iter().map(|step| step.key(true)).collect::<Vec<_>>();
         let alike = |(one, other): (&Self, &Self)| one.ranks == other.ranks && key(one) == key(other);
         these.len() == those.len() && these.iter().zip(those).all(alike)
     }
 
-    /// The ranks, and their host.
+    /// The ranks and their host.
     fn who(&self, found: &Findings) -> String {
         let noun = if self.ranks.len() == 1 { "rank" } else { "ranks" };
         let host = only_host(&self.ranks, &found.hosts).filter(|_| found.is_spread());
@@ -155,7 +155,7 @@ impl Group {
         format!("{noun} {}{host}", ranks_text(&self.ranks, MOST_RANKS))
     }
 
-    /// What one or many of them do.
+    /// The verb phrase for one or many of them.
     fn does(&self, many: bool) -> String {
         let is = if many { "are" } else { "is" };
         let states: Vec<&str> =
@@ -187,7 +187,8 @@ impl Group {
         Some(format!("{is} in {}", called(self.own().unwrap_or(last))))
     }
 
-    /// The innermost function whose source is known, and is no system's; else the innermost one of no system's library that does not wait for others.
+    /// The innermost function with a source of the program. Without one: the innermost function outside system
+    /// libraries that does not wait.
     fn own(&self) -> Option<&Step> {
         let functions = || self.steps.iter().rev().filter(|step| !step.is_mark && !step.waits);
         let is_own = |step: &&Step| !step.module.as_deref().is_some_and(is_system);

@@ -1,10 +1,10 @@
-//! A descriptor that came with the start of this process.
+//! A descriptor that this process inherited.
 #![expect(unsafe_code, reason = "its number is all that is known of it")]
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-/// A descriptor of our own for what `raw` stands for. `raw` itself is not for what this process starts: it is closed there.
+/// Duplicates the inherited descriptor `raw`, and sets close-on-exec on both.
 ///
 /// # Errors
 /// It is not open.

@@ -1,7 +1,7 @@
-//! The terminal: taken for a screen of its own, given over to another program, and given back as it was.
+//! The terminal: switches to the alternate screen, lends the terminal to another program, and restores it.
 //!
-//! A thread draws, so a terminal that somebody has stopped keeps nothing else from going on. Whatever ends this process but SIGKILL gives the terminal
-//! back: leaving, a signal, and an error in what draws.
+//! A thread draws, so a stopped terminal blocks nothing else. Leaving, signals other than SIGKILL, and drawing errors
+//! all restore the terminal.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,22 +22,22 @@ use tokio::sync::oneshot;
 
 use crate::view::window_size;
 
-/// From one picture to the next, at least.
+/// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(50);
 
-/// How long a terminal may take for what it is given at the end.
+/// The timeout for the last write to the terminal.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 
-/// A terminal that does not know its size.
+/// The size of a terminal that does not know its own.
 const USUAL: (usize, usize) = (80, 24);
 
-/// A terminal that shows pictures until this is dropped.
+/// A terminal with a drawn screen, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Canvas {
     shared: Arc<Shared>,
     terminal: File,
     before: Termios,
-    /// It is as we found it.
+    /// The terminal is restored.
     is_left: bool,
 }
 
@@ -50,7 +50,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     is_dirty: bool,
-    /// Somebody else has written to it.
+    /// Another program has written to the terminal, so the next frame redraws everything.
     is_strange: bool,
     is_paused: bool,
     is_drawing: bool,
@@ -69,10 +69,11 @@ impl Shared {
 }
 
 impl Canvas {
-    /// Takes a terminal. `paint` makes each picture. The receiver hears why there are no more: nothing, when this was dropped.
+    /// Takes a terminal. `paint` draws each frame. The receiver gets the reason when drawing ends; it gets nothing if
+    /// this was dropped.
     ///
     /// # Errors
-    /// It is no terminal, or there are no threads.
+    /// It is not a terminal, or a thread cannot start.
     pub(crate) fn open(
         terminal: impl AsFd,
         paint: impl FnMut(Rect, &mut Buffer) + Send + 'static,
@@ -86,28 +87,28 @@ impl Canvas {
         let (tell, told) = oneshot::channel();
         std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
             if let Some(why) = draw_until_over(&shared, to, paint) {
-                // Nobody may wait for it any more.
+                // The receiver may have gone.
                 drop(tell.send(why));
             }
         })?;
         Ok((canvas, told))
     }
 
-    /// There is something new to be shown.
+    /// Requests a new frame.
     pub(crate) fn changed(&self) {
         self.shared.change(|state| state.is_dirty = true);
     }
 
-    /// Gives the terminal to another program, until [`Canvas::resume`].
+    /// Lends the terminal to another program, until [`Canvas::resume`].
     pub(crate) fn pause(&mut self) {
         self.shared.change(|state| state.is_paused = true);
         self.leave();
     }
 
-    /// Takes the terminal again.
+    /// Takes the terminal back.
     ///
     /// # Errors
-    /// It is gone.
+    /// The terminal is gone.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         self.enter()?;
         self.shared.change(|state| {
@@ -126,7 +127,7 @@ impl Canvas {
         (&self.terminal).write_all(&begin)
     }
 
-    /// Once the picture that is being drawn is there, or nobody reads it.
+    /// Waits for the frame in progress, or until the reader is known to have stopped. Then restores the terminal.
     fn leave(&mut self) {
         if std::mem::replace(&mut self.is_left, true) {
             return;
@@ -138,14 +139,14 @@ impl Canvas {
             let (done, told) = std::sync::mpsc::channel::<()>();
             std::thread::spawn(move || {
                 let mut end = Vec::new();
-                // Nobody may be reading there.
+                // The reader may have gone.
                 drop(queue!(end, LeaveAlternateScreen, Show).and_then(|()| to.write_all(&end)));
                 drop(done);
             });
-            // It ends without a word when the thread does.
+            // The channel closes when the thread ends.
             told.recv_timeout(LAST_WRITE).unwrap_or_default();
         }
-        // It may be gone.
+        // The terminal may be gone.
         tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before).unwrap_or_default();
     }
 }
@@ -157,7 +158,7 @@ impl Drop for Canvas {
     }
 }
 
-/// Draws what is new, until there is nothing more to be drawn. Tells what went wrong.
+/// Draws frames until the end. Returns the reason.
 fn draw_until_over(shared: &Shared, to: File, mut paint: impl FnMut(Rect, &mut Buffer)) -> Option<String> {
     let size = |file: &File| {
         let (columns, rows) = window_size(file).unwrap_or(USUAL);
@@ -200,11 +201,11 @@ fn draw_until_over(shared: &Shared, to: File, mut paint: impl FnMut(Rect, &mut B
             Err(panic) => {
                 let word = panic.downcast_ref::<&str>().map(|word| (*word).to_owned());
                 let word = word.or_else(|| panic.downcast_ref::<String>().cloned());
-                return Some(format!("what draws has failed: {}", word.unwrap_or_default()));
+                return Some(format!("drawing has failed: {}", word.unwrap_or_default()));
             }
         }
         let state = shared.lock();
-        // However much happens, a screen is drawn so often and no more.
+        // The frame rate is bounded, however many changes there are.
         drop(shared.changed.wait_timeout_while(state, FRAME, |state| !state.is_over));
     }
 }
@@ -264,7 +265,7 @@ mod tests {
         assert!(!is_raw(&slave));
         canvas.changed();
         canvas.resume().unwrap();
-        // All of it is drawn anew: who knows what was written meanwhile.
+        // Everything is redrawn, since another program may have written to the screen.
         read_until(&mut screen, "picture");
         assert!(is_raw(&slave));
         drop(canvas);
@@ -273,18 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_comes_back_when_what_draws_fails() {
+    fn a_terminal_comes_back_when_drawing_fails() {
         let (mut screen, slave) = terminal();
         let (canvas, told) = Canvas::open(&slave, |_, _| panic!("no paint")).unwrap();
         canvas.changed();
-        assert_eq!(told.blocking_recv().unwrap(), "what draws has failed: no paint");
+        assert_eq!(told.blocking_recv().unwrap(), "drawing has failed: no paint");
         drop(canvas);
         read_until(&mut screen, "\x1b[?1049l");
         assert!(!is_raw(&slave));
     }
 
     #[test]
-    fn a_terminal_that_nobody_reads_keeps_nobody() {
+    fn a_terminal_without_a_reader_blocks_nothing() {
         let (screen, slave) = terminal();
         let mut turn = 0_usize;
         let (canvas, _told) = Canvas::open(&slave, move |_area, buffer| {

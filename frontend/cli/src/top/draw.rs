@@ -1,4 +1,4 @@
-//! The model on a screen. The work is bounded by the size of the screen: of all ranks only those that are shown are looked at.
+//! Draws the model. The work is bounded by the size of the screen: only visible ranks are examined.
 
 use gantry_stack::load::Doing;
 use gantry_types::foreign::ForeignText;
@@ -16,12 +16,12 @@ use crate::stack::tree::ranks_text;
 const ABOVE: u16 = 2;
 const BELOW: u16 = 1;
 
-/// A screen of less has no room for a tree.
+/// A lower screen has no room for a tree.
 const LEAST_FOR_TREE: u16 = 12;
 
 const KEYS: &str = "? help  h hold  g go  s signal  Tab tree  Enter class  / ranks  n nodes  o sort  r read  d gdb  w html  q quit";
 
-/// Where a table and a tree stand on a screen.
+/// The areas of table and tree on a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
     table: Rect,
@@ -29,7 +29,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The heads of table and tree are their first lines.
+    /// The headings of table and tree are their first lines.
     pub(crate) fn of(area: Rect) -> Self {
         let left = area.height.saturating_sub(ABOVE + BELOW);
         let tree = if area.height < LEAST_FOR_TREE { 0 } else { left / 2 };
@@ -45,14 +45,14 @@ impl Parts {
     }
 }
 
-/// Moves what is shown of lists, so that the cursors are on the screen.
+/// Scrolls the lists so that the cursors are visible.
 pub(crate) fn follow_cursors(model: &mut Model, area: Rect) {
     let parts = Parts::of(area);
     model.cursor.first = model.cursor.first_of(Parts::rows(parts.table).max(1));
     model.tree_cursor.first = model.tree_cursor.first_of(Parts::rows(parts.tree).max(1));
 }
 
-/// Draws all of it. Returns how many rows of the lists were looked at.
+/// Draws the whole model. Returns how many rows of the lists were examined.
 pub(crate) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) -> usize {
     let parts = Parts::of(area);
     draw_head(model, area, buffer);
@@ -220,7 +220,7 @@ fn draw_help(area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Puts a text on a whole line of an area: what does not fit is cut, what a terminal would obey is escaped.
+/// Puts a text on a whole line of an area. It cuts long texts and escapes control characters.
 fn put(buffer: &mut Buffer, area: Rect, line: u16, text: &str, style: Style) {
     if line >= area.height || area.width == 0 {
         return;
@@ -234,7 +234,7 @@ fn put(buffer: &mut Buffer, area: Rect, line: u16, text: &str, style: Style) {
     buffer.set_stringn(end, y, " ".repeat(blank), blank, style);
 }
 
-/// The text without what a terminal would obey.
+/// The text without terminal control characters.
 fn safe(text: &str) -> String {
     ForeignText::from(text).to_string()
 }
@@ -300,7 +300,7 @@ mod tests {
         model
     }
 
-    /// The screen as lines, and which of them are the other way round.
+    /// The screen as lines, and the inverse lines among them.
     fn screen(model: &mut Model, width: u16, height: u16) -> (Vec<String>, Vec<u16>) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal

@@ -1,4 +1,4 @@
-//! What is known of ranks and nodes.
+//! The known state of ranks and nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use gantry_stack::load::{Doing, HostLoad, Load};
 use gantry_types::id::Rank;
 use gantry_types::rank_set::RankSet;
 
-/// A rank and what it uses.
+/// A rank and its resource use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RankFigures {
     pub(crate) rank: Rank,
-    /// Its node, by its place in the list of nodes.
+    /// Its node, as an index into the list of nodes.
     pub(crate) node: usize,
     pub(crate) pid: Option<i32>,
     pub(crate) exe: Arc<str>,
     pub(crate) load: Load,
 }
 
-/// A node and what its ranks use together.
+/// A node and the resource use of its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeFigures {
     pub(crate) host: Arc<str>,
@@ -27,7 +27,7 @@ pub(crate) struct NodeFigures {
     pub(crate) cpu_percent: u64,
     pub(crate) memory_kib: u64,
     pub(crate) doing: BTreeMap<Doing, u64>,
-    /// The machine; none until it was heard of.
+    /// The machine; none until it has reported.
     pub(crate) machine: Option<HostLoad>,
     /// Tool daemons that run there.
     pub(crate) daemons: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Of ranks of which nothing more is known yet.
+    /// Figures of ranks without reports so far.
     pub(crate) fn new(ranks: &[RankInfo]) -> Self {
         let mut figures = Self::default();
         let mut nodes: HashMap<&str, usize> = HashMap::new();
@@ -74,9 +74,9 @@ impl Figures {
         figures
     }
 
-    /// Takes what nodes have answered. Ranks that the app does not have are nobody's.
+    /// Takes the nodes' answers. Ranks that the app does not have are ignored.
     pub(crate) fn take(&mut self, loads: &[(Load, RankSet)], machines: &[(HostLoad, RankSet)]) {
-        // Each rank is in one set. Nodes that say otherwise are not listened to for ever.
+        // Each rank is in one set. A bound stops the work for a node that claims otherwise.
         let most = 2 * self.ranks.len();
         let mut left = most;
         for (load, ranks) in loads {
@@ -94,14 +94,14 @@ impl Figures {
         self.add_up();
     }
 
-    /// Takes how many tool daemons run on each host.
+    /// Takes the number of tool daemons on each host.
     pub(crate) fn take_daemons(&mut self, daemons: &HashMap<String, usize>) {
         for node in &mut self.nodes {
             node.daemons = daemons.get(node.host.as_ref()).copied().unwrap_or_default();
         }
     }
 
-    /// Where these ranks stand, of the first `left` of them.
+    /// The indexes of these ranks, for at most `left` of them.
     fn known(&self, ranks: &RankSet, left: &mut usize) -> Vec<usize> {
         let known = ranks.iter().take(*left).map(|rank| self.places.get(&rank).copied());
         let all: Vec<Option<usize>> = known.collect();
@@ -127,7 +127,7 @@ impl Figures {
         self.ranks.get(*self.places.get(&rank)?)
     }
 
-    /// How many ranks do what.
+    /// How many ranks are in each state.
     pub(crate) fn doing(&self) -> BTreeMap<Doing, u64> {
         let mut all = BTreeMap::new();
         for (doing, count) in self.nodes.iter().flat_map(|node| &node.doing) {
@@ -136,7 +136,7 @@ impl Figures {
         all
     }
 
-    /// What all ranks use: hundredths of a processor, and memory.
+    /// The resource use of all ranks: hundredths of a processor, and memory.
     pub(crate) fn total(&self) -> (u64, u64) {
         self.nodes.iter().fold((0, 0), |(cpu, memory): (u64, u64), node| {
             (cpu.saturating_add(node.cpu_percent), memory.saturating_add(node.memory_kib))
@@ -158,7 +158,7 @@ impl NodeFigures {
     }
 }
 
-/// Counts of what ranks do, in words.
+/// Counts of states, in words.
 pub(crate) fn describe_doing(doing: &BTreeMap<Doing, u64>) -> String {
     let words: Vec<String> =
         doing.iter().map(|(doing, count)| format!("{count} {}", doing.as_str())).collect();
@@ -183,13 +183,13 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Ranks of `/bin/heat` on nodes of so many ranks each.
+    /// Ranks of `/bin/heat`, this many on each node.
     pub(crate) fn ranks(count: u32, on_each: u32) -> Vec<RankInfo> {
         let rank = |rank: u32| json!({ "rank": rank, "host": format!("n{:03}", rank / on_each), "pid": 4000 + rank, "exe": "/bin/heat", "state": "running" });
         (0..count).map(|number| serde_json::from_value(rank(number)).unwrap()).collect()
     }
 
-    /// What some ranks use.
+    /// The load of some ranks.
     pub(crate) fn load(text: &str, ranks: &str) -> (Load, RankSet) {
         (Load::parse(text).unwrap(), ranks.parse().unwrap())
     }
@@ -209,7 +209,7 @@ pub(super) mod tests {
         assert_eq!((figures.nodes[0].machine, figures.nodes[1].machine), (None, Some(machine)));
         assert_eq!(figures.total(), (403, 17_100));
         assert_eq!(describe_doing(&figures.doing()), "4 running, 1 disk wait, 1 held");
-        // A node that says it has all numbers costs no more than the ranks that there are.
+        // A node that claims all numbers costs no more than the real number of ranks.
         let all: RankSet = "0-4294967295".parse().unwrap();
         figures.take(&[(Load::nothing(Doing::Ended), all), load("R - 1 1", "0")], &[]);
         assert_eq!(describe_doing(&figures.doing()), "6 ended");

@@ -1,4 +1,4 @@
-//! What is typed at the terminal, as long as it is ours.
+//! Reads keys from the terminal while this process owns it.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use tokio::sync::mpsc;
 
 use super::keys::Key;
 
-/// How long giving it over may take.
+/// How long handing over the keyboard may take.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// The most keys that wait.
 const MOST_KEYS: usize = 64;
 
-/// What has come from the terminal.
+/// An event of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Typed {
     Key(Key),
@@ -23,7 +23,7 @@ pub(crate) enum Typed {
     Resized,
 }
 
-/// A thread that reads keys until this is dropped. Nothing comes any more when the terminal is gone.
+/// A thread that reads keys until this is dropped. The stream ends when the terminal is gone.
 #[derive(Debug)]
 pub(crate) struct Keyboard(Arc<Shared>);
 
@@ -52,10 +52,10 @@ impl Shared {
 }
 
 impl Keyboard {
-    /// Begins to read.
+    /// Starts reading.
     ///
     /// # Errors
-    /// There are no threads.
+    /// The thread cannot start.
     pub(crate) fn open() -> io::Result<(Self, mpsc::Receiver<Typed>)> {
         let shared = Arc::new(Shared::default());
         let (send, typed) = mpsc::channel(MOST_KEYS);
@@ -66,7 +66,7 @@ impl Keyboard {
         Ok((Self(shared), typed))
     }
 
-    /// Leaves what is typed to somebody else, until [`Keyboard::resume`].
+    /// Leaves the keys to another program, until [`Keyboard::resume`].
     pub(crate) fn pause(&self) {
         self.0.change(|state| state.is_paused = true);
         let mut state = self.0.lock();
@@ -101,7 +101,7 @@ fn read_until_over(shared: &Shared, send: &mpsc::Sender<Typed>) {
         let read = read_one();
         shared.change(|state| state.is_reading = false);
         match read {
-            // Who gets them may have gone. Too many keys are lost: nobody types as fast as that.
+            // The receiver may have gone. The queue holds more keys than a user types ahead, so a full one drops keys.
             Ok(Some(typed)) => drop(send.try_send(typed)),
             Ok(None) => {}
             Err(_) => return,

@@ -1,4 +1,4 @@
-//! Which key does what.
+//! The meaning of each key.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ const MOST_TYPED: usize = 1000;
 /// How many rows a page of the keyboard is.
 const PAGE: isize = 10;
 
-/// What a key of the keyboard means here.
+/// A key of the keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Letter(char),
@@ -32,13 +32,13 @@ pub(crate) enum Key {
     Interrupt,
 }
 
-/// What the help shows: keys and what they do.
+/// The keys in the help, and their actions.
 pub(crate) const HELP: [(&str, &str); 17] = [
     ("up, down, PgUp, PgDn, Home, End", "move"),
     ("Tab", "go between table and tree"),
     ("n", "nodes or ranks"),
     ("space", "mark a rank, a node or a class; Esc takes all marks away"),
-    ("h, H", "hold by SIGSTOP what is marked, else what the cursor is at; H: all that are shown"),
+    ("h, H", "hold by SIGSTOP the marked ranks, else those at the cursor; H: all that are shown"),
     ("g, G", "let go by SIGCONT; G: all that are shown"),
     ("s, S", "send a signal; S: to all that are shown"),
     ("Enter", "in the tree: show only the ranks of this line; once more: all"),
@@ -54,7 +54,7 @@ pub(crate) const HELP: [(&str, &str); 17] = [
 ];
 
 impl Model {
-    /// Takes a key, and says what is to be done outside.
+    /// Handles a key. Returns an action for the caller.
     pub(crate) fn take_key(&mut self, key: Key) -> Option<Action> {
         if key == Key::Interrupt {
             return Some(Action::Quit);
@@ -179,7 +179,7 @@ impl Model {
         self.prompt = Some(Prompt { asks, text: text.to_owned() });
     }
 
-    /// Says something until the next key.
+    /// Shows a message until the next key.
     pub(crate) fn say(&mut self, message: &str) {
         message.clone_into(&mut self.message);
     }
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(typed(&mut model, "g"), Some(Action::Signal(Signal::CONT, "1-2".parse().unwrap())));
         model.take_key(Key::Escape);
         assert_eq!((model.marked.len(), model.chosen().to_string().as_str()), (0, "3"));
-        // A node is its ranks.
+        // A node selects all its ranks.
         typed(&mut model, "n");
         model.take_key(Key::End);
         assert_eq!(typed(&mut model, "h"), stop("4-7"));
@@ -282,7 +282,7 @@ mod tests {
         model.take_key(Key::Enter);
         model.take_key(Key::Escape);
         assert_eq!(shown(&model), "0-7");
-        // New paths may have the same line, at another place; or none.
+        // New paths may have the same line at another place, or not at all.
         model.take_key(Key::Enter);
         let classes = vec![
             class(&[("main", 9), ("begin", 30)], "0"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_names_signals_ranks_and_files() {
+    fn typed_lines_name_signals_ranks_and_files() {
         let mut model = model();
         typed(&mut model, "s");
         (0..4).for_each(|_| drop(model.take_key(Key::Backspace)));
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(model.message, "'2-5-x' are no ranks: write 0-3,7");
         typed(&mut model, "w");
         assert_eq!(model.take_key(Key::Enter), Some(Action::WriteHtml("stacks.html".into())));
-        // A letter in a line is no command; Ctrl-C is.
+        // A letter in a line is text, not a command. Ctrl-C stays a command.
         typed(&mut model, "/q");
         assert_eq!(model.take_key(Key::Interrupt), Some(Action::Quit));
     }

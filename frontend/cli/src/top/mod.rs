@@ -1,9 +1,9 @@
-//! What ranks and nodes do and use, on a screen that keys act on.
+//! The state of ranks and nodes, on a screen with keys.
 //!
-//! - `figures`: what is known of ranks and nodes; `text`: the same as tables and for programs.
-//! - `model`: what the screen shows and what keys change; it knows no terminal. `keys`: which key does what.
-//! - `draw`: the model on a screen; it changes nothing.
-//! - `canvas`: the terminal: taken, given over, given back; `keyboard`: what is typed at it.
+//! - `figures`: the known state of ranks and nodes; `text`: the same as tables and for programs.
+//! - `model`: the content of the screen, and its changes by keys; it knows no terminal. `keys`: their meaning.
+//! - `draw`: draws the model; it changes nothing.
+//! - `canvas`: takes, lends and restores the terminal; `keyboard`: reads keys.
 
 pub(crate) mod canvas;
 pub(crate) mod draw;

@@ -1,4 +1,4 @@
-//! What the screen shows, and what changes it. It knows neither terminal nor network.
+//! The content of the screen, and its changes. It knows neither terminal nor network.
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
@@ -11,28 +11,28 @@ use super::figures::{Figures, NodeFigures, RankFigures};
 use crate::stack::report::Findings;
 use crate::stack::text::{TreeLine, tree_lines};
 
-/// The whole of what is shown.
+/// All content of the screen.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// What the app is called, as it was typed, by its id and its WLM.
+    /// The app's name as it was typed, its id and its WLM.
     pub(crate) title: String,
     pub(crate) figures: Figures,
     /// The call paths of the last look.
     pub(crate) found: Option<Findings>,
     pub(crate) tree: Vec<TreeLine>,
-    /// They are being read.
+    /// A look is in progress.
     pub(crate) is_looking: bool,
     pub(crate) table: Table,
     pub(crate) focus: Focus,
     pub(crate) sort: Sort,
     pub(crate) is_reversed: bool,
-    /// Only these ranks.
+    /// Show only these ranks.
     pub(crate) filter: Option<RankSet>,
-    /// Only those of a line of the tree.
+    /// Show only the ranks of one line of the tree.
     pub(crate) class: Option<RankSet>,
-    /// Ranks that are chosen, whichever row the cursor is at.
+    /// Ranks that the user marked, wherever the cursor is.
     pub(crate) marked: RankSet,
-    /// The rows of the table, by their places in the figures.
+    /// The rows of the table, as indexes into the figures.
     pub(crate) rows: Vec<usize>,
     pub(crate) cursor: Cursor,
     pub(crate) tree_cursor: Cursor,
@@ -42,7 +42,7 @@ pub(crate) struct Model {
     pub(crate) has_ended: bool,
 }
 
-/// What the table has in its rows.
+/// The kind of rows in the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Table {
     #[default]
@@ -50,7 +50,7 @@ pub(crate) enum Table {
     Nodes,
 }
 
-/// Where keys act.
+/// The part of the screen that keys act on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Focus {
     #[default]
@@ -58,7 +58,7 @@ pub(crate) enum Focus {
     Tree,
 }
 
-/// The column that rows are sorted by.
+/// The column that sorts the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
     #[default]
@@ -83,7 +83,7 @@ impl Sort {
     }
 }
 
-/// A row that is chosen, and the first one that is shown.
+/// The chosen row, and the first visible row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) at: usize,
@@ -91,12 +91,12 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Moves it, within so many rows.
+    /// Moves the cursor within this many rows.
     pub(crate) fn step(&mut self, by: isize, rows: usize) {
         self.at = self.at.saturating_add_signed(by).min(rows.saturating_sub(1));
     }
 
-    /// The first row of a page that has the chosen one.
+    /// The first row of the page with the chosen row.
     pub(crate) fn first_of(&self, height: usize) -> usize {
         let lowest = (self.at + 1).saturating_sub(height);
         self.first.clamp(lowest, self.at.max(lowest))
@@ -110,25 +110,25 @@ pub(crate) struct Prompt {
     pub(crate) text: String,
 }
 
-/// What it is for.
+/// The purpose of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// The name of a signal for ranks.
     Signal(RankSet),
-    /// Which ranks are shown.
+    /// The ranks to show.
     Filter,
     /// The file for the page with the tree.
     Html,
 }
 
-/// What is to be done outside.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Quit,
-    /// Reads the call paths anew.
+    /// Reads the call paths again.
     Look,
     Signal(Signal, RankSet),
-    /// A debugger for a rank.
+    /// Opens a debugger for a rank.
     Debug(Rank),
     WriteHtml(PathBuf),
 }
@@ -145,13 +145,13 @@ impl Model {
         let chosen = self.chosen_row();
         change(&mut self.figures);
         self.arrange();
-        // The cursor stays at its rank, wherever that stands now.
+        // The cursor follows its rank to its new row.
         if let Some(at) = chosen.and_then(|row| self.rows.iter().position(|it| *it == row)) {
             self.cursor.at = at;
         }
     }
 
-    /// Takes new call paths. The cursor stays at its line, and the class that was chosen stays chosen, where they are still there.
+    /// Takes new call paths. The cursor and the chosen class stay if their lines still exist.
     pub(crate) fn take_found(&mut self, found: Findings) {
         let before = self.tree.get(self.tree_cursor.at).map(|line| line.text.clone());
         self.tree = tree_lines(&found);
@@ -163,7 +163,7 @@ impl Model {
         self.arrange();
     }
 
-    /// The rows that are to be shown, in their order.
+    /// Sorts and filters the rows.
     pub(crate) fn arrange(&mut self) {
         let sets: Vec<&RankSet> = [&self.filter, &self.class].into_iter().flatten().collect();
         let figures = &self.figures;
@@ -178,7 +178,7 @@ impl Model {
                 (0..figures.nodes.len()).filter(is_shown).collect()
             }
         };
-        // Of rows that are alike the first one stays first.
+        // The sort is stable: equal rows keep their order.
         match (self.table, self.sort) {
             (Table::Ranks, Sort::Rank) => {}
             (Table::Ranks, Sort::Host) => rows.sort_by_key(|at| figures.ranks[*at].node),
@@ -216,7 +216,7 @@ impl Model {
         self.rows.get(self.cursor.at).copied()
     }
 
-    /// The ranks that a key acts on: those that are marked, else what the cursor is at.
+    /// The ranks that a key acts on: the marked ones, else those at the cursor.
     pub(crate) fn chosen(&self) -> RankSet {
         if !self.marked.is_empty() {
             return self.marked.clone();
@@ -224,7 +224,7 @@ impl Model {
         self.at_cursor()
     }
 
-    /// The ranks that the cursor is at.
+    /// The ranks at the cursor.
     pub(crate) fn at_cursor(&self) -> RankSet {
         if self.focus == Focus::Tree {
             return self.tree.get(self.tree_cursor.at).map(|line| line.ranks.clone()).unwrap_or_default();
@@ -236,7 +236,7 @@ impl Model {
         }
     }
 
-    /// All ranks that are shown.
+    /// All visible ranks.
     pub(crate) fn shown(&self) -> RankSet {
         match self.table {
             Table::Ranks => self.rows.iter().map(|at| self.figures.ranks[*at].rank).collect(),

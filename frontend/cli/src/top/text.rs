@@ -1,4 +1,4 @@
-//! What ranks and nodes do as tables, and for programs.
+//! The state of ranks and nodes as tables, and as JSON.
 
 use serde::Serialize;
 
@@ -87,7 +87,7 @@ struct RankObject {
     host: String,
     pid: Option<i32>,
     state: &'static str,
-    /// None: it was not there long enough.
+    /// None: the rank was not observed long enough.
     cpu_percent: Option<u64>,
     memory_kib: u64,
     threads: u64,

@@ -1,13 +1,13 @@
-//! One line that tells how far files are on their way to nodes.
+//! A progress bar for files on their way to nodes.
 
 use gantry_frontend::event::{Staging, StagingEnd};
 
-/// The bar's length, in characters; shorter ones say nothing.
+/// The most characters of the bar. A shorter one would show nothing.
 const MOST: usize = 30;
 const LEAST: usize = 5;
 
-/// Such as `sending 61 files to 4 nodes [##########....................]  33% of 120.5 MiB`; none when nothing is sent. What several
-/// sessions send is put together.
+/// Such as `sending 61 files to 4 nodes [##########....................]  33% of 120.5 MiB`. None if nothing is sent.
+/// The transfers of several sessions are added up.
 pub(super) fn build_bar(staging: &[Staging], columns: usize) -> Option<String> {
     let sum = |number: fn(&Staging) -> u64| staging.iter().map(number).fold(0, u64::saturating_add);
     let nodes = staging.iter().map(|it| it.nodes).max()?;
@@ -33,7 +33,7 @@ fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// How much of `whole` there is if `total` is all, rounded down: what is full is done.
+/// The share `bytes / total` of `whole`, rounded down, so only a complete transfer shows as full.
 fn share(bytes: u64, total: u64, whole: u64) -> u64 {
     let share = u128::from(bytes.min(total)) * u128::from(whole) / u128::from(total.max(1));
     u64::try_from(share).unwrap_or(whole)
@@ -93,7 +93,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_full_is_done() {
+    fn only_a_complete_transfer_is_shown_as_full() {
         let check = |bytes, expected| assert_eq!(share(bytes, 1000, 100), expected);
         check(999, 99);
         check(1000, 100);

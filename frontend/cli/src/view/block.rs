@@ -1,9 +1,9 @@
-//! A few lines that stand below everything else on a terminal, and make room for it.
+//! A few lines below all other output of a terminal. Output makes them move.
 //!
-//! The cursor stays where the next output goes, above the block: to hide the block is to clear what is below the cursor. So nobody needs
-//! to know where the cursor is, and whatever else moves it (an echo of what is typed, a new size, a shell's prompt) spoils one drawing
-//! and nothing that was written. The block is shown only when the output is at the beginning of a line: an open line stays as its writer
-//! made it, also where it just fills the terminal's last column.
+//! The cursor stays where the next output goes, above the block. To hide the block, clear the screen below the
+//! cursor. So the position of the cursor need not be known. Echoed keys, a new window size or a shell's prompt spoil
+//! one drawing at most, and no output. The block is shown only when the output is at the beginning of a line. An open
+//! line stays as its writer made it, even if it fills the terminal's last column.
 
 use super::page::Line;
 
@@ -11,17 +11,17 @@ use super::page::Line;
 const CLEAR_BELOW: &[u8] = b"\x1b[J";
 /// One line down in the same column; at the bottom the screen scrolls.
 const DOWN: &[u8] = b"\x1bD";
-/// Remember the cursor and its colours; then plain letters, and lines that are cut instead of wrapped.
+/// Save the cursor and its colours; reset the colours; cut long lines instead of wrapping them.
 const BEGIN: &[u8] = b"\x1b7\x1b[m\x1b[?7l";
-/// The opposite of it.
+/// The reverse of it.
 const END: &[u8] = b"\x1b[?7h\x1b8";
 
-/// The block and what it has to know of the terminal.
+/// The block, and the state of the terminal that it needs.
 #[derive(Debug)]
 pub(super) struct Block {
     lines: Vec<Line>,
     shown: bool,
-    /// The last thing that was written ended its line.
+    /// The last output ended its line.
     line_start: bool,
 }
 
@@ -32,7 +32,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// What somebody else wrote goes onto the page as it is.
+    /// Puts foreign output onto the page unchanged.
     pub(super) fn pass(&mut self, page: &mut Vec<u8>, bytes: &[u8]) {
         self.hide(page);
         page.extend_from_slice(bytes);
@@ -41,7 +41,7 @@ impl Block {
         }
     }
 
-    /// Whole lines of our own go onto the page, not into somebody's open line.
+    /// Puts whole lines of gantry onto the page, never into an open line of foreign output.
     pub(super) fn add_lines(&mut self, page: &mut Vec<u8>, bytes: &[u8]) {
         self.hide(page);
         if !self.line_start && !bytes.is_empty() {
@@ -50,7 +50,7 @@ impl Block {
         self.pass(page, bytes);
     }
 
-    /// Other lines from now on.
+    /// Replaces the lines.
     pub(super) fn change(&mut self, page: &mut Vec<u8>, lines: Vec<Line>) {
         if lines != self.lines {
             self.hide(page);
@@ -58,20 +58,20 @@ impl Block {
         }
     }
 
-    /// Makes sure that it does not stand on the screen.
+    /// Hides the block if it is on the screen.
     pub(super) fn hide(&mut self, page: &mut Vec<u8>) {
         if std::mem::take(&mut self.shown) {
             page.extend_from_slice(CLEAR_BELOW);
         }
     }
 
-    /// Makes sure that it stands on the screen, which has `rows`, if it can now.
+    /// Shows the block on a screen of `rows` lines, if it fits and is not shown yet.
     pub(super) fn show(&mut self, page: &mut Vec<u8>, rows: usize) {
         let count = self.lines.len().min(rows.saturating_sub(1));
         if self.shown || !self.line_start || count == 0 {
             return;
         }
-        // Room first: what scrolls while the cursor is remembered would put it on the wrong line.
+        // Make room first: scrolling while the cursor is saved would restore it to the wrong line.
         (0..count).for_each(|_| page.extend_from_slice(DOWN));
         page.extend_from_slice(format!("\x1b[{count}A").as_bytes());
         page.extend_from_slice(BEGIN);
@@ -94,7 +94,7 @@ mod tests {
 
     const AB: &str = "\x1bD\x1bD\x1b[2A\x1b7\x1b[m\x1b[?7l\r\na\r\nb\x1b[?7h\x1b8";
 
-    /// A block of two lines after `steps`, and what was written from the last step on.
+    /// Applies `steps` to a block of two lines, and compares the output of the last step.
     fn check(steps: &[fn(&mut Block, &mut Vec<u8>)], expected: &str) {
         let mut block = Block::default();
         block.change(&mut Vec::new(), ab());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn it_makes_room_for_what_is_written_and_comes_back_at_the_end_of_a_line() {
+    fn it_makes_room_for_output_and_comes_back_at_the_end_of_a_line() {
         let show: fn(&mut Block, &mut Vec<u8>) = |block, page| block.show(page, 24);
         check(&[show], AB);
         check(&[show, show], "");

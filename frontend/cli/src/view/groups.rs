@@ -12,7 +12,7 @@ use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use super::{Page, colours, note, print, table, tell_failure};
 use crate::exit::{self, Fault, Outcome};
 
-/// How groups are told.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Table,
@@ -30,7 +30,7 @@ impl Form {
     }
 }
 
-/// Tells of groups, and fails when something could not be done to one.
+/// Prints groups. Fails if an action on one of them failed.
 pub(crate) fn tell(told: Told, query: &Query, form: Form) -> Outcome {
     let page = match form {
         Form::Table => build_table(&told, query),
@@ -57,11 +57,11 @@ pub(crate) fn tell(told: Told, query: &Query, form: Form) -> Outcome {
     Ok(code)
 }
 
-/// What is always told to people.
+/// The columns that people always get.
 const ALWAYS: [GroupAttribute; 4] =
     [GroupAttribute::Pgid, GroupAttribute::Submitter, GroupAttribute::State, GroupAttribute::Totalprocs];
 
-/// A line for each group; where a column of processes is asked for, a line for each process.
+/// A line for each group, or for each process if the query asks for a column of processes.
 pub(crate) fn build_table(told: &Told, query: &Query) -> Page {
     let columns = told.found.iter().fold(Columns::default(), |all, found| all.union(found.columns));
     let others = columns.of_group().filter(|attribute| !ALWAYS.contains(attribute));
@@ -97,7 +97,7 @@ fn headings_has(group: &[GroupAttribute], name: &str) -> bool {
     group.iter().any(|attribute| attribute.name().eq_ignore_ascii_case(name))
 }
 
-/// An array of groups; names and values are XML's, but for numbers.
+/// A JSON array of groups. Names and values are those of the XML, except for numbers.
 struct Listing<'a>(&'a Told);
 
 impl Serialize for Listing<'_> {
@@ -154,7 +154,7 @@ fn to_json(number: bool, value: String) -> serde_json::Value {
 }
 
 impl Fault {
-    /// What was asked for is not there.
+    /// The requested group does not exist.
     pub(crate) fn not_found(message: &str, hint: &str) -> Self {
         Self(Failure::new(Kind::NotFound, message).with_hint(hint))
     }

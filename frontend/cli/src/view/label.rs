@@ -1,4 +1,4 @@
-//! Output of many processes on one terminal: whole lines, each with a label that tells whose it is.
+//! Output of many processes on one terminal: whole lines, each with a label that names its source.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use gantry_types::foreign::ForeignText;
 use gantry_types::id::{DaemonId, Rank};
 use gantry_types::output::Stream;
 
-/// A line that is longer comes in pieces, each with the label.
+/// A longer line is printed in pieces, each with the label.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Keeps the lines that have no end yet.
+/// Buffers lines that have no end yet.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     open: BTreeMap<Source, Vec<u8>>,
@@ -26,7 +26,7 @@ struct Source {
 }
 
 impl Labels {
-    /// Takes output in; gives the lines that are complete, labelled.
+    /// Takes output in. Returns the complete lines with labels.
     pub(super) fn push(&mut self, output: &Output) -> Vec<u8> {
         let source = Source {
             stream: output.stream,
@@ -48,7 +48,7 @@ impl Labels {
             add_line(&mut lines, &label, open);
             open.clear();
         }
-        // An empty piece is the end of a stream.
+        // An empty piece marks the end of a stream.
         if output.data.0.is_empty() && !open.is_empty() {
             add_line(&mut lines, &label, open);
             open.clear();
@@ -59,7 +59,7 @@ impl Labels {
         lines
     }
 
-    /// What is left, of standard output and of standard error.
+    /// The rest of standard output and of standard error.
     pub(super) fn finish(&mut self) -> (Vec<u8>, Vec<u8>) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         for (source, open) in std::mem::take(&mut self.open) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stays_a_label_and_what_is_written_stays_as_it_is() {
+    fn labels_are_escaped_and_output_is_unchanged() {
         let mut written = output(None, Some(1), Stream::Stdout, "\x1b[1mbold\n");
         written.host = "n1] \x1b[2J\n[daemon 2 n2".to_owned();
         let expected = b"[daemon 1 n1] \\x1b[2J\\n[daemon 2 n2] \x1b[1mbold\n";

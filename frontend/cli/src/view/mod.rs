@@ -1,7 +1,7 @@
-//! What people and scripts see.
+//! Output for people and scripts.
 //!
-//! Standard output carries what was asked for: the ranks' output, listings, and with `--json` events. Everything that is said about it
-//! goes to standard error. A closed pipe ends neither gantry nor the app: what would go there is dropped.
+//! Standard output carries the requested data: the ranks' output, listings, and with `--json` events. Messages about
+//! it go to standard error. A closed pipe ends neither gantry nor the app; output to it is dropped.
 
 mod bar;
 mod block;
@@ -35,13 +35,13 @@ pub(crate) use self::page::Page;
 pub(crate) use self::screen::{Screen, Talk};
 pub(crate) use self::sys::window_size;
 
-/// The variable that says what is logged, by levels and targets.
+/// The variable that selects log records by level and target.
 const GANTRY_LOG: &str = "GANTRY_LOG";
 
-/// How long telling why a command fails may take: a terminal that somebody stopped must not keep us.
+/// The timeout for printing why a command fails. A stopped terminal must not block the exit.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Says what is being done, as much as was asked for: in a file, else on standard error.
+/// Starts logging at the requested level, to a file or to standard error.
 pub(crate) fn start_tracing(verbose: u8, file: Option<File>) {
     let asked = match verbose {
         0 => None,
@@ -62,7 +62,7 @@ pub(crate) fn start_tracing(verbose: u8, file: Option<File>) {
         Some(file) => BoxMakeWriter::new(std::sync::Mutex::new(LineWriter(file))),
         None => BoxMakeWriter::new(|| LineWriter(io::stderr())),
     };
-    // An escape in a log is never ours.
+    // Only gantry's escapes would be allowed, and its logs have none.
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
@@ -72,14 +72,14 @@ pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && has_sequences()
 }
 
-/// Whether a terminal may be given more than plain text.
+/// Whether a terminal understands escape sequences.
 pub(crate) fn has_sequences() -> bool {
     let is_dumb = Machine.env("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     let is_plain = Machine.env("NO_COLOR").is_some_and(|it| !it.is_empty());
     !is_dumb && !is_plain
 }
 
-/// Prints the result of a command that says one thing. A closed pipe is nobody's loss.
+/// Prints the result of a command. Ignores a closed pipe.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -91,7 +91,7 @@ pub(crate) fn print(page: &Page) -> io::Result<()> {
     }
 }
 
-/// Tells why a command fails: as an event with `--json`, else on standard error with its hint.
+/// Reports why a command fails: as an event with `--json`, else on standard error with its hint.
 pub(crate) fn tell_failure(failure: &Failure, json: bool) {
     let page = match json {
         true => Page::json(&Event::of_failure(None, failure.clone())),
@@ -99,18 +99,19 @@ pub(crate) fn tell_failure(failure: &Failure, json: bool) {
     };
     let (done, told) = channel::<()>();
     std::thread::spawn(move || {
-        // Nobody may be reading there.
+        // Ignore a closed pipe.
         drop(if json { print(&page) } else { io::stderr().write_all(page.as_str().as_bytes()) });
         drop(done);
     });
-    // It ends without a word when the thread does.
+    // The channel closes when the thread ends.
     told.recv_timeout(LAST_WORD).unwrap_or_default();
 }
 
-/// Prints help as it is. An error repeats words of the command line, which a script may have from elsewhere.
+/// Prints help unchanged. An error quotes the command line, which a script may build from foreign text, so it is
+/// escaped.
 pub(crate) fn tell_usage(said: &clap::Error) {
     if !said.use_stderr() {
-        // Help on a closed pipe is nobody's loss.
+        // Ignore a closed pipe.
         return drop(said.print());
     }
     let mut page = Page::default();
@@ -118,18 +119,18 @@ pub(crate) fn tell_usage(said: &clap::Error) {
     complain(&page);
 }
 
-/// Says on standard error what happens. Nobody may be reading there.
+/// Prints a message on standard error. Ignores a closed pipe.
 pub(crate) fn note(text: &str) {
     complain(&Page::note(text));
 }
 
-/// Asks on standard error; the answer is to be typed behind it.
+/// Asks a question on standard error. The user types the answer after it.
 pub(crate) fn ask(text: &str) {
     let (page, mut to) = (Page::note(text), io::stderr());
     drop(to.write_all(page.as_str().trim_end_matches('\n').as_bytes()).and_then(|()| to.flush()));
 }
 
-/// Writes to standard error. Nobody may be reading there.
+/// Writes to standard error. Ignores a closed pipe.
 pub(crate) fn complain(page: &Page) {
     drop(io::stderr().write_all(page.as_str().as_bytes()));
 }

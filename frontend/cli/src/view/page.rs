@@ -1,8 +1,8 @@
-//! Text that may go to a terminal.
+//! Text that is safe for a terminal.
 //!
-//! A [`Page`] is the only thing that the writers of this folder take. Text gets onto a page escaped ([`ForeignText`]), whoever made it,
-//! so no name of a host or a file, and no error of another machine, can move the cursor or forge a line. Data for programs
-//! ([`Page::json`], [`Page::data`]) go out as they are.
+//! The writers of this folder take only a [`Page`]. Text from any source is escaped ([`ForeignText`]) before it gets
+//! onto a page. So no name of a host or file, and no error of another machine, can move the cursor or forge a line.
+//! Data for programs ([`Page::json`], [`Page::data`]) are not escaped this way.
 
 use std::fmt::{self, Display};
 use std::ops::Deref;
@@ -11,23 +11,23 @@ use gantry_types::error::Failure;
 use gantry_types::foreign::{self, ForeignText};
 use serde::Serialize;
 
-/// Letters that stand out, and the end of them.
+/// Switches bold letters on and off.
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[m";
 
-/// Whole lines that a terminal may be given.
+/// Whole lines that are safe for a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Page(String);
 
 impl Page {
-    /// One line; what would break it is escaped.
+    /// One line. Line breaks in the text are escaped.
     pub(crate) fn line(text: impl Display) -> Self {
         let mut page = Self::default();
         page.add(text);
         page
     }
 
-    /// A word of ours. Lines after the first are indented.
+    /// A message of gantry. Lines after the first are indented.
     pub(crate) fn note(text: &str) -> Self {
         let mut page = Self::default();
         foreign::push_lines(&mut page.0, &format!("gantry: {text}"));
@@ -39,14 +39,14 @@ impl Page {
         Self(foreign::describe_failure("gantry", failure))
     }
 
-    /// One value as one line of JSON. Its escapes stand for what a terminal would obey: a reader gets the true text.
+    /// One value as one line of JSON. JSON's own escapes stand for control characters, so a reader gets the true text.
     pub(crate) fn json(value: &impl Serialize) -> Self {
-        // Our own types have string keys and no failing parts.
+        // gantry's own types have string keys and cannot fail.
         let text = serde_json::to_string(value).unwrap_or_default();
         let mut page = String::with_capacity(text.len() + 1);
         for sign in text.chars() {
             match foreign::is_obeyed(sign) {
-                // It stands in a string: all else of JSON is ASCII.
+                // JSON has such characters only inside strings.
                 true => sign.encode_utf16(&mut [0; 2]).iter().for_each(|it| page += &format!("\\u{it:04x}")),
                 false => page.push(sign),
             }
@@ -54,7 +54,7 @@ impl Page {
         Self(page + "\n")
     }
 
-    /// Text for programs, exactly as it is: XML, scripts, manual pages.
+    /// Text for programs, unchanged: XML, scripts, manual pages.
     pub(crate) fn data(text: String) -> Self {
         Self(text)
     }
@@ -65,29 +65,29 @@ impl Page {
         self.0.push('\n');
     }
 
-    /// Adds a line in bold letters, where `bold`.
+    /// Adds a line, in bold letters if `bold`.
     pub(crate) fn add_heading(&mut self, text: impl Display, bold: bool) {
         let text = ForeignText::of(&text);
         self.0.push_str(&if bold { format!("{BOLD}{text}{PLAIN}\n") } else { format!("{text}\n") });
     }
 
-    /// Adds what stands on another page.
+    /// Adds another page.
     pub(crate) fn append(&mut self, other: &Self) {
         self.0.push_str(&other.0);
     }
 
-    /// What is to be written.
+    /// The text to write.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// One line for a place on a terminal that is so wide, without its end.
+/// One line for a terminal of limited width, without its line break.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line(String);
 
 impl Line {
-    /// At most that many characters of a text.
+    /// The first `most` characters of a text.
     pub(super) fn cut(text: &str, most: usize) -> Self {
         let shown = ForeignText::from(text).to_string();
         let mut letters = shown.chars();
@@ -99,7 +99,7 @@ impl Line {
         Self(kept)
     }
 
-    /// The same in bold letters.
+    /// The same line in bold letters.
     pub(super) fn into_bold(self) -> Self {
         Self(format!("{BOLD}{self}{PLAIN}"))
     }

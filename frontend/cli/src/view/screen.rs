@@ -1,4 +1,4 @@
-//! What a command that stays with an app shows.
+//! The output of a command that stays with an app.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -21,16 +21,16 @@ use super::status::Subject;
 use super::writer::{Ink, Patient, Pen, Target, Watch, start};
 use super::{colours, has_sequences};
 
-/// How long whoever reads what we write may take for the last of it: long enough to see that a terminal stands still and to let it go on.
+/// The timeout for the last output. It is long enough for a user to notice a stopped terminal and continue it.
 const LAST_WRITE: Duration = Duration::from_secs(10);
 
-/// The same, when somebody has asked twice to end.
+/// The same timeout after a second request to end.
 const HURRIED: Duration = Duration::from_millis(200);
 
-/// What is sent within that time has no bar: nobody could read it.
+/// A transfer shorter than this gets no bar: it would disappear before it could be read.
 const SENDING_DELAY: Duration = Duration::from_millis(200);
 
-/// What is shown besides output.
+/// Which messages are printed besides output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Talk {
     /// Notes, and a live table on a terminal.
@@ -41,24 +41,24 @@ pub(crate) enum Talk {
     Json,
 }
 
-/// Where everything goes that a command shows. Nothing here waits for who reads it, but passing output on and the end.
+/// The destinations of a command's output. Only passing output on and the end wait for a reader.
 pub(crate) struct Screen {
-    /// Gets events as JSON.
+    /// Receives events as JSON.
     events: Option<Pen>,
-    /// Gets what is written to standard output, with its label.
+    /// Receives standard output, with labels.
     out: Option<Pen>,
-    /// Gets what is written to standard error, with its label.
+    /// Receives standard error, with labels.
     err: Option<Pen>,
-    /// Gets what is said to people.
+    /// Receives messages for people.
     talk: Option<Pen>,
     labels: Mutex<Labels>,
-    /// What ranks write is passed on as it is.
+    /// Pass the ranks' output on unchanged.
     pass_ranks: bool,
-    /// Notes are wanted.
+    /// Print notes.
     chatty: bool,
-    /// A live table is wanted.
+    /// Show a live table.
     live: bool,
-    /// Whether somebody waits to hear that the app is there.
+    /// The starting process waits for the news that the app exists.
     reports: bool,
     hurried: AtomicBool,
 }
@@ -82,7 +82,7 @@ impl Screen {
                 targets.push(Box::new(Patient(copy(&stdout)?)));
                 None
             }
-            // Who reads standard output slowly must not keep us from talking.
+            // A slow reader of standard output must not delay messages.
             false => start(vec![Box::new(Patient(copy(&stdout)?))], None).pop(),
         };
         let mut pens = start(targets, terminal).into_iter();
@@ -103,7 +103,7 @@ impl Screen {
         })
     }
 
-    /// Events go to who started us, output to a file if there is one, and nobody is there to talk to.
+    /// Events go to the starting process, output to a file if there is one. There are no messages for people.
     pub(crate) fn background(events: Target, output: Option<[File; 2]>) -> Self {
         let mut targets = vec![events];
         targets.extend(output.into_iter().flatten().map(|file| Box::new(file) as Target));
@@ -126,15 +126,15 @@ impl Screen {
         }
     }
 
-    /// An event as JSON, where that is wanted.
+    /// Prints an event as JSON, if wanted.
     pub(crate) fn event(&self, event: &Event) {
         if let Some(events) = &self.events {
             events.write(Ink::Lines(Page::json(event)));
         }
     }
 
-    /// The app is there, with all that was to be started with it. In the background, who started us is told so and hears no more.
-    /// False when nobody was there to be told.
+    /// The app and all that starts with it are there. In the background, this reports success to the starting process
+    /// and closes the connection. False: the starting process has gone.
     pub(crate) async fn started(&self, app: AppId) -> bool {
         match &self.events {
             Some(events) if self.reports => events.write_last(Page::json(&Answer::Ok(app))).await,
@@ -142,7 +142,7 @@ impl Screen {
         }
     }
 
-    /// As [`Screen::started`], of a job of several apps.
+    /// As [`Screen::started`], for a job of several apps.
     pub(crate) async fn all_started(&self, apps: Vec<AppId>) -> bool {
         match &self.events {
             Some(events) if self.reports => events.write_last(Page::json(&Answer::Ok(apps))).await,
@@ -150,14 +150,15 @@ impl Screen {
         }
     }
 
-    /// It cannot be started. In the background, who started us is told.
+    /// The start has failed. In the background, reports that to the starting process.
     pub(crate) fn not_started(&self, failure: &Failure) {
         if let Some(events) = &self.events {
             events.write(Ink::Lines(Page::json(&Answer::<()>::Error(failure.clone()))));
         }
     }
 
-    /// What a rank or a daemon wrote: as it is, by whole lines with their label, or as an event. Waits while too much of it is unread.
+    /// Prints output of a rank or a daemon: unchanged, in labelled lines, or as an event. Waits while too much output
+    /// is unread.
     pub(crate) async fn output(&self, output: &Output) {
         let pen = match output.stream {
             Stream::Stdout => &self.out,
@@ -178,7 +179,7 @@ impl Screen {
         }
     }
 
-    /// Lines that have no end yet, at the end of everything.
+    /// Prints the lines without an end when everything is over.
     pub(crate) fn flush(&self) {
         let (out, err) = self.labels().finish();
         for (pen, lines) in [(&self.out, out), (&self.err, err)] {
@@ -188,12 +189,12 @@ impl Screen {
         }
     }
 
-    /// Shows how an app stands in a live table, where there can be one. False: there can be none.
+    /// Shows the app's state in a live table. False: this terminal cannot show one.
     pub(crate) fn watch(&self, app: AppHandle, keep: bool, delay: Duration) -> bool {
         self.start_table(Subject::App(app), keep, delay)
     }
 
-    /// Shows how far files are on their way, where that can be shown, as long as it is told.
+    /// Shows the progress of a transfer, if the terminal can show it, until the result is dropped.
     pub(crate) fn watch_sending(&self) -> Sending<'_> {
         let staging = Arc::default();
         self.start_table(Subject::Sending(Arc::clone(&staging)), false, SENDING_DELAY);
@@ -203,7 +204,7 @@ impl Screen {
     fn start_table(&self, subject: Subject, keep: bool, delay: Duration) -> bool {
         let Some(pen) = self.talk.clone().filter(|_| self.live) else { return false };
         pen.watch(Watch { subject, keep, delay, bold: colours(&io::stderr()) });
-        // Without it the table has the right size from the next event on.
+        // Without the signal, the table gets the new size at its next event.
         if let Ok(mut resized) = signal(SignalKind::window_change()) {
             tokio::spawn(async move {
                 while resized.recv().await.is_some() {
@@ -214,33 +215,33 @@ impl Screen {
         true
     }
 
-    /// Something has happened to the app.
+    /// The app has changed.
     pub(crate) fn changed(&self) {
         if let Some(pen) = self.talk.as_ref().filter(|_| self.live) {
             pen.changed();
         }
     }
 
-    /// A word to people.
+    /// Prints a message for people.
     pub(crate) fn note(&self, text: &str) {
         if self.chatty {
             self.say(Page::note(text));
         }
     }
 
-    /// A word to whoever pressed a key, also while standard output carries JSON.
+    /// Answers a key, even while standard output carries JSON.
     pub(crate) fn insist(&self, text: &str) {
         self.say(Page::note(text));
     }
 
-    /// A table for people.
+    /// Prints a table for people.
     pub(crate) fn show(&self, page: Page) {
         if self.chatty {
             self.say(page);
         }
     }
 
-    /// A failure that does not end the command.
+    /// Reports a failure that does not end the command.
     pub(crate) fn failure(&self, failure: &Failure) {
         // With JSON it is an event.
         if self.events.is_none() {
@@ -248,12 +249,12 @@ impl Screen {
         }
     }
 
-    /// Nobody wants to wait for the last of what is written.
+    /// Shortens the wait for the last output.
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::SeqCst);
     }
 
-    /// The end: waits until everything is written, for as long as is good.
+    /// The end: waits a limited time until everything is written.
     pub(crate) async fn finish(&self) {
         let patience = if self.hurried.load(Ordering::SeqCst) { HURRIED } else { LAST_WRITE };
         let all = async {
@@ -261,7 +262,7 @@ impl Screen {
                 pen.finish().await;
             }
         };
-        // What is not read by then is lost, as with any program that is killed.
+        // Output that is unread by then is lost, as with any killed program.
         drop(tokio::time::timeout(patience, all).await);
     }
 
@@ -276,27 +277,28 @@ impl Screen {
     }
 }
 
-/// A bar of what is being sent.
+/// The progress bar of a transfer.
 pub(crate) struct Sending<'a> {
     screen: &'a Screen,
     staging: Arc<Mutex<Option<Staging>>>,
 }
 
 impl Sending<'_> {
-    /// How far it is; nothing is on its way any more when there is none.
+    /// The progress. None: the transfer is over.
     pub(crate) fn show(&self, staging: Option<Staging>) {
         *self.staging.lock().unwrap_or_else(PoisonError::into_inner) = staging;
         self.screen.changed();
     }
 }
 
-/// Whether lines can be drawn anew, and nobody has asked for plain ones. Logs go to the same place by a way of their own.
+/// Whether lines can be redrawn: the terminal has a cursor, and the user did not ask for plain lines. Logs would
+/// disturb the table.
 fn has_cursor() -> bool {
     let logs = tracing::level_filters::LevelFilter::current() != tracing::level_filters::LevelFilter::OFF;
     has_sequences() && !logs
 }
 
-/// A descriptor of our own for the same place.
+/// A duplicate of the descriptor.
 fn copy(of: impl AsFd) -> io::Result<File> {
     Ok(of.as_fd().try_clone_to_owned()?.into())
 }

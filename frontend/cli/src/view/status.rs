@@ -1,4 +1,4 @@
-//! The lines of the live table: how the app stands, and where its ranks are, in the room that there is.
+//! The lines of the live table: the app's state and the places of its ranks, in the available room.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,27 +16,27 @@ use super::table::{MAX_ROWS, build_table, one_rank};
 /// The longest cell, in characters.
 const MAX_CELL: usize = 32;
 
-/// Rows of the terminal that the table leaves to others: the cursor's own, and a few lines of what was written.
+/// Lines of the terminal that stay free of the table: the cursor's line, and a few lines of output.
 const OTHERS: usize = 4;
 
-/// The room on a terminal, in characters.
+/// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }
 
-/// What a live table tells of.
+/// The source of a live table.
 #[derive(Debug)]
 pub(super) enum Subject {
     /// An app of this process.
     App(AppHandle),
-    /// What is being sent for a daemon of another one's; nothing, now and again.
+    /// A transfer for a daemon in another process's app; none between transfers.
     Sending(Arc<Mutex<Option<Staging>>>),
 }
 
 impl Subject {
-    /// How it stands. `written`: somebody's output stands above, and rows of what runs would only take its room.
+    /// Builds the lines. `written`: output stands above, so rows of running ranks would only take its room.
     pub(super) fn build_lines(&self, room: Room, written: bool, bold: bool) -> Vec<Line> {
         match self {
             Self::App(app) => {
@@ -52,15 +52,15 @@ impl Subject {
     }
 }
 
-/// One line of counts, one of what is being sent to nodes if something is, and unless it is to be `brief` a table: a row for each rank if there are few, else for each node, else for each
-/// state.
+/// One line of counts, and one of the transfer if there is one. Unless `brief`, a table follows: a row for each rank,
+/// for each node if there are many ranks, or for each state if there are many nodes.
 fn build_status(info: &AppInfo, room: Room, brief: bool, bold: bool) -> Vec<Line> {
     let mut lines = vec![build_summary(info)];
     if room.rows > OTHERS {
         lines.extend(bar::build_bar(&info.staging, room.columns));
     }
     let heading = lines.len();
-    // What is above the rows, and the headings.
+    // Subtract the lines above the rows and the headings.
     let rows = room.rows.saturating_sub(OTHERS + heading + 1).min(MAX_ROWS);
     if !brief && rows > 0 {
         lines.extend(build_rows(info, rows).as_str().lines().map(str::to_owned));
@@ -163,7 +163,7 @@ fn fold_by_state(info: &AppInfo) -> Vec<Vec<String>> {
     states.into_iter().map(row).collect()
 }
 
-/// A state's name, behind its place in lists.
+/// The sorting key of a state, and its name.
 fn order(state: StateName) -> (u8, &'static str) {
     let states =
         [StateName::Starting, StateName::Held, StateName::Running, StateName::Exited, StateName::Lost];
@@ -175,7 +175,7 @@ fn clean(cells: Vec<String>) -> Vec<String> {
     cells.into_iter().map(|cell| Line::cut(&cell, MAX_CELL).to_string()).collect()
 }
 
-/// Whether somebody may want to see each rank: a held app is looked at, one that runs and writes is read.
+/// Whether the table shows each rank. A user of a held app looks for ranks; a user of a running one reads output.
 fn is_held(info: &AppInfo) -> bool {
     info.ranks.iter().any(|rank: &RankInfo| rank.state == StateName::Held)
 }
@@ -246,7 +246,7 @@ mod tests {
                 "n2    32     held 32-63                2",
             ],
         );
-        // No rank is listed where the terminal is too low for all of them.
+        // No rank is listed if the terminal is too low for all of them.
         check(
             &app(4, 4),
             80,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_sent_has_a_line_below_the_counts() {
+    fn a_transfer_has_a_line_below_the_counts() {
         let mut info = app(1, 1);
         info.staging.push(super::bar::tests::half());
         let lines = lines_of(&info, Room { columns: 80, rows: 24 }, false, true);

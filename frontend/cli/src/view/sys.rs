@@ -10,7 +10,7 @@ nix::ioctl_read_bad!(
     libc::winsize
 );
 
-/// Columns and rows of a terminal; none for what is no terminal, or does not know its size.
+/// Columns and rows of a terminal. None: it is not a terminal, or does not know its size.
 pub(crate) fn window_size(terminal: impl AsFd) -> Option<(usize, usize)> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor is open while it is borrowed; the kernel writes one winsize, which is there and ours.

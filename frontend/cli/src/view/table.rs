@@ -10,11 +10,11 @@ use gantry_types::rank_set::RankSet;
 
 use super::page::Page;
 
-/// Ranks are shown one by one up to this number of rows, then folded.
+/// Up to this number of rows, ranks are shown one by one. Beyond it they are folded.
 pub(super) const MAX_ROWS: usize = 20;
 
-/// Rows under headings; columns as wide as their widest cell. A `bold` heading is for terminals. A cell is never more than a cell,
-/// whatever is in it.
+/// Rows under headings; columns as wide as their widest cell. A `bold` heading is for terminals. The content of a
+/// cell cannot break the table.
 pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -> Page {
     let show =
         |row: &Vec<String>| row.iter().map(|cell| ForeignText::from(cell.as_str()).to_string()).collect();
@@ -41,7 +41,7 @@ pub(crate) fn build_table(headings: &[&str], rows: &[Vec<String>], bold: bool) -
     page
 }
 
-/// Where the ranks are and what they do. Many are folded: by node, then by what they have in common.
+/// The places and states of ranks. Many ranks are folded: by node, or by their common state.
 pub(crate) fn build_rank_table(ranks: &[RankInfo], bold: bool) -> Page {
     if ranks.len() <= MAX_ROWS {
         let rows: Vec<Vec<String>> = ranks.iter().map(one_rank).collect();
@@ -154,7 +154,7 @@ RANK  HOST        PID   STATE    EXE
     }
 
     #[test]
-    fn many_ranks_by_node_and_very_many_by_what_they_share() {
+    fn many_ranks_by_node_and_very_many_by_state() {
         let mut ranks: Vec<_> =
             (0..64).map(|n| rank(n, if n < 32 { "n1" } else { "n2" }, StateName::Held)).collect();
         ranks[3].state = StateName::Running;

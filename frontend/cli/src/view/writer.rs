@@ -1,8 +1,9 @@
-//! The thread that writes: to a terminal, a pipe, a file.
+//! The thread that writes to a terminal, a pipe or a file.
 //!
-//! Any of them may take nothing for as long as it likes (Ctrl-S, a pager). So nobody else writes there, and nobody waits for this thread
-//! without a bound; only who passes on output waits for room, so that a slow reader slows the writers down. One thread serves all that
-//! ends on the same terminal, and so no two of them write at once: it is here that the live table makes room for output.
+//! Each target may block for any time (Ctrl-S, a pager). So only this thread writes there, and every wait for it has
+//! a timeout. The exception is output of the app: its sender waits for room, so that a slow reader slows the writers
+//! down. One thread serves all streams that end on the same terminal. So no two streams are written at once, and the
+//! thread can move the live table out of the way.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -21,29 +22,29 @@ use super::page::Page;
 use super::status::{Room, Subject};
 use super::sys::window_size;
 
-/// Most bytes of output that wait to be written; who has more waits.
+/// The most bytes of output in the queue. A sender with more waits.
 const ROOM_BYTES: u32 = 256 * 1024;
 
-/// So much is written at once, where it is there.
+/// The most bytes of one write.
 const PAGE_BYTES: usize = 64 * 1024;
 
-/// The table is not made anew more often than that.
+/// The shortest time between two updates of the table.
 const CALM: Duration = Duration::from_millis(100);
 
-/// What a terminal that knows no size is taken for.
+/// The size of a terminal that does not know its own.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
-/// Something that can be written to.
+/// A target for writing.
 pub(super) type Target = Box<dyn Write + Send>;
 
-/// What is written, and how.
+/// A text, and how to write it.
 #[derive(Debug)]
 pub(super) enum Ink {
-    /// What a process of the app wrote, exactly as it is.
+    /// Output of a process of the app, unchanged.
     Passed(Vec<u8>),
-    /// The same in whole lines, behind labels.
+    /// The same in whole lines, with labels.
     Labelled(Vec<u8>),
-    /// Our own words.
+    /// Messages of gantry.
     Lines(Page),
 }
 
@@ -62,7 +63,7 @@ enum Message {
         ink: Ink,
         room: Option<OwnedSemaphorePermit>,
     },
-    /// Writes, closes the sink and tells whether that went well.
+    /// Writes, closes the target and reports success.
     Last {
         sink: usize,
         page: Page,
@@ -70,22 +71,22 @@ enum Message {
     },
     Watch(Box<Watch>),
     Changed,
-    /// The table ends here; tells when everything is written.
+    /// The end of the table. Reports when everything is written.
     Finish(oneshot::Sender<bool>),
 }
 
-/// What is shown in a live table.
+/// The content of a live table.
 pub(super) struct Watch {
     pub(super) subject: Subject,
     /// Its last state stays on the screen.
     pub(super) keep: bool,
-    /// The table comes after that time: who runs a short program wants to see the program only.
+    /// The delay before the table appears: the user of a short program wants to see its output only.
     pub(super) delay: Duration,
     /// Headings may be bold.
     pub(super) bold: bool,
 }
 
-/// Has something written by the thread. Everything that comes through the pens of one thread is written in order.
+/// Queues text for the thread. All pens of one thread are written in order.
 #[derive(Clone)]
 pub(super) struct Pen {
     sink: usize,
@@ -95,36 +96,36 @@ pub(super) struct Pen {
 }
 
 impl Pen {
-    /// Writes without waiting: for what is little.
+    /// Queues a short text without waiting.
     pub(super) fn write(&self, ink: Ink) {
         if !ink.bytes().is_empty() {
             self.send(Message::Write { sink: self.sink, ink, room: None });
         }
     }
 
-    /// Waits for room, and writes.
+    /// Waits for room, and queues the text.
     pub(super) async fn write_much(&self, ink: Ink) {
         if !ink.bytes().is_empty() {
             let length = u32::try_from(ink.bytes().len()).unwrap_or(u32::MAX).min(ROOM_BYTES);
-            // Nobody closes the semaphore: there is room some time.
+            // The semaphore is never closed, so room comes some time.
             let room = Arc::clone(&self.room).acquire_many_owned(length).await.ok();
             self.send(Message::Write { sink: self.sink, ink, room });
         }
     }
 
-    /// Writes and closes. False when it could not be written.
+    /// Writes and closes. False: the write failed.
     pub(super) async fn write_last(&self, page: Page) -> bool {
         let (done, written) = oneshot::channel();
         self.send(Message::Last { sink: self.sink, page, done });
         written.await.unwrap_or(false)
     }
 
-    /// Shows something in a live table.
+    /// Shows a live table.
     pub(super) fn watch(&self, watch: Watch) {
         self.send(Message::Watch(watch.into()));
     }
 
-    /// The app, or the terminal, is no longer what the table shows.
+    /// The app or the terminal has changed, so the table must be updated.
     pub(super) fn changed(&self) {
         // One message is enough until the thread has seen it.
         if !self.changed.swap(true, Ordering::SeqCst) {
@@ -145,7 +146,8 @@ impl Pen {
     }
 }
 
-/// Starts a thread that writes to `targets`, and gives a pen for each. With `terminal` all of them are that one.
+/// Starts a thread that writes to `targets`, and returns a pen for each. With `terminal`, all of them are that
+/// terminal.
 pub(super) fn start(targets: Vec<Target>, terminal: Option<File>) -> Vec<Pen> {
     let (to, inbox) = channel();
     let (room, changed) = (Arc::new(Semaphore::new(ROOM_BYTES as usize)), Arc::new(AtomicBool::new(false)));
@@ -161,29 +163,29 @@ pub(super) fn start(targets: Vec<Target>, terminal: Option<File>) -> Vec<Pen> {
         block: Block::default(),
         table: None,
     };
-    // Without the thread pens write nowhere; a process that can have none is past helping.
+    // Without the thread the pens write nothing. A process that cannot start a thread cannot continue anyway.
     drop(std::thread::Builder::new().name("gantry-screen".to_owned()).spawn(move || writer.run(&inbox)));
     pens
 }
 
 struct Table {
     watch: Watch,
-    /// When it is to be made anew, if it is.
+    /// The time of the next update, if one is due.
     due: Option<Instant>,
-    /// It is not made anew before.
+    /// The earliest time for it.
     earliest: Instant,
-    /// The app or a daemon has written something here.
+    /// The app or a daemon has written output here.
     written: bool,
 }
 
 struct Writer {
-    /// Who takes nothing any more is gone.
+    /// A target that failed is replaced by none.
     sinks: Vec<Option<Target>>,
     terminal: Option<File>,
     changed: Arc<AtomicBool>,
-    /// What is to be written, and where.
+    /// The data to write, and the index of its target.
     pages: Vec<(usize, Vec<u8>)>,
-    /// Given back when it is written.
+    /// Returned after the write.
     rooms: Vec<OwnedSemaphorePermit>,
     dones: Vec<oneshot::Sender<bool>>,
     block: Block,
@@ -222,7 +224,7 @@ impl Writer {
                 self.put(sink, &Ink::Lines(page));
                 self.flush();
                 let written = self.sinks.get_mut(sink).and_then(Option::take).is_some();
-                // Who asked may have been interrupted.
+                // The receiver may have been cancelled.
                 done.send(written).unwrap_or_default();
             }
             Message::Watch(watch) => {
@@ -270,12 +272,12 @@ impl Writer {
         self.dones.drain(..).for_each(|done| done.send(true).unwrap_or_default());
     }
 
-    /// Puts the table back where output has taken its place, and makes it anew when it is time.
+    /// Puts the table back where output has replaced it, and updates it when due.
     fn draw(&mut self) {
         let (Some(table), Some(terminal)) = (&mut self.table, &self.terminal) else { return };
         let begun = Instant::now();
         let is_due = table.due.is_some_and(|due| due <= begun);
-        // Somebody else's prompt stands there: not ours to draw on.
+        // Another process owns the terminal now, such as a shell with its prompt. Do not draw.
         if !is_in_front(terminal) {
             if is_due {
                 table.due = None;
@@ -288,7 +290,7 @@ impl Writer {
             let lines =
                 table.watch.subject.build_lines(Room { columns, rows }, table.written, table.watch.bold);
             self.block.change(page, lines);
-            // Telling of a million ranks takes its time: it must not take all of ours.
+            // A table of a million ranks takes long to build. Limit it to a tenth of this thread's time.
             table.earliest = begun + CALM.max(begun.elapsed() * 10);
             table.due = None;
         }
@@ -309,7 +311,7 @@ impl Writer {
     }
 }
 
-/// The page that is written next to a sink, behind all others.
+/// The page for a target, behind all others.
 fn page(pages: &mut Vec<(usize, Vec<u8>)>, sink: usize) -> &mut Vec<u8> {
     if pages.last().is_none_or(|(last, _)| *last != sink) {
         pages.push((sink, Vec::new()));
@@ -318,16 +320,16 @@ fn page(pages: &mut Vec<(usize, Vec<u8>)>, sink: usize) -> &mut Vec<u8> {
     &mut pages[last].1
 }
 
-/// Whether a terminal is ours: of processes in the background it is not, and nobody but them should know of them.
+/// Whether this process is in the terminal's foreground group. In the background it must not draw.
 fn is_in_front(terminal: &File) -> bool {
     match tcgetpgrp(terminal) {
         Ok(group) => group == getpgrp(),
-        // Not our controlling terminal: then there is no shell that would share it with us.
+        // It is not the controlling terminal, so no shell shares it.
         Err(_) => terminal.is_terminal(),
     }
 }
 
-/// A descriptor of our own, which waits also where it is one that does not by itself.
+/// A duplicate descriptor that waits for room, even if the original is non-blocking.
 pub(super) struct Patient(pub(super) File);
 
 impl Write for Patient {

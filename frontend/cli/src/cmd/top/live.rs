@@ -1,4 +1,4 @@
-//! The screen of `gantry top`: brings keys and news to the model, and does what the model asks for.
+//! The screen of `gantry top`: passes keys and news to the model, and carries out the model's actions.
 
 use std::io::stdout;
 use std::path::Path;
@@ -29,26 +29,26 @@ use crate::top::draw::{draw, follow_cursors};
 use crate::top::keyboard::{Keyboard, Typed};
 use crate::top::model::{Action, Model};
 
-/// How long what is under way may take when somebody leaves.
+/// The timeout for pending work when the user leaves.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// What the nodes are asked for.
+/// A request to the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
     Loads,
     Stacks,
 }
 
-/// What has come of it.
+/// The result of a request.
 enum News {
     Loads(Loads, Box<AppInfo>),
     Found(Findings),
-    /// A word for whoever looks.
+    /// A message for the user.
     Said(String),
     Failed(Fault),
 }
 
-/// What the screen is made of.
+/// The parts of the screen.
 struct Live {
     model: Arc<Mutex<Model>>,
     canvas: Canvas,
@@ -58,7 +58,7 @@ struct Live {
     signals: mpsc::Sender<(Signal, RankSet)>,
 }
 
-/// Shows the screen until somebody leaves it.
+/// Shows the screen until the user leaves it.
 pub(super) async fn stay(
     looking: Looking,
     orders: Orders,
@@ -83,7 +83,7 @@ pub(super) async fn stay(
         Ok(opened) => opened,
         Err(error) => return (Some(looking), Err(Fault::io("cannot use the terminal", &error))),
     };
-    // One of a kind is enough to wait.
+    // One pending request of each kind is enough.
     let (asks, asked) = mpsc::channel(2);
     let (news, told) = mpsc::channel(16);
     let (stop, stopped) = oneshot::channel();
@@ -93,13 +93,13 @@ pub(super) async fn stay(
     let mut live = Live { model, canvas, keyboard, hand, asks, signals };
     let done = live.follow(args, typed, told, failed, interrupts).await;
     drop((live, stop));
-    // A signal that was typed is sent.
+    // Send the signals that the user has typed.
     drop(tokio::time::timeout(args.look.timeout, sending).await);
     let looking = tokio::time::timeout(LEAVING, worker).await.ok().and_then(Result::ok);
     (looking, done)
 }
 
-/// Asks the nodes, one thing after the other.
+/// Asks the nodes, one request after the other.
 async fn work(
     mut looking: Looking,
     orders: Orders,
@@ -131,13 +131,14 @@ async fn work(
     };
     tokio::select! {
         () = working => {}
-        // Whoever leaves does not wait for an answer.
+        // Do not wait for an answer when the user leaves.
         _ = stopped => {}
     }
     looking
 }
 
-/// Sends signals behind the screen, in the order in which they were typed. Ranks that are held before their first instruction go on by a release.
+/// Sends signals in the background, in the order in which they were typed. SIGCONT releases ranks that are held
+/// before their first instruction.
 async fn send_signals(
     hand: Hand,
     mut signals: mpsc::Receiver<(Signal, RankSet)>,
@@ -150,7 +151,7 @@ async fn send_signals(
             _ => hand.signal(signal, Some(&ranks)).await,
         };
         if let Err(Fault(failure)) = sent {
-            // Who has left needs no answer.
+            // The screen may have gone.
             drop(news.send(News::Said(failure.message().to_owned())).await);
         }
         asks.try_send(Ask::Loads).unwrap_or_default();
@@ -226,7 +227,7 @@ impl Live {
             News::Loads(loads, info) => model.take_figures(|figures| take(figures, loads, &info)),
             News::Found(found) => model.take_found(found),
             News::Said(word) => model.say(&word),
-            // What has ended cannot be asked any more.
+            // A failure is expected once the app has ended.
             News::Failed(_) if has_ended => model.is_looking = false,
             News::Failed(Fault(failure)) => {
                 model.is_looking = false;
@@ -237,12 +238,12 @@ impl Live {
 
     fn ask(&self, ask: Ask, has_ended: bool) {
         if !has_ended {
-            // One that does not fit comes with the next.
+            // If the queue is full, the next round asks again.
             self.asks.try_send(ask).unwrap_or_default();
         }
     }
 
-    /// Does what the model asks for. Some: the end, with its exit code.
+    /// Carries out an action of the model. Some: the end, with its exit code.
     async fn act(
         &mut self,
         action: Option<Action>,
@@ -268,7 +269,7 @@ impl Live {
     }
 
     fn send(&self, signal: Signal, ranks: RankSet) {
-        // Whoever types faster than signals go has them lost.
+        // The queue is bounded: signals that are typed faster than they are sent are dropped, with a message.
         if self.signals.try_send((signal, ranks)).is_err() {
             lock(&self.model).say("the signals before are still on their way");
         }
@@ -284,7 +285,7 @@ impl Live {
         model.say(&said);
     }
 
-    /// Gives the terminal to gdb, where the rank is on this machine. Some: somebody wants all of it to end.
+    /// Gives the terminal to gdb, if the rank is on this machine. Some: an interrupt that ends the command.
     async fn debug(&mut self, rank: Rank, interrupts: &mut Interrupts) -> Result<Option<Interrupt>, Fault> {
         let found = lock(&self.model).figures.rank(rank).map(|figures| (figures.pid, figures.node));
         let Some((Some(pid), node)) = found else {
@@ -322,7 +323,7 @@ fn gone(what: &str) -> Fault {
     gantry_frontend::Error::Gone { what: what.to_owned() }.into()
 }
 
-/// What stands above all: the app, and what runs.
+/// The headline: the app and its programs.
 fn describe(target: &str, info: &AppInfo) -> String {
     let job = info.job.as_ref().map(|job| format!(" job {job}")).unwrap_or_default();
     let mut programs: Vec<&str> = info.ranks.iter().map(|rank| rank.exe.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Figures out of what is known of an app.
+//! Turns the state of an app into figures.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use gantry_stack::orders::Orders;
 use super::super::look::{Loads, Looking};
 use crate::top::figures::Figures;
 
-/// The ranks that are asked about, of which nothing more is known yet.
+/// The requested ranks, without figures yet.
 pub(super) fn figures_of(looking: &Looking, orders: &Orders) -> Figures {
     let wanted = |rank: &&RankInfo| orders.ranks.as_ref().is_none_or(|ranks| ranks.contains(rank.rank));
     let ranks: Vec<_> = looking.ranks().iter().filter(wanted).cloned().collect();
     Figures::new(&ranks)
 }
 
-/// Takes what nodes have answered, and which daemons run.
+/// Takes the nodes' answers and the running daemons.
 pub(super) fn take(figures: &mut Figures, loads: Loads, info: &AppInfo) {
     figures.take(&loads.ranks, &loads.machines);
     figures.missing = loads.missing;
