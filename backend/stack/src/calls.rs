@@ -1,43 +1,45 @@
-//! Return addresses among the other words of a stack: for functions without a table and without frame pointers, as those of musl are.
+//! Finds callers by return addresses among the words of a stack, for functions without a table and without frame
+//! pointers, such as musl's.
 //!
-//! A return address stands behind a call. Where that call leads to the beginning of the function that is looked at, it is its caller. The registers that
-//! the function has pushed at its beginning are right below.
+//! A return address follows a call. If that call leads to the beginning of the examined function, the call is its
+//! caller. The registers that the function pushed at its beginning are right below.
 
 use crate::maps::Maps;
 use crate::memory::StackCopy;
 
-/// How many words of a stack are looked at: a function with more variables is not found.
+/// How many words of a stack are examined. A function with more variables is not found.
 const MOST_WORDS: u64 = 512;
 
-/// How far away a function may be that has jumped to the one that is looked at.
+/// How far away a function may be that jumps to the examined one.
 const NEAR: u64 = 4 << 20;
 
-/// The longest call, and the instructions at a function's beginning that are looked at.
+/// The longest call instruction, and how many bytes at the beginning of a function are examined.
 const CALL_BYTES: usize = 7;
 const BEGINNING_BYTES: usize = 24;
 
 /// The caller of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// Where it goes on.
+    /// The return address.
     pub(crate) instruction: u64,
-    /// Its stack.
+    /// Its stack pointer.
     pub(crate) stack: u64,
     /// The numbers of registers that the function has saved, and where.
     pub(crate) saved: Vec<(u16, u64)>,
-    /// It calls the very function. Else it is only the nearest that may.
+    /// It calls the function itself. Otherwise it is only the nearest possible caller.
     pub(crate) is_sure: bool,
 }
 
-/// What stands before a return address.
+/// The call before a return address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
     To(u64),
-    /// To what a register or a variable has.
+    /// An indirect call, through a register or variable.
     Anywhere,
 }
 
-/// Finds the caller of the function that has `instruction`, and whose stack begins at `stack`; `begin` is its first instruction, where that is known.
+/// Finds the caller of the function that contains `instruction`, and whose stack begins at `stack`. `begin` is its
+/// first instruction, if known.
 pub(crate) fn find_caller(
     maps: &Maps,
     copy: &StackCopy,
@@ -64,12 +66,12 @@ pub(crate) fn find_caller(
     nearest
 }
 
-/// Whether what is called is a function, or jumps to it at once.
+/// Whether the called address is the function, or jumps to it at once.
 fn leads_to(copy: &StackCopy, called: u64, begin: u64) -> bool {
     called == begin || jumps_to(&copy.bytes(called, BEGINNING_BYTES), called, begin)
 }
 
-/// Whether there is a jump to a function among its first instructions.
+/// Whether the first instructions contain a jump to the function.
 fn jumps_to(beginning: &[u8], called: u64, begin: u64) -> bool {
     let behind = |at: usize, length: u64| called.wrapping_add(at as u64).wrapping_add(length);
     let target = |at: usize| match beginning.get(at..)? {
@@ -83,7 +85,7 @@ fn jumps_to(beginning: &[u8], called: u64, begin: u64) -> bool {
     (0..beginning.len()).any(|at| target(at) == Some(begin))
 }
 
-/// The call that ends where a function returns to.
+/// The call whose return address this is.
 fn call_before(copy: &StackCopy, address: u64) -> Option<Call> {
     let length = CALL_BYTES as u64;
     let bytes = copy.bytes(address.checked_sub(length)?, CALL_BYTES);
@@ -92,7 +94,7 @@ fn call_before(copy: &StackCopy, address: u64) -> Option<Call> {
 
 /// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CALL.
 fn parse_call(bytes: &[u8; CALL_BYTES], address: u64) -> Option<Call> {
-    // The middle three bits of the byte behind the opcode say that it is a call; the others, how long it is.
+    // The middle three bits of the byte after the opcode mark a call; the others give its length.
     let is_call = |byte: u8, mode: u8| byte >> 6 == mode && byte >> 3 & 7 == 2;
     match bytes {
         [_, _, 0xe8, distance @ ..] => {
@@ -107,7 +109,8 @@ fn parse_call(bytes: &[u8; CALL_BYTES], address: u64) -> Option<Call> {
     }
 }
 
-/// The registers that a function pushes before all else, by their numbers in unwinding tables, and where they are: the return address is at `place`.
+/// The registers that a function pushes first, by their numbers in unwinding tables, with their addresses. The return
+/// address is at `place`.
 fn pushed(beginning: &[u8], place: u64) -> Vec<(u16, u64)> {
     let mut rest = beginning.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(beginning);
     let mut saved = Vec::new();
@@ -137,7 +140,7 @@ mod tests {
         check([0, 0, 0, 0, 0x41, 0xff, 0xd4], Some(Call::Anywhere));
         check([0, 0, 0, 0, 0xff, 0x50, 0x18], Some(Call::Anywhere));
         check([0, 0xff, 0x90, 0, 1, 0, 0], Some(Call::Anywhere));
-        // A jump, and an instruction that only ends so.
+        // A jump, and an instruction with the same ending as a call.
         check([0, 0, 0xe9, 0, 0, 0, 0], None);
         check([0, 0, 0, 0, 0, 0xff, 0xe0], None);
     }
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_function_has_pushed_is_below_its_return_address() {
+    fn pushed_registers_are_below_the_return_address() {
         let beginning = [0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x56, 0x55, 0x53, 0x48, 0x83, 0xec, 0x20];
         assert_eq!(pushed(&beginning, 0x100), [(14, 0xf8), (6, 0xf0), (3, 0xe8)]);
         assert_eq!(pushed(&[0xc3], 0x100), []);

@@ -1,4 +1,4 @@
-//! The daemon: reads the stacks of the ranks of its node when it is told to, and contributes one tree of them.
+//! The daemon: reads the stacks of its node's ranks on request, and contributes one tree of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,20 +19,20 @@ use crate::memory::Memory;
 use crate::motion::Motions;
 use crate::reader::{Reader, Stack};
 
-/// Everything that may wait takes a timeout. This one is for what comes when the tool wants it.
+/// A timeout for waits that end only when the tool sends the next order.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Where the code is that the kernel puts into every process.
+/// The name of the code that the kernel maps into every process.
 const VDSO: &str = "[vdso]";
 
-/// Why the daemon ends before it is told to.
+/// Why the daemon ends early.
 #[derive(Debug)]
 pub enum Error {
-    /// What it was told makes no sense.
+    /// The orders are not valid.
     Orders(&'static str),
     /// The agent is gone, or does not answer.
     Backend(BackendError),
-    /// There is more than a tree has room for.
+    /// The tree exceeds its limits.
     Tree(Failure),
     /// The system refused.
     System(std::io::Error),
@@ -63,10 +63,10 @@ impl From<Failure> for Error {
     }
 }
 
-/// Follows the first orders, and then those that come, until the session ends.
+/// Executes the first orders, and then all that follow, until the session ends.
 ///
 /// # Errors
-/// It was not started by gantry, or its agent is gone before it has answered.
+/// gantry did not start this process, or its agent disappeared before it answered.
 pub fn run(first: &str) -> Result<(), Error> {
     let mut reader = Reader::new().map_err(Error::System)?;
     let backend = Backend::connect()?;
@@ -99,7 +99,7 @@ pub fn run(first: &str) -> Result<(), Error> {
     }
 }
 
-/// Reads what the orders say, and contributes it.
+/// Executes orders, and contributes the result.
 fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &str) -> Result<(), Error> {
     let orders: Orders = orders.parse().map_err(Error::Orders)?;
     let mut tree = PrefixTree::new();
@@ -124,7 +124,7 @@ fn follow(backend: &Backend, channel: &Channel, reader: &mut Reader, orders: &st
     Ok(channel.contribute(tags::MODULES, &modules.encode()?, HOUR)?)
 }
 
-/// Reads each rank once. Ranks with the same path are added together.
+/// Reads each rank once, and merges ranks with the same path.
 fn add_sample<'r>(
     tree: &mut PrefixTree,
     reader: &mut Reader,
@@ -155,7 +155,8 @@ fn add_sample<'r>(
     Ok(())
 }
 
-/// The functions and lines of places in files that ranks of this node have: a tree of the place, then of its calls.
+/// The functions and lines of addresses in files of this node's ranks: a tree of each address, then its inlined
+/// calls.
 fn look_up(backend: &Backend, reader: &Reader, places: &str) -> Result<PrefixTree, Error> {
     let node: RankSet = [Rank(backend.node().0)].into_iter().collect();
     let pids: Vec<i32> = backend.ranks()?.iter().map(|rank| rank.pid.get()).collect();
@@ -173,7 +174,7 @@ fn look_up(backend: &Backend, reader: &Reader, places: &str) -> Result<PrefixTre
     Ok(tree)
 }
 
-/// The symbols of a file, from a process that has it.
+/// Opens the symbols of a file through a process that has mapped it.
 fn open(pids: &[i32], module: &Module) -> Option<Symbols> {
     if module.path == VDSO {
         return pids.iter().find_map(|pid| Symbols::parse(&vdso_of(*pid)?).ok());

@@ -1,7 +1,7 @@
-//! A program or library as it lies in the memory of a process: its id, and how to find the caller of each of its functions.
+//! A program or library in the memory of a process: its id, and how to find the callers of its functions.
 //!
-//! Both are read from memory, where the loader has put them: so files that were deleted, that are in a container or on a file system that hangs are no
-//! hindrance. Only a static program without an index of its table (`.eh_frame_hdr`) is read from its file.
+//! Both come from the process's memory. So deleted files, files in containers and hanging file systems do no harm.
+//! Only a static program without an index of its table (`.eh_frame_hdr`) is read from its file.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::memory::Memory;
 
-/// The most bytes of a table that are taken: more than the largest library's has.
+/// The most bytes of a table; the largest library's is smaller.
 const MAX_TABLE: usize = 256 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -28,15 +28,15 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) id: ModuleId,
-    /// The address that its symbols have for its beginning.
+    /// The address of the file's beginning in its own symbols.
     first: u64,
     table: Option<Table>,
     file: Option<PathBuf>,
-    /// Where its functions begin. Read when it is asked for.
+    /// The beginnings of its functions, read on first use.
     functions: OnceLock<Vec<u64>>,
 }
 
-/// The table of a file that says where a function has put what its caller needs.
+/// The unwind table of a file: where each function saved the registers of its caller.
 #[derive(Debug)]
 struct Table {
     bytes: Vec<u8>,
@@ -51,26 +51,27 @@ enum Kind {
     DebugFrame,
 }
 
-/// Where in a table a function is.
+/// The index of a table.
 #[derive(Debug)]
 enum Index {
     /// The file's own, `.eh_frame_hdr`.
     Own { bytes: Vec<u8>, address: u64 },
-    /// Begin and end of each function, and its place; made here.
+    /// Begin, end and table offset of each function; built here.
     Made(Vec<(u64, u64, usize)>),
 }
 
-/// The rules of one place, in the table that they are from.
+/// The unwind rules for one instruction, with their table.
 pub(crate) struct Rules<'a, 'c> {
     pub(crate) row: &'c UnwindTableRow<usize>,
-    /// The kernel has called this: its caller may be anywhere in a function, also at its beginning.
+    /// The kernel called this as a signal handler. Its caller may have been interrupted anywhere in a function, even at
+    /// its first instruction.
     pub(crate) is_signal: bool,
     table: Slice<'a>,
     encoding: Encoding,
 }
 
 impl Image {
-    /// Of what is mapped at `base`; none for what is no 64-bit ELF file.
+    /// Reads the file that is mapped at `base`. None: it is not a 64-bit ELF file.
     pub(crate) fn load(memory: Memory, base: u64, file: Option<PathBuf>) -> Option<Self> {
         let page = memory.read(base, PAGE);
         let header = FileHeader64::<object::LittleEndian>::parse(page.as_slice()).ok()?;
@@ -100,7 +101,7 @@ impl Image {
         Some(Self { id, first, table, file, functions: OnceLock::new() })
     }
 
-    /// Where the function begins that has an address, as the file's symbols know it.
+    /// The beginning of the function at an address, from the file's symbols.
     pub(crate) fn function_of(&self, address: u64) -> Option<u64> {
         let functions = self.functions.get_or_init(|| {
             self.file.as_deref().and_then(|file| functions_of(file, &self.id)).unwrap_or_default()
@@ -109,7 +110,7 @@ impl Image {
         functions.get(after.checked_sub(1)?).copied()
     }
 
-    /// What the address `address` of a process is in the file that is mapped at `base`.
+    /// Converts the address `address` of a process to one of the file that is mapped at `base`.
     pub(crate) fn to_file(&self, address: u64, base: u64) -> u64 {
         address.wrapping_sub(base).wrapping_add(self.first)
     }
@@ -138,7 +139,7 @@ impl Image {
 }
 
 impl Table {
-    /// Of a file that has it for the loader or for debuggers.
+    /// Reads the table from a file, either the loader's or the debugger's.
     fn of_file(path: &Path) -> Option<Self> {
         let cache = open(path)?;
         let file = object::File::parse(&cache).ok()?;
@@ -203,7 +204,7 @@ impl Table {
 }
 
 impl<'a> Rules<'a, '_> {
-    /// An expression of the rules, ready to be evaluated.
+    /// Prepares an expression of the rules for evaluation.
     pub(crate) fn evaluation(&self, expression: UnwindExpression<usize>) -> Option<Evaluation<Slice<'a>>> {
         let section = EhFrame::from(self.table);
         let expression: Expression<Slice<'a>> = expression.get(&section).ok()?;
@@ -211,13 +212,13 @@ impl<'a> Rules<'a, '_> {
     }
 }
 
-/// A file that is one: nothing else is waited for.
+/// Opens a regular file. Anything else, such as a pipe, could block.
 fn open(path: &Path) -> Option<ReadCache<std::fs::File>> {
     let is_file = std::fs::metadata(path).ok()?.is_file();
     is_file.then(|| std::fs::File::open(path).ok().map(ReadCache::new)).flatten()
 }
 
-/// Where the functions of a file begin, in order.
+/// The beginnings of a file's functions, sorted.
 fn functions_of(path: &Path, id: &ModuleId) -> Option<Vec<u64>> {
     if identify_file(path).ok()? != *id {
         return None;
@@ -235,7 +236,7 @@ fn bounded(length: u64) -> Option<usize> {
     usize::try_from(length).ok().filter(|length| *length <= MAX_TABLE)
 }
 
-/// Where the table is that an index is of.
+/// The address of the table that an index belongs to.
 fn find_table(index: &[u8], address: u64) -> Option<u64> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(address);
     let parsed = EhFrameHdr::new(index, LittleEndian).parse(&bases, 8).ok()?;

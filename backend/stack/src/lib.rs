@@ -3,16 +3,16 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`reader`] | [`reader::Reader`]: the stacks of a process |
-//! | [`daemon`] | the daemon: reads the ranks of its node when it is told to |
-//! | `stop` | stops one thread and lets it go as it was |
-//! | `maps`, `memory`, `image` | what a process has mapped, its memory, the files in it |
-//! | `unwind` | callers, by `.eh_frame` where a file has it, else by frame pointers; `calls`: else by the calls that return addresses stand behind |
+//! | [`daemon`] | the daemon: reads the ranks of its node on request |
+//! | `stop` | stops one thread and lets it continue unchanged |
+//! | `maps`, `memory`, `image` | the mappings of a process, its memory, the files in it |
+//! | `unwind` | callers, by `.eh_frame` if a file has it, else by frame pointers; `calls`: else by return addresses after calls |
 //! | `python` | the functions of Python that a thread is in |
-//! | `steady` | which frames have stood unchanged |
-//! | `usage` | what a process and its machine use; `motion`, `load`: what is answered of it |
+//! | `steady` | which frames are unchanged |
+//! | `usage` | resource use of a process and its machine; `motion`, `load`: the answers about it |
 //! | `refusal` | why a process may not be read |
 //!
-//! No program and no file is needed on the node: how to find callers stands in the memory of the process itself.
+//! The node needs no program and no file for this: the process's own memory describes how to find callers.
 
 mod calls;
 pub mod daemon;

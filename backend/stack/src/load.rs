@@ -1,4 +1,4 @@
-//! What ranks use since this was asked before, and what their machine does.
+//! Resource use of ranks since the last request, and the load of their machine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -9,12 +9,12 @@ use gantry_stack::load::{Doing, Load};
 
 use crate::usage::{self, TICKS_PER_SECOND, Usage};
 
-/// The processor time of each process, and when.
+/// The processor time of each process, and when it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Loads(HashMap<i32, (Instant, u64)>);
 
 impl Loads {
-    /// All ranks by what they use, in figures of that many digits.
+    /// All ranks, grouped by their load, in figures of `digits` digits.
     pub(crate) fn ask(&mut self, ranks: &[LocalRank], digits: u32) -> BTreeMap<Vec<u8>, RankSet> {
         let mut found: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
         let mut counted = HashMap::new();
@@ -37,7 +37,7 @@ impl Loads {
     }
 }
 
-/// Hundredths of a processor between two moments; none where too little time has passed.
+/// Processor use in hundredths between two moments. None: too little time has passed.
 fn percent(before: (Instant, u64), now: (Instant, u64)) -> Option<u64> {
     let passed = now.0.saturating_duration_since(before.0).as_millis();
     let passed = u64::try_from(passed).ok().filter(|passed| *passed > 0)?;
@@ -45,7 +45,7 @@ fn percent(before: (Instant, u64), now: (Instant, u64)) -> Option<u64> {
     Some((ticks.saturating_mul(100_000 / TICKS_PER_SECOND).saturating_add(passed / 2)) / passed)
 }
 
-/// The first rank of this node, by what the machine does.
+/// The first rank of this node, with the load of the machine.
 pub(crate) fn of_host(ranks: &[LocalRank]) -> BTreeMap<Vec<u8>, RankSet> {
     let first = ranks.iter().map(|rank| rank.rank).min();
     first

@@ -1,17 +1,17 @@
-//! What a process has mapped where.
+//! The mappings of a process.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::sync::Arc;
 
-/// The code that the kernel puts into every process.
+/// The name of the code that the kernel maps into every process.
 const VDSO: &str = "[vdso]";
 
-/// A file that is mapped: two with the same are one.
+/// The identity of a mapped file: equal keys mean one file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FileKey {
-    /// Device and number, as the kernel writes them.
+    /// Device and inode, as the kernel writes them.
     device: String,
     inode: u64,
     /// As the process sees it.
@@ -33,7 +33,7 @@ pub(crate) struct Region {
 pub(crate) struct Maps(Vec<Region>);
 
 impl Maps {
-    /// Of a process.
+    /// Reads the mappings of a process.
     ///
     /// # Errors
     /// It has ended, or may not be read.
@@ -81,14 +81,14 @@ impl Maps {
         files.map(|(key, base)| (key, *base))
     }
 
-    /// Whether there is code.
+    /// Whether an address is in executable memory.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.find(address).is_some_and(|region| region.executable)
     }
 }
 
 impl FileKey {
-    /// Whether there is no such file.
+    /// Whether this is the kernel's code, which has no file.
     pub(crate) fn is_vdso(&self) -> bool {
         self.path == VDSO
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(maps.find(0x3000), None);
         assert!(!maps.is_code(0x1000) && maps.is_code(0x2000) && !maps.is_code(0x7000));
         assert!(maps.find(0x8000).unwrap().file.as_ref().unwrap().0.is_vdso());
-        // Its beginning is not mapped.
+        // The beginning of the file is not mapped.
         assert_eq!(maps.find(0x9000).unwrap().file, None);
     }
 

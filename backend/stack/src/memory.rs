@@ -6,7 +6,8 @@ use std::io::IoSliceMut;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-/// The most of a stack that is copied while its thread stands still. What is above it is read afterwards, when a frame needs it.
+/// The most bytes of a stack that are copied while its thread is stopped. Words above are read later, when a frame
+/// needs them.
 const MOST_OF_STACK: u64 = 1 << 20;
 
 /// The memory of a process, as it is now.
@@ -16,12 +17,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// What is there, as far as it can be read, at most `length` bytes.
+    /// The bytes at an address, as far as they are readable, at most `length`.
     pub(crate) fn read(self, address: u64, length: usize) -> Vec<u8> {
         let Ok(base) = usize::try_from(address) else { return Vec::new() };
         let mut bytes = vec![0; length];
         let mut done = 0;
-        // The kernel ends a read early at its own limit, and where nothing is mapped.
+        // The kernel ends a read early at its own limit and at unmapped memory.
         while done < length {
             let remote = [RemoteIoVec { base: base.saturating_add(done), len: length - done }];
             let mut local = [IoSliceMut::new(&mut bytes[done..])];
@@ -40,13 +41,14 @@ impl Memory {
         (bytes.len() == length).then_some(bytes)
     }
 
-    /// The number there.
+    /// The word at an address.
     pub(crate) fn word(self, address: u64) -> Option<u64> {
         Some(u64::from_le_bytes(self.read_exactly(address, 8)?.try_into().ok()?))
     }
 }
 
-/// Memory that is read a page at a time, and each page once: for many small objects that lie close together, while a thread stands still.
+/// Memory that is read in pages, each only once. It is for many small objects close together, while a thread is
+/// stopped.
 #[derive(Debug)]
 pub(crate) struct Pages {
     memory: Memory,
@@ -60,7 +62,7 @@ impl Pages {
         Self { memory, known: HashMap::new() }
     }
 
-    /// Fills `bytes` with what is at an address; none where nothing is.
+    /// Fills `bytes` from an address. None: part of it is unmapped.
     pub(crate) fn read(&mut self, mut address: u64, mut bytes: &mut [u8]) -> Option<()> {
         while !bytes.is_empty() {
             let within = address % Self::BYTES;
@@ -78,7 +80,7 @@ impl Pages {
         Some(())
     }
 
-    /// The number there.
+    /// The word at an address.
     pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes)?;
@@ -86,7 +88,7 @@ impl Pages {
     }
 }
 
-/// A copy of the stack of a thread, with the rest of its process's memory behind it.
+/// A copy of a thread's stack. Other addresses are read from the process's memory.
 #[derive(Debug)]
 pub(crate) struct StackCopy {
     memory: Memory,
@@ -95,7 +97,7 @@ pub(crate) struct StackCopy {
 }
 
 impl StackCopy {
-    /// Copies what is between the stack pointer and the end of its mapping.
+    /// Copies the memory between the stack pointer and the end of its mapping.
     pub(crate) fn take(memory: Memory, from: u64, end: u64) -> Self {
         let length = usize::try_from(end.saturating_sub(from).min(MOST_OF_STACK)).unwrap_or_default();
         Self { memory, from, bytes: memory.read(from, length) }
@@ -118,7 +120,7 @@ impl StackCopy {
         self.number(address, 8)
     }
 
-    /// What was copied between two addresses, as far as it was.
+    /// The part between two addresses that was copied.
     pub(crate) fn copied(&self, from: u64, end: u64) -> &[u8] {
         let place = |address: u64| {
             let at = usize::try_from(address.saturating_sub(self.from)).unwrap_or(usize::MAX);
@@ -127,7 +129,7 @@ impl StackCopy {
         self.bytes.get(place(from)..place(end)).unwrap_or_default()
     }
 
-    /// What is anywhere in the process, such as its code.
+    /// Bytes from anywhere in the process, such as its code.
     pub(crate) fn bytes(&self, address: u64, length: usize) -> Vec<u8> {
         self.memory.read(address, length)
     }
@@ -143,7 +145,7 @@ mod tests {
         let here = values.as_ptr().addr() as u64;
         let memory = Memory { pid: i32::try_from(std::process::id()).unwrap() };
         let copy = StackCopy::take(memory, here, here + 16);
-        // The third is behind the copy.
+        // The third word is beyond the copy.
         assert_eq!([0, 8, 16].map(|at| copy.word(here + at)), [Some(1), Some(2), Some(3)]);
         assert_eq!(copy.number(here + 8, 1), Some(2));
         assert_eq!(copy.number(here, 9), None);
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_two_pages_is_read() {
+    fn an_object_across_two_pages_is_read() {
         let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(3 * 4096).collect();
         let memory = Memory { pid: i32::try_from(std::process::id()).unwrap() };
         let mut pages = Pages::new(memory);

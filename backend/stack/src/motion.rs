@@ -1,4 +1,4 @@
-//! Which ranks have moved since this was asked before.
+//! Which ranks have moved since the last request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -10,13 +10,13 @@ use gantry_stack::motion::Motion;
 use crate::reader::Reader;
 use crate::usage::{TICKS_PER_SECOND, Usage, bytes_moved};
 
-/// Less than that many hundredths of a processor are no work: being looked at and waking up from time to time cost that, too.
+/// Processor use below this many hundredths does not count as work: a look and occasional wakeups cost as much.
 const IDLE_PERCENT: u64 = 2;
 
-/// Fewer ticks than these tell nothing.
+/// Fewer ticks than this are within the measuring error.
 const FEWEST_TICKS: u64 = 2;
 
-/// What is remembered of each process.
+/// The remembered state of each process.
 #[derive(Debug, Default)]
 pub(crate) struct Motions(HashMap<i32, Counted>);
 
@@ -29,7 +29,7 @@ struct Counted {
 }
 
 impl Motions {
-    /// The ranks that are there, by what has changed of them.
+    /// The live ranks, grouped by their changes.
     pub(crate) fn ask(&mut self, ranks: &[LocalRank], reader: &mut Reader) -> BTreeMap<Vec<u8>, RankSet> {
         let mut found: BTreeMap<Vec<u8>, RankSet> = BTreeMap::new();
         let mut counted = HashMap::new();
@@ -55,7 +55,7 @@ impl Counted {
             at: Instant::now(),
             first_thread: Usage::of_first_thread(pid)?.ticks,
             all_threads: Usage::of_process(pid)?.ticks,
-            // Who may not know it goes by the rest.
+            // Without the permission to know it, the other figures decide.
             bytes: bytes_moved(pid).unwrap_or_default(),
         })
     }
@@ -97,7 +97,7 @@ mod tests {
         check(10, 20, 20, 7, "c");
         check(10, 0, 20, 7, "t");
         check(10, 20, 40, 9, "cti");
-        // In no time at all one tick may pass.
+        // One tick may pass even in a very short time.
         check(0, 1, 1, 7, "");
     }
 }

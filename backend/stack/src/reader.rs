@@ -20,10 +20,10 @@ use crate::steady::Steady;
 use crate::stop::{NotStopped, Stopped, Stopper};
 use crate::unwind::{RawFrame, Unwinder};
 
-/// How many threads are asked to stop at a time.
+/// The most threads that are stopped at a time.
 const AT_A_TIME: usize = 64;
 
-/// Reads stacks. What it learns of a file serves for all processes.
+/// Reads stacks. Knowledge about a file serves all processes.
 #[derive(Debug)]
 pub struct Reader {
     stopper: Stopper,
@@ -35,16 +35,16 @@ pub struct Reader {
     longest: Duration,
 }
 
-/// What is known of a process before its threads stand still.
+/// What is read of a process before its threads are stopped.
 struct Process {
     maps: Maps,
     python: Option<Python>,
 }
 
-/// A stack, outermost frame first, with what is to be known of the process before it.
+/// A stack, outermost frame first, after marks about the process.
 pub type Stack = Vec<Frame>;
 
-/// What was copied of a thread while it stood still.
+/// The copy of a stopped thread's state.
 struct Copied {
     registers: Registers,
     stack: StackCopy,
@@ -53,10 +53,10 @@ struct Copied {
 }
 
 impl Reader {
-    /// A reader that knows no file yet. Threads are stopped by the thread that calls this, which then hears of them.
+    /// Makes a reader without cached files. The calling thread stops threads and receives their SIGCHLD.
     ///
     /// # Errors
-    /// The system's.
+    /// An error of the system.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             stopper: Stopper::new()?,
@@ -69,10 +69,11 @@ impl Reader {
         })
     }
 
-    /// Reads the stacks of the first thread of each process, or those of `all_threads`. A process that cannot be read has one that says why.
+    /// Reads the stacks of each process's first thread, or those of `all_threads`. An unreadable process gets a stack
+    /// with the reason.
     pub fn read(&mut self, pids: &[i32], all_threads: bool) -> Vec<Vec<Stack>> {
         let mut stacks: Vec<Vec<Stack>> = vec![Vec::new(); pids.len()];
-        // Everything that can be known before is: a thread stands still for as little as possible.
+        // Read everything else first, so that each thread is stopped as briefly as possible.
         let known: Vec<Option<Process>> = pids.iter().map(|pid| self.look_at(*pid)).collect();
         let mut threads = Vec::new();
         for (at, pid) in pids.iter().enumerate() {
@@ -84,14 +85,14 @@ impl Reader {
                 None => stacks[at].push(vec![self.unseen(*pid)]),
             }
         }
-        // Copies of stacks are large: a few at a time.
+        // Copies of stacks are large, so take only some threads at a time.
         for some in threads.chunks(AT_A_TIME) {
             for ((at, thread), copied) in some.iter().zip(self.copy(pids, &known, some)) {
                 let pid = pids[*at];
                 let Some(known) = &known[*at] else { continue };
                 let mut stack = match copied {
                     Ok(copied) => self.find_callers(pid, *thread, copied, known),
-                    // A thread that has ended meanwhile is no news.
+                    // Ignore a thread that has ended meanwhile.
                     Err(Mark::Ended) if *thread != pid => continue,
                     Err(mark) => {
                         if *thread == pid {
@@ -109,30 +110,30 @@ impl Reader {
         stacks
     }
 
-    /// How many frames of the first thread of a process, outermost first, have stood unchanged in all samples since this was asked before. None: its stack
-    /// could not be read.
+    /// How many frames of a process's first thread, outermost first, are unchanged in all samples since the last call.
+    /// None: its stack could not be read.
     pub fn ask_steady(&mut self, pid: i32) -> Option<usize> {
         self.steady.ask(pid)
     }
 
-    /// The programs and libraries that stacks had by now.
+    /// The programs and libraries in all stacks so far.
     pub fn modules(&self) -> impl Iterator<Item = &Module> {
         self.modules.iter()
     }
 
-    /// The longest time that a thread has stood still.
+    /// The longest time that a thread was stopped.
     #[must_use]
     pub fn longest_stop(&self) -> Duration {
         self.longest
     }
 
-    /// Where the file of a module can be read, for a process that has it.
+    /// Where the file of a module can be read, through a process that has mapped it.
     #[must_use]
     pub fn file_of(pid: i32, module: &Module) -> PathBuf {
         inside(pid, &module.path)
     }
 
-    /// None for a process that has ended, or may not be read.
+    /// None: the process has ended, or may not be read.
     fn look_at(&mut self, pid: i32) -> Option<Process> {
         let maps = Maps::of_process(pid).ok()?;
         let path = |key: &FileKey| inside(pid, &key.path);
@@ -183,7 +184,7 @@ impl Reader {
         frames
     }
 
-    /// Stops threads, each for itself, copies what is needed, and lets them go.
+    /// Stops threads, each on its own, copies their state, and lets them continue.
     fn copy(
         &mut self,
         pids: &[i32],
@@ -206,7 +207,7 @@ impl Reader {
     }
 }
 
-/// A frame of machine code as it travels. Its file is kept.
+/// A machine frame for the wire. Records its file.
 fn name(modules: &mut BTreeSet<Module>, frame: &RawFrame) -> Frame {
     let Some((key, Some(image), base)) = &frame.file else { return Frame::Unknown };
     let module = Module { id: image.id.clone(), path: key.path.clone() };
@@ -216,7 +217,7 @@ fn name(modules: &mut BTreeSet<Module>, frame: &RawFrame) -> Frame {
     Frame::Code { module: image.id.clone(), address: image.to_file(frame.instruction, *base) }
 }
 
-/// What is needed of a thread that stands still; lets it go.
+/// Copies a stopped thread's state, and lets it continue.
 fn copy_of(
     pid: i32,
     thread: i32,
@@ -229,7 +230,7 @@ fn copy_of(
         io::ErrorKind::Unsupported => {
             Mark::Unreadable(format!("no stack of a {} process can be read", std::env::consts::ARCH))
         }
-        // It was killed meanwhile.
+        // The thread was killed meanwhile.
         _ => Mark::Ended,
     })?;
     let from = registers.stack();
@@ -243,7 +244,7 @@ fn copy_of(
     Ok(Copied { registers, stack, calls, before })
 }
 
-/// A path of a process, as it is for us.
+/// Converts a path of a process to one of this process.
 fn inside(pid: i32, path: &str) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     root.join(Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)))
@@ -258,7 +259,7 @@ fn threads_of(pid: i32) -> Vec<i32> {
     if threads.is_empty() { vec![pid] } else { threads }
 }
 
-/// The name of a thread without the number that tells it from its like.
+/// The name of a thread without the number at its end.
 fn thread_name(pid: i32, thread: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
@@ -267,7 +268,7 @@ fn thread_name(pid: i32, thread: i32) -> String {
     if stem.is_empty() { name.to_owned() } else { stem.to_owned() }
 }
 
-/// What a thread waits for in the kernel. Source: proc_pid_wchan(5).
+/// The kernel function in which a thread waits. Source: proc_pid_wchan(5).
 fn busy_in(pid: i32, thread: i32) -> String {
     let place = fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).unwrap_or_default();
     match place.trim() {

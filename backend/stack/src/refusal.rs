@@ -1,10 +1,10 @@
-//! Why the kernel lets nobody read a process, and what helps.
+//! Why the kernel denies access to a process, and the remedy.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// Says why a process cannot be traced.
+/// Explains why a process cannot be traced.
 pub(crate) fn explain(pid: i32, error: &io::Error) -> String {
     if error.raw_os_error() != Some(libc::EPERM) {
         return error.to_string();
@@ -14,7 +14,7 @@ pub(crate) fn explain(pid: i32, error: &io::Error) -> String {
     }
     if let Ok(meta) = fs::metadata(format!("/proc/{pid}")) {
         let own = nix::unistd::geteuid().as_raw();
-        // What may not be dumped belongs to root there.
+        // /proc files of a process that is not dumpable belong to root.
         match meta.uid() {
             uid if uid == own => {}
             0 => return "it is root's, or must not be dumped: run gantry as root".to_owned(),
@@ -29,7 +29,7 @@ pub(crate) fn explain(pid: i32, error: &io::Error) -> String {
     }
 }
 
-/// Who traces a process. Source: proc_pid_status(5).
+/// The tracer of a process. Source: proc_pid_status(5).
 fn tracer_of(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;

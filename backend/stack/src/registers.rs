@@ -1,4 +1,4 @@
-//! Registers by the numbers that unwinding tables have for them.
+//! Registers by their numbers in unwinding tables.
 
 use std::io;
 
@@ -12,24 +12,24 @@ pub(crate) const FRAME_POINTER: u16 = 6;
 pub(crate) const STACK_POINTER: u16 = 7;
 pub(crate) const RETURN_ADDRESS: u16 = 16;
 
-/// Registers that a function gives back to its caller as they were. Source: System V ABI, AMD64 supplement, 3.2.1.
+/// Callee-saved registers. Source: System V ABI, AMD64 supplement, 3.2.1.
 pub(crate) const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 
-/// Where the kernel has the register of each number. Source: `user_regs_struct` in sys/user.h.
+/// The index of each register in the kernel's structure. Source: `user_regs_struct` in sys/user.h.
 const PLACES: [usize; COUNT] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
 
-/// Where the kernel has what the C library knows a thread by: the beginning of its own variables.
+/// The index of the thread pointer: the address of the thread's own variables, by which the C library identifies it.
 const THREAD: usize = 21;
 
 /// The bytes of a 64-bit thread's registers.
 const SET_BYTES: usize = 27 * 8;
 
-/// The registers of a frame; the return address is the instruction that it is at. What is not known is missing.
+/// The registers of a frame; the return address is its instruction. Unknown registers are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registers([Option<u64>; COUNT]);
 
 impl Registers {
-    /// Of a thread that is stopped, and the number that the C library knows it by.
+    /// The registers of a stopped thread, and its thread pointer.
     pub(crate) fn of_thread(thread: i32) -> io::Result<(Self, u64)> {
         let (set, bytes) = sys::registers(thread)?;
         match cfg!(target_arch = "x86_64") && bytes == SET_BYTES {
@@ -43,7 +43,7 @@ impl Registers {
         self.0.get(usize::from(number)).copied().flatten()
     }
 
-    /// Changes one. Registers that nobody needs have no place.
+    /// Changes one. Numbers that unwinding does not need are ignored.
     pub(crate) fn set(&mut self, number: u16, value: Option<u64>) {
         if let Some(place) = self.0.get_mut(usize::from(number)) {
             *place = value;

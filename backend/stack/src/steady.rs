@@ -1,19 +1,20 @@
-//! Which frames of a thread have stood unchanged.
+//! Which frames of a thread are unchanged.
 //!
-//! A frame stands unchanged when its instruction, the registers that calls keep and its variables on the stack are as before, and those of all its callers
-//! are. So a loop around a function that waits is told from one wait: whatever counts its turns has changed.
+//! A frame is unchanged if its instruction, its callee-saved registers and its variables on the stack are the same,
+//! and all its callers are unchanged. This distinguishes a loop around a waiting function from one long wait: the
+//! loop's counter has changed.
 
 use std::collections::HashMap;
 
-/// The states of all frames of a thread, outermost first. Each stands for all before it, too.
+/// The states of a thread's frames, outermost first. Each state includes those before it.
 #[derive(Debug, Default)]
 struct Chain {
     states: Vec<u64>,
-    /// How many have been the same in all samples since this was asked.
+    /// How many frames were the same in all samples since the last call.
     same: usize,
 }
 
-/// The frames of the first threads of some processes.
+/// The first thread's frames of each process.
 #[derive(Debug, Default)]
 pub(crate) struct Steady(HashMap<i32, Chain>);
 
@@ -28,19 +29,19 @@ impl Steady {
         chain.states = states;
     }
 
-    /// A process whose stack could not be read.
+    /// Drops a process whose stack could not be read.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.0.remove(&pid);
     }
 
-    /// How many frames of a process, outermost first, have stood since this was asked before. None: there is no sample.
+    /// How many frames of a process, outermost first, are unchanged since the last call. None: there is no sample.
     pub(crate) fn ask(&mut self, pid: i32) -> Option<usize> {
         let chain = self.0.get_mut(&pid)?;
         Some(std::mem::replace(&mut chain.same, chain.states.len()))
     }
 }
 
-/// A number that stands for numbers in their order.
+/// A hash of a sequence of numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StateHash(u64);
 
@@ -51,7 +52,7 @@ impl Default for StateHash {
 }
 
 impl StateHash {
-    /// Adds one, and gives the number for all until now.
+    /// Adds a number, and returns the hash of all so far.
     pub(crate) fn add(&mut self, number: u64) -> u64 {
         let mixed = (self.0.rotate_left(29) ^ number).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.0 = mixed ^ (mixed >> 32);
@@ -73,11 +74,11 @@ mod tests {
         steady.take(1, [31, 20, 10].into_iter());
         steady.take(1, [30, 20, 10].into_iter());
         assert_eq!(steady.ask(1), Some(2));
-        // One sample in between counts, though the last is as the first.
+        // One different sample in between counts, even if the last equals the first.
         steady.take(1, [30, 20, 11].into_iter());
         steady.take(1, [30, 20, 10].into_iter());
         assert_eq!(steady.ask(1), Some(0));
-        // A function that is called meanwhile changes none of its callers.
+        // A new callee changes none of its callers.
         steady.take(1, [40, 30, 20, 10].into_iter());
         assert_eq!(steady.ask(1), Some(3));
         steady.forget(1);

@@ -1,7 +1,8 @@
-//! Stops one thread for an instant, and lets it go as it was.
+//! Stops one thread for an instant, and lets it continue unchanged.
 //!
-//! A thread is seized, so it gets no signal and stays in its group-stop where it was in one. When this process dies, the kernel lets the thread go.
-//! A thread that waits in the kernel uninterruptibly cannot stop: it is let go as soon as it can, or by the end of this process.
+//! The thread is seized, so it gets no signal, and a group-stop stays as it is. If this process dies, the kernel
+//! detaches the thread. A thread in an uninterruptible system call cannot stop. It is detached as soon as it can, or
+//! when this process ends.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,24 +14,24 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::sys;
 
-/// How long a thread may take to stop. One that runs takes microseconds, but it must get a processor for that.
+/// How long a thread may take to stop. A running thread takes microseconds, but it must get a processor first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After that long it counts that a thread waits in the kernel uninterruptibly.
+/// After this time, a thread in an uninterruptible system call is reported as such.
 const IN_THE_KERNEL: Duration = Duration::from_millis(300);
 
-/// The event of a stop that was asked for, and of a group-stop. Source: ptrace(2).
+/// The event of a requested stop and of a group-stop. Source: ptrace(2).
 const PTRACE_EVENT_STOP: i32 = 128;
 
-/// How long news is waited for at a time: another thread of this process may have taken its signal.
+/// How long one wait lasts: another thread of this process may have taken the signal.
 const GLANCE: Duration = Duration::from_millis(5);
 
 /// Stops threads.
 #[derive(Debug)]
 pub(crate) struct Stopper {
-    /// News of tracees.
+    /// SIGCHLD of the traced threads.
     signals: SignalFd,
-    /// Threads that did not stop in time. They are let go when they do.
+    /// Threads that did not stop in time. They are detached when they do.
     late: Vec<i32>,
 }
 
@@ -41,32 +42,32 @@ pub(crate) enum NotStopped {
     Ended,
     /// It may not be traced.
     Refused(io::Error),
-    /// It waits in the kernel, uninterruptibly.
+    /// It is in an uninterruptible system call.
     Busy,
 }
 
-/// A thread that stands still until this is dropped.
+/// A thread that is stopped until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     thread: i32,
-    /// The signal that it was about to get.
+    /// A signal whose delivery was interrupted.
     signal: i32,
-    /// Somebody else has stopped its process before.
+    /// The process was stopped before by a signal.
     pub(crate) before: bool,
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It can only have been killed meanwhile.
+        // Detaching fails only for a thread that was killed meanwhile.
         drop(sys::detach(self.thread, self.signal));
     }
 }
 
 impl Stopper {
-    /// Hears of tracees by SIGCHLD, which this thread blocks from now on.
+    /// Receives the news of traced threads by SIGCHLD, which the calling thread blocks from now on.
     ///
     /// # Errors
-    /// The system's.
+    /// An error of the system.
     pub(crate) fn new() -> io::Result<Self> {
         let mut set = SigSet::empty();
         set.add(Signal::SIGCHLD);
@@ -75,7 +76,8 @@ impl Stopper {
         Ok(Self { signals: SignalFd::with_flags(&set, flags)?, late: Vec::new() })
     }
 
-    /// Asks some threads to stop, and gives each away as soon as it has: none stands still while another one is waited for.
+    /// Asks threads to stop, and hands each one out as soon as it has stopped. So no thread stays stopped because of
+    /// another one.
     pub(crate) fn each(&mut self, threads: &[i32], mut take: impl FnMut(usize, Result<Stopped, NotStopped>)) {
         self.let_go_of_late_ones();
         let mut asked = Vec::with_capacity(threads.len());
@@ -92,7 +94,7 @@ impl Stopper {
                     take(*at, Ok(Stopped::new(threads[*at], status)));
                     false
                 }
-                // It has ended, or belongs to nobody any more.
+                // The thread has ended, or is not traced any more.
                 Ok(Some(_)) | Err(_) => {
                     take(*at, Err(NotStopped::Ended));
                     false
@@ -124,16 +126,16 @@ impl Stopper {
             Some(libc::ESRCH) => NotStopped::Ended,
             _ => NotStopped::Refused(error),
         })?;
-        // It fails for a thread that ends, which is seen later.
+        // Interrupting fails for an ending thread; its status shows that later.
         drop(sys::interrupt(thread));
         Ok(())
     }
 
-    /// Until there is news of a tracee, or for that long.
+    /// Waits for news of a traced thread, `left` at most.
     fn wait(&mut self, left: Duration) {
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         let mut news = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        // A signal is no news: what there is is asked for after it.
+        // A signal may stand for several threads, so all statuses are read afterwards.
         poll(&mut news, left).unwrap_or_default();
         while let Ok(Some(_)) = self.signals.read_signal() {}
     }
@@ -150,7 +152,7 @@ impl Stopper {
     }
 }
 
-/// Whether a thread waits in the kernel until that is done with something. Source: proc_pid_stat(5).
+/// Whether a thread is in an uninterruptible system call. Source: proc_pid_stat(5).
 fn cannot_stop(thread: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
@@ -160,9 +162,9 @@ impl Stopped {
     fn new(thread: i32, status: i32) -> Self {
         let (event, signal) = (status >> 16, libc::WSTOPSIG(status));
         match event {
-            // The stop that we have asked for says SIGTRAP; a group-stop the signal that has caused it.
+            // The requested stop reports SIGTRAP; a group-stop reports the signal that caused it.
             PTRACE_EVENT_STOP => Self { thread, signal: 0, before: signal != libc::SIGTRAP },
-            // A signal was being delivered: it gets it.
+            // A signal was being delivered. Detaching delivers it.
             0 => Self { thread, signal, before: false },
             _ => Self { thread, signal: 0, before: false },
         }

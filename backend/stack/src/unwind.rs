@@ -1,7 +1,8 @@
-//! Callers of a thread that was stopped, from the copy of its stack.
+//! Finds the callers of a stopped thread in the copy of its stack.
 //!
-//! A file's own table has rules for each instruction, which restore all registers. Where there is none, as in code that was made while the program
-//! ran, the frame pointer leads on, if it points to a frame. In files, calls before the addresses on the stack do so.
+//! A file's table has rules for each instruction, which restore all registers. Code without a table, such as
+//! just-in-time code, is unwound by frame pointers, if these point to a frame. In files, return addresses after calls
+//! are the last resort.
 
 use std::sync::Arc;
 
@@ -19,32 +20,33 @@ use crate::steady::StateHash;
 /// The most frames of a stack.
 pub(crate) const MAX_FRAMES: usize = 4000;
 
-/// The most steps of one expression: tables come from files that anybody may have made.
+/// The most steps of one expression: tables come from untrusted files.
 const MAX_STEPS: u32 = 1000;
 
-/// How far below the stack pointer a leaf function may have its variables. Source: System V ABI, AMD64 supplement, 3.2.2.
+/// The size of the area below the stack pointer for a leaf function's variables. Source: System V ABI, AMD64
+/// supplement, 3.2.2.
 const RED_ZONE: u64 = 128;
 
 /// The most bytes of a frame's variables that are compared.
 const MOST_OF_FRAME: u64 = 16 << 10;
 
-/// A frame: an instruction, and the file that has it.
+/// A frame: an instruction and its file.
 #[derive(Debug, Clone)]
 pub(crate) struct RawFrame {
-    /// Of a caller: within the call, not behind it.
+    /// In a caller, this is an address within the call, not after it.
     pub(crate) instruction: u64,
-    /// Where its part of the stack begins.
+    /// The stack pointer.
     pub(crate) stack: u64,
-    /// The file, and where it is mapped.
+    /// The file and its load address.
     pub(crate) file: Option<(Arc<FileKey>, Option<Arc<Image>>, u64)>,
-    /// Stands for its instruction, its registers and its variables.
+    /// A hash of its instruction, registers and variables.
     pub(crate) state: u64,
 }
 
-/// Gives the image of a file that is mapped at an address.
+/// Finds the image of a file that is mapped at an address.
 pub(crate) type FindImage<'p> = dyn FnMut(&Arc<FileKey>, u64) -> Option<Arc<Image>> + 'p;
 
-/// What finding callers needs.
+/// The state for finding callers.
 pub(crate) struct Unwinder<'p> {
     pub(crate) maps: &'p Maps,
     pub(crate) stack: StackCopy,
@@ -52,11 +54,11 @@ pub(crate) struct Unwinder<'p> {
 }
 
 impl Unwinder<'_> {
-    /// All frames from the innermost one on.
+    /// All frames, innermost first.
     pub(crate) fn frames(&mut self, mut registers: Registers) -> Vec<RawFrame> {
         let mut context = UnwindContext::new();
         let mut frames: Vec<RawFrame> = Vec::new();
-        // A return address may be the first one of the next function.
+        // A return address may be the first instruction of the next function.
         let mut is_exact = true;
         while frames.len() < MAX_FRAMES {
             let instruction = registers.instruction();
@@ -98,7 +100,7 @@ impl Unwinder<'_> {
             let state = self.state(&registers, next.as_ref());
             frames.push(RawFrame { instruction, stack: registers.stack(), file, state });
             match next {
-                // Stacks grow down: a caller's is above, but where a signal came on a stack of its own.
+                // Stacks grow down, so a caller's is above, except when a signal handler has its own stack.
                 Some(next) if next.stack() > registers.stack() || is_signal || is_first => registers = next,
                 _ => break,
             }
@@ -110,7 +112,7 @@ impl Unwinder<'_> {
         frames
     }
 
-    /// What a frame has: all between its stack pointer and its caller's is its own.
+    /// The state of a frame: the memory from its stack pointer to its caller's.
     fn state(&self, registers: &Registers, caller: Option<&Registers>) -> u64 {
         let mut state = StateHash::default();
         let mut all = state.add(registers.instruction());
@@ -125,7 +127,7 @@ impl Unwinder<'_> {
         all
     }
 
-    /// The caller's registers by the rules of the table; none at the outermost frame.
+    /// The caller's registers by the table's rules. None: this is the outermost frame.
     fn follow(&self, rules: &Rules<'_, '_>, registers: &Registers) -> Option<Registers> {
         let frame = match rules.row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
@@ -134,7 +136,7 @@ impl Unwinder<'_> {
             CfaRule::Expression(expression) => self.evaluate(rules, *expression, registers, None)?,
         };
         let mut caller = *registers;
-        // As with every call, the caller's stack begins where the frame ends.
+        // The caller's stack pointer is the end of the frame.
         caller.set(STACK_POINTER, Some(frame));
         caller.set(RETURN_ADDRESS, None);
         for number in Registers::numbers() {
@@ -193,7 +195,8 @@ impl Unwinder<'_> {
         }
     }
 
-    /// The caller's registers by the call that a word of the stack is behind, and whether that is sure. `begin` is the function's first instruction.
+    /// The caller's registers by the call before a return address on the stack, and whether that is certain. `begin` is
+    /// the function's first instruction.
     fn follow_call(&self, begin: Option<u64>, registers: &Registers) -> Option<(Registers, bool)> {
         let (instruction, stack) = (registers.instruction(), registers.stack());
         let caller = find_caller(self.maps, &self.stack, begin, instruction, stack)?;
@@ -206,7 +209,7 @@ impl Unwinder<'_> {
         Some((next, caller.is_sure))
     }
 
-    /// The caller's registers where no table says anything.
+    /// The caller's registers by the frame pointer, for code without a table.
     fn follow_frame_pointer(&self, registers: &Registers, is_first: bool) -> Option<Registers> {
         let by_frame = registers.get(FRAME_POINTER).and_then(|frame| {
             let is_near = frame.is_multiple_of(8) && frame >= registers.stack().saturating_sub(RED_ZONE);
@@ -214,7 +217,7 @@ impl Unwinder<'_> {
                 self.stack.word(frame.checked_add(8)?).filter(|it| is_near && self.maps.is_code(*it))?;
             Some((caller, frame.checked_add(16)?, self.stack.word(frame)))
         });
-        // A call to nowhere has no frame yet.
+        // After a call to an invalid address there is no frame yet.
         let by_stack = || {
             let caller =
                 self.stack.word(registers.stack()).filter(|it| is_first && self.maps.is_code(*it))?;

@@ -1,10 +1,10 @@
-//! What processes and their machine use, as the kernel counts it.
+//! Resource use of processes and their machine, from the kernel.
 
 use std::fs;
 
 use gantry_stack::load::{Doing, HostLoad};
 
-/// How often a second the kernel counts processor time in what it shows. Source: `proc_pid_stat(5)`, `time(7)`: the same on all machines.
+/// The unit of processor time in the kernel's files. Source: `proc_pid_stat(5)`, `time(7)`: the same on all machines.
 pub(crate) const TICKS_PER_SECOND: u64 = 100;
 
 /// The fields after the name. Source: `proc_pid_stat(5)`, whose first one here is the third.
@@ -14,7 +14,7 @@ const SYSTEM_TIME: usize = 12;
 const THREADS: usize = 17;
 const RESIDENT_PAGES: usize = 21;
 
-/// What a process or a thread has used.
+/// The resource use of a process or thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) doing: Doing,
@@ -25,18 +25,18 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of a process with all its threads; none when it is not there.
+    /// Of a process with all its threads. None: the process does not exist.
     pub(crate) fn of_process(pid: i32) -> Option<Self> {
         Self::parse(&read(&format!("/proc/{pid}/stat"))?)
     }
 
-    /// Of the first thread alone.
+    /// Of the first thread only.
     pub(crate) fn of_first_thread(pid: i32) -> Option<Self> {
         Self::parse(&read(&format!("/proc/{pid}/task/{pid}/stat"))?)
     }
 
     fn parse(stat: &str) -> Option<Self> {
-        // A name may have anything in it, parentheses too.
+        // A name may contain anything, even parentheses.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
         let page_kib =
@@ -50,7 +50,7 @@ impl Usage {
     }
 }
 
-/// How many bytes a process has read and written, from whatever it was; none where that may not be known. Source: `proc_pid_io(5)`.
+/// How many bytes a process has read and written. None: no permission to know. Source: `proc_pid_io(5)`.
 pub(crate) fn bytes_moved(pid: i32) -> Option<u64> {
     let text = read(&format!("/proc/{pid}/io"))?;
     let field =
@@ -58,7 +58,7 @@ pub(crate) fn bytes_moved(pid: i32) -> Option<u64> {
     Some(field("rchar:")?.saturating_add(field("wchar:")?))
 }
 
-/// What the machine uses.
+/// The load of the machine.
 pub(crate) fn of_host() -> HostLoad {
     let file = |path| read(path).unwrap_or_default();
     parse_host(&file("/proc/stat"), &file("/proc/loadavg"), &file("/proc/meminfo"))
@@ -82,7 +82,7 @@ fn parse_host(stat: &str, average: &str, memory: &str) -> HostLoad {
     }
 }
 
-/// A file of the kernel. What is in names may be no text.
+/// Reads a file of the kernel. Names in it may be invalid UTF-8.
 fn read(path: &str) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

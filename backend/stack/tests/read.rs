@@ -1,4 +1,4 @@
-//! A real process is read, and goes on as it was.
+//! A real process is read, and continues unchanged.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
     let mut names = Vec::new();
     for _ in 0..1000 {
         let stacks = reader.read(&[pid, i32::MAX - 1], true);
-        // A process that is not there has ended.
+        // A process that does not exist is reported as ended.
         assert_eq!(stacks[1], [vec![Frame::Mark(Mark::Ended)]]);
         names.clear();
         for frame in stacks[0].iter().flatten() {
@@ -32,7 +32,7 @@ fn a_sleeping_process_is_read_again_and_again_and_sleeps_on() {
                 names.push((path, *address));
             }
         }
-        // It may still be on its way there.
+        // The process may not have reached the function yet.
         if names.len() > 2 {
             break;
         }

@@ -1,7 +1,7 @@
-//! Where the debug information of a program or library is, when it is not in the file itself.
+//! Finds the debug information of a program or library outside the file itself.
 //!
-//! - By build id, and by the name that the file has for it (`.gnu_debuglink`): in the folders where debuggers look for it.
-//! - What several of such files have in common, in a file that they name (`.gnu_debugaltlink`, as dwz makes it).
+//! - By build id and by the name in the file (`.gnu_debuglink`): in the folders that debuggers search.
+//! - Parts that several such files share, in a file that they name (`.gnu_debugaltlink`, made by dwz).
 //! - The names of functions, packed into the file itself (`.gnu_debugdata`).
 //!
 //! Source: the chapter "Debugging Information in Separate Files" of GDB's manual.
@@ -18,29 +18,29 @@ use crate::module::ModuleId;
 /// Where distributions install debug information.
 const INSTALLED: &str = "usr/lib/debug";
 
-/// The most bytes of a packed table of names, and of what it is unpacked to.
+/// The most bytes of a packed table of names, packed and unpacked.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 const MAX_NAMES_BYTES: u64 = 256 << 20;
 
-/// What a file says of information that is elsewhere.
+/// A file's references to information elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     /// The name of the file with debug information, and the checksum of its content.
     link: Option<(String, u32)>,
-    /// The path of the file with what several of these have in common, and its build id.
+    /// The path of the file with the shared parts, and its build id.
     common: Option<(PathBuf, ModuleId)>,
-    /// Whether there are names, packed.
+    /// Whether the file has packed names.
     has_names: bool,
 }
 
 impl Hints {
-    /// Of a file.
+    /// Reads the references of a file.
     pub(crate) fn of<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let link = file.gnu_debuglink().ok().flatten();
         let common = file.gnu_debugaltlink().ok().flatten();
         Self {
-            // It is a name, not a way to elsewhere.
+            // Accept a plain name only, so that it cannot lead to another folder.
             link: link.and_then(|(name, sum)| Some((text(name).filter(|name| !name.contains('/'))?, sum))),
             common: common
                 .and_then(|(path, id)| Some((PathBuf::from(text(path)?), ModuleId::of_build_id(id)?))),
@@ -48,7 +48,7 @@ impl Hints {
         }
     }
 
-    /// The file with the debug information of the one at `path`, if it is here.
+    /// The file with the debug information of the one at `path`, if this machine has it.
     pub(crate) fn find(&self, path: &Path, id: &ModuleId) -> Option<PathBuf> {
         let (root, inner) = split_root(path);
         let folder = inner.parent().unwrap_or(Path::new(""));
@@ -61,7 +61,7 @@ impl Hints {
         by_id.chain(by_name).find(|file| file != path && self.is_of(file, id))
     }
 
-    /// Whether a file has the debug information of the one with this id: with another content it would tell of other addresses.
+    /// Whether a file belongs to the one with this id. Debug information of another build has other addresses.
     fn is_of(&self, file: &Path, id: &ModuleId) -> bool {
         match (id.debug_file(), &self.link) {
             (Some(_), _) => has_build_id(file, id),
@@ -70,7 +70,7 @@ impl Hints {
         }
     }
 
-    /// The file with what the one at `path` has in common with others.
+    /// The file with the parts that the one at `path` shares with others.
     pub(crate) fn find_common(&self, path: &Path) -> Option<PathBuf> {
         let (named, id) = self.common.as_ref()?;
         let (root, inner) = split_root(path);
@@ -80,7 +80,7 @@ impl Hints {
         places.map(|place| root.join(place)).find(|file| has_build_id(file, id))
     }
 
-    /// A file with the names that are packed in a file.
+    /// Unpacks the packed names into a file.
     pub(crate) fn unpack_names<'data, R: ReadRef<'data>>(
         &self,
         file: &object::File<'data, R>,
@@ -93,7 +93,8 @@ impl Hints {
     }
 }
 
-/// The root of the process through which a file is seen, and the path from there: `/proc/4711/root` and `usr/bin/app`; else `/`.
+/// The root of the process through which a file is seen, and the path below it: `/proc/4711/root` and `usr/bin/app`;
+/// otherwise `/`.
 fn split_root(path: &Path) -> (PathBuf, PathBuf) {
     let parts: Vec<_> = path.components().collect();
     let is_seen_by_process = parts.len() > 4
@@ -106,7 +107,7 @@ fn split_root(path: &Path) -> (PathBuf, PathBuf) {
     (root, inner)
 }
 
-/// Whether a file has a build id. Files of dwz have nothing that would be loaded: it stands in a section alone.
+/// Whether a file has this build id. Files of dwz have no program headers, so the id is only in a section.
 fn has_build_id(path: &Path, id: &ModuleId) -> bool {
     let Ok(file) = open(path) else { return false };
     let cache = ReadCache::new(file);

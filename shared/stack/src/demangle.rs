@@ -1,14 +1,14 @@
-//! Names as people wrote them: of C++, Rust and Fortran. Those of C and Go are so already.
+//! Names as in the source, for C++, Rust and Fortran. Symbols of C and Go are not mangled.
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
-/// The longest name that is taken apart.
+/// The longest name that is demangled.
 const MAX_NAME: usize = 4096;
 
-/// How deep types of a name may be nested: names come from files that anybody may have made.
+/// The deepest nesting of types in a name: names come from untrusted files.
 const MAX_NESTING: u32 = 96;
 
-/// What a symbol is called in the source.
+/// The name of a symbol in the source.
 #[must_use]
 pub fn demangle(symbol: &str) -> String {
     let plain = symbol.split_once('@').map_or(symbol, |(name, _version)| name);
@@ -16,7 +16,7 @@ pub fn demangle(symbol: &str) -> String {
         return plain.to_owned();
     }
     if let Ok(name) = rustc_demangle::try_demangle(plain) {
-        // The alternate form has no hash.
+        // The alternate form leaves out the hash.
         return format!("{name:#}");
     }
     fortran(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned())
@@ -28,7 +28,7 @@ fn fortran(symbol: &str) -> Option<String> {
     Some(format!("{module}::{procedure}"))
 }
 
-/// Without the types of parameters, which make a line of a stack too long.
+/// A C++ name without parameter types, which would make a line too long.
 fn cpp(symbol: &str) -> Option<String> {
     if !symbol.starts_with("_Z") {
         return None;

@@ -23,7 +23,7 @@ pub fn identify_file(path: &Path) -> io::Result<ModuleId> {
     .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// A file that is one: nothing else is waited for.
+/// Opens a regular file. Anything else, such as a pipe, could block.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidData.into());

@@ -1,39 +1,39 @@
-//! A frame of a call path, and the text that stands for it in a prefix tree.
+//! A frame of a call path, and its text in a prefix tree.
 
 use std::fmt;
 
 use crate::module::ModuleId;
 
-/// The most bytes of a text that comes from a rank, such as the name of a thread.
+/// The most bytes of a text from a rank, such as the name of a thread.
 const MAX_TEXT: usize = 1024;
 
-/// Between the parts of a frame of a script, and of a call.
+/// The separator between the parts of a script's frame and of a call.
 const SEPARATOR: char = '\t';
 
 /// A frame as a daemon sends it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Frame {
-    /// An instruction of a file: `ID+ADDRESS`. Of a caller, the call; not what comes after it.
+    /// An instruction of a file: `ID+ADDRESS`. In a caller, this is the call, not the instruction after it.
     Code {
         /// The file.
         module: ModuleId,
-        /// Where, as the file's own symbols count.
+        /// The address, as in the file's symbols.
         address: u64,
     },
     /// An instruction that is in no file.
     Unknown,
-    /// What is to be known of the rank itself.
+    /// A remark about the rank itself.
     Mark(Mark),
     /// A function of a script, with the line that it is at.
     Script(Call),
 }
 
-/// What is to be known of a rank, before its first frame. Only what is not as usual has one.
+/// A remark about a rank, before its first frame. Only unusual states have one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mark {
     /// gantry holds it.
     Held,
-    /// Somebody has stopped it.
+    /// A signal has stopped it.
     Stopped,
     /// It has ended.
     Ended,
@@ -43,19 +43,19 @@ pub enum Mark {
     Unreadable(String),
 }
 
-/// A function, and the line in it.
+/// A function and its current line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// Its name, as its author wrote it.
+    /// Its name, as in the source.
     pub function: Option<String>,
     /// Its source.
     pub file: Option<String>,
-    /// The line that it is at.
+    /// The current line.
     pub line: Option<u32>,
 }
 
 impl Call {
-    /// The text of it: name, file and line.
+    /// Formats name, file and line as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let line = self.line.map(|line| line.to_string()).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Call {
         format!("{line}{SEPARATOR}{file}{SEPARATOR}{function}")
     }
 
-    /// Reads such a text.
+    /// Parses such a text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (line, rest) = text.split_once(SEPARATOR)?;
@@ -82,7 +82,7 @@ impl Call {
 }
 
 impl Frame {
-    /// Reads the text of a frame. What is none is a place that nobody knows.
+    /// Parses the text of a frame. An invalid text becomes [`Frame::Unknown`].
     #[must_use]
     pub fn parse(text: &str) -> Self {
         if let Some(mark) = text.strip_prefix('!') {
@@ -133,7 +133,7 @@ impl Mark {
     }
 }
 
-/// As much of a text as travels.
+/// The part of a text that fits.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(MAX_TEXT);
     while !text.is_char_boundary(end) {

@@ -7,15 +7,15 @@ use super::symbols::Interpreter;
 use crate::maps::FileKey;
 use crate::memory::{Memory, Pages};
 
-/// The most interpreters of a process, threads of all of them, and frames of a thread that are looked at.
+/// Limits for the interpreters of a process, the threads of all of them, and the frames of a thread.
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 4096;
 const MAX_FRAMES: usize = 4000;
 
-/// More than a frame has before its variables.
+/// An upper bound for the fields of a frame before its variables.
 const MAX_FRAME_BYTES: usize = 256;
 
-/// Pointers in a frame have marks in their lowest bits.
+/// The lowest bits of pointers in a frame are flags.
 const MARKS: u64 = 7;
 
 /// The interpreter of a process.
@@ -25,36 +25,38 @@ pub(crate) struct Python {
     pub(super) layout: Layout,
     pub(super) code_type: u64,
     file: Arc<FileKey>,
-    /// From an address in the file to one in the process.
+    /// The difference between an address in the process and one in the file.
     bias: u64,
     interpreter: Arc<Interpreter>,
-    /// Of each thread: its number in the C library, and its record.
+    /// For each thread: its id in the C library, and its record.
     threads: Vec<(u64, u64)>,
 }
 
-/// What a thread runs, innermost first.
+/// A thread's frames, innermost first.
 pub(crate) type Calls = Vec<Item>;
 
-/// A frame, or what is between frames.
+/// A frame, or a marker between frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
     Call(RawCall),
-    /// Here a call of the interpreter's machine code begins. Since 3.12 it has something on the stack of the machine, at this address.
+    /// A call of the interpreter's machine code begins here. Since 3.12 it has an entry on the machine stack, at this
+    /// address.
     Begin(Option<u64>),
 }
 
-/// A frame, without what its names are.
+/// A frame without its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawCall {
     /// Its code object.
     pub(super) code: u64,
-    /// How far behind the first instruction it is; or the address of that instruction, and which copy of the code that is in.
+    /// The offset from the first instruction; or the address of the instruction, and the number of the code's copy.
     pub(super) at: u64,
     pub(super) copy: u32,
 }
 
 impl Python {
-    /// Of a file that is mapped at `base`; none where it is of a version that is not known, or not at work yet.
+    /// The interpreter in the file that is mapped at `base`. None: its version is unknown, or it is not initialised
+    /// yet.
     pub(super) fn of_process(
         memory: Memory,
         file: &Arc<FileKey>,
@@ -74,10 +76,10 @@ impl Python {
         (!threads.is_empty()).then_some(Self { memory, layout, code_type, file, bias, interpreter, threads })
     }
 
-    /// The frames of a thread that stands still, by its number in the C library.
+    /// The frames of a stopped thread, by its id in the C library.
     pub(crate) fn calls(&self, thread: u64) -> Calls {
         let records = self.threads.iter().filter(|(number, _)| *number == thread);
-        // A thread that has been in several interpreters has a record in each: one of them is at work.
+        // A thread that used several interpreters has a record in each. One of them is active.
         let mut pages = Pages::new(self.memory);
         records
             .map(|(_, record)| self.calls_of(&mut pages, *record))
@@ -104,7 +106,7 @@ impl Python {
             if frame.is_entry {
                 calls.push(Item::Begin(None));
             }
-            // They are a list: what leads back to itself ends at the bound.
+            // A damaged list may be circular; the bound ends it.
             next = frame.caller;
         }
         calls
@@ -129,7 +131,7 @@ impl Python {
         };
         let at = match layout.place {
             Place::Address => number(layout.at, 8)?,
-            // Before its first instruction it is at -1.
+            // Before the first instruction the index is -1.
             Place::Index(unit) => {
                 let index = u32::try_from(number(layout.at, 4)?).ok()?.cast_signed().max(0);
                 u64::from(index.cast_unsigned()) * u64::from(unit)
@@ -145,13 +147,13 @@ impl Python {
         Some(Frame { call, caller: number(layout.caller, 8)? & !MARKS, is_entry, owner_is_c })
     }
 
-    /// Whether an instruction is the interpreter's, at work on code.
+    /// Whether an instruction belongs to the interpreter's evaluation loop.
     pub(super) fn is_machine(&self, file: &FileKey, instruction: u64) -> bool {
         *self.file == *file && self.interpreter.is_machine(instruction.wrapping_sub(self.bias))
     }
 }
 
-/// A frame as it lies in memory.
+/// A frame in memory.
 struct Frame {
     call: RawCall,
     caller: u64,
@@ -173,7 +175,7 @@ fn threads_of(memory: Memory, layout: &Layout, runtime: u64) -> Vec<(u64, u64)> 
     threads
 }
 
-/// The addresses in a list of which each has the next one at this distance.
+/// The addresses of a linked list, with the next pointer at offset `next`.
 fn list(memory: Memory, first: Option<u64>, next: u64, most: usize) -> impl Iterator<Item = u64> {
     let follow = move |at: &u64| memory.word(at.wrapping_add(next)).filter(|it| *it != 0);
     std::iter::successors(first.filter(|it| *it != 0), follow).take(most)

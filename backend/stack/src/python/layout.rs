@@ -1,47 +1,48 @@
-//! Where CPython has what, by its version. Since 3.13 an interpreter says so itself; before, it is as the headers of that version have it.
+//! The layout of CPython's objects, by version. Since 3.13 an interpreter describes its layout itself; before, the
+//! layout comes from the headers of that version.
 
 use crate::memory::Memory;
 
-/// The first bytes of an interpreter that describes itself. Source: `_Py_DebugOffsets` in pycore_debug_offsets.h.
+/// The first bytes of an interpreter's own description. Source: `_Py_DebugOffsets` in pycore_debug_offsets.h.
 const COOKIE: &[u8; 8] = b"xdebugpy";
 
-/// More than any interpreter's description of itself has.
+/// An upper bound for the words of such a description.
 const MAX_WORDS: usize = 128;
 
-/// The largest distance within an object that is believed.
+/// The largest plausible offset in an object.
 const MAX_OFFSET: u64 = 1 << 24;
 
-/// Distances in bytes from the beginning of an object.
+/// Offsets in bytes from the beginning of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Of the runtime: the first interpreter.
+    /// Runtime: the first interpreter.
     pub(super) interpreters: u64,
-    /// Of an interpreter.
+    /// Interpreter.
     pub(super) next_interpreter: u64,
     pub(super) threads: u64,
-    /// Of a thread.
+    /// Thread.
     pub(super) next_thread: u64,
     pub(super) thread_id: u64,
     pub(super) top: Top,
     pub(super) frame: Frame,
     pub(super) code: Code,
     pub(super) text: Text,
-    /// Of an object: its type; of one of bytes: how many, and the first.
+    /// Object: its type; a bytes object: its length and first byte.
     pub(super) type_of: u64,
     pub(super) bytes_length: u64,
     pub(super) bytes_first: u64,
 }
 
-/// How a thread names its innermost frame.
+/// How a thread refers to its innermost frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Top {
-    /// At this distance.
+    /// A pointer at this offset.
     Direct(u64),
-    /// By a record on the stack of C: where the thread has it, and where it has the frame.
+    /// Through a record on the C stack: its offset in the thread, and the frame's offset in the record.
     Record(u64, u64),
 }
 
-/// Of a frame.
+/// Offsets in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) caller: u64,
@@ -49,31 +50,31 @@ pub(super) struct Frame {
     pub(super) at: u64,
     pub(super) place: Place,
     pub(super) entry: Entry,
-    /// Which of the copies of its code runs, where threads have their own.
+    /// The number of the code's copy, in free-threaded builds.
     pub(super) copy: u64,
 }
 
-/// How a frame says where in its code it is.
+/// How a frame stores its place in the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A number of 32 bits, in units of so many bytes.
+    /// A 32-bit index, in units of this many bytes.
     Index(u32),
     /// The address of an instruction.
     Address,
 }
 
-/// How the outermost frame of a call of the interpreter is known.
+/// How to recognise the outermost frame of an interpreter call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     /// Every frame is one.
     Each,
-    /// It says so, at this distance.
+    /// A flag at this offset.
     Flag(u64),
-    /// A frame without code is around it: of an owner that is this number or more.
+    /// An entry frame without code is around it: its owner is at least this number.
     Owner(u64, u8),
 }
 
-/// Of a code object.
+/// Offsets in a code object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Code {
     pub(super) file: u64,
@@ -82,12 +83,12 @@ pub(super) struct Code {
     pub(super) first_line: u64,
     /// The first instruction.
     pub(super) first: u64,
-    /// The copies that threads have of it; 0: there are none.
+    /// The per-thread copies of the code; 0: there are none.
     pub(super) copies: u64,
     pub(super) table: LineTable,
 }
 
-/// How lines are written down.
+/// The format of line tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineTable {
     /// Up to 3.9. Source: Objects/lnotab_notes.txt.
@@ -98,20 +99,20 @@ pub(super) enum LineTable {
     Locations,
 }
 
-/// Of a text.
+/// Offsets in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) length: u64,
     pub(super) state: u64,
-    /// Where the first bit of the kind is in the state.
+    /// The number of the lowest bit of the kind in the state.
     pub(super) kind_bit: u32,
-    /// The letters of one that is ASCII, and those of others.
+    /// The characters of an ASCII text, and those of others.
     pub(super) ascii: u64,
     pub(super) other: u64,
 }
 
 impl Layout {
-    /// Of a version that does not describe itself.
+    /// The layout of a version that does not describe itself.
     pub(super) fn of_version(minor: u32) -> Option<Self> {
         let objects = Self {
             interpreters: 32,
@@ -187,7 +188,7 @@ impl Layout {
         }
     }
 
-    /// Of an interpreter that describes itself at the beginning of its runtime.
+    /// The layout from an interpreter's own description, at the beginning of its runtime.
     pub(super) fn of_itself(memory: Memory, runtime: u64) -> Option<Self> {
         Self::parse(&memory.read(runtime, 8 * MAX_WORDS))
     }
@@ -200,7 +201,7 @@ impl Layout {
         if bytes.get(..8)? != COOKIE {
             return None;
         }
-        // The version as the C interface has it: major, minor, micro, level.
+        // The version as in the C interface: major, minor, micro, level.
         let minor = match (words.get(1)? >> 24 & 0xff, words.get(1)? >> 16 & 0xff) {
             (3, minor) => minor,
             _ => return None,
@@ -211,7 +212,7 @@ impl Layout {
             14 => &SECTIONS_OF_3_14,
             _ => return None,
         };
-        // Where a value stands: the number of its section, and its number in it.
+        // The value at index `at` of a section.
         let value = |section: usize, at: usize| {
             let before: usize = sections[..section].iter().sum();
             words.get(3 + before + at).copied().filter(|offset| *offset < MAX_OFFSET)
@@ -256,7 +257,7 @@ impl Layout {
     }
 }
 
-/// How many values an interpreter tells of each kind of object: runtime, interpreter, thread, frame, code, object, type, tuple, list, set, dictionary,
-/// float, integer, bytes, text.
+/// How many values each section of the description has: runtime, interpreter, thread, frame, code, object, type,
+/// tuple, list, set, dictionary, float, integer, bytes, text.
 const SECTIONS_OF_3_13: [usize; 15] = [3, 13, 9, 6, 10, 2, 4, 3, 3, 0, 3, 2, 3, 3, 4];
 const SECTIONS_OF_3_14: [usize; 15] = [3, 16, 9, 8, 11, 2, 4, 3, 3, 4, 3, 2, 3, 3, 4];

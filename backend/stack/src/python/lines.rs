@@ -8,7 +8,7 @@ const WITHOUT_COLUMNS: u8 = 13;
 const LONG: u8 = 14;
 const NONE: u8 = 15;
 
-/// The line of what is `at` bytes behind the first instruction; none where the compiler has written none down.
+/// The line of the instruction `at` bytes after the first one. None: the compiler recorded none.
 pub(super) fn find_line(kind: LineTable, table: &[u8], first_line: u32, at: u64) -> Option<u32> {
     let line = match kind {
         LineTable::Increments => by_increments(table, i64::from(first_line), at),
@@ -49,7 +49,7 @@ fn by_locations(table: &[u8], mut line: i64, at: u64) -> Option<i64> {
     let mut end = 0;
     let mut rest = table;
     while let [first, more @ ..] = rest {
-        // The first byte of an entry has its highest bit, all others have not.
+        // The highest bit marks the first byte of an entry.
         let length = more.iter().take_while(|byte| **byte & 0x80 == 0).count();
         let (entry, next) = more.split_at(length);
         let kind = first >> 3 & 15;
@@ -67,7 +67,8 @@ fn by_locations(table: &[u8], mut line: i64, at: u64) -> Option<i64> {
     None
 }
 
-/// The number at the beginning of an entry: six bits in each byte, the lowest first; the lowest bit of all is the sign.
+/// The signed number at the beginning of an entry: six bits per byte, lowest first; the lowest bit of all is the
+/// sign.
 fn signed(entry: &[u8]) -> i64 {
     let mut number: u32 = 0;
     for (place, byte) in entry.iter().enumerate().take(6) {
@@ -119,7 +120,7 @@ mod tests {
                 (12, None),
             ],
         );
-        // What is damaged has an end.
+        // A damaged table ends.
         check(LineTable::Locations, &[0xf0, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f], &[(2, None)]);
         check(LineTable::Ranges, &[4], &[(0, None)]);
     }

@@ -1,11 +1,12 @@
 //! The functions of Python that a thread is in: read from CPython's own records, in the memory of the process.
 //!
-//! - `symbols`: where a file has its interpreter; `layout`: where the interpreter has what.
+//! - `symbols`: the interpreter's addresses in a file; `layout`: the layout of its objects.
 //! - `frames`: the frames of a thread, copied while it stands still.
 //! - `names`: function, file and line of each, read afterwards; `lines`: tables of lines.
-//! - `weave`: each call of the interpreter's machine code is followed by what it runs.
+//! - `weave`: inserts the Python frames after the machine frame that runs them.
 //!
-//! Nothing of it is Python's own code: such a library would bring an unwinder and a reader of processes of its own to every node.
+//! This is not built on an existing library: such a library would bring its own unwinder and process reader to every
+//! node.
 
 mod frames;
 mod layout;
@@ -26,7 +27,7 @@ pub(crate) use weave::weave;
 use crate::maps::{FileKey, Maps};
 use crate::memory::Memory;
 
-/// The interpreters of files, by the file; none for a file that only looks like one.
+/// The interpreters of files. None: the file only resembles an interpreter.
 pub(crate) type Interpreters = HashMap<FileKey, Option<Arc<Interpreter>>>;
 
 /// The interpreter that a process has loaded, if it has.

@@ -10,21 +10,21 @@ use super::layout::Layout;
 use super::lines::find_line;
 use crate::memory::Memory;
 
-/// The most letters of a name, and bytes of a table of lines, that are read.
+/// Limits for the characters of a name, and for the bytes of a line table.
 const MAX_LETTERS: u64 = 1024;
 const MAX_TABLE: u64 = 1 << 20;
 
-/// More than a code object has before its instructions.
+/// An upper bound for the fields of a code object before its instructions.
 const MAX_CODE_BYTES: u64 = 1024;
 
-/// The most code objects that are kept.
+/// The most code objects in the cache.
 const MAX_KNOWN: usize = 20_000;
 
-/// Names that have been read.
+/// A cache of names.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashMap<(i32, u64), Known>);
 
-/// A code object. Another one may take its place in memory: it is the same while its bytes are.
+/// A code object. Another one may reuse its address, so its bytes are compared.
 #[derive(Debug)]
 struct Known {
     bytes: Vec<u8>,
@@ -40,14 +40,14 @@ struct Code {
 }
 
 impl Names {
-    /// What a frame is; none where its code object is none any more.
+    /// The name of a frame. None: its code object is not valid any more.
     pub(crate) fn of(&mut self, python: &Python, call: &RawCall) -> Option<Call> {
         let (memory, layout) = (python.memory, &python.layout);
         let of = &layout.code;
         let length =
             [of.file, of.name, of.lines, of.first_line, of.copies].into_iter().max()?.checked_add(8)?;
         let bytes = memory.read_exactly(call.code, usize::try_from(length.min(MAX_CODE_BYTES)).ok()?)?;
-        // Its count of references changes all the time.
+        // Leave out its reference count, which changes all the time.
         let counted = usize::try_from(layout.type_of).ok()?;
         let lasting = bytes.get(counted..)?;
         let field = |at: u64| word(&bytes, at);
@@ -87,7 +87,7 @@ impl Names {
     }
 }
 
-/// The first instruction of a thread's own copy of code: how many there are stands before them.
+/// The first instruction of a thread's own copy of code. The number of copies comes first.
 fn copy(memory: Memory, copies: u64, number: u32) -> Option<u64> {
     let count = memory.word(copies).filter(|_| copies != 0)?;
     let place = copies.checked_add(8 + 8 * u64::from(number))?;

@@ -1,4 +1,4 @@
-//! Where a program or library has its interpreter.
+//! The interpreter's addresses in a program or library.
 
 use std::ops::Range;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-/// The function that runs code. Compilers put its rare parts elsewhere, under names that begin so.
+/// The evaluation loop. Compilers move its rare parts elsewhere, under names with this prefix.
 const MACHINE: &str = "_PyEval_EvalFrameDefault";
 
-/// Addresses as the file's own symbols count.
+/// Addresses as in the file's symbols.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Interpreter {
     pub(super) runtime: u64,
@@ -17,21 +17,21 @@ pub(crate) struct Interpreter {
     pub(super) code_type: u64,
     /// The version's number, since 3.11.
     pub(super) version: Option<u64>,
-    /// The minor version in the file's name: the only place that tells it before 3.11.
+    /// The minor version in the file's name. Before 3.11 it stands only there.
     pub(super) minor_by_name: Option<u32>,
     /// The address of the file's beginning.
     pub(super) first: u64,
     machine: Vec<Range<u64>>,
 }
 
-/// Whether a file's name is one that interpreters have.
+/// Whether a file's name resembles an interpreter's.
 pub(super) fn may_have_one(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.starts_with("python") || name.starts_with("libpython")
 }
 
 impl Interpreter {
-    /// Of the file at `path`, which processes know as `name`.
+    /// Reads the file at `path`, which processes know as `name`.
     pub(super) fn of_file(path: &Path, name: &str) -> Option<Self> {
         if !std::fs::metadata(path).ok()?.is_file() {
             return None;
@@ -52,7 +52,7 @@ impl Interpreter {
                 _ => {}
             }
         }
-        // What is not mapped is nothing to look at.
+        // Only mapped addresses can be read.
         let is_mapped = |address: &u64| {
             file.segments().any(|it| (it.address()..it.address().saturating_add(it.size())).contains(address))
         };
@@ -67,7 +67,7 @@ impl Interpreter {
         })
     }
 
-    /// Whether an instruction is the interpreter's, at work on code.
+    /// Whether an instruction belongs to the interpreter's evaluation loop.
     pub(super) fn is_machine(&self, address: u64) -> bool {
         self.machine.iter().any(|range| range.contains(&address))
     }

@@ -1,4 +1,4 @@
-//! Frames of machine code and of Python, as one stack.
+//! Merges frames of machine code and of Python into one stack.
 
 use gantry_stack::frame::Frame;
 
@@ -6,8 +6,9 @@ use super::frames::{Calls, Item, Python};
 use super::names::Names;
 use crate::unwind::RawFrame;
 
-/// The frames of machine code, innermost first, with what the interpreter runs in them; `name` gives those of machine code.
-/// What it runs stands inside of its own frame. What has no place, as a stack could not be followed to its end, stands outside of all.
+/// The machine frames, innermost first, with the Python frames that the interpreter runs in them. `name` converts
+/// machine frames. Python frames stand inside the interpreter's frame. Those without a place, because the stack could
+/// not be unwound to its end, stand outside of all.
 pub(crate) fn weave(
     frames: &[RawFrame],
     python: &Python,
@@ -23,7 +24,7 @@ pub(crate) fn weave(
             let (run, rest) = ahead.split_at(length);
             woven.extend(run.iter().filter_map(|item| script(item, python, names)));
             ahead = &rest[1..];
-            // Without an address, a frame of the machine is one call of the interpreter.
+            // Without an address, each machine frame of the interpreter is one call.
             if rest.first() == Some(&Item::Begin(None)) {
                 break;
             }
@@ -34,11 +35,11 @@ pub(crate) fn weave(
     woven
 }
 
-/// How many functions a frame of machine code runs, if it is the interpreter at work.
+/// How many Python frames a machine frame runs, if it is the evaluation loop.
 fn run_by(python: &Python, frame: &RawFrame, caller_stack: u64, ahead: &[Item]) -> Option<usize> {
     let length = ahead.iter().position(|item| matches!(item, Item::Begin(_)))?;
     let is_it = match ahead[length] {
-        // Stacks grow down: what is of this frame is below its caller's.
+        // Stacks grow down: entries of this frame are below its caller's stack pointer.
         Item::Begin(Some(address)) => address < caller_stack,
         _ => frame.file.as_ref().is_some_and(|(file, ..)| python.is_machine(file, frame.instruction)),
     };
