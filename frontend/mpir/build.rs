@@ -5,7 +5,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/symbols.c");
     cc::Build::new()
         .file("src/symbols.c")
-        // Whatever the profile says: the profile of gantry-mpir keeps what stands here.
+        // This overrides the profile: gantry-mpir's profile keeps debug information.
         .debug(false)
         .opt_level(0)
         // All debuggers of the last ten years read this version.
@@ -13,7 +13,7 @@ fn main() {
         .flag_if_supported(format!("-ffile-prefix-map={}=.", env!("CARGO_MANIFEST_DIR")))
         .warnings_into_errors(true)
         .compile("gantry_mpir_symbols");
-    // They stay where no code names them, and where somebody strips the program; without types then.
+    // Keep symbols that no code uses, and keep them in a stripped program, then without types.
     for symbol in [
         "MPIR_Breakpoint",
         "MPIR_being_debugged",

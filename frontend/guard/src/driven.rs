@@ -1,4 +1,4 @@
-//! A launcher that the guard runs as a debugger does, so that it says where its ranks are and leaves them stopped.
+//! A launcher under the guard's control, as under a debugger: it reports where its ranks are and leaves them stopped.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,29 +17,29 @@ use gantry_guard::protocol::{FromGuard, HeldRanks, ProcessId, StartLauncher};
 pub(crate) struct Driven {
     id: ProcessId,
     driver: Driver,
-    /// Once it runs.
+    /// Its pid, once it runs.
     pid: Option<Pid>,
-    /// The same, so that it cannot be mistaken for another.
+    /// Its pidfd, which never refers to another process.
     process: Option<OwnedFd>,
-    /// It stands at its breakpoint, and its ranks wait for it.
+    /// It is stopped at its breakpoint, and its ranks wait for it.
     stands: bool,
     ended: bool,
 }
 
-/// What happens to it.
+/// News of the launcher.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// To be decided about.
+    /// An event for the policy.
     Event(Event),
-    /// To be told to the tool.
+    /// A message for the tool.
     Message(FromGuard),
 }
 
 impl Driven {
-    /// Starts it with the descriptors that came for it, and gives back those that are to be read on later.
+    /// Starts it with the descriptors that came for it, and returns the pipes to drain later.
     ///
     /// # Errors
-    /// There is no room for a thread, or its descriptors have not come.
+    /// A thread cannot start, or its descriptors have not come.
     pub(crate) fn start(
         order: &StartLauncher,
         descriptors: &mut VecDeque<OwnedFd>,
@@ -69,24 +69,24 @@ impl Driven {
         Ok((Self { id: order.id, driver, pid: None, process: None, stands: false, ended: false }, pipes))
     }
 
-    /// Readable when there is news; none when there will be no more.
+    /// Readable when there is news. None: there will be no more.
     pub(crate) fn bell(&self) -> Option<BorrowedFd<'_>> {
         (!self.ended).then(|| self.driver.as_fd())
     }
 
-    /// Its process, if this is its pid.
+    /// Its pidfd, if `pid` is its pid.
     pub(crate) fn process(&self, pid: Pid) -> Option<&OwnedFd> {
         self.process.as_ref().filter(|_| self.pid == Some(pid))
     }
 
-    /// Lets it go on from its breakpoint, if it stands there.
+    /// Lets it continue from its breakpoint, if it is stopped there.
     pub(crate) fn let_go(&mut self) {
         if std::mem::take(&mut self.stands) {
             self.driver.order(Order::Release);
         }
     }
 
-    /// Ends it if it stands at its breakpoint: there it would not hear that it is asked to go.
+    /// Kills it if it is stopped at its breakpoint, where SIGTERM would have no effect.
     pub(crate) fn end_standing(&mut self) {
         if std::mem::take(&mut self.stands) {
             self.driver.order(Order::Kill);

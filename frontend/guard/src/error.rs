@@ -1,17 +1,17 @@
-//! Why the guard's executable cannot do what it was started for.
+//! The errors of the guard's executable.
 
 use gantry_types::error::{Failure, Kind};
 
 /// Result with this program's [`Error`].
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Why something failed here.
+/// The reason of a failure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// In this program.
     #[error("{0}")]
     Here(#[from] Failure),
-    /// In the workload manager, or by its judgement.
+    /// In the workload manager, or reported by it.
     #[error(transparent)]
     Wlm(#[from] gantry_wlm::Error),
 }
@@ -25,7 +25,7 @@ impl Error {
         Self::new(source.into(), format!("{what}: {source}"))
     }
 
-    /// The error as it travels.
+    /// The error for the wire.
     pub(crate) fn to_failure(&self) -> Failure {
         match self {
             Self::Here(failure) => failure.clone(),

@@ -1,7 +1,8 @@
-//! The guard's executable in the place of a launcher, in a batch script whose first launch is to be held.
+//! The guard's executable as a stand-in for a launcher, in a batch script whose first launch is to be held.
 //!
-//! The script finds it by the launcher's name, as it stands first in PATH. It runs the launcher itself as a debugger does, leaves the ranks of the job's first
-//! step stopped and lets those of all others go, passes signals on, and ends as the launcher ends.
+//! It stands first in PATH under the launcher's name. It runs the real launcher as a debugger does, leaves the ranks
+//! of the job's first step stopped, and releases those of all others. It passes signals on, and exits with the
+//! launcher's status.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -21,17 +22,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
 
-/// The number of the step that is held.
+/// The number of the held step.
 const FIRST_STEP: &str = "0";
 
-/// How long a launcher may take until its ranks are there: as long as the job does.
+/// The timeout for the ranks: a job may wait that long.
 const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Runs the launcher of that name, which is another program than this one, with these arguments, and waits for its end. Every byte that comes from `signals` is
-/// the number of a signal for it.
+/// Runs the real launcher of that name with these arguments, and waits for its end. Each byte from `signals` is the
+/// number of a signal for it.
 ///
 /// # Errors
-/// There is no such launcher; it cannot be run as a debugger does.
+/// There is no such launcher, or it cannot be traced.
 pub(crate) fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Read) -> Result<ExitStatus> {
     let own = Machine.read_link(Path::new("/proc/self/exe")).ok();
     let is_ours = |dir: &Path| own.is_some() && dir.join(name).canonicalize().ok() == own;
@@ -50,7 +51,7 @@ pub(crate) fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Re
                     Some(FIRST_STEP) => Order::Leave,
                     _ => Order::Release,
                 }),
-                // One that has ended by itself without ranks is none of our business: its end is on its way.
+                // A launcher that ended without ranks is no failure of the hold; its exit status follows.
                 Event::Failed(error) if started => failed = Some(error),
                 Event::Failed(error) => return Err(Error::new(Kind::Invalid, error.to_string())),
                 Event::Ended(status) => {
@@ -69,7 +70,7 @@ pub(crate) fn run(name: &OsStr, args: Vec<OsString>, mut signals: impl AsFd + Re
     }
 }
 
-/// Waits until there is news of the launcher, or a signal for it.
+/// Waits for news of the launcher, or for a signal.
 fn next_signal(driver: &Driver, signals: &mut (impl AsFd + Read)) -> Result<Option<Signal>> {
     let mut both = [driver.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     match poll(&mut both, PollTimeout::NONE) {
@@ -86,7 +87,7 @@ fn next_signal(driver: &Driver, signals: &mut (impl AsFd + Read)) -> Result<Opti
 
 fn start(program: PathBuf, args: Vec<OsString>, search: &[PathBuf]) -> io::Result<Driver> {
     let mut env = Machine.environment();
-    // Neither ranks nor what they start have to do with us.
+    // The launcher and its ranks must not find this stand-in in PATH.
     env.retain(|(name, _)| name != "PATH");
     env.push(("PATH".into(), std::env::join_paths(search).map_err(io::Error::other)?));
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
@@ -105,7 +106,7 @@ fn start(program: PathBuf, args: Vec<OsString>, search: &[PathBuf]) -> io::Resul
     })
 }
 
-/// The absolute directories of a PATH but those that `is_ours`.
+/// The absolute directories of a PATH, without those that `is_ours`.
 fn split_path(path: &OsStr, is_ours: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     folders(path).filter(|dir| !is_ours(dir)).collect()
 }

@@ -1,7 +1,9 @@
-//! Finds gantry's own executables: below GANTRY_INSTALL_DIR, where this library is, where the caller is installed, below the prefix that was built in.
+//! Finds gantry's executables: below GANTRY_INSTALL_DIR, beside this library, beside the calling program, or below
+//! the built-in prefix.
 //!
-//! An installation has them in `libexec/gantry` of its prefix, and finds them from its `bin` and `lib` wherever it was moved to. They run as this user, so each must be a
-//! file that only this user, root and the owner of this library's own file can change ([`gantry_shared::trust`]). One that others can change is passed over.
+//! An installation has them in `libexec/gantry` of its prefix. It finds them from its `bin` and `lib`, even after a
+//! move. They run as this user. So only this user, root and the owner of this library's file may be able to change
+//! them ([`gantry_shared::trust`]). A file that others can change is skipped.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,16 +19,17 @@ pub const GUARD: &str = "gantry-guard";
 /// The agent's file name.
 pub const AGENT: &str = "gantry-agent";
 
-/// What helps when executables of gantry are of different versions.
+/// The remedy when gantry's executables have different versions.
 pub const ONE_VERSION: &str = "build or install all of gantry from one version";
 
-/// The directory, beside the guard, in which the guard has the names of launchers.
+/// The directory beside the guard that contains the guard under the names of launchers.
 const LAUNCHERS: &str = "launchers";
 
-/// The directory in which the guard has the names of launchers, for scripts whose launch is held. Only installations have it.
+/// The directory that contains the guard under the names of launchers, for scripts whose launch is held. Only
+/// installations have it.
 ///
 /// # Errors
-/// There is no guard, or no such directory beside it; others can change it or one of its programs.
+/// There is no guard, or no such directory beside it; or others can change the directory or a program in it.
 pub fn find_launchers(host: &dyn Host) -> Result<PathBuf, Failure> {
     let guard = find_helper(GUARD, host)?;
     let found = guard.parent().map(|dir| dir.join(LAUNCHERS)).filter(|dir| dir.is_dir());
@@ -44,23 +47,24 @@ pub fn find_launchers(host: &dyn Host) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Scripts take launchers from that directory by name, so each name in it counts.
+/// Scripts take launchers from that directory by name, so every file in it is checked.
 fn check_launchers(dir: &Path, trust: &Trust, host: &dyn Host) -> Result<(), Distrust> {
     trust.check_own_dir(dir)?;
     let names = host.list(dir).unwrap_or_default();
     names.iter().try_for_each(|name| trust.check_program(&dir.join(name)))
 }
 
-/// Where they are below a prefix.
+/// The directory below a prefix.
 const LIBEXEC: &str = "libexec/gantry";
 
-/// The prefix that this library was built for, if one was given by GANTRY_PREFIX at build time.
+/// The prefix of this build, from GANTRY_PREFIX.
 const BUILT_IN_PREFIX: Option<&str> = option_env!("GANTRY_PREFIX");
 
 /// Path of the executable `name`.
 ///
 /// # Errors
-/// Only programs that others can change are there ([`Kind::NoAccess`]), or none ([`Kind::NotFound`]). The hint names the places.
+/// Only programs that others can change were found ([`Kind::NoAccess`]), or none ([`Kind::NotFound`]). The hint lists
+/// the places.
 pub fn find_helper(name: &str, host: &dyn Host) -> Result<PathBuf, Failure> {
     let caller = host.read_link(Path::new("/proc/self/exe")).ok();
     let installed = [storage::GANTRY_INSTALL_DIR, storage::CTI_INSTALL_DIR].iter().find_map(|v| host.env(v));
@@ -71,7 +75,7 @@ pub fn find_helper(name: &str, host: &dyn Host) -> Result<PathBuf, Failure> {
     choose(name, &tried, |path| trust.check_program(path))
 }
 
-/// Root, this user, and the owner of this library's own file: that one's code runs here already.
+/// Root, this user, and the owner of this library's file, whose code runs here already.
 fn trusted(object: Option<&Path>) -> Trust {
     let owner = object.and_then(|object| std::fs::metadata(object).ok()).map(|meta| meta.uid());
     owner.into_iter().fold(Trust::of_process(), Trust::and_owner)
@@ -112,13 +116,13 @@ fn to_failure(name: &str, tried: &[PathBuf], refused: &[Distrust]) -> Failure {
         .with_hint(format!("{remedies}; or set GANTRY_INSTALL_DIR to where gantry is installed"))
 }
 
-/// The file that this very code was loaded from: the caller's executable, or a shared library.
+/// The file that contains this code: the calling executable, or a shared library.
 fn own_object(host: &dyn Host) -> Option<PathBuf> {
     let here = (own_object as fn(&dyn Host) -> Option<PathBuf>) as usize;
     parse_object(&host.read(Path::new("/proc/self/maps")).ok()?, here)
 }
 
-/// The file behind an address, in a text as `/proc/PID/maps` has it. Source: proc_pid_maps(5).
+/// The file at an address, from the text of `/proc/PID/maps`. Source: proc_pid_maps(5).
 fn parse_object(maps: &[u8], address: usize) -> Option<PathBuf> {
     let maps = String::from_utf8_lossy(maps);
     let line = maps.lines().find(|line| {
@@ -137,7 +141,7 @@ fn build_candidates(name: &str, homes: &[Option<&Path>], installed: Option<&Path
     candidates.extend(installed.into_iter().flat_map(below));
     for folder in homes.iter().flatten().filter_map(|home| home.parent()) {
         candidates.push(folder.join(name));
-        // Programs that cargo builds as examples and tests lie one folder deeper than their helpers.
+        // Examples and tests are one folder deeper than their helpers in cargo's target directory.
         if let (Some("deps" | "examples"), Some(above)) =
             (folder.file_name().and_then(|f| f.to_str()), folder.parent())
         {

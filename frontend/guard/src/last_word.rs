@@ -1,4 +1,5 @@
-//! What becomes of agents in a job is seen there, where the user is not: so the frontend is dialled in the place of an agent that will never do it, and told why.
+//! Reports failed agents of a job. Such a failure is visible only inside the job. So this program connects to the
+//! frontend in the place of a missing agent, and reports the reason.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,17 +16,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::Error;
 
-/// How long the frontend may take to be reached and to listen.
+/// How long connecting and reporting may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause before a frontend that has cut the link is dialled again.
+/// The pause before dialling a frontend that cut the link.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Tells the frontend of the ticket why agents have failed. False: it did not hear it.
+/// Reports to the ticket's frontend why agents have failed. False: the report did not arrive.
 pub(crate) async fn tell(ticket: &Ticket, error: &Error) -> bool {
     let (host, failure) = match error {
         Error::Wlm(gantry_wlm::Error::Hosts { missing, .. }) if !missing.is_empty() => missing[0].clone(),
-        // It is this host's, whose name nobody needs to know.
+        // It concerns this host, whose name the frontend does not need.
         other => (String::new(), other.to_failure()),
     };
     let until = Instant::now() + PATIENCE;
@@ -33,7 +34,7 @@ pub(crate) async fn tell(ticket: &Ticket, error: &Error) -> bool {
     timeout_at(until, say(link, host, failure)).await.unwrap_or(false)
 }
 
-/// A link to whoever answers first.
+/// A link to the address that answers first.
 async fn dial(ticket: &Ticket, until: Instant) -> Option<Link> {
     let mut attempts = JoinSet::new();
     for address in ticket.frontend.clone() {
@@ -42,7 +43,7 @@ async fn dial(ticket: &Ticket, until: Instant) -> Option<Link> {
             loop {
                 let stream = timeout_at(until, TcpStream::connect::<SocketAddr>(address)).await.ok()?.ok()?;
                 match connect(stream, &secret, app.as_str().as_bytes(), until).await {
-                    // A crowded door cuts off who was too slow.
+                    // A frontend with too many callers cuts off slow ones, so dial again.
                     Err(error) if error.is_cut() => timeout_at(until, sleep(AGAIN)).await.ok()?,
                     dialled => return dialled.ok(),
                 }
@@ -65,7 +66,7 @@ async fn say(link: Link, host: String, failure: Failure) -> bool {
     if writer.send(&Dial::Agent(hello)).is_err() || writer.flush().await.is_err() {
         return false;
     }
-    // Whoever has heard it hangs up.
+    // The frontend closes the link after it has read the report.
     drop(reader.next().await);
     true
 }

@@ -1,4 +1,4 @@
-//! A launcher as the guard starts it, and the descriptors that come for it.
+//! Starts a launcher, with the descriptors that came for it.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use crate::sys;
 use gantry_guard::protocol::{MAX_DESCRIPTORS, StartLauncher};
 
-/// Reads what there is, and the descriptors that come with it.
+/// Reads available bytes, and the descriptors that come with them.
 ///
 /// # Errors
 /// As `recvmsg(2)`.
@@ -39,7 +39,7 @@ pub(crate) fn receive(
     Ok(received.bytes)
 }
 
-/// Starts a launcher with the descriptors that came for it, and gives back those that are to be read on later.
+/// Starts a launcher with the descriptors that came for it, and returns the pipes to drain later.
 ///
 /// # Errors
 /// It cannot be executed, or its descriptors have not come.
@@ -69,7 +69,7 @@ pub(crate) fn start(
     Ok((child, rest))
 }
 
-/// The path of a program that may be called by its name alone. What is not found keeps its name, for the error.
+/// The path of a program, which may be a bare name. A missing program keeps its name, for the error.
 fn find(program: &OsStr) -> PathBuf {
     let name = program.to_str().filter(|name| !name.contains('/'));
     name.and_then(|name| Machine.find_in_path(name)).unwrap_or_else(|| PathBuf::from(program))
@@ -91,7 +91,7 @@ fn explain(order: &StartLauncher, error: &io::Error) -> Failure {
     .with_hint(hint)
 }
 
-/// Throws away what is in a pipe. False: nothing will come any more.
+/// Discards the content of a pipe. False: the pipe has ended.
 pub(crate) fn drain(pipe: &mut File) -> bool {
     let mut bytes = [0; 64 * 1024];
     !matches!(pipe.read(&mut bytes), Ok(0))

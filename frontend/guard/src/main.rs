@@ -1,13 +1,13 @@
-//! The guard's executable. Started by the frontend library with a socket as its standard input, by a job's script to start agents, or
-//! by a script under a launcher's name; of no use by hand.
+//! The guard's executable. The frontend library starts it with a socket as standard input; a job's script starts it
+//! to start agents; a batch script runs it under a launcher's name. It is not for interactive use.
 //!
 //! | module | content |
 //! | --- | --- |
-//! | `policy` | what the guard decides, as a pure state machine |
+//! | `policy` | the guard's decisions, as a pure state machine |
 //! | `serve` | the guard's process |
-//! | `launcher`, `driven` | the app's launcher, started plainly or as a debugger does it |
-//! | `table` | what the launcher itself says of its ranks |
-//! | `starter`, `last_word` | inside of a job that brings agents; what it tells when they do not come |
+//! | `launcher`, `driven` | the app's launcher, started plainly or under control as by a debugger |
+//! | `table` | the launcher's own proctable |
+//! | `starter`, `last_word` | inside a job that brings agents; the report when they fail |
 //! | `held` | in a batch script, in the place of a launcher |
 
 mod driven;
@@ -61,16 +61,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// The name of a launcher, if that is what this executable was called by: through a link in a directory of such links.
+/// The launcher's name, if this executable was started through a link in the directory of launchers.
 fn launcher_name() -> Option<OsString> {
     let called = PathBuf::from(std::env::args_os().next()?);
     called.file_name().filter(|name| *name != GUARD).map(OsStr::to_owned)
 }
 
-/// Runs a launcher whose ranks are to be held, and ends as it does.
+/// Runs a launcher whose ranks are to be held, and exits with its status.
 fn hold(name: &OsStr, args: Vec<OsString>) -> ExitCode {
     let run = || {
-        // Signals are heard on a thread of its own; this one is the launcher's.
+        // A thread of its own receives signals; this one runs the launcher.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let signals = pass_on(&runtime)?;
         let ended = held::run(name, args, signals).map_err(io::Error::other);
@@ -91,7 +91,7 @@ fn hold(name: &OsStr, args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The signals that this process gets and that are for the launcher, a byte each.
+/// The signals of this process for the launcher, one byte each.
 fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
     let (told, tell) = io::pipe()?;
     let tell = Arc::new(tell);
@@ -114,22 +114,23 @@ fn pass_on(runtime: &tokio::runtime::Runtime) -> io::Result<PipeReader> {
     Ok(told)
 }
 
-/// Time for what a launcher leaves when it is killed with the guard. Some tell their WLM in that time that their job is over.
+/// How long the remains of a launcher may run after launcher and guard were killed. Some use that time to tell their
+/// WLM that the job is over.
 const LEFT_BY_LAUNCHER: Duration = Duration::from_secs(5);
 
 fn guard() -> io::Result<()> {
-    // Without this the guard would keep the tool's pipes and sockets open. On kernels that cannot, only well-behaved tools are served.
+    // Otherwise the guard would keep the tool's pipes and sockets open. Kernels without the call rely on close-on-exec.
     gantry_wlm::host::close_inherited_descriptors().ok();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     socket.local_addr()?;
     if let Ok(Some(_)) = gantry_wlm::host::keep(LEFT_BY_LAUNCHER) {
-        // The guard has ended, and what it left has, too.
+        // The guard has ended, and so have its remaining children.
         return Ok(());
     }
     serve::serve(socket)
 }
 
-/// Becomes a program that acts in a job, as if a process of the job had started it.
+/// Becomes a program that acts in a job, like a child of one of the job's processes.
 fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> io::Result<()> {
     let entrance = starter::enter(wlm, job, pid, what).map_err(io::Error::other)?;
     #[expect(
@@ -140,7 +141,7 @@ fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> io::Result<()> {
     Err(command.args(entrance.args).envs(entrance.variables).exec())
 }
 
-/// Says where a job's ranks are.
+/// Prints where a job's ranks are.
 fn look(wlm: &str) -> io::Result<()> {
     let mut said = String::new();
     run(async {
@@ -155,7 +156,7 @@ fn run(what: impl Future<Output = error::Result<()>>) -> io::Result<()> {
     runtime.block_on(what).map_err(io::Error::other)
 }
 
-/// Starts agents in a job, which is asked to end by a signal.
+/// Starts agents in a job. The job asks it to end by a signal.
 fn start(wlm: &str, send: &str) -> ExitCode {
     let run = || -> io::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

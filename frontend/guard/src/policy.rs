@@ -1,4 +1,4 @@
-//! What the guard decides. Pure: the process around it reports what happens and carries out what is decided.
+//! The guard's decisions. Pure: the surrounding process reports events and carries out the responses.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,108 +10,111 @@ use gantry_types::status::ExitStatus;
 
 use gantry_guard::protocol::{FromGuard, ProcessId, StartAgent, StartLauncher, StartStep, ToGuard};
 
-/// How long agents have to end by themselves once the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and as much again.
+/// How long agents may take to end after the tool is gone: a daemon's ten seconds between SIGTERM and SIGKILL, and
+/// ten more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// After so long a launcher without ranks is asked to go once more. A launcher may lose a signal that comes while it submits its job, and wait for the job's
-/// nodes all the same.
+/// After this time a launcher without ranks gets SIGTERM again. A launcher may lose a signal while it submits its
+/// job, and then wait for the job's nodes.
 const ASK_AGAIN: Duration = Duration::from_millis(1500);
 
-/// How long what a killed launcher has left here may take to end the launcher's ranks.
+/// How long the remains of a killed launcher may take to end its ranks.
 const AFTER_LAUNCHER: Duration = Duration::from_secs(5);
 
-/// Something that happened to the guard.
+/// An event of the guard.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The tool said something.
+    /// A message of the tool.
     Said(ToGuard),
     /// The tool is gone.
     ToolGone,
-    /// A process that was to be started runs.
+    /// A process has started.
     Started(ProcessId, Pid),
-    /// It does not.
+    /// It could not start.
     NotStarted(ProcessId, Failure),
-    /// A child of the guard's ended; of an agent, with the last that it wrote on standard error.
+    /// A child of the guard ended. For an agent: with the last lines of its standard error.
     ChildEnded(Pid, ExitStatus, String),
-    /// Time has passed. Whether any child is left, known or not, is looked at only where [`Policy::minds_strangers`].
+    /// Time has passed. Other children are counted only if [`Policy::checks_orphans`].
     Tick {
         /// No child is left.
         alone: bool,
     },
 }
 
-/// What is to be done about it, in this order.
+/// The responses to an event, in this order.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Response {
-    /// Start an agent; its fate comes back as an event.
+    /// Start an agent; an event reports the result.
     Start(StartAgent),
-    /// Start a command that starts agents elsewhere; its fate comes back as an event.
+    /// Start a command that starts agents elsewhere; an event reports the result.
     StartStep(StartStep),
-    /// Start a launcher, with the descriptors that came with the order; its fate comes back as an event.
+    /// Start a launcher, with the descriptors that came with the order; an event reports the result.
     StartLauncher(StartLauncher),
-    /// Let a driven launcher go on.
+    /// Let a driven launcher continue.
     LetLauncherGo,
-    /// Tell the tool which job this launcher has made; none: there is no launcher.
+    /// Report this launcher's job to the tool. None: there is no launcher.
     TellJob(Option<Pid>),
-    /// Tell the tool what this launcher says of its ranks; none: there is no launcher.
+    /// Report this launcher's proctable to the tool. None: there is no launcher.
     ReadTable {
-        /// Its process, or that of what starts it.
+        /// Its pid, or that of the program that starts it.
         launcher: Option<Pid>,
         /// Another program starts it.
         wrapped: bool,
     },
-    /// Run a command and wait for its end, but not for long.
+    /// Run a command and wait for its end, for a limited time.
     Run(Vec<OsString>),
-    /// Read on what the launcher and its ranks write: the tool does not any more.
+    /// Drain the output of the launcher and its ranks, since the tool does not read it any more.
     Drain,
-    /// Tell the tool, if it is still there.
+    /// Send a message to the tool, if it still exists.
     Tell(FromGuard),
-    /// SIGTERM to each: an agent that has not reached the tool yet would go on trying.
+    /// SIGTERM to each: an agent that has no link to the tool yet would keep trying.
     AskToGo(Vec<Pid>),
     /// SIGKILL to the process group of each.
     Kill(Vec<Pid>),
-    /// SIGKILL to each of these launchers alone: a process that a launcher has beside itself may end the ranks everywhere once it is dead.
+    /// SIGKILL to each of these launchers alone. A launcher may have a helper process that ends the ranks on all nodes
+    /// once the launcher is dead.
     KillLaunchers(Vec<Pid>),
-    /// SIGKILL to every child that is no agent: what a dead agent has left behind.
+    /// SIGKILL to every child that is not an agent: the remains of a dead agent.
     KillOrphans,
-    /// Remove a socket that the tool has left.
+    /// Remove a socket of the tool.
     RemoveSocket(OsString),
-    /// Have dead agents' storage swept: by this executable, at this place.
+    /// Sweep the storage of dead agents, with this executable, below this directory.
     Sweep(OsString, Option<OsString>),
-    /// Nothing is left to guard.
+    /// Exit: nothing is left to guard.
     Leave,
 }
 
-/// A child that the guard looks after.
+/// A child of the guard.
 #[derive(Debug)]
-struct Ward {
+struct GuardedChild {
     id: ProcessId,
-    what: What,
+    kind: ChildKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
-    /// To be swept after when it is killed.
+enum ChildKind {
+    /// Its storage is swept if it was killed.
     Agent { program: OsString, stage_base: Option<OsString> },
-    /// Once its ranks are there it is never asked to go: it would pass that on to them, and a held rank would run for a moment. Its agents end the
-    /// ranks, and it ends by that. Before, it may still wait for nodes, and has to give that up itself.
+    /// Once its ranks are there it never gets SIGTERM: it would pass the signal on, and a held rank would run for a
+    /// moment. Its agents end the ranks, and then it ends. Before that it may still wait for nodes, and must give up
+    /// the wait itself.
     Launcher,
-    /// A command that has started agents elsewhere. Once they are there it is never asked to go: it would kill them before they have cleaned up.
-    /// They end by themselves, and it with them.
+    /// A command that has started agents elsewhere. Once the agents are there it never gets SIGTERM: it would kill them
+    /// before their clean-up. The agents end by themselves, and then it ends.
     Step,
 }
 
-/// Whether the tool is there, and if not, whether that matters.
+/// Whether the tool exists, and the phase of the clean-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Serving,
     Detached,
-    /// The tool is gone and agents have until then.
+    /// The tool is gone, and agents have until this time.
     Ending(Instant),
-    /// They did not use their time. What a launcher has running beside itself to end its ranks after it has until then.
+    /// They did not end in time. A killed launcher's helpers have until this time to end its ranks.
     Killing(Instant),
-    /// Nobody has any time left.
+    /// All time is used up.
     Over,
 }
 
@@ -119,19 +122,20 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Policy {
     phase: Phase,
-    /// When launchers without ranks are asked once more, while the phase is [`Phase::Ending`].
+    /// When launchers without ranks get SIGTERM again, in the phase [`Phase::Ending`].
     ask_again: Option<Instant>,
     tool_is_there: bool,
-    starting: BTreeMap<ProcessId, What>,
-    wards: BTreeMap<Pid, Ward>,
+    starting: BTreeMap<ProcessId, ChildKind>,
+    children: BTreeMap<Pid, GuardedChild>,
     sockets: Vec<OsString>,
-    /// What is to be run when the tool is gone.
+    /// The command to run when the tool is gone.
     at_loss: Option<Vec<OsString>>,
     /// The launcher's ranks are there.
     ranks_there: bool,
     /// Agents of a step are there.
     agents_there: bool,
-    /// A launcher was started. It may have brought agents to this machine, which came to be our children in a roundabout way, and have to clean up.
+    /// A launcher was started. Its agents on this machine may have become children of the guard, and must get time to
+    /// clean up.
     launched: bool,
 }
 
@@ -142,7 +146,7 @@ impl Default for Policy {
             ask_again: None,
             tool_is_there: true,
             starting: BTreeMap::new(),
-            wards: BTreeMap::new(),
+            children: BTreeMap::new(),
             sockets: Vec::new(),
             at_loss: None,
             ranks_there: false,
@@ -154,27 +158,27 @@ impl Default for Policy {
 
 impl Policy {
     fn launcher(&self) -> Option<Pid> {
-        self.wards.iter().find(|(_, ward)| ward.what == What::Launcher).map(|(pid, _)| *pid)
+        self.children.iter().find(|(_, child)| child.kind == ChildKind::Launcher).map(|(pid, _)| *pid)
     }
 
-    /// The one place that decides.
+    /// Decides about each event.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Response> {
         let mut todo = Vec::new();
         let alone = matches!(event, Event::Tick { alone: true });
         match event {
             Event::Said(ToGuard::StartAgent(agent)) => {
-                let what =
-                    What::Agent { program: agent.program.clone(), stage_base: agent.stage_base.clone() };
-                self.starting.insert(agent.id, what);
+                let kind =
+                    ChildKind::Agent { program: agent.program.clone(), stage_base: agent.stage_base.clone() };
+                self.starting.insert(agent.id, kind);
                 todo.push(Response::Start(agent));
             }
             Event::Said(ToGuard::StartLauncher(launcher)) => {
                 self.launched = true;
-                self.starting.insert(launcher.id, What::Launcher);
+                self.starting.insert(launcher.id, ChildKind::Launcher);
                 todo.push(Response::StartLauncher(launcher));
             }
             Event::Said(ToGuard::StartStep(step)) => {
-                self.starting.insert(step.id, What::Step);
+                self.starting.insert(step.id, ChildKind::Step);
                 todo.push(Response::StartStep(step));
             }
             Event::Said(ToGuard::TellJob) => todo.push(Response::TellJob(self.launcher())),
@@ -193,15 +197,15 @@ impl Policy {
                 if self.phase == Phase::Serving {
                     self.phase = Phase::Ending(now + PATIENCE);
                     todo.extend(self.at_loss.take().map(Response::Run));
-                    todo.push(Response::AskToGo(self.those_to_ask()));
+                    todo.push(Response::AskToGo(self.pids_to_ask()));
                     self.ask_again = (self.launched && !self.ranks_there).then(|| now + ASK_AGAIN);
                 } else if self.launched {
                     todo.push(Response::Drain);
                 }
             }
             Event::Started(id, pid) => {
-                if let Some(what) = self.starting.remove(&id) {
-                    self.wards.insert(pid, Ward { id, what });
+                if let Some(kind) = self.starting.remove(&id) {
+                    self.children.insert(pid, GuardedChild { id, kind });
                     todo.push(Response::Tell(FromGuard::Started { id, pid }));
                 }
             }
@@ -217,7 +221,7 @@ impl Policy {
         match self.phase {
             Phase::Ending(until) if now >= until => {
                 self.phase = Phase::Killing(now + AFTER_LAUNCHER);
-                todo.extend(self.kill_wards());
+                todo.extend(self.kill_children());
             }
             Phase::Ending(_) if self.ask_again.is_some_and(|at| now >= at) => {
                 self.ask_again = Some(now + ASK_AGAIN);
@@ -225,17 +229,17 @@ impl Policy {
             }
             Phase::Killing(until) if now >= until => {
                 self.phase = Phase::Over;
-                todo.push(Response::Kill(self.wards.keys().copied().collect()));
+                todo.push(Response::Kill(self.children.keys().copied().collect()));
             }
             _ => {}
         }
-        if !self.tool_is_there && self.wards.is_empty() {
+        if !self.tool_is_there && self.children.is_empty() {
             self.leave(alone, now, &mut todo);
         }
         todo
     }
 
-    /// Nothing that we have started is left, and nobody is there to start more.
+    /// Exits when all own children have ended and the tool cannot start more.
     fn leave(&mut self, alone: bool, now: Instant, todo: &mut Vec<Response>) {
         if self.launched && !alone && self.phase != Phase::Over {
             if self.phase == Phase::Detached {
@@ -247,28 +251,29 @@ impl Policy {
         todo.push(Response::Leave);
     }
 
-    /// Whether children that the guard has not started itself matter now: agents that a launcher has brought here are to end by themselves.
-    pub(crate) fn minds_strangers(&self) -> bool {
-        self.launched && !self.tool_is_there && self.wards.is_empty()
+    /// Whether to count children that the guard did not start. A launcher's agents on this machine must end by
+    /// themselves.
+    pub(crate) fn checks_orphans(&self) -> bool {
+        self.launched && !self.tool_is_there && self.children.is_empty()
     }
 
-    fn kill_wards(&self) -> [Response; 2] {
+    fn kill_children(&self) -> [Response; 2] {
         let (launchers, agents): (Vec<_>, Vec<_>) =
-            self.wards.iter().partition(|(_, ward)| ward.what == What::Launcher);
-        let pids = |wards: Vec<(&Pid, &Ward)>| wards.into_iter().map(|(pid, _)| *pid).collect();
+            self.children.iter().partition(|(_, child)| child.kind == ChildKind::Launcher);
+        let pids = |children: Vec<(&Pid, &GuardedChild)>| children.into_iter().map(|(pid, _)| *pid).collect();
         [Response::Kill(pids(agents)), Response::KillLaunchers(pids(launchers))]
     }
 
-    fn those_to_ask(&self) -> Vec<Pid> {
-        let is_asked = |ward: &Ward| match ward.what {
-            What::Agent { .. } => true,
-            What::Launcher => !self.ranks_there,
-            What::Step => !self.agents_there,
+    fn pids_to_ask(&self) -> Vec<Pid> {
+        let is_asked = |child: &GuardedChild| match child.kind {
+            ChildKind::Agent { .. } => true,
+            ChildKind::Launcher => !self.ranks_there,
+            ChildKind::Step => !self.agents_there,
         };
-        self.wards.iter().filter(|(_, ward)| is_asked(ward)).map(|(pid, _)| *pid).collect()
+        self.children.iter().filter(|(_, child)| is_asked(child)).map(|(pid, _)| *pid).collect()
     }
 
-    /// When [`Event::Tick`] is due, if ever.
+    /// When the next [`Event::Tick`] is due, if at all.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Ending(until) => Some(self.ask_again.map_or(until, |at| at.min(until))),
@@ -278,8 +283,8 @@ impl Policy {
     }
 
     fn child_ended(&mut self, pid: Pid, status: ExitStatus, last_words: String, todo: &mut Vec<Response>) {
-        let Some(Ward { id, what }) = self.wards.remove(&pid) else { return };
-        if let What::Agent { program, stage_base } = what
+        let Some(GuardedChild { id, kind }) = self.children.remove(&pid) else { return };
+        if let ChildKind::Agent { program, stage_base } = kind
             && status != ExitStatus::Code(0)
         {
             todo.push(Response::KillOrphans);
@@ -303,7 +308,7 @@ mod tests {
         Pid::new(n).unwrap()
     }
 
-    /// A guard that serves one agent of pid 100.
+    /// A guard with one agent of pid 100.
     fn serving(now: Instant) -> Policy {
         let mut policy = Policy::default();
         let started = policy.handle(Event::Said(ToGuard::StartAgent(agent(1))), now);
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_started_agents_elsewhere_is_asked_to_go_only_before_they_are_there() {
+    fn a_step_gets_sigterm_only_before_its_agents_are_there() {
         let now = Instant::now();
         let step = StartStep { id: ProcessId(1), argv: Vec::new(), env: Vec::new(), ticket: Blob::default() };
         for there in [false, true] {
@@ -420,7 +425,7 @@ mod tests {
         StartLauncher { id, argv: vec!["run".into()], env: Vec::new(), cwd: "/".into(), driven: None }
     }
 
-    /// A guard that serves one launcher of pid 200.
+    /// A guard with one launcher of pid 200.
     fn launching(now: Instant) -> Policy {
         let mut policy = Policy::default();
         let started = policy.handle(Event::Said(ToGuard::StartLauncher(launcher(1))), now);
@@ -430,15 +435,15 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_is_not_asked_to_go_and_what_it_brought_has_time_after_it() {
+    fn a_launcher_gets_no_sigterm_and_its_agents_have_time_after_it() {
         let now = Instant::now();
         let mut policy = launching(now);
         drop(policy.handle(Event::Said(ToGuard::RanksThere), now));
         assert_eq!(policy.handle(Event::ToolGone, now), [Response::AskToGo(Vec::new())]);
-        assert!(!policy.minds_strangers());
+        assert!(!policy.checks_orphans());
         let end = policy.handle(Event::ChildEnded(pid(200), ExitStatus::Code(0), String::new()), now);
         assert_eq!(end, [exited(ExitStatus::Code(0))]);
-        assert!(policy.minds_strangers());
+        assert!(policy.checks_orphans());
         assert_eq!(policy.handle(Event::Tick { alone: false }, now), []);
         let leave = [Response::KillOrphans, Response::Leave];
         assert_eq!(policy.handle(Event::Tick { alone: true }, now), leave);
@@ -490,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_that_does_not_end_is_killed_and_so_is_what_it_brought() {
+    fn a_launcher_that_does_not_end_is_killed_with_its_agents() {
         let now = Instant::now();
         let mut policy = launching(now);
         drop(policy.handle(Event::ToolGone, now));
@@ -498,7 +503,7 @@ mod tests {
         assert_eq!(late, [Response::Kill(Vec::new()), Response::KillLaunchers(vec![pid(200)])]);
         let killed = ExitStatus::from_wait_status(libc::SIGKILL);
         let end = policy.handle(Event::ChildEnded(pid(200), killed, String::new()), now + PATIENCE);
-        assert_eq!(end, [exited(killed)], "what it has beside itself may end its ranks");
+        assert_eq!(end, [exited(killed)], "its helper process may end its ranks");
         let leave = [Response::Kill(Vec::new()), Response::KillOrphans, Response::Leave];
         let over = policy.handle(Event::Tick { alone: false }, now + PATIENCE + AFTER_LAUNCHER);
         assert_eq!(over, leave);
@@ -516,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_started_is_told_and_forgotten() {
+    fn a_failed_start_is_reported_and_forgotten() {
         let now = Instant::now();
         let mut policy = Policy::default();
         drop(policy.handle(Event::Said(ToGuard::StartLauncher(launcher(1))), now));

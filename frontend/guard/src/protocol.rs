@@ -1,4 +1,5 @@
-//! What the tool and its guard say to each other, as frames on a socket pair. The socket's end without a word is the message that matters most.
+//! The messages between the tool and its guard, as frames on a socket pair. The most important message is the end of
+//! the socket without a `Detach`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,7 +14,7 @@ use gantry_types::status::ExitStatus;
 use gantry_wlm::mpir::AtBreakpoint;
 use serde::{Deserialize, Serialize};
 
-/// Number by which the tool knows a process that it had the guard start.
+/// The tool's number for a process that the guard starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u32);
 
@@ -22,29 +23,29 @@ pub struct ProcessId(pub u32);
 pub enum ToGuard {
     /// Start an agent.
     StartAgent(StartAgent),
-    /// Start a launcher. With this frame's first byte come descriptors: the launcher's standard input, output and error, and then those
-    /// ends of pipes that somebody has to read on once the tool has let go and is gone.
+    /// Start a launcher. Descriptors come with this frame's first byte: the launcher's standard input, output and
+    /// error, then the read ends of pipes that the guard must drain after the tool has detached and ended.
     StartLauncher(StartLauncher),
     /// Start a command of the WLM that starts agents on other machines.
     StartStep(StartStep),
-    /// The launcher's ranks are there, with agents that end them should the tool be killed.
+    /// The launcher's ranks are there, with agents that end them if the tool is killed.
     RanksThere,
-    /// Let the launcher go on from its breakpoint, if it stands there.
+    /// Let the launcher continue from its breakpoint, if it is stopped there.
     LetLauncherGo,
-    /// Say which job of the WLM the launcher has made, if it can tell.
+    /// Report the launcher's job of the WLM, if the launcher shows it.
     TellJob,
-    /// Read the table of ranks that the launcher keeps for debuggers, if it has one.
+    /// Read the proctable that the launcher keeps for debuggers, if it has one.
     ReadTable {
         /// The launcher is a program that another one starts.
         wrapped: bool,
     },
-    /// Run this command, by its path and its arguments, when the tool is gone; none: no longer.
+    /// Run this command, path and arguments, when the tool is gone. None: run none.
     AtLoss(Option<Vec<OsString>>),
-    /// The agents that a step has started are there, and end by themselves should the tool be killed.
+    /// The agents of a step are there. They end by themselves if the tool is killed.
     AgentsThere,
     /// Remove this socket when the tool is gone: a killed tool cannot do it itself.
     RemoveSocket(OsString),
-    /// From now on the tool's end means nothing: what runs goes on.
+    /// From now on the tool's end has no effect: all processes continue.
     Detach,
 }
 
@@ -55,9 +56,9 @@ pub struct StartAgent {
     pub id: ProcessId,
     /// The executable.
     pub program: OsString,
-    /// What it reads on its standard input. Holds the app's secret.
+    /// Its standard input. Contains the app's secret.
     pub ticket: Blob,
-    /// Where it was told to keep session storage, if anywhere: swept after it should it be killed.
+    /// Its directory for session storage, if it was told one. It is swept if the agent is killed.
     pub stage_base: Option<OsString>,
 }
 
@@ -68,58 +69,59 @@ pub struct StartLauncher {
     pub id: ProcessId,
     /// The executable and its arguments.
     pub argv: Vec<OsString>,
-    /// The whole environment. Holds the app's secret.
+    /// The whole environment. Contains the app's secret.
     pub env: Vec<(OsString, OsString)>,
     /// The directory to start in.
     pub cwd: OsString,
-    /// It is run as a debugger does it until its ranks are there and stopped.
+    /// Run it under control, as a debugger does, until its ranks are there and stopped.
     pub driven: Option<Drive>,
 }
 
-/// How a launcher is run that holds its ranks itself.
+/// How to run a launcher that holds its ranks itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
-    /// How long it may take until its ranks are there.
+    /// The timeout for its ranks.
     pub timeout: Duration,
-    /// What is done with it then.
+    /// What to do with it then.
     pub at_breakpoint: AtBreakpoint,
 }
 
-/// Where the ranks of a driven launcher are.
+/// The ranks of a driven launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRanks {
-    /// With pids.
+    /// Their places, with pids.
     pub placement: Placement,
-    /// The WLM's job, if the launcher tells.
+    /// The WLM's job, if the launcher shows it.
     pub job: Option<String>,
     /// The step of that job.
     pub step: Option<String>,
-    /// They are stopped before their first instruction. Else they wait somewhere for the launcher.
+    /// They are stopped before their first instruction. Otherwise they wait for the launcher at some later point.
     pub stopped: bool,
-    /// The launcher stands at its breakpoint until it is let go.
+    /// The launcher is stopped at its breakpoint until it is released.
     pub stands: bool,
 }
 
-/// What a launcher tells debuggers of its ranks.
+/// The proctable that a launcher keeps for debuggers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LauncherTable {
-    /// Where they are, by its own account.
+    /// The places of the ranks, according to the launcher.
     There(Placement),
-    /// It has a table, which is not filled, or is just being filled; with what was found.
+    /// The table is empty or being filled; with the details.
     NotYet(String),
-    /// It has none, but is a PMIx server, which tells those that use this library. The guard has no time for that.
+    /// It has none, but is a PMIx server, which answers programs that load this library. That takes longer than the
+    /// guard may wait.
     ByPmix {
         /// The server.
         launcher: Pid,
-        /// The library that it has loaded itself.
+        /// The library that the launcher has loaded.
         library: PathBuf,
     },
-    /// It has none that could be read; with the reason.
+    /// It has no readable table; with the reason.
     Never(String),
 }
 
-/// A command that runs as long as the agents that it starts elsewhere. It gets a process group of its own. It outlives the guard: were it to die
-/// with it, agents would be killed before they have cleaned up.
+/// A command that runs as long as the agents that it starts elsewhere. It gets its own process group, and outlives
+/// the guard: if it died with the guard, its agents would be killed before their clean-up.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartStep {
     /// Its number.
@@ -128,7 +130,7 @@ pub struct StartStep {
     pub argv: Vec<OsString>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// What it reads on its standard input. Holds the app's secret.
+    /// Its standard input. Contains the app's secret.
     pub ticket: Blob,
 }
 
@@ -138,7 +140,7 @@ impl fmt::Debug for StartStep {
     }
 }
 
-/// Most descriptors that come with a frame: a launcher's three, and two to read on.
+/// The most descriptors of a frame: a launcher's three, and two pipes to drain.
 pub const MAX_DESCRIPTORS: usize = 5;
 
 impl fmt::Debug for StartLauncher {
@@ -176,11 +178,11 @@ pub enum FromGuard {
     },
     /// The ranks of a driven launcher are there and stopped.
     Held(Box<HeldRanks>),
-    /// They are not, and the launcher was ended.
+    /// They did not come, and the launcher was killed.
     NotHeld(Failure),
-    /// The job and the step of the launcher, if it can tell: the answer to `TellJob`.
+    /// The job and the step of the launcher, if it shows them: the answer to `TellJob`.
     Job(Option<(String, String)>),
-    /// The launcher's table of ranks: the answer to `ReadTable`.
+    /// The launcher's proctable: the answer to `ReadTable`.
     Table(LauncherTable),
     /// The process ended.
     Exited {
@@ -188,7 +190,7 @@ pub enum FromGuard {
         id: ProcessId,
         /// How.
         status: ExitStatus,
-        /// The last that it wrote on standard error.
+        /// The last lines of its standard error.
         last_words: String,
     },
 }

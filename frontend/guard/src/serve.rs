@@ -1,4 +1,5 @@
-//! The guard's process: one loop over the tool's socket and its children's ends, and the hands of [`Policy`].
+//! The guard's process: one loop over the tool's socket and the ends of its children. It carries out the responses of
+//! [`Policy`].
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -32,22 +33,22 @@ use gantry_guard::protocol::{FromGuard, ProcessId, StartAgent, StartStep};
 /// How much of an agent's standard error is kept.
 const LAST_WORDS_BYTES: usize = 4096;
 
-/// How long a write to the tool may take before the tool counts as gone.
+/// The timeout of a write to the tool. After it, the tool counts as gone.
 const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a sweep of dead agents' storage may take: everything else waits for it.
+/// The timeout of a sweep. All other work waits for it.
 const SWEEP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long what is run when the tool is gone may take.
+/// The timeout of the command that runs when the tool is gone.
 const RUN_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Rounds of killing what dead agents left behind before the guard leaves all the same.
+/// How often the guard kills the remains of dead agents before it exits anyway.
 const LAST_ROUNDS: u32 = 50;
 
-/// Guards until nothing is left to guard. `socket` is the tool's end of the pair's other side.
+/// Guards until nothing is left. `socket` is connected to the tool.
 ///
 /// # Errors
-/// The machinery itself could not be set up; nothing has been started then.
+/// The set-up failed. Nothing was started.
 pub(crate) fn serve(socket: UnixStream) -> io::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut signals = SigSet::empty();
@@ -55,7 +56,7 @@ pub(crate) fn serve(socket: UnixStream) -> io::Result<()> {
     signals.thread_block()?;
     let children_ended = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     socket.set_write_timeout(Some(WRITE_DEADLINE))?;
-    // Children that the tool has forked keep its descriptors open: its end is not always the socket's.
+    // Forked children of the tool keep its descriptors open, so the tool may end before the socket does.
     let tool_process = getsockopt(&socket, PeerCredentials).ok().and_then(|it| Pid::new(it.pid()));
     let tool_process = tool_process.and_then(|pid| gantry_wlm::host::open_pidfd(pid).ok());
     let mut guard = Guard {
@@ -85,18 +86,18 @@ struct Guard {
     children_ended: SignalFd,
     policy: Policy,
     children: HashMap<Pid, Child>,
-    /// The launcher, if it is driven: no child of this thread.
+    /// The launcher, if it is driven. Another thread is its parent.
     driven: Option<Driven>,
     table: TableReader,
-    /// Came with an order that is not whole yet.
+    /// Descriptors of an order that is not complete yet.
     descriptors: VecDeque<OwnedFd>,
-    /// What a launcher's output comes through; read here once the tool does not.
+    /// The pipes of a launcher's output. The guard drains them once the tool does not read.
     pipes: Vec<File>,
     drains: bool,
 }
 
 impl Guard {
-    /// Waits for something to happen and deals with it. False: the guard may go.
+    /// Waits for events and handles them. False: the guard may exit.
     fn turn(&mut self) -> io::Result<bool> {
         let [child_ready, tool_ready, tool_ended] = self.wait()?;
         let mut events = Vec::new();
@@ -123,13 +124,13 @@ impl Guard {
         for event in events {
             stay &= self.decide(event);
         }
-        // Looked at last: what has just happened may be why it matters.
-        let alone = self.policy.minds_strangers() && self.orphans().is_empty();
+        // Check this last: the events above may have made it relevant.
+        let alone = self.policy.checks_orphans() && self.orphans().is_empty();
         stay &= self.decide(Event::Tick { alone });
         Ok(stay)
     }
 
-    /// Whether children have ended, the tool has said something, the tool has ended.
+    /// Whether children have ended, the tool has sent data, the tool has ended.
     fn wait(&self) -> io::Result<[bool; 3]> {
         let timeout = self.policy.deadline().map_or(PollTimeout::NONE, |until| {
             let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -156,7 +157,7 @@ impl Guard {
         Ok([ready(fds.first()), self.tool.is_some() && ready(fds.get(1)), ended])
     }
 
-    /// Reads what the tool says. A frame that makes no sense is an end like any other.
+    /// Reads the tool's messages. An invalid frame counts as the tool's end.
     fn hear(&mut self, events: &mut Vec<Event>) {
         let Some(tool) = &mut self.tool else { return };
         let mut bytes = [0; 16 * 1024];
@@ -178,7 +179,7 @@ impl Guard {
         }
     }
 
-    /// The tool has ended: takes what it has said before.
+    /// The tool has ended: handles its last messages.
     fn hear_last(&mut self, events: &mut Vec<Event>) {
         while let Some(tool) = &self.tool {
             if tool.set_nonblocking(true).is_err() {
@@ -186,12 +187,12 @@ impl Guard {
                 events.push(Event::ToolGone);
                 return;
             }
-            // That there is no more counts as the end.
+            // The end of the data counts as the tool's end.
             self.hear(events);
         }
     }
 
-    /// Collects agents that ended, and orphans of dead agents.
+    /// Reaps ended agents, and orphans of dead agents.
     fn take_ended(&mut self, events: &mut Vec<Event>) {
         let mut ended = Vec::new();
         for (pid, child) in &mut self.children {
@@ -236,7 +237,7 @@ impl Guard {
                     stay &= self.take_started(order.id, started);
                 }
                 Response::TellJob(launcher) => {
-                    // Whoever has started a process may look into it, where others may not.
+                    // Only the launcher's parent may read its memory on some systems.
                     let job =
                         launcher.and_then(|pid| gantry_wlm::mpir::read_job(pid, &gantry_wlm::host::Machine));
                     self.tell(&FromGuard::Job(job));
@@ -284,7 +285,7 @@ impl Guard {
         }
     }
 
-    /// Nobody reads any more what these pipes bring, and who writes there must not be stopped by that.
+    /// Drains the launcher's pipes after the tool has gone, so that their writers do not block.
     fn drain_pipes(&mut self) {
         self.pipes.retain_mut(|pipe| {
             let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
@@ -297,31 +298,31 @@ impl Guard {
         let Some(tool) = &mut self.tool else { return };
         let sent = frame::encode(message).map_err(io::Error::other).and_then(|bytes| tool.write_all(&bytes));
         if sent.is_err() {
-            // The tool is gone or deaf; reading the socket's end makes that official.
+            // The tool is gone or does not read. The shutdown makes the next read report its end.
             drop(tool.shutdown(std::net::Shutdown::Both));
         }
     }
 
-    /// Sends a signal to a process that we have started and that was not waited for. The policy may not have heard yet that one was, and
-    /// its pid may be another's by then.
+    /// Sends a signal to a child that was not reaped. The policy may not know yet that a child was reaped, and its pid
+    /// may belong to another process by then.
     fn signal(&self, pid: Pid, signal: Signal) {
         if self.children.contains_key(&pid) {
             kill(raw(pid), signal).ok();
         } else if let Some(process) = self.driven.as_ref().and_then(|driven| driven.process(pid)) {
-            // Another thread waits for it.
+            // Another thread reaps it.
             gantry_wlm::host::signal_process(process, signal as libc::c_int).ok();
         }
     }
 
-    /// As [`Guard::signal`], SIGKILL to its process group.
+    /// As [`Guard::signal`], but SIGKILL to the process group.
     fn kill_group(&self, pid: Pid) {
         if self.children.contains_key(&pid) {
-            // It may have ended by itself meanwhile.
+            // It may have ended meanwhile.
             killpg(raw(pid), Signal::SIGKILL).ok();
         }
     }
 
-    /// Our children that are no agents: the guard is a subreaper, so these are what a dead agent has left behind.
+    /// Children that are not agents. The guard is a subreaper, so these are the remains of a dead agent.
     fn orphans(&self) -> Vec<Pid> {
         let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
         children
@@ -331,7 +332,7 @@ impl Guard {
             .collect()
     }
 
-    /// Kills orphans, and theirs as they come up, until none is left.
+    /// Kills orphans, and orphans of those, until none is left.
     fn kill_orphans(&self) {
         for _ in 0..LAST_ROUNDS {
             let orphans = self.orphans();
@@ -339,11 +340,11 @@ impl Guard {
                 return;
             }
             for pid in &orphans {
-                // It may have ended by itself meanwhile.
+                // It may have ended meanwhile.
                 kill(raw(*pid), Signal::SIGKILL).ok();
             }
             for pid in orphans {
-                // A killed process ends at once, unless the kernel holds it in a system call: then it is left to init.
+                // A killed process ends at once, unless it is in an uninterruptible system call. Then it is left to init.
                 if waits_in_vain(pid) {
                     return;
                 }
@@ -357,11 +358,12 @@ fn raw(pid: Pid) -> nix::unistd::Pid {
 }
 
 fn reap(pid: Pid) {
-    // Not ended yet, or not ours any more: both are fine.
+    // An error means that it is still alive, or was reaped.
     waitpid(raw(pid), Some(WaitPidFlag::WNOHANG)).ok();
 }
 
-/// Waits for a killed child, a second at most. The poll is on the child's pidfd, so nothing sleeps longer than needed.
+/// Waits for a killed child, a second at most. Returns true if it still lives. The poll is on the child's pidfd, so
+/// it returns at once when the child ends.
 fn waits_in_vain(pid: Pid) -> bool {
     let ended = || !matches!(waitpid(raw(pid), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
     if ended() {
@@ -408,7 +410,7 @@ fn start_step(order: &StartStep) -> io::Result<Child> {
     start_with(command, &order.ticket.0)
 }
 
-/// Starts what reads `ticket` on its standard input.
+/// Starts a command that reads `ticket` from its standard input.
 fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
     raise_open_files();
     let (stdin, mut to_stdin) = io::pipe()?;
@@ -418,7 +420,7 @@ fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
     command.stdin(stdin).stdout(nowhere).stderr(stderr).process_group(0);
     command.env(GANTRY_KEPT, "1");
     let mut child = spawn_with_given_limit(&mut command, stdio)?;
-    // It has our ends of the pipes, which would keep them open.
+    // The command owns this process's ends of the pipes, which would stay open.
     drop(command);
     child.stderr = Some(OwnedFd::from(from_stderr).into());
     if let Err(error) = to_stdin.write_all(ticket)
@@ -428,11 +430,11 @@ fn start_with(mut command: Command, ticket: &[u8]) -> io::Result<Child> {
         drop(child.wait());
         return Err(error);
     }
-    // An agent that closed its input early says why on standard error and by its exit.
+    // An agent that closed its input early reports the reason on standard error and by its exit status.
     Ok(child)
 }
 
-/// What is in the pipe of an agent that has ended; it is not waited for.
+/// The last lines in the pipe of an ended agent, read without blocking.
 fn last_words(child: Child) -> String {
     let Some(stderr) = child.stderr else { return String::new() };
     let mut pipe = std::fs::File::from(OwnedFd::from(stderr));
@@ -444,14 +446,14 @@ fn last_words(child: Child) -> String {
     String::from_utf8_lossy(&text[text.len().saturating_sub(LAST_WORDS_BYTES)..]).trim().to_owned()
 }
 
-/// Removes a socket that a killed tool has left. One that ended properly has removed it itself.
+/// Removes a socket of a killed tool. A tool that ended properly has removed it itself.
 fn remove_socket(path: &Path) {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         std::fs::remove_file(path).ok();
     }
 }
 
-/// Removes the storage of agents that died without a chance to do it.
+/// Removes the storage of killed agents.
 fn sweep(program: &std::ffi::OsStr, base: Option<&std::ffi::OsStr>) {
     #[expect(
         clippy::disallowed_methods,
@@ -459,11 +461,11 @@ fn sweep(program: &std::ffi::OsStr, base: Option<&std::ffi::OsStr>) {
     )]
     let mut command = Command::new(program);
     command.arg("sweep").args(base);
-    // When it cannot be swept now, the user's next agent on this machine does it.
+    // After a failed sweep, the user's next agent on this machine sweeps.
     run_briefly(command, SWEEP_DEADLINE);
 }
 
-/// Runs what was to be run when the tool is gone.
+/// Runs the command for the end of the tool.
 fn run(command: &[std::ffi::OsString]) {
     let Some((program, args)) = command.split_first() else { return };
     #[expect(
@@ -475,7 +477,7 @@ fn run(command: &[std::ffi::OsString]) {
     run_briefly(command, RUN_DEADLINE);
 }
 
-/// Runs a command to its end, or to the deadline.
+/// Runs a command to its end, or until the timeout.
 fn run_briefly(mut command: Command, timeout: Duration) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env(GANTRY_KEPT, "1");
     let Ok(mut child) = command.spawn() else { return };
@@ -486,7 +488,8 @@ fn run_briefly(mut command: Command, timeout: Duration) {
     if let Some(ended) = ended {
         let limit = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         poll(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], limit).ok();
-        // It has ended, or hangs on its disk and must not keep us. One that cannot even be killed is reaped as an orphan.
+        // The command has ended, or hangs on its disk and must not block the guard. One that survives SIGKILL is reaped
+        // later as an orphan.
         if !matches!(child.try_wait(), Ok(Some(_))) {
             child.kill().ok();
             child.try_wait().ok();
@@ -503,7 +506,7 @@ mod tests {
     use super::*;
     use gantry_guard::protocol::ToGuard;
 
-    /// A guard without a tool, which looks after nothing.
+    /// A guard without a tool and without children.
     fn idle() -> Guard {
         Guard {
             tool: None,
@@ -528,7 +531,7 @@ mod tests {
             let child = Command::new("/bin/cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
             (Pid::new(child.id().cast_signed()).unwrap(), child)
         };
-        // It stands for the process that has the pid now.
+        // Another process that has the same pid now.
         let (pid, mut another) = start();
         guard.signal(pid, Signal::SIGKILL);
         guard.kill_group(pid);
@@ -540,10 +543,10 @@ mod tests {
         assert!(!guard.children.get_mut(&pid).unwrap().wait().unwrap().success());
     }
 
-    /// The process group of an agent that has ended stands for another process that has its pid now.
+    /// The process group of an ended agent stands here for another process that has its pid now.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test of signals to processes")]
-    fn what_was_reaped_is_not_killed_before_the_policy_hears_of_its_end() {
+    fn a_reaped_child_is_not_killed_before_the_policy_learns_of_its_end() {
         let mut guard = idle();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "exec 3<&0; cat <&3 &"]).process_group(0);

@@ -1,5 +1,5 @@
-//! The guard's executable in a job that was submitted to bring agents: it starts them on the job's nodes, and stays as long as they do, as the job's script
-//! would otherwise be over.
+//! The guard's executable in a job that was submitted to bring agents. It starts them on the job's nodes and stays as
+//! long as they run, since the job would end with its script.
 
 use std::ffi::OsString;
 use std::io::{BufRead, Read};
@@ -21,20 +21,21 @@ use zeroize::Zeroizing;
 use crate::error::{Error, Result};
 use crate::last_word;
 
-/// Most bytes of the line with the ticket.
+/// The most bytes of the line with the ticket.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Most bytes of the line with hosts.
+/// The most bytes of the line with hosts.
 const MAX_HOSTS_BYTES: u64 = 16 << 20;
 
-/// How long agents may take to be started.
+/// The timeout for starting agents.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the agents of the ticket that `input` brings, in a job of the WLM of that name, and waits for their ends. A second line names the hosts that are
-/// meant, if not all are.
+/// Starts the agents of the ticket from `input`, in a job of the named WLM, and waits until they end. A second line
+/// of `input` may name some of the hosts.
 ///
 /// # Errors
-/// There is no such WLM, the ticket is none, agents could not be started or have failed: then the frontend is told why, if it can be reached.
+/// There is no such WLM, the ticket is malformed, or agents could not start or have failed. Then the frontend gets
+/// the reason, if it can be reached.
 pub(crate) async fn run(
     wlm: &str,
     send: &str,
@@ -54,12 +55,12 @@ pub(crate) async fn run(
     Err(Failed { error, unheard: !heard })
 }
 
-/// Agents could not be started, or have failed.
+/// Agents could not start, or have failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     /// Why.
     pub error: Error,
-    /// The frontend could not be told that.
+    /// The frontend did not get the report.
     pub unheard: bool,
 }
 
@@ -69,13 +70,13 @@ impl From<Error> for Failed {
     }
 }
 
-/// Removes the directory to which this program was sent. All agents that were to come from there have ended.
+/// Removes the directory to which this program was sent. All agents from there have ended.
 fn remove_own_directory() {
     let program = Machine.read_link(Path::new("/proc/self/exe"));
     let Some(folder) = program.ok().and_then(|program| program.parent().map(Path::to_owned)) else { return };
     let is_own = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(FETCHED.as_bytes());
     if folder.file_name().is_some_and(is_own) {
-        // The WLM removes it with the job's own directory, if it is there.
+        // The WLM removes it with the job's own directory.
         std::fs::remove_dir_all(folder).ok();
     }
 }
@@ -99,14 +100,14 @@ async fn start(
     Ok(queue.run_agents(&agent, on.as_deref(), stop, &Machine).await?)
 }
 
-/// The bytes of a frame with a ticket, from a line of hexadecimal digits.
+/// The bytes of a ticket's frame, from a line of hexadecimal digits.
 fn read_ticket(input: &mut impl BufRead) -> Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(String::new());
     input.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).map_err(|e| malformed(&e.to_string()))?;
     from_hex(line.trim()).map_err(|e| malformed(&e.to_string()))
 }
 
-/// Hosts, with commas between. None: there is no such line.
+/// Hosts, separated by commas. None: there is no such line.
 fn read_hosts(input: &mut impl BufRead) -> Result<Option<Vec<String>>> {
     let mut line = String::new();
     input.by_ref().take(MAX_HOSTS_BYTES).read_line(&mut line).map_err(|e| malformed(&e.to_string()))?;
@@ -114,21 +115,22 @@ fn read_hosts(input: &mut impl BufRead) -> Result<Option<Vec<String>>> {
     Ok((!line.is_empty()).then(|| line.split(',').map(str::to_owned).collect()))
 }
 
-/// What a process of a job needs to know to act in it: the program, and its arguments behind its name.
+/// What a process needs to act in a job: the program, its arguments and variables.
 #[derive(Debug)]
 pub(crate) struct Entrance {
     /// This program.
     pub program: PathBuf,
-    /// What it is to do there, for the WLM of that name.
+    /// The subcommand and the name of the WLM.
     pub args: Vec<String>,
     /// The job's variables.
     pub variables: Vec<(OsString, OsString)>,
 }
 
-/// Finds the way into a job: by the variables of one of its processes on this machine, which is `pid`, or looked for if that is 0.
+/// Finds the way into a job through the variables of one of its processes on this machine: `pid`, or any if that is
+/// 0.
 ///
 /// # Errors
-/// There is no such WLM or process, or it is not of that job.
+/// There is no such WLM or process, or the process belongs to another job.
 pub(crate) fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entrance> {
     let queue = find_queue(wlm)?;
     let number = pid.parse().map_err(|_| Error::new(Kind::Invalid, format!("'{pid}' is not a pid")))?;
@@ -141,7 +143,7 @@ pub(crate) fn enter(wlm: &str, job: &str, pid: &str, what: &str) -> Result<Entra
     Ok(Entrance { program, args, variables })
 }
 
-/// What is said of where a job's ranks are, in the job.
+/// Reports in a job where its ranks are.
 ///
 /// # Errors
 /// There is no such WLM.
@@ -150,15 +152,15 @@ pub(crate) async fn look(wlm: &str) -> Result<String> {
     Ok(find_queue(wlm)?.look(&program, &Machine).await)
 }
 
-/// Leaves word of what is on this host of a job.
+/// Records the job's processes on this host.
 ///
 /// # Errors
-/// There is no such WLM; what it says.
+/// There is no such WLM, or the WLM fails.
 pub(crate) async fn leave(wlm: &str) -> Result<()> {
     Ok(find_queue(wlm)?.leave(&Machine).await?)
 }
 
-/// Leaves word of why the agent has ended that this process was, and fails as it did.
+/// Records why the agent in this process ended, and fails with that reason.
 ///
 /// # Errors
 /// Always: with that reason.
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_ticket_is_refused() {
+    fn a_malformed_ticket_is_refused() {
         let check = |text: &str, expected: &str| {
             let read = read_ticket(&mut text.as_bytes()).and_then(|bytes| decode(&bytes).map(drop));
             let error = read.unwrap_err().to_string();

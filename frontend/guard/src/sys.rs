@@ -1,4 +1,4 @@
-//! What a launcher does between fork and exec, and descriptors that come over a socket.
+//! Set-up of a launcher between fork and exec, and ownership of received descriptors.
 #![expect(unsafe_code, reason = "system calls between fork and exec")]
 
 use std::io;
@@ -6,14 +6,14 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Takes charge of a descriptor that has just come over a socket.
+/// Takes ownership of a descriptor that has just come over a socket.
 pub(crate) fn own(raw: RawFd) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor for us; nobody else has it.
+    // SAFETY: the kernel has just created this descriptor for this process, so it has no other owner.
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
-/// Asks `command` to end, by SIGTERM, when this process does; no signal is blocked in it. A launcher that is killed at once could not tell its WLM that its job is over.
-/// The keeper above this process kills a launcher that does not end.
+/// Makes `command` get SIGTERM when this process ends, with no signal blocked. SIGKILL would be too early: the
+/// launcher must tell its WLM that its job is over. The keeper above this process kills a launcher that does not end.
 pub(crate) fn end_with_us(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: the closure makes async-signal-safe system calls only, as it must between fork and exec.
@@ -21,7 +21,7 @@ pub(crate) fn end_with_us(command: &mut Command) {
 }
 
 fn follow(parent: u32) -> io::Result<()> {
-    // The guard takes its signals by a descriptor, and so blocks them; what it starts does not.
+    // The guard receives its signals by a descriptor and so blocks them. Its children must not inherit that.
     let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: it is filled by the call, which cannot fail with a valid address.
     unsafe { libc::sigemptyset(none.as_mut_ptr()) };
@@ -33,7 +33,7 @@ fn follow(parent: u32) -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // It may have ended before that was said.
+    // This process may have ended before the call.
     // SAFETY: getppid has no preconditions.
     let now = unsafe { libc::getppid() };
     if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }

@@ -1,4 +1,4 @@
-//! Finds the `gantry` that does the work: the one beside this program.
+//! Finds the `gantry` beside this program.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use gantry_shared::trust::Trust;
 /// The path of `gantry`.
 ///
 /// # Errors
-/// It is not there, or others can change it.
+/// It does not exist, or others can change it.
 pub(crate) fn find_gantry() -> Result<PathBuf, String> {
     let own = fs::read_link("/proc/self/exe").map_err(|e| format!("cannot read /proc/self/exe: {e}"))?;
     let gantry = own.with_file_name("gantry");

@@ -1,7 +1,7 @@
 //! `gantry-mpir`: the starter of MPIR, in which debuggers find the ranks of any launcher and workload manager.
 //!
-//! `gantry mpir` becomes this program. It has MPIR's symbols, and no more work than to fill them: everything else is done by a `gantry` that it
-//! starts. A debugger that stops this process stops nothing else: links, output and agents go on.
+//! `gantry mpir` becomes this program. It has MPIR's symbols and only fills them. A child process `gantry` does all
+//! other work. So a debugger that stops this process does not stop links, output and agents.
 
 mod find;
 mod serve;
@@ -10,12 +10,12 @@ mod sys;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What `gantry` ends with where the operating system refuses.
+/// The exit code of `gantry` for a refusal of the operating system.
 const SYSTEM: u8 = 73;
 
 fn main() -> ExitCode {
     let code = serve::run().unwrap_or_else(|why| {
-        // Nobody may be reading there.
+        // Ignore a closed pipe.
         drop(writeln!(std::io::stderr(), "gantry-mpir: {why}"));
         SYSTEM
     });

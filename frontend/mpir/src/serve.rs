@@ -1,4 +1,4 @@
-//! Has `gantry` do the work, shows what it tells by the symbols, and passes signals on to it.
+//! Starts `gantry`, shows its reports through the symbols, and passes signals on to it.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -19,14 +19,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::find::find_gantry;
 use crate::sys::{self, Entry};
 
-/// Signals that are `gantry`'s to judge. It takes them from here alone: those of a terminal reach both processes, and a debugger that stops this one by
-/// Ctrl-C does not mean the ranks.
+/// Signals that `gantry` handles. It takes them only from this process: a terminal sends its signals to both
+/// processes, and Ctrl-C in a debugger that stops this process is not meant for the ranks.
 const PASSED_ON: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
-/// Stays until `gantry` has ended, and gives its exit code.
+/// Stays until `gantry` has ended, and returns its exit code.
 ///
 /// # Errors
-/// It cannot be started, or does not speak as it should.
+/// It cannot start, or violates the protocol.
 pub(crate) fn run() -> Result<u8, String> {
     let debugged = sys::is_debugged();
     let failed = |what: &'static str| move |e: io::Error| format!("cannot {what}: {e}");
@@ -37,17 +37,17 @@ pub(crate) fn run() -> Result<u8, String> {
     sys::tell_release_to(ours.try_clone().map_err(failed("share a socket"))?);
     let served = Starter::new(&ours, debugged).serve(&signals);
     if served.is_err() {
-        // It ends what it has started when it hears no more of us.
+        // The command cleans up when this end of the socket closes.
         drop(ours.shutdown(std::net::Shutdown::Both));
     }
     let ended = gantry.wait().map_err(failed("wait for gantry"));
     served.and(ended.map(code_of))
 }
 
-/// Starts `gantry` with the arguments of this process, and its end of the socket.
+/// Starts `gantry` with the arguments of this process, and passes its end of the socket.
 fn start(socket: &UnixStream, debugged: bool) -> Result<Child, String> {
     let gantry = find_gantry()?;
-    // It is to inherit this one, and closes it for all that it starts.
+    // The child inherits this descriptor, and closes it for its own children.
     let inherited = fcntl(socket, FcntlArg::F_SETFD(FdFlag::empty()));
     inherited.map_err(|e| format!("cannot share a socket: {e}"))?;
     #[expect(
@@ -63,20 +63,20 @@ fn start(socket: &UnixStream, debugged: bool) -> Result<Child, String> {
     command.spawn().map_err(|e| format!("cannot start {}: {e}", gantry.display()))
 }
 
-/// Signals come by a descriptor from now on. `gantry` was started before, and has none of them blocked.
+/// From now on a descriptor receives the signals. `gantry` started before, with none of them blocked.
 fn take_signals() -> Result<SignalFd, Errno> {
     let set: SigSet = PASSED_ON.into_iter().collect();
     set.thread_block()?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
 
-/// As a shell shows how a process has ended.
+/// The exit code of a process, as in a shell.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// What is known by now.
+/// The state so far.
 struct Starter<'a> {
     command: &'a UnixStream,
     debugged: bool,
@@ -89,7 +89,7 @@ impl<'a> Starter<'a> {
         Self { command, debugged, table: Vec::new(), texts: Texts::default() }
     }
 
-    /// Until the command has closed its end.
+    /// Runs until the command has closed its end.
     fn serve(mut self, signals: &SignalFd) -> Result<(), String> {
         let mut frames = FrameBuffer::new();
         let mut bytes = [0; 16 * 1024];
@@ -106,7 +106,7 @@ impl<'a> Starter<'a> {
                 Ok(0) => return Ok(()),
                 Ok(count) => frames.push(&bytes[..count]).map_err(|e| e.to_string())?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // It was killed.
+                // The command was killed.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                 Err(error) => return Err(format!("cannot hear gantry: {error}")),
             }
@@ -119,7 +119,7 @@ impl<'a> Starter<'a> {
     fn pass_signals_on(&self, signals: &SignalFd) {
         while let Ok(Some(signal)) = signals.read_signal() {
             let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
-            // Its end is seen by itself.
+            // The command's end is noticed elsewhere.
             drop(write_frame(&mut &*self.command, &FromStarter::Signal(number)));
         }
     }
@@ -145,7 +145,7 @@ impl<'a> Starter<'a> {
         Ok(())
     }
 
-    /// One who has come since the start wants to hear of it too.
+    /// Calls the breakpoint: a debugger may have attached since the start.
     fn reach_breakpoint(&self) {
         if self.debugged || sys::is_debugged() {
             sys::reach_breakpoint();
@@ -153,7 +153,7 @@ impl<'a> Starter<'a> {
     }
 }
 
-/// Whether there is something of the command, and whether there is a signal.
+/// Whether the command has sent data, and whether a signal has arrived.
 fn wait_for(command: &UnixStream, signals: &SignalFd) -> Result<[bool; 2], Errno> {
     let mut both = [command.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     match poll(&mut both, PollTimeout::NONE) {
@@ -163,7 +163,7 @@ fn wait_for(command: &UnixStream, signals: &SignalFd) -> Result<[bool; 2], Errno
     }
 }
 
-/// Texts that a debugger reads at any time: each is kept once, for ever.
+/// Texts that a debugger may read at any time. Each is kept once and never freed.
 #[derive(Default)]
 struct Texts(HashMap<String, &'static CStr>);
 

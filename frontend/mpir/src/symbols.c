@@ -18,7 +18,7 @@ char *MPIR_debug_abort_string = 0;
 MPIR_PROCDESC *MPIR_proctable = 0;
 int MPIR_proctable_size = 0;
 
-/* That they are here is what they say. */
+/* Their presence is the message. */
 int MPIR_i_am_starter = 1;
 int MPIR_partial_attach_ok = 1;
 int MPIR_acquired_pre_main = 1;
@@ -27,10 +27,10 @@ int MPIR_force_to_main = 1;
 /* The app's id, for the command that starts a debugger's servers: 'gantry daemon ID -- SERVER'. */
 char *totalview_jobid = 0;
 
-/* Lets the ranks go; in Rust. */
+/* Releases the ranks; implemented in Rust. */
 void gantry_mpir_release(void);
 
-/* A debugger stops here. Its body is what lets the ranks go: a tool that skips it, and releases them itself, finds them held. */
+/* A debugger stops here. The body releases the ranks. If a tool skips the body, the ranks stay held. */
 void MPIR_Breakpoint(void) {
     if (MPIR_debug_state == MPIR_DEBUG_SPAWNED)
         gantry_mpir_release();

@@ -18,7 +18,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Of texts that are there as long as the process is.
+    /// Makes an entry from texts that live as long as the process.
     pub(crate) fn new(host: &'static CStr, exe: &'static CStr, pid: c_int) -> Self {
         Self { host_name: host.as_ptr(), executable_name: exe.as_ptr(), pid }
     }
@@ -31,10 +31,10 @@ unsafe extern "C" {
     fn MPIR_Breakpoint();
 }
 
-/// Where the end of the breakpoint is told.
+/// The socket that receives the release.
 static COMMAND: OnceLock<UnixStream> = OnceLock::new();
 
-/// From now on the end of the breakpoint is told there.
+/// Sets the socket that receives the release.
 pub(crate) fn tell_release_to(command: UnixStream) {
     COMMAND.get_or_init(|| command);
 }
@@ -43,7 +43,7 @@ pub(crate) fn tell_release_to(command: UnixStream) {
 #[unsafe(no_mangle)]
 extern "C" fn gantry_mpir_release() {
     if let Some(mut command) = COMMAND.get() {
-        // When it is gone, its end is seen elsewhere.
+        // A closed socket is noticed elsewhere.
         drop(write_frame(&mut command, &FromStarter::Release));
     }
 }
@@ -54,13 +54,13 @@ pub(crate) fn is_debugged() -> bool {
     unsafe { gantry_mpir_is_debugged() != 0 }
 }
 
-/// Shows the table of the app with that id.
+/// Shows the table of the app with this id.
 ///
 /// # Errors
 /// There are more ranks than MPIR can count.
 pub(crate) fn show_table(table: &'static [Entry], app: &'static CStr) -> Result<(), String> {
     let size = c_int::try_from(table.len()).map_err(|_| "more ranks than MPIR can count".to_owned())?;
-    // SAFETY: what is pointed to is never changed, and there as long as the process is; this process has one thread.
+    // SAFETY: the pointed-to data never change and live as long as the process; this process has one thread.
     unsafe { gantry_mpir_spawned(table.as_ptr(), size, app.as_ptr()) };
     Ok(())
 }
