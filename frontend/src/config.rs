@@ -1,32 +1,32 @@
-//! What a tool chooses once, and [`Frontend`], which holds it.
+//! Settings of a tool, and [`Frontend`], which holds them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use gantry_types::launch::{HostsPolicy, SendAgent};
 
-/// Choices of a tool for all its apps. The default chooses nothing.
+/// Settings of a tool for all its apps.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The workload manager's name. Default: GANTRY_WLM, CTI_WLM_IMPL, else what is detected.
+    /// The workload manager's name. Default: GANTRY_WLM, CTI_WLM_IMPL, else the detected one.
     pub wlm: Option<String>,
-    /// Directory for session storage on the nodes, the same on all of them. Default: GANTRY_STAGE_DIR, TMPDIR, `/tmp`, `/var/tmp` of the
-    /// nodes, the first that is writable and not mounted noexec on every node.
+    /// Directory for session storage on the nodes, the same on all of them. Default: the first of GANTRY_STAGE_DIR,
+    /// TMPDIR, `/tmp` and `/var/tmp` that is writable and not mounted noexec on every node.
     pub stage_base: Option<PathBuf>,
     /// Most children of one agent in the tree. Default: [`DEFAULT_RADIX`].
     pub radix: u32,
-    /// The most nodes that one node feeds with bulk data. Default: [`DEFAULT_BULK_RADIX`]. With 0, bulk data follows the tree of orders: for nodes
-    /// that cannot reach each other.
+    /// The most nodes that one node feeds with bulk data. Default: [`DEFAULT_BULK_RADIX`]. With 0, bulk data follows
+    /// the tree of orders; use that if nodes cannot reach each other.
     pub bulk_radix: u32,
-    /// Whether gantry's agent is sent to the nodes. Default: what GANTRY_SEND_AGENT says, else [`SendAgent::Auto`].
+    /// Whether gantry's agent is sent to the nodes. Default: GANTRY_SEND_AGENT, else [`SendAgent::Auto`].
     pub send_agent: Option<SendAgent>,
-    /// How many hosts must be reached, where hosts are reached one by one. Default: all.
+    /// How many hosts must be reached, for transports with one connection per host. Default: all.
     pub hosts_policy: HostsPolicy,
-    /// Options by which [`Frontend::attach`] reaches hosts, as for a launch by the same WLM: the number of connections at a time, for instance.
-    /// Default: none.
+    /// Options by which [`Frontend::attach`] reaches hosts, as for a launch by the same WLM: the number of connections
+    /// at a time, for instance. Default: none.
     pub reach_args: Vec<OsString>,
-    /// The name of a program that starts ranks on the nodes, such as a container's starter: its first child is the rank. A process without that
-    /// program above it is a rank itself. Default: none.
+    /// The name of a program that starts ranks on the nodes, such as a container's starter: its first child is the
+    /// rank. A process without that program as its parent is a rank itself. Default: none.
     pub rank_wrapper: Option<String>,
     /// Directory of the control sockets. Default: GANTRY_RUNTIME_DIR, `$XDG_RUNTIME_DIR/gantry`, `/tmp/gantry-runtime-UID`.
     pub runtime_dir: Option<PathBuf>,
@@ -34,11 +34,11 @@ pub struct Config {
     pub control: bool,
 }
 
-/// Most children of one agent, unless chosen otherwise: wide, because orders and answers are small.
+/// The default for the most children of one agent. It is wide, because orders and answers are small.
 pub const DEFAULT_RADIX: u32 = 64;
 
-/// To how many others a node passes bulk data on, unless chosen otherwise: few, because they share its bandwidth. Two costs half of it, and
-/// has ten thousand nodes within thirteen links of the first.
+/// The default for the number of nodes that one node feeds with bulk data. It is small, because they share the node's
+/// bandwidth. Two cost half of it, and reach ten thousand nodes within thirteen links.
 pub const DEFAULT_BULK_RADIX: u32 = 2;
 
 impl Default for Config {
@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-/// The beginning of everything. It holds choices only; apps live on their own.
+/// The entry point of the library. It holds settings only; apps are independent of it.
 ///
 /// ```no_run
 /// use std::time::Duration;

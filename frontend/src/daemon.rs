@@ -26,7 +26,7 @@ pub struct Daemon {
     output: Mutex<Option<OutputStream>>,
 }
 
-/// A start whose end nobody has seen. When it is dropped like that, the daemon is to run nowhere.
+/// A start in progress. Dropping it before its end makes the nodes end the daemon.
 #[derive(Debug)]
 struct Start<'a> {
     core: &'a Core,

@@ -231,13 +231,13 @@ impl Guard {
         to_guard.is_some().then(act)
     }
 
-    /// Ends the connection, whoever still has a handle of the app: a guard with nothing to guard leaves, one that was told to detach stays
+    /// Ends the connection, even if handles of the app still exist: a guard with nothing to guard leaves, one that was told to detach stays
     /// until its agents have ended. Its end is the last event.
     pub(crate) async fn dismiss(&self) {
         drop(self.to_guard.lock().await.take());
     }
 
-    /// As [`Guard::dismiss`], where nobody can wait: does nothing while something is being said.
+    /// As [`Guard::dismiss`], without waiting: does nothing while a message is being sent.
     pub(crate) fn abandon(&self) {
         if let Ok(mut to_guard) = self.to_guard.try_lock() {
             drop(to_guard.take());
@@ -387,14 +387,14 @@ async fn listen(
 
 fn tell<T>(asked: &Asked<T>, what: T) {
     if let Some(answer) = lock(asked).take() {
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         drop(answer.send(what));
     }
 }
 
 fn answer(waiting: &Waiting, id: ProcessId, result: std::result::Result<(), Failure>) {
     if let Some(answer) = lock(waiting).remove(&id) {
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         drop(answer.send(result));
     }
 }

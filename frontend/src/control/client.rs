@@ -1,4 +1,4 @@
-//! Asks live frontends about their apps and tells them what to do.
+//! Queries live frontends about their apps, and sends them requests.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -25,23 +25,23 @@ use crate::event::{Event, Exit};
 use crate::info::AppInfo;
 use crate::procgroup::GroupFacts;
 
-/// How much longer than the frontend itself may try we wait for its answer.
+/// How much longer the client waits than the frontend may take.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
-/// How many frontends are asked at a time.
+/// How many frontends are queried at a time.
 pub(super) const AT_A_TIME: usize = 64;
 
-/// What the runtime directory tells.
+/// The content of the runtime directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
     /// The apps, in order of their ids.
     pub apps: Vec<AppInfo>,
-    /// Apps whose frontend is there and gave no answer: it is stopped, overloaded, or of another version.
+    /// Apps whose frontend exists and did not answer: it is stopped, overloaded, or of another version.
     pub silent: Vec<AppId>,
 }
 
-/// All live apps of the user, of any tool. Every frontend has until the timeout expires.
+/// All live apps of the user, of any tool. Each frontend may take until the timeout expires.
 ///
 /// # Errors
 /// The runtime directory cannot be read.
@@ -107,7 +107,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the frontend of an app. Does not wait for it to say anything.
+    /// Connects to the frontend of an app. Does not wait for its first answer.
     ///
     /// # Errors
     /// [`Error::UnknownApp`] when no frontend serves the app.
@@ -115,15 +115,15 @@ impl Client {
         Self::connect_to(registry, app, Shelf::Live).await
     }
 
-    /// As [`Client::connect`], to whoever has the app on that shelf.
+    /// As [`Client::connect`], for the process that serves the app on that shelf.
     pub(crate) async fn connect_to(registry: &Registry, app: AppId, shelf: Shelf) -> Result<Self> {
         Ok(Self::new(app, registry.connect(app, shelf).await?))
     }
 
-    /// Connects to the live app that is meant by `name`, the beginning of its id; without a name to the only one there is.
+    /// Connects to the live app with the id `name`, or its beginning. Without a name: to the only live app.
     ///
     /// # Errors
-    /// There is none, or more than one.
+    /// No app matches, or more than one does.
     pub async fn find(registry: &Registry, name: Option<&str>) -> Result<Self> {
         let wanted = name.unwrap_or("").to_ascii_lowercase();
         let mut found = Vec::new();
@@ -150,15 +150,15 @@ impl Client {
         self.app
     }
 
-    /// Everything that is known of the app.
+    /// The state of the app.
     ///
     /// # Errors
-    /// No answer within the timeout, or the frontend is gone; so for every request.
+    /// No answer within the timeout, or the frontend is gone. All requests can fail this way.
     pub async fn info(&mut self, timeout: Duration) -> Result<AppInfo> {
         self.ask(Ask::Info, "asking for the app", timeout).await
     }
 
-    /// What is known of the app as a process group.
+    /// The state of the app as a process group.
     ///
     /// # Errors
     /// See [`Client::info`].
@@ -166,7 +166,7 @@ impl Client {
         self.ask(Ask::Group, "asking for the group", timeout).await
     }
 
-    /// Forgets a group that has ended and is kept.
+    /// Forgets a group that has ended and whose record is kept.
     ///
     /// # Errors
     /// It has not ended.
@@ -174,7 +174,7 @@ impl Client {
         self.ask(Ask::Forget, "forgetting the group", timeout).await
     }
 
-    /// Lets held ranks go. Returns when they are.
+    /// Releases held ranks. Returns when they are released.
     ///
     /// # Errors
     /// The app is not held.
@@ -182,7 +182,7 @@ impl Client {
         self.ask(Ask::Release, "releasing the app", timeout).await
     }
 
-    /// Sends a signal to ranks; none: to all. Returns when it is delivered.
+    /// Sends a signal to ranks. None: to all. Returns when it is delivered.
     ///
     /// # Errors
     /// The ranks are not there, or are held and the signal is not SIGKILL.
@@ -209,10 +209,10 @@ impl Client {
             .map_err(|_| late("waiting for the app to end", timeout, self.app))
     }
 
-    /// Waits for the app's end, as long as it takes.
+    /// Waits for the app's end, without a timeout.
     ///
     /// # Errors
-    /// [`Error::Gone`] when its tool let go of it; [`Error::Lost`] when its frontend ends before it.
+    /// [`Error::Gone`] when its tool detached from it; [`Error::Lost`] when its frontend ends before it.
     pub async fn wait(mut self) -> Result<Exit> {
         self.ask::<()>(Ask::Wait, "waiting", super::protocol::DEFAULT_PATIENCE).await?;
         let app = self.app;
@@ -227,7 +227,7 @@ impl Client {
         Err(lost(app))
     }
 
-    /// Follows the app: first how it stands, then everything that happens, until it is gone.
+    /// Follows the app: first its current state, then every event, until it is gone.
     ///
     /// # Errors
     /// See [`Client::info`].
@@ -236,8 +236,9 @@ impl Client {
         Ok(RemoteEvents { app: self.app, client: self })
     }
 
-    /// Starts a tool daemon in a session of its own. Returns when it runs, with what happens to it from then on. Dropping that, or the future,
-    /// ends a daemon whose output is forwarded. `news` gets what comes before: with [`DaemonOrder::progress`] how far its files are.
+    /// Starts a tool daemon in a session of its own. Returns its events when it runs. Dropping them, or the future,
+    /// ends a daemon whose output is forwarded. `news` gets earlier events: with [`DaemonOrder::progress`], the
+    /// progress of its files.
     ///
     /// # Errors
     /// It cannot be started; then it runs nowhere.
@@ -280,7 +281,7 @@ impl Client {
         let request = Request::new(ask, Some(timeout));
         let app = self.app;
         let asking = async {
-            // A frontend that refuses us hangs up before it has read this; what it says is there to be read all the same.
+            // A frontend that refuses the connection closes it before it has read this. Its answer can still be read.
             drop(line::write(&mut self.to, &request).await);
             loop {
                 match self.lines.next().await {
@@ -305,7 +306,7 @@ impl Client {
     }
 }
 
-/// What happens to an app, or to one of its daemons.
+/// The events of an app, or of one of its daemons.
 #[derive(Debug)]
 pub struct RemoteEvents {
     app: AppId,
@@ -318,7 +319,7 @@ impl RemoteEvents {
         self.app
     }
 
-    /// The next event; none after the last. Waits as long as it takes; nothing is lost when the future is dropped.
+    /// The next event; none after the last. Waits without a timeout. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Event>> {
         loop {
             let line = match self.client.lines.next().await {
@@ -334,7 +335,7 @@ impl RemoteEvents {
             if let Ok(Answer::<()>::Error(failure)) = serde_json::from_slice(&line) {
                 return Some(Err(Error::Node { hosts: Vec::new(), failure }));
             }
-            // A newer frontend may tell of things that have no name here.
+            // A newer frontend may send events that are unknown here.
             tracing::debug!(app = %self.app, "an event of an unknown kind");
         }
     }
@@ -362,8 +363,8 @@ impl RemoteChannel {
         self.client.ask(ask, "sending a message to a daemon", timeout).await
     }
 
-    /// Waits until each process of the daemon has contributed once with this tag, and gives what the filter has made of it. Processes that do not
-    /// contribute in time are named in the result.
+    /// Waits until each process of the daemon has contributed once with this tag, and returns the filter's result. The
+    /// result names processes that did not contribute in time.
     ///
     /// # Errors
     /// As [`Channel::reduce`](crate::Channel::reduce).

@@ -1,4 +1,4 @@
-//! All process groups of the user: the live apps, and those that have ended and are kept.
+//! All process groups of the user: the live apps, and the ended ones whose record is kept.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use super::registry::{Registry, Shelf};
 use crate::error::{Error, Result};
 use crate::procgroup::GroupFacts;
 
-/// What frontends tell of their groups.
+/// The frontends' answers about their groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupListing {
     /// The groups, in the order of their numbers, and whether each is live.
     pub(crate) groups: Vec<(GroupFacts, Shelf)>,
-    /// Apps whose frontend is there and gave no answer: it is stopped, overloaded, or of another version.
+    /// Apps whose frontend exists and did not answer: it is stopped, overloaded, or of another version.
     pub(crate) silent: Vec<AppId>,
 }
 
-/// All process groups of the user. Every frontend has until the timeout expires.
+/// All process groups of the user. Each frontend may take until the timeout expires.
 ///
 /// # Errors
 /// The runtime directory cannot be read.
 pub(crate) async fn list_groups(registry: &Registry, timeout: Duration) -> Result<GroupListing> {
     let mut listing = GroupListing::default();
-    // In this order: one that ends meanwhile is kept before it is gone.
+    // The order matters: an app that ends meanwhile is kept before it disappears from the live ones.
     for shelf in [Shelf::Live, Shelf::Kept] {
         for some in registry.apps(shelf)?.chunks(AT_A_TIME) {
             let mut asked = JoinSet::new();
@@ -47,7 +47,7 @@ pub(crate) async fn list_groups(registry: &Registry, timeout: Duration) -> Resul
             }
         }
     }
-    // Of one that is both, what its app tells comes first. The sort is stable.
+    // If a group is in both lists, the live app's answer comes first. The sort is stable.
     listing.groups.sort_by_key(|(facts, _)| facts.pgid);
     listing.groups.dedup_by_key(|(facts, _)| facts.pgid);
     listing.silent.sort_unstable();

@@ -1,4 +1,5 @@
-//! Process groups that have ended and are kept until somebody has them forgotten: a socket of their own says what became of them.
+//! Records of process groups that have ended, kept until a client has them forgotten. Each is served on a socket of
+//! its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use crate::event::{Event, Exit};
 use crate::info::AppInfo;
 use crate::procgroup::Numbers;
 
-/// Keeps what is known of a group that has ended. [`ControlSocket::ended`] returns when it is forgotten. Must be called within a tokio runtime.
+/// Serves the record of an ended group. [`ControlSocket::ended`] returns when it is forgotten. Must be called within
+/// a tokio runtime.
 ///
 /// # Errors
 /// The socket cannot be made.
@@ -45,7 +47,7 @@ impl Kept {
     }
 }
 
-/// Tells nothing, and ends when the group is forgotten.
+/// A feed without events that ends when the group is forgotten.
 struct UntilForgotten(watch::Receiver<bool>);
 
 #[async_trait]

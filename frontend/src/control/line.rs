@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 pub(super) struct Lines<R> {
     from: R,
     buffer: Vec<u8>,
-    /// So far the buffer has no line's end.
+    /// How many bytes of the buffer are known to have no line end.
     searched: usize,
     max_bytes: usize,
 }
@@ -20,8 +20,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { from, buffer: Vec::new(), searched: 0, max_bytes }
     }
 
-    /// The next line without its end; none at the end. A last line without its end is dropped: its writer died within it.
-    /// Nothing is lost when the future is dropped.
+    /// The next line without its end; none at the end of the stream. An unfinished last line is dropped: its writer
+    /// died. Cancel-safe.
     ///
     /// # Errors
     /// The system's; `InvalidData` for a line that is too long, after which nothing more can be read.

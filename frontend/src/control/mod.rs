@@ -1,13 +1,14 @@
-//! Reaches live apps of any tool of this user, without a daemon of ours running anywhere.
+//! Reaches live apps of any tool of this user. No daemon is needed.
 //!
-//! Every live frontend serves one private Unix socket per app in the user's runtime directory. `gantry ps`, `gantry release` and the
-//! others are clients of it; so may be a graphical tool, in Rust by [`list`] and [`Client`], in any language by the lines that `docs/src/reference/control-socket.md` lists.
+//! Every live frontend serves one private Unix socket per app in the user's runtime directory. `gantry ps`, `gantry
+//! release` and other commands are its clients. A graphical tool can be a client, too: in Rust by [`list`] and
+//! [`Client`], in any language by the lines that `docs/src/reference/control-socket.md` lists.
 //!
-//! - `registry`: the runtime directory, and which sockets are in it.
-//! - `protocol`: what is said, one JSON object per line.
-//! - `server`: the frontend's end; `target` is what it needs of an app.
+//! - `registry`: the runtime directory and its sockets.
+//! - `protocol`: the messages, one JSON object per line.
+//! - `server`: the frontend's end; `target` is the part of an app that it needs.
 //! - `client`: the other end.
-//! - `groups`: the same apps as process groups; `number`: what they are called; `kept`: those that have ended and are not forgotten.
+//! - `groups`: the same apps as process groups; `number`: their numbers; `kept`: ended groups until they are forgotten.
 
 mod client;
 mod groups;

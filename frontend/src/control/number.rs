@@ -1,7 +1,7 @@
-//! Numbers of process groups: unique among those of a user on a machine, and never used again while the runtime directory is there.
+//! Numbers of process groups: unique for a user on a machine, and never reused while the runtime directory exists.
 //!
-//! The last number that was given away is the name of an empty folder: whoever is killed here leaves nothing that has to be repaired, and a folder is
-//! made or it is not. A lock on the folder that holds it lets one come after the other, also within one process.
+//! The last number in use is the name of an empty folder. Creating a folder is atomic, so a process that is killed
+//! here leaves nothing to repair. A lock on the parent folder serialises all users of it, even within one process.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use super::registry::Registry;
 use crate::error::{Error, Result};
 
 impl Registry {
-    /// A number that no process group of this user has had.
+    /// A new number, which no process group of this user has had.
     ///
     /// # Errors
     /// The runtime directory cannot be written.
@@ -30,7 +30,7 @@ fn take_number(dir: &Path) -> io::Result<u32> {
         made => made,
     };
     make(dir)?;
-    // Opened anew: a lock belongs to what was opened, not to the process.
+    // Open the folder again: a lock belongs to the open file, not to the process.
     let opened =
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(dir)?;
     let _lock = Flock::lock(opened, FlockArg::LockExclusive).map_err(|(_, errno)| io::Error::from(errno))?;
@@ -42,7 +42,7 @@ fn take_number(dir: &Path) -> io::Result<u32> {
     let next = last.checked_add(1).ok_or_else(|| io::Error::other("all numbers are used up"))?;
     make(&dir.join(next.to_string()))?;
     for old in used {
-        // One that stays is older than the next: no harm.
+        // A folder that stays is older than the next one, so it does no harm.
         drop(std::fs::remove_dir(dir.join(old.to_string())));
     }
     Ok(next)
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_at_a_time_get_different_numbers_and_what_was_used_is_not_used_again() {
+    fn concurrent_callers_get_different_numbers_and_no_number_is_reused() {
         let dir = tempfile::tempdir().unwrap();
         let groups = dir.path().join("groups");
         let take = || std::iter::repeat_with(|| take_number(&groups).unwrap()).take(50).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ mod tests {
         let left: Vec<_> =
             std::fs::read_dir(&groups).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["200"]);
-        // As after a death between making the one and removing the other.
+        // As after a death between creating one folder and removing the other.
         std::fs::create_dir(groups.join("7")).unwrap();
         assert_eq!(take_number(&groups).unwrap(), 201);
     }

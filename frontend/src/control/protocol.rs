@@ -46,10 +46,10 @@ pub(crate) const VERSION: u32 = 1;
 /// The longest line of a client, in bytes; a longer one ends the connection.
 pub(crate) const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// The longest line of a frontend, in bytes: what is known of an app with a million ranks fits.
+/// The longest line of a frontend, in bytes: the state of an app with a million ranks fits.
 pub(crate) const MAX_ANSWER_BYTES: usize = 1 << 28;
 
-/// How long a frontend tries when the request does not say.
+/// How long a frontend may take if the request has no timeout.
 pub(crate) const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One line of a client.
@@ -58,26 +58,26 @@ pub(crate) struct Request {
     /// Must be [`VERSION`]; may be left out.
     #[serde(default = "current_version")]
     pub version: u32,
-    /// How long the frontend may try, in milliseconds. Default: [`DEFAULT_PATIENCE`].
+    /// How long the frontend may take, in milliseconds. Default: [`DEFAULT_PATIENCE`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
-    /// What is asked.
+    /// The request.
     #[serde(flatten)]
     pub ask: Ask,
 }
 
-/// What a client asks of an app.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 #[non_exhaustive]
 pub(crate) enum Ask {
-    /// Everything that is known of the app.
+    /// Return the state of the app.
     Info,
-    /// What is known of the app as a process group.
+    /// Return the state of the app as a process group.
     Group,
     /// Forget a group that has ended.
     Forget,
-    /// Let held ranks go.
+    /// Release held ranks.
     Release,
     /// Send a signal to ranks. SIGKILL is the only one that a held rank gets.
     Signal {
@@ -88,7 +88,7 @@ pub(crate) enum Ask {
         #[serde(skip_serializing_if = "Option::is_none", default, with = "as_optional_text")]
         ranks: Option<RankSet>,
     },
-    /// End all ranks by SIGKILL; answered when they have ended.
+    /// End all ranks by SIGKILL; answer when they have ended.
     Kill,
     /// Wait for the app's end.
     Wait,
@@ -98,18 +98,18 @@ pub(crate) enum Ask {
     Daemon(DaemonOrder),
     /// Start a tool daemon, and open its channel on this connection.
     Channel(DaemonOrder),
-    /// On such a connection: a message to all processes of the daemon.
+    /// On a daemon's connection: a message to all processes of the daemon.
     Broadcast {
-        /// What it is about.
+        /// The tag of the message.
         tag: u32,
         /// The message.
         bytes: Hex,
     },
-    /// On such a connection: what the daemon's processes contribute, merged on its way.
+    /// On a daemon's connection: collect the contributions of the daemon's processes, merged on their way.
     Reduce {
-        /// Which contributions.
+        /// The tag of the contributions.
         tag: u32,
-        /// How they are merged.
+        /// The filter that merges them.
         filter: Filter,
     },
 }
@@ -150,7 +150,8 @@ pub struct DaemonOrder {
     /// Send the events `staging` and `staged` before the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub progress: bool,
-    /// `true`: its output comes as `output` events, and it ends when the client leaves. `false`: its output is dropped, and it goes on without the client.
+    /// `true`: its output comes as `output` events, and it ends when the client leaves. `false`: its output is dropped,
+    /// and it continues without the client.
     pub forward: bool,
 }
 
@@ -166,13 +167,13 @@ pub(crate) struct DaemonNumber {
 pub(crate) struct ReducedAnswer {
     /// The result.
     pub bytes: Hex,
-    /// How many processes have a contribution in it.
+    /// How many processes have contributed.
     pub contributed: u64,
-    /// The others.
+    /// The processes that did not contribute.
     pub missing: Vec<MissingAnswer>,
 }
 
-/// A process of a daemon that did not do its part.
+/// A process of a daemon that did not contribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MissingAnswer {
     /// The number of its node.
@@ -215,20 +216,20 @@ impl<'de> Deserialize<'de> for Hex {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer<T> {
-    /// Done.
+    /// Success.
     Ok(T),
-    /// Not done.
+    /// Failure.
     Error(Failure),
 }
 
 impl Request {
-    /// A request of this version; the frontend may try that long.
+    /// A request of this version. The frontend may take `patience`.
     pub(crate) fn new(ask: Ask, patience: Option<Duration>) -> Self {
         let timeout_ms = patience.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
         Self { version: VERSION, timeout_ms, ask }
     }
 
-    /// How long the frontend may try.
+    /// How long the frontend may take.
     pub(crate) fn patience(&self) -> Duration {
         self.timeout_ms.map_or(DEFAULT_PATIENCE, Duration::from_millis)
     }
@@ -237,7 +238,7 @@ impl Request {
 /// Reads a client's line.
 ///
 /// # Errors
-/// It is no request, or one of another version.
+/// The line is malformed, or has another version.
 pub(crate) fn parse_request(line: &[u8]) -> Result<Request, Failure> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -245,7 +246,7 @@ pub(crate) fn parse_request(line: &[u8]) -> Result<Request, Failure> {
         version: u32,
     }
     let bad = |e: serde_json::Error| Failure::new(Kind::Protocol, format!("not a request: {e}"));
-    // First the version alone: a later one may have requests that mean nothing here.
+    // Parse the version alone first: a later one may have requests that are unknown here.
     let Versioned { version } = serde_json::from_slice(line).map_err(bad)?;
     if version != VERSION {
         let message = format!("version {version} of the control protocol is not spoken here");
@@ -254,7 +255,7 @@ pub(crate) fn parse_request(line: &[u8]) -> Result<Request, Failure> {
     serde_json::from_slice(line).map_err(bad)
 }
 
-/// Text of the system: a JSON string, or a list of bytes where it is not UTF-8.
+/// Text of the operating system: a JSON string, or a list of bytes if it is not UTF-8.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Text(pub OsString);
 
@@ -291,7 +292,7 @@ impl<'de> Deserialize<'de> for Text {
             Form::Utf8(text) => OsString::from(text),
             Form::Bytes(bytes) => OsString::from_vec(bytes),
         };
-        // No argument, variable or path can hold a NUL; the system would refuse it much later and less clearly.
+        // Arguments, variables and paths cannot contain NUL. The system would refuse it much later and less clearly.
         if text.as_bytes().contains(&0) {
             return Err(serde::de::Error::custom("a NUL byte in a text of the system"));
         }
@@ -303,7 +304,7 @@ const fn current_version() -> u32 {
     VERSION
 }
 
-/// Values that travel as the text that people write.
+/// Values that are sent as text.
 mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_with_the_reason() {
+    fn a_malformed_request_is_refused_with_the_reason() {
         check("", Err("not a request"));
         check("[]", Err("not a request"));
         check("{}", Err("missing field `do`"));

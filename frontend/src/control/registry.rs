@@ -1,7 +1,8 @@
 //! The user's runtime directory: one socket per live app, named after it.
 //!
-//! The directory is opened once and everything is done through that descriptor, by way of `/proc/self/fd`. So what was checked is what
-//! is used, whoever renames what, and the length of the directory's path does not matter to `sun_path`, which holds 107 bytes.
+//! The directory is opened once, and all operations go through that descriptor, by way of `/proc/self/fd`. So the
+//! checked directory is the used one, even after a rename. The length of its path does not matter for `sun_path`,
+//! which holds 107 bytes.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -25,21 +26,21 @@ use crate::helpers;
 
 const SUFFIX: &str = ".sock";
 
-/// A socket that is not served yet has this suffix, and gets its name when it is.
+/// A socket without a server has this suffix. It gets its final name when it is served.
 const NEW_SUFFIX: &str = ".new";
 
-/// A socket that was never served and is that old belonged to a process that died at the wrong moment.
+/// A socket that still has the suffix at this age belonged to a process that died before it served it.
 const STALE_NEW: Duration = Duration::from_secs(60);
 
-/// A group that has ended and is kept until it is forgotten has this suffix.
+/// The suffix of a group's record that is kept until it is forgotten.
 const KEPT_SUFFIX: &str = ".kept";
 
-/// What is known of an app that has a socket.
+/// The state of an app with a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shelf {
-    /// It is there.
+    /// It is live.
     Live,
-    /// It has ended, and is kept for who asks what became of it.
+    /// It has ended, and its record is kept for clients.
     Kept,
 }
 
@@ -61,14 +62,16 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Opens the runtime directory, which is made if it is not there: `asked`, else GANTRY_RUNTIME_DIR, else `gantry-runtime-UID` in CTI_CFG_DIR, else `gantry` in
-    /// XDG_RUNTIME_DIR (where that is a directory of this user), else `/tmp/gantry-runtime-UID`.
+    /// Opens the runtime directory, and creates it if it does not exist: `asked`, else GANTRY_RUNTIME_DIR, else
+    /// `gantry-runtime-UID` in CTI_CFG_DIR, else `gantry` in XDG_RUNTIME_DIR (if that is a directory of this user),
+    /// else `/tmp/gantry-runtime-UID`.
     ///
-    /// Anybody may have made something of that last name. Then it is `.gantry-runtime-HOST` in the user's home. Once that is there it is used as long as the other
-    /// is not this user's: so all commands find the same one, whatever another user does meanwhile.
+    /// Another user may have created an entry of that last name. Then the directory is `.gantry-runtime-HOST` in the
+    /// user's home. Once that exists, it is used as long as the other is not this user's. So all commands find the same
+    /// one, even if another user removes or creates entries meanwhile.
     ///
     /// # Errors
-    /// It cannot be made or opened; it is a symbolic link, another user's, or open to others.
+    /// It cannot be created or opened; it is a symbolic link, another user's, or open to others.
     pub fn open(asked: Option<&Path>) -> Result<Self> {
         let host: &dyn Host = &Machine;
         let trust = Trust::of_process();
@@ -83,7 +86,7 @@ impl Registry {
                         .map_err(|error| if there { squatted(&places.first, &error) } else { error });
                 }
                 match Self::open_at(places.first.clone(), host.uid()) {
-                    // Another user's, who has come first just now.
+                    // Another user has created it just now.
                     Err(first) => Self::open_at(second, host.uid()).map_err(|_| first),
                     opened => opened,
                 }
@@ -127,17 +130,17 @@ impl Registry {
         Ok(Self { path, opened: Arc::new(opened), uid })
     }
 
-    /// The directory's path, for people.
+    /// The directory's path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Path of an app's socket, for people: it may be too long to connect to.
+    /// Path of an app's socket, for messages: it may be too long to connect to.
     pub fn socket_path(&self, app: AppId) -> PathBuf {
         self.path.join(format!("{app}{SUFFIX}"))
     }
 
-    /// The paths that an app's socket has, one after the other: a process may be killed at either.
+    /// The two successive paths of an app's socket: a process may be killed at either.
     pub(crate) fn socket_paths(&self, app: AppId) -> [PathBuf; 2] {
         [self.path.join(format!("{app}{NEW_SUFFIX}")), self.socket_path(app)]
     }
@@ -147,13 +150,13 @@ impl Registry {
         self.uid
     }
 
-    /// The directory with the numbers of groups, which is made if it is not there.
+    /// The directory with the numbers of groups. It is created if it does not exist.
     pub(super) fn groups_dir(&self) -> PathBuf {
         self.inside("groups")
     }
 
-    /// Starts listening on an app's socket. It appears under its name only when it is served: who connects to it meanwhile would take it
-    /// for dead.
+    /// Starts listening on an app's socket. The socket gets its name only when it is served: before that, a client
+    /// would take it for dead and remove it.
     pub(crate) fn bind(&self, app: AppId, shelf: Shelf) -> Result<UnixListener> {
         let (new, served) =
             (self.inside(&format!("{app}{NEW_SUFFIX}")), self.inside(&format!("{app}{}", shelf.suffix())));
@@ -167,7 +170,7 @@ impl Registry {
         bind().map_err(|e| Error::io(format!("cannot serve {}", self.socket_path(app).display()), e))
     }
 
-    /// Takes an app's socket away.
+    /// Removes an app's socket.
     pub(crate) fn remove(&self, app: AppId, shelf: Shelf) {
         match std::fs::remove_file(self.inside(&format!("{app}{}", shelf.suffix()))) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -177,7 +180,7 @@ impl Registry {
         }
     }
 
-    /// Connects to an app's frontend; a socket that nobody serves is removed.
+    /// Connects to an app's frontend. A socket without a server is removed.
     ///
     /// # Errors
     /// [`Error::UnknownApp`] when no frontend serves the app.
@@ -202,7 +205,7 @@ impl Registry {
         }
     }
 
-    /// The apps that have a socket here, in order of their names; whether anybody serves it shows when one connects.
+    /// The apps that have a socket here, sorted by id. Only a connection shows whether a socket is served.
     pub(crate) fn apps(&self, shelf: Shelf) -> Result<Vec<AppId>> {
         let failed = |e| Error::io(format!("cannot list {}", self.path.display()), e);
         let mut apps = Vec::new();
@@ -224,7 +227,7 @@ impl Registry {
                         None => {}
                     }
                 }
-                // Not ours, not a socket, or gone meanwhile: left alone.
+                // Another user's entry, not a socket, or removed meanwhile: leave it alone.
                 _ => {}
             }
         }
@@ -232,7 +235,7 @@ impl Registry {
         Ok(apps)
     }
 
-    /// Removes a socket that nobody serves, if it is ours.
+    /// Removes this user's socket if it has no server.
     fn sweep(&self, app: AppId, shelf: Shelf) {
         let path = self.inside(&format!("{app}{}", shelf.suffix()));
         let ours = |about: std::fs::Metadata| about.uid() == self.uid && about.file_type().is_socket();
@@ -240,13 +243,13 @@ impl Registry {
             tracing::debug!(%app, "no process serves its socket: removed");
             self.remove(app, shelf);
             if shelf == Shelf::Live {
-                // Its guard would have removed it, so more may be left.
+                // The guard would have removed the socket. So the guard is gone, too, and more may be left over.
                 sweep_machine();
             }
         }
     }
 
-    /// A path to an entry by way of the opened directory.
+    /// The path of an entry through the opened directory.
     fn inside(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.opened.as_raw_fd()))
     }
@@ -259,7 +262,7 @@ fn unfit(path: &Path, why: &str) -> Error {
     Error::Node { hosts: Vec::new(), failure }
 }
 
-/// Why there is no runtime directory, where another user has taken its name and the one in its place will not do either.
+/// The error when another user has taken the directory's name and its substitute does not work either.
 fn squatted(path: &Path, second: &Error) -> Error {
     let owner = std::fs::symlink_metadata(path).map(|about| about.uid()).unwrap_or_default();
     let message = format!(
@@ -275,20 +278,21 @@ fn is_dir_of(uid: u32) -> impl Fn(&Path) -> bool {
     move |path| std::fs::metadata(path).is_ok_and(|about| about.is_dir() && about.uid() == uid)
 }
 
-/// As [`is_dir_of`], of the directory itself: another user's link to it does not count.
+/// As [`is_dir_of`], but a symbolic link does not count: another user may have made it.
 fn is_itself_of(uid: u32, path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|about| about.is_dir() && about.uid() == uid)
 }
 
-/// Where the runtime directory may be.
+/// Candidates for the runtime directory.
 #[derive(Debug, PartialEq, Eq)]
 struct Places {
     first: PathBuf,
-    /// Where others can take the first: what is used then.
+    /// The substitute where others can take the first.
     second: Option<PathBuf>,
 }
 
-/// Where the runtime directory may be. `ours` tells whether a path is a directory of this user that others cannot change.
+/// The candidates for the runtime directory. `ours` tells whether a path is a directory of this user that others
+/// cannot change.
 fn find_dirs(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool) -> Places {
     let only = |first| Places { first, second: None };
     if let Some(asked) = asked {
@@ -298,21 +302,21 @@ fn find_dirs(asked: Option<&Path>, host: &dyn Host, ours: impl Fn(&Path) -> bool
         return only(PathBuf::from(set));
     }
     if let Some(set) = host.env(storage::CTI_CFG_DIR) {
-        // It may be everybody's, as /tmp is.
+        // The directory may be shared, as /tmp is.
         return only(PathBuf::from(set).join(format!("gantry-runtime-{}", host.uid())));
     }
     let place = |name: &str| host.env(name).map(PathBuf::from).filter(|it| it.is_absolute() && ours(it));
-    // The variable is often kept by programs that change the user: then it names a place that is not ours.
+    // Programs that change the user often keep this variable. Then it names another user's directory.
     if let Some(base) = place("XDG_RUNTIME_DIR") {
         return only(base.join("gantry"));
     }
-    // A home may be the same on several hosts, whose sockets have nothing to do with each other.
+    // Several hosts may share a home, but not their sockets.
     let name = format!(".gantry-runtime-{}", host.hostname());
     let second = place("HOME").map(|home| home.join(name));
     Places { first: PathBuf::from(format!("/tmp/gantry-runtime-{}", host.uid())), second }
 }
 
-/// The app whose socket has that name, and what is known of it; none: it is not served yet.
+/// The app whose socket has that name, and its state. None: the socket is not served yet.
 fn parse_socket_name(name: &OsStr) -> Option<(AppId, Option<Shelf>)> {
     let name = name.to_str()?;
     let shelves = [(SUFFIX, Some(Shelf::Live)), (KEPT_SUFFIX, Some(Shelf::Kept)), (NEW_SUFFIX, None)];
@@ -321,7 +325,8 @@ fn parse_socket_name(name: &OsStr) -> Option<(AppId, Option<Shelf>)> {
     Some((app.parse().ok()?, shelf))
 }
 
-/// Has ended and removed what dead agents of this user have left on this machine: processes and storage. Does not wait for that.
+/// Starts a sweep of the remains of this user's dead agents on this machine: processes and storage. Does not wait for
+/// it.
 pub fn sweep_machine() {
     let started = helpers::find(helpers::AGENT).map_err(std::io::Error::other).and_then(|agent| {
         let nothing = std::fs::File::open("/dev/null")?;
@@ -396,7 +401,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let registry = open(&base.path().join("r")).unwrap();
         let app = app("aaaaaaaa");
-        // The socket cannot get its name: it stays as a process leaves it that is killed in between.
+        // The socket cannot get its name. It stays as if its process were killed in between.
         std::fs::create_dir(registry.socket_path(app)).unwrap();
         registry.bind(app, Shelf::Live).unwrap_err();
         let left = registry.socket_paths(app).into_iter().filter(|path| path.exists() && !path.is_dir());
@@ -404,9 +409,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_nobody_serves_is_swept_and_nothing_else() {
+    async fn a_socket_without_a_server_is_swept_and_nothing_else() {
         let base = tempfile::tempdir().unwrap();
-        // Far longer than a socket's address may be.
+        // Far longer than a socket's address.
         let mut path = base.path().to_owned();
         for _ in 0..4 {
             path.push("d".repeat(60));

@@ -1,7 +1,7 @@
 //! The frontend's end of a control socket.
 //!
-//! It runs inside somebody else's program: it takes bounded memory and a bounded number of descriptors, and whatever a client does or
-//! fails to do, only its own connection suffers.
+//! It runs inside a foreign program. So it takes bounded memory and a bounded number of descriptors. A client's
+//! behaviour affects only its own connection.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,30 +31,31 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::procgroup::GroupFacts;
 
-/// How many clients an app has at most at a time.
+/// The most clients of an app at a time.
 const MAX_CLIENTS: usize = 64;
 
-/// How long a client may leave an answer unread before it is given up. The forwarded output of a daemon has no such bound: there the
-/// daemon waits, as it does on a terminal that was stopped.
+/// How long a client may leave an answer unread before it is disconnected. The forwarded output of a daemon has no
+/// such limit: there the daemon waits, as on a stopped terminal.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// How long a client may be connected without asking anything.
+/// How long a client may be connected without a request.
 const SILENT: Duration = Duration::from_secs(30);
 
-/// The longest that a request may let us try.
+/// The longest timeout of a request.
 const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a client that is connected when the app ends may take for its first request. It is about to ask how the app ended.
+/// How long a client that is connected when the app ends may take for its first request. It is probably about to ask
+/// for the app's end.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
-/// How long answers that are being written have when the app is gone.
+/// How long unfinished answers have after the app is gone.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// How many words of progress wait for a client that reads slowly.
+/// How many progress reports wait for a slow client.
 const MAX_NEWS: usize = 8;
 
-/// A control socket that is served until this is dropped or the app is gone. Dropping it removes the socket at once and cuts off no
-/// answer that is being written; [`ControlSocket::close`] also waits for those.
+/// A control socket that is served until this is dropped or the app is gone. Dropping it removes the socket at once,
+/// but does not cut off answers in progress; [`ControlSocket::close`] also waits for these.
 #[derive(Debug)]
 pub struct ControlSocket {
     app: AppId,
@@ -65,17 +66,17 @@ pub struct ControlSocket {
     task: Option<JoinHandle<()>>,
 }
 
-/// What an app has as a process group, beside what it has as an app.
+/// The facts about an app as a process group, beside those about the app.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupLabel {
     /// Its number.
     pub(crate) pgid: u32,
-    /// Who submitted it.
+    /// The submitter.
     pub(crate) submitter: String,
 }
 
-/// Serves the socket of an app in the user's runtime directory, which is a process group of `submitter` from then on; none: of the user. Must be called
-/// within a tokio runtime.
+/// Serves the socket of an app in the user's runtime directory. From then on the app is a process group of
+/// `submitter`; none: of the user. Must be called within a tokio runtime.
 ///
 /// # Errors
 /// The socket cannot be made.
@@ -86,7 +87,7 @@ pub fn serve(handle: AppHandle, registry: &Registry, submitter: Option<String>) 
     serve_target(app, Arc::new(handle), registry, group, Shelf::Live)
 }
 
-/// A user's name; the number of one who has none.
+/// A user's name, or the number of a user without a name.
 pub(crate) fn user_name(uid: u32) -> String {
     let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
     user.map_or_else(|| uid.to_string(), |user| user.name)
@@ -109,7 +110,7 @@ pub(super) fn serve_target(
     Ok(ControlSocket { app, group, shelf, registry, stop, task })
 }
 
-/// An app, and what it is as a process group.
+/// An app as a process group.
 #[derive(Clone)]
 struct Labelled {
     target: Arc<dyn Target>,
@@ -129,20 +130,20 @@ impl ControlSocket {
         self.group.pgid
     }
 
-    /// Waits until it is served no more.
+    /// Waits until the socket is not served any more.
     pub(crate) async fn ended(&mut self) {
         if let Some(task) = self.task.as_mut() {
-            // It ends by itself; that it was cancelled with the runtime is no news for the caller.
+            // The task ends by itself. It may be cancelled with the runtime, which is no error here.
             drop(task.await);
             self.task = None;
         }
     }
 
-    /// Stops serving and waits, not long, until answers that are being written are out.
+    /// Stops serving, and waits for a short time until answers in progress are sent.
     pub async fn close(mut self) {
         self.stop.send_replace(true);
         if let Some(task) = self.task.take() {
-            // It ends by itself; that it was cancelled with the runtime is no news for the caller.
+            // The task ends by itself. It may be cancelled with the runtime, which is no error here.
             drop(task.await);
         }
     }
@@ -155,7 +156,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Whether the kernel has something there, which the runtime may not have heard of yet.
+/// Whether the kernel has pending input, of which the runtime may not know yet.
 fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     let mut asked = [PollFd::new(descriptor, PollFlags::POLLIN)];
     poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -174,7 +175,7 @@ impl Server {
         let mut life = self.target.target.events();
         let mut stopped = self.stop.subscribe();
         let mut clients = JoinSet::new();
-        // One place more than clients: for being told that there are too many.
+        // One place more than clients, to tell a client that there are too many.
         let limits = Limits {
             silence: SILENT,
             handshake: SILENT,
@@ -190,7 +191,7 @@ impl Server {
             }
         }
         self.registry.remove(self.app, self.shelf);
-        // Clients that have connected are heard, also those that the gate has not seen yet.
+        // Serve clients that have connected already, even those that the gate has not seen yet.
         for _ in 0..MAX_CLIENTS {
             if !is_readable(gate.as_fd()) {
                 break;
@@ -206,14 +207,15 @@ impl Server {
         }
     }
 
-    /// Serves a client, beside `busy` ones that have asked something. One that has asked nothing makes way when another comes and there is no place.
+    /// Serves a client, beside `busy` clients that have sent a request. When all places are taken, a client without a
+    /// request makes way.
     fn welcome(&self, arrival: Arrival<UnixStream>, busy: usize, clients: &mut JoinSet<()>) {
         let Arrival { stream, seat, eviction } = arrival;
         if busy >= MAX_CLIENTS {
             let message = format!("app {} has {MAX_CLIENTS} clients already", self.app);
             let refusal =
                 Answer::<()>::Error(Failure::new(Kind::NoAccess, message).with_hint("close some of them"));
-            // A fresh socket's buffer takes this small line at once or never.
+            // The empty buffer of a new socket takes this short line at once or never.
             let mut line = serde_json::to_vec(&refusal).unwrap_or_default();
             line.push(b'\n');
             drop(stream.try_write(&line));
@@ -229,7 +231,7 @@ impl Server {
     }
 }
 
-/// Waits until the order to stop is given, or nobody is left to give it.
+/// Waits until the order to stop comes, or its sender is gone.
 async fn ordered(stopped: &mut watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
@@ -246,7 +248,7 @@ impl Connection {
         Self { lines: Lines::new(from, MAX_REQUEST_BYTES), to, target }
     }
 
-    /// Answers requests until the client leaves, or the app is gone and nothing is being asked.
+    /// Answers requests until the client leaves, or the app is gone and no request is pending.
     async fn talk(mut self, seat: &Seat, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
         let mut silent = SILENT;
         let mut asked = false;
@@ -284,7 +286,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request; what is returned is what the connection is for from then on.
+    /// Answers a request. Returns the connection's purpose from then on.
     async fn carry_out(&mut self, request: Request) -> io::Result<Option<Last>> {
         let patience = request.patience().min(MAX_PATIENCE);
         let target = Arc::clone(&self.target.target);
@@ -321,7 +323,7 @@ impl Connection {
                 let opening = target.open_channel(order, patience);
                 let opened = tokio::select! {
                     opened = opening => opened,
-                    // Nothing may be asked before the answer.
+                    // A client may send nothing before the answer.
                     left = self.lines.next() => {
                         left?;
                         return Err(io::ErrorKind::ConnectionAborted.into());
@@ -343,7 +345,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Carries messages to and from a daemon until the client has left.
+    /// Carries messages to and from a daemon until the client leaves.
     async fn converse(mut self, conversation: Box<dyn Conversation>) -> io::Result<()> {
         while let Some(line) = self.lines.next().await? {
             let request = match parse_request(&line) {
@@ -362,7 +364,7 @@ impl Connection {
                     let reducing = conversation.reduce(tag, filter, patience);
                     let reduced = tokio::select! {
                         reduced = reducing => reduced,
-                        // Nothing may be asked before the answer.
+                        // A client may send nothing before the answer.
                         left = self.lines.next() => return left.map(drop),
                     };
                     self.answer(reduced.map(ReducedAnswer::from)).await?;
@@ -376,7 +378,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Starts a daemon, and tells meanwhile how far its files are. One that ends with its client is not started when that leaves before.
+    /// Starts a daemon, and reports the progress of its files meanwhile. If the client leaves before, a daemon with
+    /// forwarded output is not started.
     async fn start_daemon(
         &mut self,
         order: DaemonOrder,
@@ -398,7 +401,7 @@ impl Connection {
         };
         tokio::select! {
             started = starting => started,
-            // Nothing may be asked before the answer either.
+            // A client may send nothing before the answer.
             left = lines.next(), if stays => {
                 left?;
                 Err(io::ErrorKind::ConnectionAborted.into())
@@ -406,7 +409,7 @@ impl Connection {
         }
     }
 
-    /// Sends events until there are no more, or the client has left.
+    /// Sends events until there are no more, or the client leaves.
     async fn follow(mut self, mut following: Following) -> io::Result<()> {
         loop {
             let event = tokio::select! {
@@ -458,7 +461,7 @@ async fn send(to: &mut OwnedWriteHalf, value: &impl Serialize, slow: Option<Dura
     }
 }
 
-/// What a connection is for after its last request.
+/// The purpose of a connection after its last request.
 enum Last {
     Follow(Following),
     Converse(Box<dyn Conversation>),
@@ -466,7 +469,7 @@ enum Last {
 
 struct Following {
     feed: Box<dyn Feed>,
-    /// Whether only the event that ends the app is wanted.
+    /// Whether to send only the event that ends the app.
     only_the_end: bool,
     slow: Option<Duration>,
 }

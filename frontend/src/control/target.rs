@@ -1,4 +1,4 @@
-//! What the control server needs of an app, and how a live app does it.
+//! The interface of an app for the control server, and its implementation for a live app.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,34 +21,35 @@ use crate::procgroup::Numbers;
 use crate::request::DaemonRequest;
 use crate::{AppHandle, Daemon, Events, Manifest, OutputStream, Session};
 
-/// How long to wait for more output of a daemon that has ended: a child of it may keep the pipe open for ever.
+/// How long to wait for more output of an ended daemon: its child may keep the pipe open for ever.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long a session may take to go.
+/// The timeout for removing a session.
 const SESSION_END: Duration = Duration::from_secs(20);
 
-/// An app, as far as the server needs it.
+/// An app as the server needs it.
 #[async_trait]
 pub(crate) trait Target: Send + Sync + 'static {
     fn info(&self) -> AppInfo;
-    /// How it stands, then what happens; ends when the app is gone.
+    /// The current state, then events; ends when the app is gone.
     fn events(&self) -> Box<dyn Feed>;
-    /// The sessions that it has had.
+    /// The app's sessions so far.
     fn sessions(&self) -> Numbers;
-    /// Forgets an app that has ended and is kept.
+    /// Forgets an ended app.
     fn forget(&self) -> Result<()>;
     async fn release(&self, timeout: Duration) -> Result<()>;
     async fn signal(&self, signal: Signal, ranks: Option<&RankSet>, timeout: Duration) -> Result<()>;
     async fn kill(&self, timeout: Duration) -> Result<Exit>;
-    /// What happens to the daemon, until it has ended everywhere. Dropping the feed ends a daemon whose output is forwarded. Until it is started,
-    /// `news` gets what is wanted of how far its files are; what finds no room there is dropped, but for the end.
+    /// The daemon's events, until it has ended on all nodes. Dropping the feed ends a daemon whose output is forwarded.
+    /// Before the start, `news` gets the requested progress of its files. Reports are dropped when `news` is full,
+    /// except the last.
     async fn start_daemon(
         &self,
         order: DaemonOrder,
         news: mpsc::Sender<Event>,
         timeout: Duration,
     ) -> Result<(DaemonId, Box<dyn Feed>)>;
-    /// Starts a daemon and opens its channel. The daemon ends when that is dropped.
+    /// Starts a daemon and opens its channel. Dropping the channel ends the daemon.
     async fn open_channel(
         &self,
         order: DaemonOrder,
@@ -60,14 +61,14 @@ pub(crate) trait Target: Send + Sync + 'static {
 #[async_trait]
 pub(crate) trait Conversation: Send {
     async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()>;
-    /// What its processes contribute; those that do not are in the result too.
+    /// Collects the contributions of its processes. The result names those that did not contribute.
     async fn reduce(&self, tag: u32, filter: Filter, timeout: Duration) -> Result<Reduced>;
 }
 
 #[async_trait]
 impl Conversation for Session {
     async fn broadcast(&self, tag: u32, bytes: &[u8], timeout: Duration) -> Result<()> {
-        // Who does not get it does not answer either, which the next reduction tells.
+        // A process that did not get the message does not answer. The next reduction reports that.
         self.channel().broadcast(tag, bytes, timeout).await.map(drop)
     }
 
@@ -76,7 +77,7 @@ impl Conversation for Session {
     }
 }
 
-/// Events, one after the other. Nothing is lost when the future of `next` is dropped.
+/// Events, one after the other. `next` is cancel-safe.
 #[async_trait]
 pub(crate) trait Feed: Send {
     async fn next(&mut self) -> Option<Event>;
@@ -131,7 +132,7 @@ impl Target for AppHandle {
         let (forward, progress) = (order.forward, order.progress);
         let (session, manifest, request) = prepare(self, order, timeout).await?;
         let request = request.output(if forward { DaemonOutput::Forward } else { DaemonOutput::Drop });
-        // Before the start, so that no news of the daemon is missed.
+        // Subscribe before the start, so that no event of the daemon is missed.
         let events = AppHandle::events(self);
         let starting = manifest.exec_daemon(request, timeout);
         let daemon = match progress {
@@ -163,7 +164,7 @@ impl Target for AppHandle {
     }
 }
 
-/// A session for a daemon, with what is to be put there.
+/// Opens a session for a daemon and stages its files.
 async fn prepare(
     app: &AppHandle,
     order: DaemonOrder,
@@ -199,7 +200,8 @@ async fn prepare(
     Ok((session, manifest, request))
 }
 
-/// Does `work`, and passes on meanwhile how far the session's files are. Who reads slowly hears of that less often, but always of the end.
+/// Runs `work` and reports the progress of the session's files. A slow reader gets fewer reports, but always the last
+/// one.
 async fn tell_progress<T>(
     mut events: Events,
     session: SessionId,
@@ -212,7 +214,7 @@ async fn tell_progress<T>(
         _ => false,
     };
     let telling = async {
-        // An event is taken when there is room for it, so none is lost when the work ends first.
+        // Take an event only when there is room for it, so that none is lost when the work ends first.
         while let Ok(room) = news.reserve().await
             && let Some(event) = events.next().await
         {
@@ -228,14 +230,14 @@ async fn tell_progress<T>(
     };
     while let Some(event) = events.try_next() {
         if is_wanted(&event) {
-            // Who hears no more is seen by whom this goes to.
+            // The receiver's owner notices its own end.
             drop(news.send(event).await);
         }
     }
     done
 }
 
-/// Keeps a daemon's session until the daemon has ended, or nobody wants it any more.
+/// Keeps a daemon's session until the daemon has ended, or `unwanted` reports that its feed was dropped.
 async fn keep(session: Session, daemon: Arc<Daemon>, unwanted: Option<oneshot::Receiver<()>>) {
     match unwanted {
         None => drop(daemon.wait().await),
@@ -249,16 +251,16 @@ async fn keep(session: Session, daemon: Arc<Daemon>, unwanted: Option<oneshot::R
     }
 }
 
-/// What happens to one daemon.
+/// The events of one daemon.
 struct DaemonFeed {
     daemon: DaemonId,
-    /// On how many nodes its start has not been told. What it writes is told after that.
+    /// On how many nodes its start has not been reported. Its output there comes after that.
     starting: usize,
-    /// On how many nodes its end has not been told.
+    /// On how many nodes its end has not been reported.
     running: usize,
     events: Events,
     output: Option<OutputStream>,
-    /// Dropped with the feed, which the session's keeper sees.
+    /// Dropped with the feed, which the session's keeper notices.
     _lives: oneshot::Sender<()>,
 }
 
@@ -267,7 +269,7 @@ impl Feed for DaemonFeed {
     async fn next(&mut self) -> Option<Event> {
         loop {
             tokio::select! {
-                // What it wrote comes before its end where both are there.
+                // Output comes before the end if both are there.
                 biased;
                 output = next_output(&mut self.output), if self.output.is_some() && self.starting == 0 => match output {
                     Some(output) => return Some(Event::Output(output)),
@@ -298,7 +300,7 @@ async fn next_output(output: &mut Option<OutputStream>) -> Option<crate::event::
     }
 }
 
-/// The daemon that an event tells of.
+/// The daemon of an event.
 fn daemon_of(event: &Event) -> Option<DaemonId> {
     match event {
         Event::DaemonStarted { daemon, .. } | Event::DaemonExited { daemon, .. } => Some(*daemon),
@@ -313,9 +315,9 @@ mod tests {
     use super::*;
     use crate::event::StagingEnd;
 
-    /// The work may end in the moment in which the last of it is told.
+    /// The work may end in the same moment as its last report.
     #[tokio::test]
-    async fn what_is_told_before_the_work_ends_is_passed_on() {
+    async fn reports_before_the_end_of_the_work_are_passed_on() {
         let (app, session): (AppId, _) = ("3kx9w0fz".parse().unwrap(), SessionId(1));
         let staged = |session| {
             let (bytes_sent, files_sent, files_linked, nodes) = (1, 1, 0, 1);

@@ -1,21 +1,21 @@
-//! What groups and processes are known by: the names of XML's attributes and of the columns of a table.
+//! Attributes of groups and processes: the names in XML and the columns of tables.
 
-/// What is known of a group as a whole.
+/// An attribute of a group as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupAttribute {
-    /// Who submitted it.
+    /// The submitter.
     Submitter,
     /// Its number.
     Pgid,
     /// How many processes it was started with.
     Totalprocs,
-    /// Where it stands: starting, held, running, ended.
+    /// Its state: starting, held, running, ended.
     State,
     /// The workload manager that runs it.
     Wlm,
-    /// The app that it is.
+    /// The id of its app.
     App,
-    /// The sessions that it has had.
+    /// Its sessions so far.
     Session,
     /// Its exit code, when it has ended.
     ExitCode,
@@ -62,18 +62,18 @@ impl GroupAttribute {
     }
 }
 
-/// What is known of one process of a group.
+/// An attribute of one process of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProcessAttribute {
     /// Its pid on its host.
     Pid,
-    /// What it runs.
+    /// Its program.
     Exec,
-    /// Where it runs.
+    /// Its host.
     Host,
     /// Its number in the group, from 0.
     Rank,
-    /// Where it stands: starting, held, running, exited, lost.
+    /// Its state: starting, held, running, exited, lost.
     State,
 }
 
@@ -106,7 +106,7 @@ impl ProcessAttribute {
     }
 }
 
-/// What an answer tells of a group and of its processes. Without a process attribute it lists no processes.
+/// The attributes of groups and processes in an answer. Without a process attribute it lists no processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Columns {
     group: u16,
@@ -123,40 +123,40 @@ impl Columns {
         all
     }
 
-    /// Tells this too.
+    /// Adds an attribute.
     pub fn add_group(&mut self, attribute: GroupAttribute) {
         self.group |= 1 << attribute as u16;
     }
 
-    /// Tells this too.
+    /// Adds an attribute.
     pub fn add_process(&mut self, attribute: ProcessAttribute) {
         self.process |= 1 << attribute as u16;
     }
 
-    /// What either tells.
+    /// The union of both.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self { group: self.group | other.group, process: self.process | other.process }
     }
 
-    /// Whether this is told.
+    /// Whether this attribute is included.
     #[must_use]
     pub fn has_group(self, attribute: GroupAttribute) -> bool {
         self.group & (1 << attribute as u16) != 0
     }
 
-    /// Whether this is told.
+    /// Whether this attribute is included.
     #[must_use]
     pub fn has_process(self, attribute: ProcessAttribute) -> bool {
         self.process & (1 << attribute as u16) != 0
     }
 
-    /// What is told of the group, in the order in which it is written.
+    /// The attributes of a group, in the order of output.
     pub fn of_group(self) -> impl Iterator<Item = GroupAttribute> {
         GroupAttribute::ALL.into_iter().filter(move |attribute| self.has_group(*attribute))
     }
 
-    /// What is told of every process, in the order in which it is written.
+    /// The attributes of a process, in the order of output.
     pub fn of_process(self) -> impl Iterator<Item = ProcessAttribute> {
         ProcessAttribute::ALL.into_iter().filter(move |attribute| self.has_process(*attribute))
     }

@@ -1,4 +1,5 @@
-//! Groups that are started by a message: what is asked for, checked and made into a launch, and the process that owns each.
+//! Groups that a message starts: checks the message, converts it into a launch, and starts the process that owns the
+//! group.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ use crate::request::{Mixed, MixedPart};
 /// The program that owns groups: the command line.
 const OWNER: &str = "gantry";
 
-/// The hidden option by which it does.
+/// The hidden option for that.
 pub const OWNER_OPTION: &str = "--group-owner";
 
 /// How many specifications a group may have: each carries an environment of its own.
@@ -33,28 +34,28 @@ const MAX_SPECS: usize = 1_000;
 /// How many processes a group may have.
 const MAX_PROCESSES: u32 = 1_000_000;
 
-/// How much longer than the owner may try we wait for what it says.
+/// How much longer the client waits than the owner may take.
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
 
-/// What an owner is told on its standard input, as a line of JSON.
+/// The order for an owner on its standard input, as a line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Order {
     /// The group.
     pub(super) create: CreateGroup,
-    /// Who asks is in this directory.
+    /// The directory of the requesting process.
     pub(super) dir: PathBuf,
-    /// Where the sockets of groups are.
+    /// The directory of the groups' sockets.
     pub(super) runtime_dir: PathBuf,
-    /// How long starting may take, in milliseconds.
+    /// The timeout of the start, in milliseconds.
     pub(super) timeout_ms: u64,
 }
 
-/// Starts an owner, and gives the number of its group when that runs.
+/// Starts an owner, and returns the number of its group when the group runs.
 ///
 /// # Errors
-/// The message makes no sense; the group cannot be started: then nothing of it runs.
+/// The message is not valid, or the group cannot start; then nothing of it runs.
 pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, timeout: Duration) -> Result<u32> {
-    // A mistake costs no process.
+    // Find mistakes before a process is started.
     plan(create, Path::new("/"))?;
     let failed = |e| Error::io("cannot start the group's owner", e);
     let program = helpers::find(OWNER)?;
@@ -89,10 +90,10 @@ pub(super) async fn create(create: &CreateGroup, runtime_dir: &Path, timeout: Du
     }
 }
 
-/// A group as a launch. Directories count from `dir`.
+/// Converts a group into a launch. Relative directories are based on `dir`.
 ///
 /// # Errors
-/// What of it makes no sense.
+/// The part of the message that is not valid.
 pub(super) fn plan(create: &CreateGroup, dir: &Path) -> Result<Mixed> {
     if create.specs.len() > MAX_SPECS {
         return Err(Error::invalid(format!("more than {MAX_SPECS} specifications of processes")));
@@ -124,7 +125,7 @@ pub(super) fn plan(create: &CreateGroup, dir: &Path) -> Result<Mixed> {
     Ok(Mixed { parts, hosts: hosts_of(create, total)? })
 }
 
-/// A path counts from the directory in which the process starts; a name is looked up on its node.
+/// A path is relative to the directory in which the process starts. A name is looked up on its node.
 fn program_of(spec: &ProcessSpec, dir: &Path) -> Result<OsString> {
     if !spec.exec.contains('/') {
         return Ok(spec.exec.clone().into());
@@ -153,7 +154,7 @@ fn count(create: &CreateGroup) -> Result<u32> {
     }
 }
 
-/// Ranks count from 0, processes in a message from 1.
+/// Converts process numbers, which count from 1, to ranks, which count from 0.
 fn ranks_of(spec: &ProcessSpec, total: u32) -> Result<RankSet> {
     let Some(range) = &spec.range else { return Ok(RankSet::first_n(total)) };
     let mut ranks = RankSet::new();
@@ -165,7 +166,7 @@ fn ranks_of(spec: &ProcessSpec, total: u32) -> Result<RankSet> {
     Ok(ranks)
 }
 
-/// Ranks as a message numbers them.
+/// Ranks in a message's numbers.
 fn range_text(ranks: &RankSet) -> String {
     let mut range = super::query::Numbers::new();
     for ranks in ranks.ranges() {
@@ -174,7 +175,7 @@ fn range_text(ranks: &RankSet) -> String {
     range.to_string()
 }
 
-/// The host of every process: those that are named, in turn where they are fewer.
+/// The host of every process: the named hosts, in turn if there are fewer.
 fn hosts_of(create: &CreateGroup, total: u32) -> Result<Vec<String>> {
     let total = total as usize;
     match create.hosts.len() {
@@ -185,7 +186,7 @@ fn hosts_of(create: &CreateGroup, total: u32) -> Result<Vec<String>> {
     }
 }
 
-/// Processes run as who asks for them.
+/// Processes must run as the requesting user.
 fn check_user(spec: &ProcessSpec) -> Result<()> {
     let Some(wanted) = &spec.user else { return Ok(()) };
     let uid = nix::unistd::geteuid().as_raw();
@@ -198,7 +199,7 @@ fn check_user(spec: &ProcessSpec) -> Result<()> {
     Err(Error::Node { hosts: Vec::new(), failure })
 }
 
-/// `path` is PATH, but for what is said of PATH itself.
+/// `path` becomes PATH, unless the specification sets PATH itself.
 fn environment(spec: &ProcessSpec) -> Vec<(OsString, OsString)> {
     let path = spec.path.iter().map(|path| ("PATH".into(), path.into()));
     path.chain(spec.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
@@ -239,7 +240,7 @@ mod tests {
         );
         assert_eq!(mixed.parts[0].cwd, Some("/here/sub".into()));
         assert_eq!(mixed.parts[0].env, [("PATH".into(), "/bin".into()), ("A".into(), "b".into())]);
-        // Fewer hosts than processes: they get them in turn.
+        // With fewer hosts than processes, the hosts are used in turn.
         assert_eq!(mixed.hosts, ["n1", "n2", "n2", "n1", "n2"]);
         let all = planned("<process-spec exec='a'/>", "totalprocs='3'").unwrap();
         assert_eq!((all.size(), all.hosts.len()), (3, 0));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn an_invalid_part_is_named() {
         let check = |inside: &str, attributes: &str, part: &str| {
             let error = planned(inside, attributes).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
@@ -270,7 +271,7 @@ mod tests {
         );
         check("<process-spec exec='a'/>", "totalprocs='2000000'", "more than 1000000 processes in one group");
         check("<process-spec exec='a'/><host-spec>a b</host-spec>", "", "2 hosts are named for 1 processes");
-        check("<process-spec exec='a' user='nobody-like-this'/>", "", "cannot be started by");
+        check("<process-spec exec='a' user='no-such-user'/>", "", "cannot be started by");
         check(&"<process-spec exec='a'/>".repeat(1_001), "", "more than 1000 specifications");
     }
 }

@@ -1,4 +1,5 @@
-//! Groups in memory. A million processes are a few megabytes: every name is there once, and processes that differ by their numbers only are one run.
+//! Groups in memory. A million processes take a few megabytes: every name is stored once, and consecutive processes
+//! form one run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,22 +12,22 @@ use super::query::{GROUP_STATES, Numbers, PROCESS_STATES, name_of};
 use crate::event::StateName;
 use crate::info::{AppInfo, AppState};
 
-/// A group, as its frontend tells it and as it is kept.
+/// A group, as its frontend reports it and as its record is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupFacts {
-    /// Its number: unique among the groups of the user on this machine, and the same as long as it is known.
+    /// Its number: unique among the user's groups on this machine, and constant as long as the group is known.
     pub pgid: u32,
-    /// The app that it is.
+    /// The id of its app.
     pub app: AppId,
-    /// Who submitted it.
+    /// Its submitter.
     pub submitter: String,
     /// How many processes it was started with.
     pub totalprocs: u32,
-    /// Where it stands.
+    /// Its state.
     pub state: AppState,
     /// The workload manager that runs it.
     pub wlm: String,
-    /// The sessions that it has had.
+    /// Its sessions so far.
     pub sessions: Numbers,
     /// Its exit code, when it has ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -39,25 +40,25 @@ pub struct GroupFacts {
     pub runs: Vec<Run>,
 }
 
-/// Processes that follow each other on one host: ranks and pids count on, everything else is the same.
+/// Consecutive processes on one host: ranks and pids count up, everything else is equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RunForm", into = "RunForm")]
 pub struct Run {
     /// The first one's rank.
     pub rank: u32,
-    /// How many they are.
+    /// The number of processes.
     pub count: u32,
-    /// The first one's pid; 0: no pid is known of any.
+    /// The first one's pid. 0: no pid is known.
     pub pid: u32,
-    /// Which of the hosts.
+    /// The index of the host.
     pub host: u32,
-    /// Which of the programs.
+    /// The index of the program.
     pub exec: u32,
-    /// Where they stand.
+    /// The state of all of them.
     pub state: StateName,
 }
 
-/// On the wire a run is a list: names of its parts would be most of it.
+/// On the wire a run is a list: field names would be most of it.
 type RunForm = (u32, u32, u32, u32, u32, StateName);
 
 impl From<RunForm> for Run {
@@ -79,16 +80,16 @@ pub struct Process<'a> {
     pub rank: u32,
     /// Its pid on its host, when it is known.
     pub pid: Option<u32>,
-    /// Where it runs.
+    /// Its host.
     pub host: &'a str,
-    /// What it runs.
+    /// Its program.
     pub exec: &'a str,
-    /// Where it stands.
+    /// Its state.
     pub state: StateName,
 }
 
 impl GroupFacts {
-    /// An app as a group of that number.
+    /// Makes a group with this number from an app.
     #[must_use]
     pub fn of_app(info: &AppInfo, pgid: u32, submitter: &str, sessions: Numbers) -> Self {
         let (mut hosts, mut execs) = (Names::default(), Names::default());
@@ -135,7 +136,7 @@ impl Run {
     }
 }
 
-/// Names, each with a number of its own.
+/// Names, each with its own number.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     list: Vec<Arc<str>>,
@@ -174,7 +175,7 @@ impl Names {
     }
 }
 
-/// A group whose names are numbers of the names of all.
+/// A group with indexes into the names of all groups.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) pgid: u32,
@@ -188,7 +189,7 @@ pub(super) struct Group {
     pub(super) runs: Vec<Run>,
 }
 
-/// Groups, in the order of their numbers as far as they came so.
+/// Groups, in the order in which they were added.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
     pub(super) names: Names,
@@ -199,7 +200,7 @@ impl Groups {
     /// Adds a group.
     ///
     /// # Errors
-    /// The facts contradict themselves.
+    /// The facts are inconsistent.
     pub fn push(&mut self, facts: &GroupFacts) -> Result<(), String> {
         let hosts: Vec<u32> = facts.hosts.iter().map(|host| self.names.intern(host)).collect();
         let execs: Vec<u32> = facts.execs.iter().map(|exec| self.names.intern(exec)).collect();
@@ -253,13 +254,13 @@ impl Groups {
         self.groups.get(at).map(|group| group.pgid)
     }
 
-    /// The app that the group at that place is.
+    /// The app of the group at that place.
     #[must_use]
     pub fn app(&self, at: usize) -> Option<AppId> {
         self.groups.get(at).map(|group| group.app)
     }
 
-    /// What is known of the group at that place, as text; none: it has no such thing.
+    /// An attribute of the group at that place, as text. None: the group has no value for it.
     #[must_use]
     pub fn attribute(&self, at: usize, attribute: GroupAttribute) -> Option<String> {
         let group = self.groups.get(at)?;
@@ -301,7 +302,7 @@ impl Groups {
 }
 
 impl Process<'_> {
-    /// What is known of it, as text; none: it has no such thing.
+    /// An attribute of the process, as text. None: the process has no value for it.
     #[must_use]
     pub fn attribute(&self, attribute: ProcessAttribute) -> Option<std::borrow::Cow<'_, str>> {
         match attribute {

@@ -1,7 +1,8 @@
-//! Lists of hosts as the process manager's messages have them: `ccn-%d:64-73 login1`.
+//! Lists of hosts in the format of the process manager's messages: `ccn-%d:64-73 login1`.
 //!
-//! A list is ordered, and a host stands in it once for each process that it gets. Names are separated by spaces or commas; a name with `%d` is followed
-//! by a colon and the numbers that stand for it. What follows a comma there and begins with a number goes on with the numbers.
+//! A list is ordered, and a host occurs once for each of its processes. Names are separated by spaces or commas. A
+//! name with `%d` is followed by a colon and the numbers that replace it. After a comma in those, a part that begins
+//! with a digit continues the numbers.
 
 use std::fmt::Write as _;
 
@@ -14,13 +15,13 @@ const MAX_NAME_BYTES: usize = 255;
 /// How many digits a number in a name may have.
 const MAX_DIGITS: usize = 18;
 
-/// Where the number stands.
+/// The place of the number.
 const NUMBER: &str = "%d";
 
 /// Reads a list of hosts, in its order, with repetitions.
 ///
 /// # Errors
-/// What is wrong with it; it stands for more than [`MAX_HOSTS`].
+/// The list is malformed, or stands for more than [`MAX_HOSTS`].
 pub(super) fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     let mut words = text.split(|c: char| c == ',' || c.is_ascii_whitespace());
@@ -39,7 +40,7 @@ pub(super) fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
             .split_once(':')
             .ok_or_else(|| format!("'{}' has {NUMBER} without ':' and numbers behind it", shorten(word)))?;
         push_numbered(&mut hosts, before, after, first)?;
-        // A comma and a number go on with it; a blank ends it.
+        // A comma and a number continue it; a blank ends it.
         let mut end = start + word.len();
         while text[end..].starts_with(',') {
             let next = &text[end + 1..];
@@ -80,7 +81,7 @@ fn push(hosts: &mut Vec<String>, host: String) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the hosts of one range, `7` or `64-73`. Numbers have as many digits as the first is written with.
+/// Adds the hosts of one range, `7` or `64-73`. Numbers have as many digits as the first.
 fn push_numbered(hosts: &mut Vec<String>, before: &str, after: &str, range: &str) -> Result<(), String> {
     let bad = || format!("'{}' is neither a number nor a range of numbers", shorten(range));
     if !is_range(range) {
@@ -104,7 +105,7 @@ fn push_numbered(hosts: &mut Vec<String>, before: &str, after: &str, range: &str
     Ok(())
 }
 
-/// Enough of a wrong text to recognise it by.
+/// The beginning of an invalid text, for an error.
 fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }
@@ -129,7 +130,7 @@ pub(super) fn fold_hosts<S: AsRef<str>>(hosts: &[S]) -> String {
             Err(_) => 0,
         };
         let goes_on = open == Some((before, after)) && !digits.is_empty();
-        // One host of a row alone is plain.
+        // A single host is written plainly.
         let numbered = goes_on || more > 0;
         if !list.is_empty() {
             list.push(if goes_on { ',' } else { ' ' });
@@ -152,14 +153,14 @@ pub(super) fn fold_hosts<S: AsRef<str>>(hosts: &[S]) -> String {
     list
 }
 
-/// What stands before the last number of a name's first label, its digits, and what stands behind.
+/// Splits the first label of a name at its last number: the text before, the digits, the text after.
 fn split_number(host: &str) -> (&str, &str, &str) {
     let label = host.split('.').next().unwrap_or(host);
     let head = label.trim_end_matches(|c: char| !c.is_ascii_digit());
     let before = head.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = &head[before.len()..];
     let after = &host[head.len()..];
-    // A colon would be read otherwise.
+    // The parser would read a colon differently.
     if digits.len() > MAX_DIGITS || host.contains(':') {
         return (host, "", "");
     }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_the_reason() {
+    fn a_malformed_list_is_refused_with_the_reason() {
         check("", Err("without a host"));
         check(" , ", Err("without a host"));
         check("n%d", Err("without ':'"));
@@ -223,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(hosts in proptest::collection::vec("[a-c]{0,1}[0-9]{0,3}[x.]{1}[0-9]{0,2}|n[0-9]{1,2}|[0-9]{1,3}", 1..20)) {
+        fn written_lists_read_back(hosts in proptest::collection::vec("[a-c]{0,1}[0-9]{0,3}[x.]{1}[0-9]{0,2}|n[0-9]{1,2}|[0-9]{1,3}", 1..20)) {
             let folded = fold_hosts(&hosts);
             prop_assert_eq!(parse_hosts(&folded), Ok(hosts), "{}", folded);
         }

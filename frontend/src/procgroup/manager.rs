@@ -1,7 +1,7 @@
-//! The process manager: carries requests out over all groups of the user.
+//! The process manager: carries out requests for all groups of the user.
 //!
-//! There is no daemon. Every frontend of the user tells what its app is, and is told what to do with it; those of other users are never asked, as their
-//! sockets are in directories of their own.
+//! There is no daemon. Every frontend of the user reports its app and accepts requests for it. Frontends of other
+//! users are never asked: their sockets are in other directories.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,10 +25,10 @@ use crate::error::{Error, Result};
 use crate::event::{Exit, StateName};
 use crate::info::AppState;
 
-/// How many groups something is done to at a time.
+/// How many groups are handled at a time.
 const AT_A_TIME: usize = 64;
 
-/// How long a frontend may take to say what its group is; one that is stopped must not hide the others.
+/// The timeout for a frontend's report about its group. A stopped frontend must not hide the others.
 const ASKING: Duration = Duration::from_secs(5);
 
 /// All process groups of the user on this machine.
@@ -38,15 +38,15 @@ pub struct ProcessManager {
 }
 
 impl ProcessManager {
-    /// The groups with sockets in the user's runtime directory: `runtime_dir`, or where it is by default.
+    /// The groups with sockets in the user's runtime directory: `runtime_dir`, or the default one.
     ///
     /// # Errors
-    /// The directory cannot be made, or is not private.
+    /// The directory cannot be created, or is not private.
     pub fn open(runtime_dir: Option<&Path>) -> Result<Self> {
         Ok(Self { registry: Registry::open(runtime_dir)? })
     }
 
-    /// Carries a request out. What it does to a group may take until the timeout expires; a wait has its own.
+    /// Carries out a request. Its action on a group may take until the timeout expires; a wait has its own timeout.
     pub async fn carry_out(&self, request: &Request, timeout: Duration) -> Answer {
         let done = match request {
             Request::Get(query) => self.select(query).await,
@@ -78,12 +78,12 @@ impl ProcessManager {
     /// Starts a group in the background, with a frontend process of its own that ends with it. Returns its number when its processes run.
     ///
     /// # Errors
-    /// What makes no sense of it; why it cannot be started: then nothing of it runs.
+    /// The request is not valid, or the group cannot start; then nothing of it runs.
     pub async fn create(&self, group: &CreateGroup, timeout: Duration) -> Result<u32> {
         create::create(group, self.registry.path(), timeout).await
     }
 
-    /// The groups that a query means, with what it asks of them.
+    /// The groups that match a query, with the requested attributes.
     ///
     /// # Errors
     /// The runtime directory cannot be read.
@@ -91,8 +91,8 @@ impl ProcessManager {
         Ok(tell(list_groups(&self.registry, ASKING).await?, query))
     }
 
-    /// Sends a signal to all processes of the groups that were found. What is returned tells of those that got it, as they were before. A group that
-    /// has ended gets none.
+    /// Sends a signal to all processes of the matching groups. Returns those that got it, with their state from before.
+    /// An ended group gets none.
     pub async fn signal(&self, told: Told, signal: Signal, timeout: Duration) -> Told {
         let registry = self.registry.clone();
         self.each_live(told, move |app| {
@@ -102,8 +102,8 @@ impl ProcessManager {
         .await
     }
 
-    /// Ends the groups that were found: kills their processes and waits until nothing is left of them. What is returned tells of those that were ended, as
-    /// they were before.
+    /// Ends the matching groups: kills their processes and waits until nothing is left of them. Returns those that were
+    /// ended, with their state from before.
     pub async fn kill(&self, told: Told, timeout: Duration) -> Told {
         let registry = self.registry.clone();
         self.each_live(told, move |app| {
@@ -117,7 +117,7 @@ impl ProcessManager {
         .await
     }
 
-    /// Forgets the groups that were found. One that has not ended is none that can be forgotten.
+    /// Forgets the matching groups. A group that has not ended cannot be forgotten.
     pub async fn forget(&self, mut told: Told, timeout: Duration) -> Told {
         let (kept, live) = split(&told, |told, pgid| told.kept.contains(&pgid));
         for found in live {
@@ -138,10 +138,10 @@ impl ProcessManager {
         .await
     }
 
-    /// Waits until all groups have ended that a query means now. What is returned tells of them as they are then.
+    /// Waits until all groups have ended that match a query now. Returns their state from then.
     ///
     /// # Errors
-    /// The runtime directory cannot be read; the limit passes, and some run.
+    /// The runtime directory cannot be read; or the limit passes while some run.
     pub async fn wait(&self, query: &Query, limit: Option<Duration>) -> Result<Told> {
         let before = list_groups(&self.registry, ASKING).await?;
         let mut facts: Vec<(GroupFacts, Shelf)> = before.groups.clone();
@@ -183,7 +183,7 @@ impl ProcessManager {
         Ok(ended)
     }
 
-    /// What is kept says how a group has ended that was gone before it could be waited for.
+    /// Reads from kept records how groups ended that were gone before they could be waited for.
     async fn complete(&self, facts: &mut [(GroupFacts, Shelf)]) -> Result<()> {
         let after = list_groups(&self.registry, ASKING).await?;
         for (group, _) in facts.iter_mut().filter(|(group, _)| group.exit_code.is_none()) {
@@ -195,7 +195,7 @@ impl ProcessManager {
         Ok(())
     }
 
-    /// Does something to those that have not ended; others are not told of.
+    /// Runs an action on groups that have not ended, and drops the others from the answer.
     async fn each_live<D, F>(&self, mut told: Told, deed: D) -> Told
     where
         D: Fn(AppId) -> F,
@@ -206,7 +206,7 @@ impl ProcessManager {
     }
 }
 
-/// What a query means among these.
+/// Answers a query for these groups.
 fn tell(listing: GroupListing, query: &Query) -> Told {
     let mut told = Told { silent: listing.silent, ..Told::default() };
     for (facts, shelf) in listing.groups {
@@ -229,12 +229,12 @@ fn pgids(told: &Told) -> impl Iterator<Item = u32> {
     told.found.iter().filter_map(|found| told.groups.pgid(found.at))
 }
 
-/// Those found that are so, and those that are not.
+/// Splits the matching groups by a condition.
 fn split(told: &Told, is_so: impl Fn(&Told, u32) -> bool) -> (Vec<Found>, Vec<Found>) {
     told.found.iter().partition(|found| told.groups.pgid(found.at).is_some_and(|pgid| is_so(told, pgid)))
 }
 
-/// Does something to every group that was found, many at a time, and keeps those to which it could be done.
+/// Runs an action on all matching groups, many at a time, and keeps those where it succeeded.
 async fn each<D, F>(mut told: Told, deed: D) -> Told
 where
     D: Fn(AppId) -> F,
@@ -251,7 +251,7 @@ where
         });
     }
     while let Some(done) = doing.join_next().await {
-        // A task of ours does not panic, and nobody cancels it.
+        // The task does not panic and is not cancelled.
         let Ok((found, done)) = done else { continue };
         let pgid = told.groups.pgid(found.at).unwrap_or_default();
         match done {
@@ -269,7 +269,7 @@ fn ended_meanwhile(error: &Error) -> bool {
     matches!(error, Error::UnknownApp { .. }) || matches!(error.kind(), Kind::Gone | Kind::Lost)
 }
 
-/// The end of an app; none: it was gone before it could be waited for, or its tool let go of it.
+/// The end of an app. None: it was gone before, or its tool detached from it.
 async fn wait_for(registry: &Registry, app: AppId) -> Result<Option<Exit>> {
     let waited = match Client::connect(registry, app).await {
         Ok(client) => client.wait().await,
@@ -282,7 +282,7 @@ async fn wait_for(registry: &Registry, app: AppId) -> Result<Option<Exit>> {
     }
 }
 
-/// A group that has ended.
+/// Marks a group as ended.
 fn end(group: &mut GroupFacts, exit: Option<Exit>) {
     group.state = AppState::Ended;
     if let Some(exit) = exit {

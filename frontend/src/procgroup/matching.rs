@@ -1,32 +1,32 @@
-//! Which groups a query means. Pure.
+//! Finds the groups that match a query. Pure.
 //!
-//! A query is first translated: names become the numbers that they have in these groups, or fit nothing. Then a run of processes costs as much as one
-//! process, and no text is compared any more.
+//! First the query is compiled: names become their indexes in these groups, or match nothing. After that, a run of
+//! processes costs as much as one process, and no text is compared.
 
 use super::attribute::{Columns, GroupAttribute, ProcessAttribute};
 use super::group::{Group, Groups, Names, Run};
 use super::query::{Numbers, Pattern, Query, Restriction, Term, Value};
 use crate::event::StateName;
 
-/// The groups that a query means.
+/// The groups that match a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matches {
-    /// Which, in the order of the groups.
+    /// The matches, in the order of the groups.
     pub found: Vec<Found>,
-    /// How many runs of processes were looked at: what it has cost.
+    /// The cost: how many runs of processes were examined.
     pub looked_at: u64,
 }
 
-/// A group that a query means.
+/// A group that matches a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Its place among the groups.
+    /// Its index among the groups.
     pub at: usize,
-    /// What is to be told of it: what any pattern asks for that fits.
+    /// The attributes to report: those of every matching pattern.
     pub columns: Columns,
 }
 
-/// The groups that `query` means.
+/// Finds the groups that match `query`.
 #[must_use]
 pub fn find(groups: &Groups, query: &Query) -> Matches {
     let patterns: Vec<Compiled<'_>> =
@@ -41,24 +41,24 @@ pub fn find(groups: &Groups, query: &Query) -> Matches {
     matches
 }
 
-/// A pattern in the numbers of these groups.
+/// A pattern with the indexes of these groups.
 struct Compiled<'a> {
     columns: Columns,
     group: Vec<(GroupAttribute, GroupTest<'a>)>,
     restrictions: Vec<ProcessTest>,
 }
 
-/// What a group's attribute must be.
+/// A condition for a group's attribute.
 enum GroupTest<'a> {
     Name(Option<u32>),
     Text(&'a str),
     Numbers(&'a Numbers),
     State(crate::info::AppState),
-    /// No attribute can be of this kind.
+    /// It never holds.
     Never,
 }
 
-/// What one process must be.
+/// The conditions for one process.
 #[derive(Default)]
 struct ProcessTest {
     host: Option<Set>,
@@ -69,7 +69,7 @@ struct ProcessTest {
     never: bool,
 }
 
-/// Numbers of names.
+/// A set of name indexes, as bits.
 struct Set(Vec<u64>);
 
 impl Set {
@@ -162,7 +162,7 @@ impl ProcessTest {
         test
     }
 
-    /// Whether some process of the run fits.
+    /// Whether at least one process of the run matches.
     fn fits(&self, run: &Run) -> bool {
         if self.never
             || self.state.is_some_and(|state| state != run.state)
@@ -176,7 +176,7 @@ impl ProcessTest {
             (Some(_), _) if run.pid == 0 => false,
             (Some(pids), None) => steps(pids, run.pid, run.count).next().is_some(),
             (None, Some(ranks)) => steps(ranks, run.rank, run.count).next().is_some(),
-            // Of the same process.
+            // Both must hold for the same process.
             (Some(pids), Some(ranks)) => {
                 overlap(steps(pids, run.pid, run.count), steps(ranks, run.rank, run.count))
             }
@@ -184,7 +184,7 @@ impl ProcessTest {
     }
 }
 
-/// Whether `wanted` names the program `path`: all of it, or the last part where it has no slash.
+/// Whether `wanted` names the program `path`: the whole path, or its last part if `wanted` has no slash.
 fn is_exec(path: &str, wanted: &str) -> bool {
     path == wanted || (!wanted.contains('/') && path.rsplit('/').next() == Some(wanted))
 }
@@ -193,7 +193,8 @@ fn spans(numbers: &Numbers) -> Vec<(u32, u32)> {
     numbers.ranges().map(|range| (range.start().0, range.end().0)).collect()
 }
 
-/// Which steps of a row of `count` numbers from `first` on are in these spans: first and last of each piece, ascending.
+/// Which offsets in a row of `count` numbers from `first` are in these spans: first and last of each piece,
+/// ascending.
 fn steps(spans: &[(u32, u32)], first: u32, count: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
     let last = first + (count - 1);
     let from = spans.partition_point(|span| span.1 < first);
@@ -201,7 +202,7 @@ fn steps(spans: &[(u32, u32)], first: u32, count: u32) -> impl Iterator<Item = (
     inside.map(move |span| (span.0.max(first) - first, span.1.min(last) - first))
 }
 
-/// Whether a number is in a piece of both.
+/// Whether the two lists of pieces overlap.
 fn overlap(mut left: impl Iterator<Item = (u32, u32)>, mut right: impl Iterator<Item = (u32, u32)>) -> bool {
     let (mut a, mut b) = (left.next(), right.next());
     while let (Some(one), Some(other)) = (a, b) {

@@ -1,22 +1,22 @@
-//! Process groups: found, signalled and killed by what their processes are.
+//! Process groups: queried, signalled and killed by properties of their processes.
 //!
-//! A process group is an app as a process manager sees it: a number, who submitted it, and processes of which each has a host, a program and a pid.
-//! "Which groups have a process of b.out on host 20 or 21?" is a [`Query`]. It is asked in the XML of the SciDAC process manager ([`xml`]), or in a
-//! line that people type ([`text`]); both become the same types.
+//! A process group is an app as a process manager sees it: a number, a submitter, and processes with host, program
+//! and pid. "Which groups have a process of b.out on host 20 or 21?" is a [`Query`]. It comes in the XML of the
+//! SciDAC process manager ([`xml`]), or as a line of text ([`text`]); both become the same types.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | `attribute` | what groups and processes are known by |
+//! | `attribute` | attributes of groups and processes |
 //! | `hosts` | lists of hosts, `ccn-%d:64-73` |
 //! | `group` | groups in memory: processes in runs, names once |
-//! | `query` | what is asked: patterns, restrictions, columns |
-//! | `matching` | which groups a query means |
-//! | [`text`] | the query as people type it |
-//! | `request` | what a process manager is asked, and answers |
+//! | `query` | queries: patterns, restrictions, columns |
+//! | `matching` | finds the groups that match a query |
+//! | [`text`] | the query as a line of text |
+//! | `request` | requests to a process manager, and its answers |
 //! | [`xml`] | both as XML |
-//! | `manager` | carries requests out over all groups of the user |
-//! | `create`, `owner` | groups that are started by a message, and the process that owns each |
-//! | [`serve`] | the same for other programs, on a socket |
+//! | `manager` | carries out requests for all groups of the user |
+//! | `create`, `owner` | groups that a message starts, and the process that owns each |
+//! | [`serve`] | the process manager for other programs, on a socket |
 
 mod attribute;
 mod create;

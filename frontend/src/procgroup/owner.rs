@@ -1,7 +1,7 @@
-//! The process that owns a group which was started by a message, from its start until it is forgotten.
+//! The process that owns a group which a message has started, from the start until the group is forgotten.
 //!
-//! It is the command line in a hidden mode, nobody's child, with a session of its own. When its group has ended it keeps what became of it, until somebody has
-//! it forgotten, or for an hour.
+//! It is the command line in a hidden mode. It is no child of the requesting process, and has its own session. When
+//! its group has ended, it keeps the record for an hour, or until a client has it forgotten.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,23 +21,23 @@ use crate::control::{Registry, keep, user_name};
 use crate::error::{Error, Result};
 use crate::{App, Config, DaemonRequest, Event, Frontend, LaunchRequest, OutputTo, Session};
 
-/// How long an ended group is kept that nobody has forgotten.
+/// How long the record of an ended group is kept.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// How long ending everything may take: the daemons' grace, and some.
+/// The timeout for ending everything: the daemons' grace period and a margin.
 const END: Duration = Duration::from_secs(30);
 
-/// The longest order: a message, and some.
+/// The longest order: a message and a margin.
 const MAX_ORDER_BYTES: u64 = 64 << 20;
 
-/// How long who starts an owner may take to say what for.
+/// How long the starting process may take to send the order.
 const SILENT: Duration = Duration::from_secs(30);
 
-/// Owns a group: reads from `asker` what it is to be, starts it, says so there, and stays until it is forgotten or `interrupted` is done, which ends it.
-/// Must be called within a tokio runtime.
+/// Owns a group: reads its order from `asker`, starts it, reports that to `asker`, and stays until the group is
+/// forgotten. Completion of `interrupted` ends the group. Must be called within a tokio runtime.
 ///
 /// # Errors
-/// There is no order. What fails otherwise is said to the asker.
+/// There is no order. `asker` gets all other failures.
 pub async fn own(asker: UnixStream, interrupted: impl Future<Output = ()>) -> Result<()> {
     let failed = |e| Error::io("cannot read which group to start", e);
     asker.set_nonblocking(true).map_err(failed)?;
@@ -62,19 +62,19 @@ pub async fn own(asker: UnixStream, interrupted: impl Future<Output = ()>) -> Re
     drop((from, to));
     let Some(started) = started else { return Ok(()) };
     if told.is_err() {
-        // Whoever asked has gone without knowing its number.
+        // The requesting process has gone without the group's number.
         return started.app.close(END).await;
     }
     stay(started, interrupted).await
 }
 
-/// A group that runs.
+/// A running group.
 struct Started {
     app: App,
     pgid: u32,
     submitter: String,
     registry: Registry,
-    /// Its co-processes' storage, which lives as long as it does.
+    /// The storage of its co-processes, which lives as long as the group.
     _session: Option<Session>,
 }
 
@@ -103,7 +103,7 @@ async fn start(order: &Order) -> Result<Started> {
     Ok(Started { app, pgid, submitter, registry, _session: session })
 }
 
-/// Which specification has which co-process.
+/// The co-process of each specification.
 fn co_processes(create: &CreateGroup) -> Result<Vec<(usize, Vec<String>)>> {
     let mut daemons = Vec::new();
     for (at, spec) in create.specs.iter().enumerate() {
@@ -117,7 +117,7 @@ fn co_processes(create: &CreateGroup) -> Result<Vec<(usize, Vec<String>)>> {
     Ok(daemons)
 }
 
-/// Starts the co-processes beside ranks that are held, and then lets the ranks go.
+/// Starts the co-processes beside held ranks, and then releases the ranks.
 async fn start_beside(
     app: &App,
     create: &CreateGroup,
@@ -144,7 +144,7 @@ async fn start_beside(
     Ok(Some(session))
 }
 
-/// Where the group's output goes: to a file, to which it is added.
+/// The file to which the group's output is appended.
 fn open_output(create: &CreateGroup) -> Result<OutputTo> {
     let Some(path) = &create.output else { return Ok(OutputTo::Null) };
     let open = || -> io::Result<File> { OpenOptions::new().create(true).append(true).open(path) };
@@ -152,7 +152,7 @@ fn open_output(create: &CreateGroup) -> Result<OutputTo> {
     Ok(OutputTo::Fds { stdout: opened()?.into(), stderr: opened()?.into() })
 }
 
-/// Stays with the group, and then with what is known of it.
+/// Stays with the group, and then with its record.
 async fn stay(started: Started, interrupted: impl Future<Output = ()>) -> Result<()> {
     let Started { app, pgid, submitter, registry, _session } = started;
     tokio::pin!(interrupted);
@@ -172,7 +172,7 @@ async fn stay(started: Started, interrupted: impl Future<Output = ()>) -> Result
     if !ended {
         return app.close(END).await;
     }
-    // Before the app is gone: there is no moment at which nobody knows of the group.
+    // Keep the record before the app disappears, so that the group is known at every moment.
     let kept = keep(app.info(), app.sessions(), (pgid, submitter), &registry);
     drop(_session);
     let closed = app.close(END).await;
@@ -186,7 +186,7 @@ async fn stay(started: Started, interrupted: impl Future<Output = ()>) -> Result
     closed
 }
 
-/// Says to the asker that there is no order to follow.
+/// The answer to an order that cannot be carried out.
 #[must_use]
 pub fn not_for_people() -> Error {
     let failure = Failure::new(Kind::Invalid, format!("{} is not for people", super::create::OWNER_OPTION));

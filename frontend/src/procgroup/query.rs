@@ -1,4 +1,5 @@
-//! What is asked: a disjunction of patterns, each a conjunction of what a group must be and of what some process of it must be.
+//! Queries: a disjunction of patterns. Each pattern is a conjunction of conditions on a group and on some of its
+//! processes.
 
 use std::fmt;
 
@@ -32,33 +33,33 @@ impl SetId for Number {
 /// Numbers in the squashed form `1-10,15,17,20-25`.
 pub type Numbers = IdSet<Number>;
 
-/// Which groups are meant, and what is to be told of them.
+/// A query: the matching groups, and the attributes to report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
-    /// A group is meant when one of them fits.
+    /// A group matches if at least one of these matches.
     pub patterns: Vec<Pattern>,
 }
 
-/// What a group must be: all of it.
+/// Conditions on a group; all must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pattern {
-    /// Of the group as a whole.
+    /// Conditions on the group as a whole.
     pub group: Vec<(GroupAttribute, Term)>,
-    /// Each must be met by some process of the group, which need not be the same one.
+    /// Each must hold for some process of the group, not necessarily the same one.
     pub restrictions: Vec<Restriction>,
-    /// The answer tells everything, whatever is asked for.
+    /// Report all attributes.
     pub everything: bool,
 }
 
-/// What one process must be: all of it.
+/// Conditions on one process; all must hold.
 pub(super) type Restriction = Vec<(ProcessAttribute, Term)>;
 
-/// What stands behind an attribute. In both cases the answer tells the attribute.
+/// The value of an attribute in a query. In both cases the answer reports the attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term {
-    /// `*`: anything will do.
+    /// `*`: any value matches.
     Asked,
-    /// It must be this.
+    /// Only this value matches.
     Is(Value),
 }
 
@@ -78,9 +79,9 @@ pub enum Value {
 }
 
 impl Term {
-    /// Reads what stands behind an attribute of a group.
+    /// Parses a value of a group's attribute.
     ///
-    /// # Errors
+    /// The attribute cannot have such a value.
     /// The attribute cannot have such a value.
     pub fn of_group(attribute: GroupAttribute, text: &str) -> Result<Self, String> {
         if text == ASK {
@@ -97,7 +98,7 @@ impl Term {
         Ok(Self::Is(value))
     }
 
-    /// Reads what stands behind an attribute of a process.
+    /// Parses a value of a process's attribute.
     ///
     /// # Errors
     /// The attribute cannot have such a value.
@@ -129,7 +130,7 @@ impl fmt::Display for Term {
 }
 
 impl Query {
-    /// A query for one group, with everything that is known of it.
+    /// A query for all attributes of one group.
     #[must_use]
     pub fn of_pgid(pgid: u32) -> Self {
         let numbers = Numbers::from_range(Number(pgid)..=Number(pgid));
@@ -137,7 +138,7 @@ impl Query {
         Self { patterns: vec![Pattern { group, everything: true, ..Pattern::default() }] }
     }
 
-    /// Whether it asks for something of processes by `*`.
+    /// Whether a process attribute has the value `*`.
     #[must_use]
     pub fn asks_of_processes(&self) -> bool {
         self.patterns.iter().any(Pattern::asks_of_processes)
@@ -145,7 +146,7 @@ impl Query {
 }
 
 impl Pattern {
-    /// What the answer tells of a group that fits: every attribute that stands here, with a value or with `*`.
+    /// The attributes to report for a matching group: every attribute of the query, with a value or with `*`.
     #[must_use]
     pub fn columns(&self) -> Columns {
         if self.everything {
@@ -157,20 +158,20 @@ impl Pattern {
         columns
     }
 
-    /// Whether it asks for something by `*`.
+    /// Whether an attribute has the value `*`.
     #[must_use]
     pub fn asks(&self) -> bool {
         self.group.iter().any(|(_, term)| *term == Term::Asked) || self.asks_of_processes()
     }
 
-    /// Whether it asks for something of processes by `*`.
+    /// Whether a process attribute has the value `*`.
     #[must_use]
     pub fn asks_of_processes(&self) -> bool {
         self.restrictions.iter().flatten().any(|(_, term)| *term == Term::Asked)
     }
 }
 
-/// Words for where a group stands.
+/// Names of group states.
 pub(super) const GROUP_STATES: [(&str, AppState); 4] = [
     ("starting", AppState::Starting),
     ("held", AppState::Held),
@@ -178,7 +179,7 @@ pub(super) const GROUP_STATES: [(&str, AppState); 4] = [
     ("ended", AppState::Ended),
 ];
 
-/// Words for where a process stands.
+/// Names of process states.
 pub(super) const PROCESS_STATES: [(&str, StateName); 5] = [
     ("starting", StateName::Starting),
     ("held", StateName::Held),
@@ -206,10 +207,10 @@ fn plain(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Reads numbers in the squashed form. There are no spaces in it.
+/// Parses numbers in the squashed form, which has no spaces.
 ///
 /// # Errors
-/// It is none, or stands for nothing.
+/// The text is malformed or empty.
 pub(super) fn parse_numbers(text: &str) -> Result<Numbers, String> {
     if text.is_empty() || text.contains(char::is_whitespace) {
         return Err(format!("'{}' is not a list of numbers such as 1-10,15", shorten(text)));
@@ -217,7 +218,7 @@ pub(super) fn parse_numbers(text: &str) -> Result<Numbers, String> {
     text.parse().map_err(|error| format!("'{}' is not a list of numbers: {error}", shorten(text)))
 }
 
-/// Enough of a wrong text to recognise it by.
+/// The beginning of an invalid text, for an error.
 pub(super) fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }

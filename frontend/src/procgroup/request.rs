@@ -1,4 +1,4 @@
-//! What a process manager can be asked, whoever asks it and in whatever language.
+//! Requests to a process manager, independent of their format.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use super::query::{Numbers, Query};
 pub enum Request {
     /// Start a group.
     Create(CreateGroup),
-    /// Tell of groups.
+    /// Report groups.
     Get(Query),
     /// Send a signal to all processes of groups.
     Signal {
-        /// Which.
+        /// The groups.
         query: Query,
-        /// What they get.
+        /// The signal.
         signal: Signal,
     },
     /// End groups and clean up after them.
@@ -33,54 +33,54 @@ pub enum Request {
     Forget(Query),
     /// Wait for the end of groups.
     Wait {
-        /// Which.
+        /// The groups.
         query: Query,
-        /// How long; none: as long as they take.
+        /// The timeout; none: no limit.
         limit: Option<Duration>,
     },
-    /// Save groups so that they can be started again, which nothing here can.
+    /// Save groups for a restart. Not supported.
     Checkpoint(Query),
 }
 
 /// A group to start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateGroup {
-    /// Who submits it; none: the user.
+    /// The submitter; none: the user.
     pub submitter: Option<String>,
-    /// How many processes it has; none: as many as the ranges of its specifications.
+    /// The number of processes; none: as many as the ranges of its specifications.
     pub totalprocs: Option<u32>,
-    /// Where its output goes: a file, to which it is added; none: nowhere.
+    /// The file to which its output is appended; none: its output is dropped.
     pub output: Option<String>,
-    /// The workload manager that starts it; none: what is detected.
+    /// The workload manager that starts it; none: the detected one.
     pub wlm: Option<String>,
-    /// What its processes are.
+    /// The programs of its processes.
     pub specs: Vec<ProcessSpec>,
-    /// A host for every process, in order, or hosts that they get in turn; empty: the workload manager chooses.
+    /// A host for every process, in order, or fewer hosts, which are used in turn. Empty: the workload manager chooses.
     pub hosts: Vec<String>,
 }
 
-/// What some processes of a group are.
+/// The program of some processes of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSpec {
     /// Which processes, counted from 1; none: all.
     pub range: Option<Numbers>,
     /// The program: a path, or a name.
     pub exec: String,
-    /// Where a name is looked up: it becomes the processes' PATH.
+    /// The search path for a bare name. It becomes the processes' PATH.
     pub path: Option<String>,
     /// The directory in which they start.
     pub cwd: Option<String>,
-    /// As whom they run.
+    /// The user that they run as.
     pub user: Option<String>,
     /// A tool daemon beside them: its program and arguments.
     pub co_process: Option<String>,
     /// Their arguments.
     pub args: Vec<String>,
-    /// What is changed in their environment.
+    /// Changes of their environment.
     pub env: Vec<(String, String)>,
 }
 
-/// What a process manager answers.
+/// The answer of a process manager.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Answer {
@@ -89,28 +89,28 @@ pub enum Answer {
         /// Its number.
         pgid: u32,
     },
-    /// Groups, as they were asked for, or as they were when something was done to them.
+    /// The matching groups, or the groups of an action with their state from before.
     Groups(Told),
-    /// It was not done.
+    /// The request was not carried out.
     Refused {
-        /// The line of the message that is wrong, from 1, if that is what is wrong.
+        /// The line of the message with the error, from 1, if the message is wrong.
         line: Option<u64>,
         /// Why.
         failure: Failure,
     },
 }
 
-/// Groups that are told of.
+/// The groups in an answer.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// All that were looked at.
+    /// All groups that were examined.
     pub groups: Groups,
-    /// Which of them are meant, and what is told of each.
+    /// The matching ones, and the attributes to report for each.
     pub found: Vec<Found>,
-    /// Those to which something could not be done, by their numbers, and why. They are not among those that are told.
+    /// The numbers of groups on which an action failed, with the reason. They are not among `found`.
     pub troubles: Vec<(u32, Failure)>,
-    /// Apps whose frontend gave no answer: nobody knows whether they are meant.
+    /// Apps whose frontend did not answer, so that it is unknown whether they match.
     pub silent: Vec<AppId>,
-    /// Those of all groups that have ended, by their numbers.
+    /// The numbers of ended groups.
     pub kept: BTreeSet<u32>,
 }

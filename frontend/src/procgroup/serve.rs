@@ -1,7 +1,7 @@
 //! The process manager for scripts and graphical tools: messages in XML, from bytes or on a private socket.
 //!
-//! On the socket a message ends with a zero byte, which XML cannot have, or with the end of what the client sends. The answer ends in the same way, and
-//! after a zero byte the next message may follow.
+//! On the socket a message ends with a zero byte, which XML cannot contain, or with the end of the client's data. The
+//! answer ends in the same way. After a zero byte the next message may follow.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -22,13 +22,14 @@ use super::request::Answer;
 use super::xml::{MAX_BYTES, parse_request, write_answer};
 use crate::error::{Error, Result};
 
-/// How many clients there are at most at a time. A message of each may be in memory. Where more come, those make way that ask nothing.
+/// The most clients at a time. Each may have a message in memory. When there are more, clients without a request make
+/// way.
 const MAX_CLIENTS: usize = 32;
 
 /// How long a client may take to send a message, or to take an answer.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// Answers one message, in XML both.
+/// Answers one message. Both are XML.
 pub async fn answer(manager: &ProcessManager, message: &[u8], timeout: Duration) -> Vec<u8> {
     let answer = match parse_request(message) {
         Ok(request) => manager.carry_out(&request, timeout).await,
@@ -37,7 +38,7 @@ pub async fn answer(manager: &ProcessManager, message: &[u8], timeout: Duration)
     write(&answer)
 }
 
-/// What a message is answered that is none.
+/// The answer to a malformed message.
 #[must_use]
 pub fn refuse(error: &super::xml::XmlError) -> Answer {
     Answer::Refused { line: Some(error.line), failure: Failure::new(Kind::Invalid, &*error.reason) }
@@ -45,12 +46,12 @@ pub fn refuse(error: &super::xml::XmlError) -> Answer {
 
 fn write(answer: &Answer) -> Vec<u8> {
     let mut text = Vec::new();
-    // Memory takes all that is written.
+    // Writing to memory cannot fail.
     drop(write_answer(&mut text, answer));
     text
 }
 
-/// A socket on which messages are answered. Dropping it removes it.
+/// A socket that answers messages. Dropping it removes it.
 #[derive(Debug)]
 pub struct Service {
     gate: Gate<UnixEar>,
@@ -59,10 +60,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// Makes the socket. Must be called within a tokio runtime.
+    /// Creates the socket. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Its directory is another user's, or open to others; there is something of that name already that is no dead socket of this user.
+    /// Its directory is another user's, or open to others; or the name is taken by something other than a dead socket
+    /// of this user.
     pub async fn bind(path: &Path) -> Result<Self> {
         let path = std::path::absolute(path)
             .map_err(|e| Error::io(format!("cannot find the absolute path of {}", path.display()), e))?;
@@ -84,7 +86,7 @@ impl Service {
         Ok(Self { gate: Gate::new(UnixEar::new(listener, uid), limits), path, inode })
     }
 
-    /// Answers clients for as long as it is awaited.
+    /// Answers clients while it is awaited.
     pub async fn run(&mut self, manager: &ProcessManager, timeout: Duration) {
         let mut clients = JoinSet::new();
         loop {
@@ -103,14 +105,14 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Somebody else may have put theirs there meanwhile.
+        // Another process may have replaced the socket meanwhile.
         if fs::symlink_metadata(&self.path).is_ok_and(|about| about.ino() == self.inode) {
             drop(fs::remove_file(&self.path));
         }
     }
 }
 
-/// Removes a socket of ours that nobody serves.
+/// Removes a dead socket of this user.
 async fn remove_dead(path: &Path, uid: u32) -> io::Result<()> {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,
@@ -145,7 +147,7 @@ async fn talk(
                 message.truncate(end);
                 (message, false)
             }
-            // What is too long is refused by who reads it.
+            // The parser refuses a message that is too long.
             None if buffer.len() > MAX_BYTES => (std::mem::take(&mut buffer), true),
             None => {
                 searched = buffer.len();
@@ -160,7 +162,7 @@ async fn talk(
         if last && message.trim_ascii().is_empty() {
             return Ok(());
         }
-        // From here on until it has its answer it keeps its place.
+        // From here until its answer, the client cannot be displaced.
         if !seat.reach(Stage::Proven) {
             return Ok(());
         }

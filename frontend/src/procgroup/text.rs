@@ -1,13 +1,14 @@
-//! Queries as people type them: `exec=b.out host=ccn-%d:20-21 or submitter=lusk`.
+//! Queries as a line of text: `exec=b.out host=ccn-%d:20-21 or submitter=lusk`.
 //!
-//! Terms `NAME=VALUE` that follow each other make a pattern; `or` begins the next one. Those of processes are of *one* process: `exec=b.out host=n1`
-//! is a group that has b.out on n1. `and` begins what another process must be: `exec=a and exec=b` is a group that has both. Values with blanks stand
-//! in quotes. `NAME=*` restricts nothing and asks for a column. A group's state is `state`, a process's `pstate`.
+//! Consecutive terms `NAME=VALUE` make a pattern; `or` begins the next one. Terms of processes are conditions on
+//! *one* process: `exec=b.out host=n1` matches a group that has b.out on n1. `and` begins the conditions on another
+//! process: `exec=a and exec=b` matches a group that has both. Values with blanks are quoted. `NAME=*` restricts
+//! nothing and asks for a column. A group's state is `state`, a process's `pstate`.
 
 use super::attribute::{GroupAttribute, ProcessAttribute};
 use super::query::{MAX_PARTS, Pattern, Query, Restriction, Term, shorten};
 
-/// The name of a process's state, which would otherwise be that of the group's.
+/// The name of a process's state. `state` is the group's.
 const PROCESS_STATE: &str = "pstate";
 
 /// All names that a term can have.
@@ -23,7 +24,7 @@ fn process_name(attribute: ProcessAttribute) -> &'static str {
     }
 }
 
-/// Whether a text is a query, and not an app's id: only queries have terms.
+/// Whether a text is a query and not an app's id: only queries have terms.
 #[must_use]
 pub fn is_query(text: &str) -> bool {
     text.contains('=')
@@ -50,12 +51,12 @@ pub fn parse_query(text: &str) -> Result<Query, String> {
     Ok(query)
 }
 
-/// What has been read of a pattern.
+/// The parsed part of a pattern.
 #[derive(Default)]
 struct Reading {
     pattern: Pattern,
     restriction: Restriction,
-    /// Whether something stands there since the last `or` or `and`.
+    /// Whether there is a term since the last `or` or `and`.
     begun: bool,
 }
 
@@ -141,7 +142,7 @@ pub fn write_query(query: &Query) -> String {
             let mut named = restriction.iter().map(|(attribute, term)| (process_name(*attribute), term));
             parts.push(terms(&mut named));
         }
-        // What the group must be and what a process must be need no word between them.
+        // Conditions on the group and on one process need no word between them.
         match (pattern.group.is_empty(), parts.len()) {
             (false, 2..) => format!("{} {}", parts[0], parts[1..].join(" and ")),
             _ => parts.join(" and "),
@@ -150,7 +151,7 @@ pub fn write_query(query: &Query) -> String {
     patterns.collect::<Vec<_>>().join(" or ")
 }
 
-/// In quotes where it needs them; a quote of the one kind stands in those of the other.
+/// Quotes a value if necessary. A value with one kind of quote is enclosed in the other kind.
 fn quote(value: &str) -> String {
     match value.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"')) {
         true => format!("\"{}\"", value.replace('"', "\"'\"'\"")),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_query_is_refused_with_the_reason() {
+    fn a_malformed_query_is_refused_with_the_reason() {
         check("", Err("has no condition after it"));
         check("or pgid=1", Err("has no condition after it"));
         check("pgid=1 or", Err("has no condition after it"));

@@ -1,4 +1,4 @@
-//! What a session shares with its manifests and its channel.
+//! State that a session shares with its manifests and its channel.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,33 +14,33 @@ use crate::channel::hub::End;
 use crate::error::{Error, Result};
 use crate::staging::ledger::Ledger;
 
-/// What a session shares with its manifests.
+/// State that a session shares with its manifests.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     pub(crate) id: SessionId,
     /// The nodes that have it.
     pub(crate) nodes: NodeSet,
-    /// What its manifests have put where.
+    /// The files of its manifests so far.
     pub(crate) ledger: Mutex<Ledger>,
-    /// Held by the manifest that is being made available: the next one's plan stands on what that one has put.
+    /// Held by the manifest in progress: the next plan depends on its result.
     pub(crate) staging: tokio::sync::Mutex<()>,
     /// The tool's end of its channel.
     pub(crate) end: Arc<End>,
-    /// Set when all nodes have it.
+    /// Set when the session exists on all nodes.
     pub(super) dirs: Option<SessionDirs>,
     pub(super) alive: AtomicBool,
 }
 
 impl Drop for Inner {
-    /// Also of one whose opening nobody waited for, or that is not open everywhere.
+    /// Runs also for a session whose opening was cancelled, or that is not open on all nodes.
     fn drop(&mut self) {
         self.forget();
     }
 }
 
 impl Inner {
-    /// Refuses when the session was destroyed or its app is over.
+    /// Fails if the session was destroyed or its app is over.
     pub(crate) fn check_alive(&self) -> Result<()> {
         self.core.check_alive()?;
         if self.alive.load(Ordering::SeqCst) {
@@ -50,12 +50,12 @@ impl Inner {
         }
     }
 
-    /// The nodes that have it and can be reached.
+    /// The nodes of the session that can be reached.
     pub(crate) fn live_nodes(&self) -> NodeSet {
         self.nodes.intersection(&self.core.live_nodes())
     }
 
-    /// Has the nodes remove it, once, without waiting.
+    /// Makes the nodes remove the session, once, without waiting.
     pub(super) fn forget(&self) {
         if self.alive.swap(false, Ordering::SeqCst) && self.core.check_alive().is_ok() {
             self.core.channels.close(Some(self.id));

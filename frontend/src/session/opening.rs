@@ -1,7 +1,8 @@
-//! Where an app's sessions are: at the same path on every node.
+//! Opens sessions: chooses one path for an app's sessions on every node.
 //!
-//! The name of the app's directory is chosen here, at random. Its base is whatever all nodes would take by themselves: that costs one
-//! order, as making the session anyway does. Where they differ (a `TMPDIR` that only some nodes have), what they named is tried in turn.
+//! The name of the app's directory is random. Its base is the default of the nodes, if they all have the same one.
+//! Then opening costs one order, as creating the session anyway does. If they differ (a `TMPDIR` that only some nodes
+//! have), the bases that they name are tried in turn.
 
 use std::path::{Path, PathBuf};
 
@@ -19,11 +20,12 @@ use crate::app::core::Core;
 use crate::error::{Error, Result};
 use crate::overlay::Reply;
 
-/// What is tried last.
+/// The last candidates.
 const USUAL: [&str; 2] = ["/tmp", "/var/tmp"];
 
 impl Place {
-    /// Makes a session's directories on these nodes. What some of them have made is to be removed by the caller when this fails.
+    /// Creates a session's directories on these nodes. On failure the caller must remove the directories that some
+    /// nodes have created.
     pub(super) async fn open(
         &self,
         core: &Core,
@@ -33,7 +35,7 @@ impl Place {
     ) -> Result<SessionDirs> {
         let asked = Instant::now();
         let Ok(mut place) = timeout_at(deadline, self.0.lock()).await else {
-            // The first session is being opened, and its nodes do not answer.
+            // Another call opens the first session, and its nodes do not answer.
             let (phase, after) = ("opening a session", Instant::now() - asked);
             return Err(Error::TimedOut { phase, after, missing: Vec::new() });
         };
@@ -66,14 +68,14 @@ impl Opening<'_> {
         self.core.ask_each(self.nodes, order, "opening a session", self.deadline).await
     }
 
-    /// Has the nodes remove what they have made of it.
+    /// Makes the nodes remove their part of it.
     async fn take_back(&self) -> Result<()> {
         let order = Order::CloseSession { session: self.session, grace: DAEMON_GRACE };
-        // Those that have not made it say so.
+        // Nodes without it report that.
         self.core.ask_each(self.nodes, order, "opening a session", self.deadline).await.map(drop)
     }
 
-    /// Finds a base that all nodes have, and makes the directories there.
+    /// Finds a base that works on all nodes, and creates the directories there.
     async fn choose(&self, app: AppId) -> Result<(String, SessionDirs)> {
         let name = choose_app_dir_name(app).map_err(|error| Error::Node {
             hosts: Vec::new(),
@@ -106,7 +108,7 @@ impl Opening<'_> {
     }
 }
 
-/// The bases that nodes would take, in the order of their numbers, and the usual ones.
+/// The candidates: the nodes' bases in the order of node numbers, then the usual ones.
 fn candidates(roots: &[PathBuf]) -> Vec<PathBuf> {
     let named = roots.iter().filter_map(|root| root.ancestors().nth(2));
     let mut bases: Vec<PathBuf> = Vec::new();
@@ -126,7 +128,7 @@ fn roots(answers: Vec<(NodeId, Answer)>) -> Result<Vec<PathBuf>> {
     answers.into_iter().map(root).collect()
 }
 
-/// The session's directories, if all nodes have them at one path.
+/// The session's directories, if all nodes have the same path.
 fn one_root(roots: &[PathBuf]) -> Option<SessionDirs> {
     let first = roots.first()?;
     roots.iter().all(|root| root == first).then(|| SessionDirs::new(first))
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nodes_have_named_is_tried_in_their_order_and_the_usual_last() {
+    fn the_bases_of_nodes_are_tried_in_order_and_the_usual_last() {
         let check = |roots: &[&str], expected: &[&str]| {
             let roots: Vec<PathBuf> =
                 roots.iter().map(|base| Path::new(base).join("gantry-x-y/s1")).collect();

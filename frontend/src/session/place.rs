@@ -1,10 +1,10 @@
-//! Where an app's sessions are, once that is chosen.
+//! The place of an app's sessions, once it is chosen.
 
 use std::path::PathBuf;
 
 use tokio::sync::Mutex;
 
-/// Where the sessions of an app are.
+/// The place of an app's sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Place(pub(super) Mutex<Option<Chosen>>);
 

@@ -1,15 +1,15 @@
-//! The machine that a file is for. Loaders skip libraries for another one, and much of where they look depends on it.
+//! The architecture of a file. Loaders skip libraries for another one, and their search path depends on it.
 
 use goblin::elf::header::{
     EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_SPARCV9, EM_X86_64,
 };
 
-/// What an ELF header says of the machine.
+/// The architecture in an ELF header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Arch {
-    /// 64-bit addresses; else 32-bit.
+    /// 64-bit addresses; otherwise 32-bit.
     pub is_64: bool,
-    /// The low byte comes first.
+    /// Little-endian.
     pub is_little: bool,
     /// The processor, as `e_machine` numbers it.
     pub machine: u16,
@@ -23,12 +23,13 @@ impl Arch {
         machine: NATIVE_MACHINE,
     };
 
-    /// What is known of the machine; none for one that is not in the table.
+    /// The facts about the architecture. None: it is not in the table.
     pub(super) fn facts(self) -> Option<&'static Facts> {
         TABLE.iter().find(|row| row.arch == self)
     }
 
-    /// The flags with which ld.so.cache marks libraries for this machine. An unknown machine gets the mark of those that need none.
+    /// The flags of libraries for this architecture in ld.so.cache. An unknown architecture gets the flag without an
+    /// architecture.
     pub(super) fn cache_flags(self) -> &'static [i32] {
         self.facts().map_or(&[CACHE_PLAIN], |row| row.cache_flags)
     }
@@ -53,22 +54,22 @@ const NATIVE_MACHINE: u16 = EM_LOONGARCH;
 #[cfg(target_arch = "sparc64")]
 const NATIVE_MACHINE: u16 = EM_SPARCV9;
 
-/// "A library for glibc 2", with no mark of a machine.
+/// "A library for glibc 2", without an architecture.
 const CACHE_PLAIN: i32 = 3;
 
-/// What a loader of this machine has built in, when it cannot be asked.
+/// Defaults of this architecture's loader, if the loader itself cannot be read.
 #[derive(Debug)]
 pub(super) struct Facts {
     arch: Arch,
     /// Marks in ld.so.cache (glibc: `sysdeps/generic/ldconfig.h`).
     cache_flags: &'static [i32],
-    /// Where the loader is by the machine's ABI.
+    /// The path of the loader, from the architecture's ABI.
     pub(super) loader: &'static str,
-    /// `$LIB` where libraries are in one folder per machine's width.
+    /// `$LIB` on systems with one library folder per word size.
     pub(super) lib: &'static str,
-    /// `$PLATFORM`, and the name that a kernel gives the machine.
+    /// `$PLATFORM`, and the kernel's name of the architecture.
     pub(super) platform: &'static str,
-    /// Debian's name for its folders of libraries.
+    /// Debian's name for its library folders.
     pub(super) multiarch: &'static str,
 }
 

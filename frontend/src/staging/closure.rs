@@ -1,4 +1,4 @@
-//! The answer: everything that a program needs, and what it needs in vain.
+//! The result: everything that a program needs, and what is missing.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -6,66 +6,66 @@ use std::path::PathBuf;
 
 use super::libc_needs::GlibcVersion;
 
-/// What one file needs in order to run.
+/// The dependencies of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Closure {
     /// The file, as it was named.
     pub binary: PathBuf,
-    /// The loader that it asks for, or that the program asks for which runs a script. None: it is static, or a library.
+    /// Its loader, or that of the program that runs a script. None: it is static, or a library.
     pub interpreter: Option<PathBuf>,
-    /// For a script: the programs that it is started with, in the kernel's order, and with `env` the program that this finds. They and all
-    /// that they need are among [`Closure::needed`].
+    /// For a script: the programs that start it, in the kernel's order, and with `env` the program that `env` finds.
+    /// They and their dependencies are among [`Closure::needed`].
     pub script: Vec<PathBuf>,
-    /// What the file itself asks for, in its order.
+    /// The file's own direct dependencies, in their order.
     pub needs: Vec<Need>,
-    /// Everything that gets loaded, in the loader's order.
+    /// Everything that is loaded, in the loader's order.
     pub needed: Vec<Dependency>,
-    /// What is needed and not there.
+    /// Missing dependencies.
     pub missing: Vec<Missing>,
-    /// What may be loaded later and can be done without.
+    /// Optional libraries that may be loaded later.
     pub optional: Vec<Optional>,
-    /// What is needed of the C library.
+    /// Requirements on the C library.
     pub libc: LibcNeeds,
 }
 
-/// Something that one file asks for.
+/// A direct dependency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// By this name.
+    /// The requested name.
     pub name: OsString,
-    /// Its place in [`Closure::needed`]; none: it is missing, or is the file whose closure this is.
+    /// Its index in [`Closure::needed`]. None: it is missing, or is the file of this closure.
     pub found: Option<usize>,
 }
 
-/// A library, a loader or a script's program that gets loaded.
+/// A library, a loader or a script's program that is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// The name by which it was first asked for.
+    /// The name of the first request.
     pub name: OsString,
-    /// Other names by which it was asked for: a copy has to be there under all of them.
+    /// Other requested names: a copy must exist under all of them.
     pub other_names: Vec<OsString>,
-    /// Its path, as the loader calls it; in a sysroot, a path in there.
+    /// Its path, as the loader calls it. In a sysroot, the path inside.
     pub path: PathBuf,
-    /// Where it can be opened from here.
+    /// The path that opens it from here.
     pub file: PathBuf,
-    /// Who asked first.
+    /// The file with the first request.
     pub needed_by: PathBuf,
-    /// How it was found.
+    /// The search rule that found it.
     pub how: How,
-    /// It belongs to the C library's own family: the loader, libc, and what is built with them. They must be of one version, so they are
-    /// never mixed with a node's own.
+    /// It belongs to the C library's family: the loader, libc, and the libraries built with them. They must have one
+    /// version, so they are never mixed with a node's own.
     pub is_glibc: bool,
-    /// The link editor's name for its content.
+    /// The link editor's id of its content.
     pub build_id: Option<Vec<u8>>,
-    /// What it asks for, in its order.
+    /// Its direct dependencies, in their order.
     pub needs: Vec<Need>,
 }
 
-/// How something was found. The texts are the ones of `gantry deps --json`.
+/// The search rule that found a file. `gantry deps --json` uses these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum How {
-    /// DT_RPATH of the object, or of one that had it loaded.
+    /// DT_RPATH of the object, or of one of its loaders.
     Rpath,
     /// DT_RUNPATH of the object.
     Runpath,
@@ -75,7 +75,7 @@ pub enum How {
     Cache,
     /// The loader's default folders.
     Default,
-    /// It was asked for by path: the loader itself, a name with a slash, a script's first line.
+    /// An absolute request: the loader itself, a name with a slash, a script's first line.
     Absolute,
     /// PATH: the program that `env` starts.
     Path,
@@ -95,40 +95,40 @@ impl fmt::Display for How {
     }
 }
 
-/// Something that is needed and not there. Displayed as a sentence.
+/// A missing dependency. Displayed as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// Its name.
     pub name: OsString,
-    /// Who asks for it.
+    /// The file that requests it.
     pub needed_by: PathBuf,
-    /// What is wrong.
+    /// The reason.
     pub why: Why,
 }
 
-/// What is wrong with something that is needed.
+/// The reason why a dependency is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
     /// It was not found.
     NotFound {
-        /// Where it was looked for, in order; the first ones of very many. Empty for a name that is a path.
+        /// The searched places, in order; only the first ones if there are many. Empty for a name that is a path.
         looked_in: Vec<(How, PathBuf)>,
         /// Files of that name for another machine.
         other_machine: Vec<PathBuf>,
     },
-    /// The first file of that name cannot be loaded, and the loader looks no further.
+    /// The first file of that name cannot be loaded, and the loader does not search further.
     Unfit {
         /// The file.
         path: PathBuf,
         /// Why not.
         reason: super::elf::Unfit,
     },
-    /// The library is there, and is too old or another one.
+    /// The library exists, but is too old or a different one.
     Version {
         /// The file.
         path: PathBuf,
-        /// The version of symbols that it lacks.
+        /// The missing symbol version.
         version: OsString,
     },
 }
@@ -167,29 +167,29 @@ impl fmt::Display for Missing {
 /// Something that may be loaded later (`.note.dlopen`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Optional {
-    /// Names that will be tried, the best first.
+    /// Names to try, the best first.
     pub names: Vec<String>,
-    /// Who may load it.
+    /// The file that may load it.
     pub wanted_by: PathBuf,
-    /// What it is for, in one word.
+    /// Its purpose, in one word.
     pub feature: Option<String>,
-    /// What it is for, for people.
+    /// Its purpose, for people.
     pub description: Option<String>,
     /// `required`, `recommended` or `suggested`.
     pub priority: Option<String>,
-    /// The first of the names that would be found. None: nothing would be.
+    /// The first of the names that exists. None: none of them does.
     pub found: Option<PathBuf>,
 }
 
-/// What is needed of the C library, to tell whether another system's will do.
+/// Requirements on the C library, to decide whether another system's is sufficient.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LibcNeeds {
-    /// The newest version of symbols of glibc's family that anything outside the family needs.
+    /// The newest symbol version of glibc's family that a file outside the family needs.
     pub newest: Option<GlibcVersion>,
-    /// Who needs it.
+    /// The file that needs it.
     pub newest_by: Option<PathBuf>,
-    /// `libc.so.6`, when it gets loaded.
+    /// `libc.so.6`, if it is loaded.
     pub path: Option<PathBuf>,
-    /// The newest version of symbols that this libc has.
+    /// The newest symbol version that this libc has.
     pub provided: Option<GlibcVersion>,
 }

@@ -1,5 +1,6 @@
-//! What is in a file, by which nodes find out whether they have it: the build id of an ELF file, which takes some pages to read, or
-//! BLAKE3 of all of it. Remembered for as long as the file does not change, since a tool's libraries are asked about by every manifest.
+//! Identifies the content of a file, so that nodes can tell whether they have it. The identity is the build id of an
+//! ELF file, which takes some pages to read, or BLAKE3 of the whole file. It is cached until the file changes, since
+//! every manifest asks about a tool's libraries.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,10 +15,10 @@ use gantry_shared::wire::staging::{Content, Mark};
 
 use crate::lock::lock;
 
-/// Most files that are remembered. When there are more it starts afresh: a manifest has hundreds.
+/// The most files in the cache. Beyond that it is cleared; a manifest has hundreds.
 const MAX_FILES: usize = 16 * 1024;
 
-/// What is known of a file at the moment when it was looked at.
+/// The facts about a file at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) content: Content,
@@ -33,24 +34,24 @@ impl Facts {
     }
 }
 
-/// A file here, and what is in it. There may be a hundred thousand in one manifest: each is kept once, for all who have to do with it.
+/// A local file and its content's identity. A manifest may have a hundred thousand; each is stored once and shared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) path: Box<Path>,
     pub(crate) facts: Facts,
 }
 
-/// The contents of files that were looked at.
+/// The cache of file contents.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     known: Mutex<HashMap<FileState, Mark>>,
 }
 
 impl Contents {
-    /// Looks at a regular file. Blocks; a file without a build id is read from its beginning to its end, in small pieces.
+    /// Examines a regular file. Blocks. A file without a build id is read completely, in small pieces.
     ///
     /// # Errors
-    /// It cannot be read, is no regular file, or changes meanwhile.
+    /// It cannot be read, is not a regular file, or changes meanwhile.
     pub(crate) fn look(&self, path: &Path) -> io::Result<Facts> {
         let file = open_regular(path)?;
         let meta = file.metadata()?;
@@ -70,7 +71,7 @@ impl Contents {
             Some(id) => Mark::BuildId(id),
             None => {
                 let mut hasher = blake3::Hasher::new();
-                // A file that grows under our eyes must not keep us.
+                // The limit stops the read if the file keeps growing.
                 hasher.update_reader(file.take(state.size.saturating_add(1)))?;
                 Mark::Blake3(*hasher.finalize().as_bytes())
             }
@@ -94,7 +95,7 @@ impl Contents {
     }
 }
 
-/// Opens what is to be a regular file without waiting for the other end of a pipe that stands in its place.
+/// Opens a regular file. Does not block if a pipe is in its place.
 ///
 /// # Errors
 /// It cannot be opened or is something else.
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(facts.content.size, 9);
         assert_eq!(facts.content.mark, Mark::Blake3(*blake3::hash(b"some text").as_bytes()));
         assert!(!facts.executable);
-        // A damaged ELF file is like any other.
+        // A damaged ELF file is treated as any other file.
         std::fs::write(&path, b"\x7fELF\x02\x01").unwrap();
         assert!(matches!(Contents::default().look(&path).unwrap().content.mark, Mark::Blake3(_)));
         let facts = Contents::default().look(Path::new("/bin/sh")).unwrap();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_is_remembered_and_what_was_just_changed_is_not() {
+    fn a_settled_file_is_cached_and_a_file_changed_just_now_is_not() {
         let contents = Contents::default();
         contents.look(Path::new("/etc/passwd")).unwrap();
         contents.look(Path::new("/etc/passwd")).unwrap();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_has_no_content() {
+    fn only_regular_files_have_content() {
         let scratch = tempfile::tempdir().unwrap();
         let pipe = scratch.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();

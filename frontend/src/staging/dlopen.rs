@@ -1,17 +1,17 @@
-//! `.note.dlopen`: libraries that a file may load while it runs, and can do without
+//! `.note.dlopen`: optional libraries that a file may load while it runs
 //! (<https://uapi-group.org/specifications/specs/elf_dlopen_metadata/>).
 
 use serde::Deserialize;
 
-/// One thing that can be loaded later.
+/// One optional library.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DlopenNote {
     /// Names to try, the best first.
     pub soname: Vec<String>,
-    /// What it is for, in one word.
+    /// Its purpose, in one word.
     #[serde(default)]
     pub feature: Option<String>,
-    /// What it is for, for people.
+    /// Its purpose, for people.
     #[serde(default)]
     pub description: Option<String>,
     /// `required`, `recommended` or `suggested`.
@@ -22,7 +22,7 @@ pub struct DlopenNote {
 /// Most entries of one note.
 const MAX_ENTRIES: usize = 1024;
 
-/// The entries of a note: JSON, with a NUL behind it. A note that cannot be read has none.
+/// The entries of a note: JSON, followed by a NUL. A malformed note has none.
 pub(super) fn parse_dlopen_note(content: &[u8]) -> Vec<DlopenNote> {
     let end = content.iter().position(|byte| *byte == 0).unwrap_or(content.len());
     let mut notes: Vec<DlopenNote> = serde_json::from_slice(&content[..end]).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where what a manifest names is on this machine.
+//! Finds the files that a manifest names.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,7 @@ use gantry_wlm::Host;
 use super::gather::cannot_read;
 use crate::error::{Error, Result};
 
-/// Path of a program, with links resolved in its folder only: its own name is the one that was asked for.
+/// Path of a program, with links resolved in its folder only: it keeps the requested name.
 pub(crate) fn find_program(program: &Path, host: &dyn Host) -> Result<PathBuf> {
     if program.as_os_str().is_empty() {
         return Err(Error::invalid("an empty program name"));

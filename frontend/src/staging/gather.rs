@@ -1,4 +1,4 @@
-//! What a plan is made from: what is in each file that a manifest names or that one of those needs, read now.
+//! Collects the input of a plan: the content of each file that a manifest names, and of its dependencies.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,42 +11,42 @@ use super::content::{Contents, Source};
 use super::plan::{Absent, Item, Needed, Needs};
 use crate::error::{Error, Result};
 
-/// Something that a manifest names, before it is looked at.
+/// An item of a manifest, before its file is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) place: Place,
     /// Path below the place.
     pub(crate) name: Arc<OsStr>,
     pub(crate) source: Box<Path>,
-    /// It runs, so what it needs to run is brought as well.
+    /// It will run, so its dependencies are staged, too.
     pub(crate) with_needs: bool,
 }
 
-/// What something needs to run, by path.
+/// The dependencies of a file, by path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dependencies {
-    /// Libraries: the name by which each is looked for, and where it is. In search order.
+    /// Libraries: requested name and path, in search order.
     pub(crate) libraries: Vec<(OsString, PathBuf)>,
     /// The interpreters of a script.
     pub(crate) programs: Vec<PathBuf>,
-    /// The C library's own family, with its loader.
+    /// The C library's family, with its loader.
     pub(crate) family: Vec<(OsString, PathBuf)>,
-    /// What is needed of the C library.
+    /// Requirements on the C library.
     pub(crate) libc: Option<LibcNeeds>,
-    /// Libraries that are nowhere.
+    /// Missing libraries.
     pub(crate) missing: Vec<Absent>,
 }
 
-/// Who finds out what programs and libraries need.
+/// Finds the dependencies of programs and libraries.
 pub(crate) trait Resolve {
-    /// What this file needs; nothing for one that is neither ELF nor a script.
+    /// The dependencies of this file; none for a file that is neither ELF nor a script.
     ///
     /// # Errors
     /// It cannot be read.
     fn dependencies(&mut self, path: &Path) -> Result<Dependencies>;
 }
 
-/// Looks at everything. Blocks while files are read.
+/// Examines everything. Blocks while files are read.
 ///
 /// # Errors
 /// A file cannot be read.

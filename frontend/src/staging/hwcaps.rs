@@ -1,6 +1,6 @@
-//! Which subdirectories for better processors a loader on this machine looks into.
+//! The processor-specific subdirectories that a loader on this machine searches.
 //!
-//! Only this machine's processor can be asked. For any other system plain files are right: they run on every node.
+//! Only this machine's processor is known. For any other system plain files are used: they run on every node.
 
 /// Subdirectories of `glibc-hwcaps`, the best first (glibc: `sysdeps/x86_64/dl-hwcaps-subdirs.c`).
 #[cfg(target_arch = "x86_64")]
@@ -15,13 +15,14 @@ pub(super) fn detect_hwcaps() -> Vec<&'static str> {
     levels.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
 }
 
-/// Other processors' subdirectories are not known here: plain files are used, which all of them run.
+/// The subdirectories of other processors are not known here. Plain files are used, which run on all of them.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn detect_hwcaps() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// What loaders before glibc 2.37 call this processor: `$PLATFORM`, and the names of subdirectories that may be combined, most important first.
+/// The names of this processor for loaders before glibc 2.37: `$PLATFORM`, and subdirectories that may be combined,
+/// most important first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Legacy {
     pub(super) platform: &'static str,
@@ -30,7 +31,7 @@ pub(super) struct Legacy {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn detect_legacy(cpuinfo: &[u8]) -> Legacy {
-    // Their names are about processors of one maker only.
+    // Their names refer to processors of one maker only.
     let is_intel = cpuinfo.windows(12).any(|window| window == b"GenuineIntel");
     macro_rules! has {
         ($($feature:tt)*) => { is_intel $(&& std::is_x86_feature_detected!($feature))* };
@@ -48,7 +49,7 @@ pub(super) fn detect_legacy(_cpuinfo: &[u8]) -> Legacy {
     Legacy { platform, parts: vec!["tls"] }
 }
 
-/// All combinations of the parts, in the loader's order: those with the first part before those without it.
+/// All combinations of the parts, in the loader's order: those with the first part before those without.
 pub(super) fn build_combinations(parts: &[&str]) -> Vec<String> {
     let count = parts.len().min(8);
     let is_in = |number: usize, part: usize| number >> (count - 1 - part) & 1 == 1;

@@ -1,8 +1,8 @@
-//! `/etc/ld.so.cache`: which library has which path, as ldconfig found them.
+//! `/etc/ld.so.cache`: the paths of libraries, as ldconfig found them.
 //!
-//! Two formats, both read where they lie: the old one (`ld.so-1.7.0`), the new one (`glibc-ld.so.cache1.1`), and the old with the new one
-//! behind it. Their layout is in glibc's `sysdeps/generic/dl-cache.h`. The search is the loader's own, so that a cache in an unusual
-//! order gives the same answer.
+//! There are two formats: the old one (`ld.so-1.7.0`) and the new one (`glibc-ld.so.cache1.1`). A cache may also have
+//! the old one followed by the new one. Their layout is in glibc's `sysdeps/generic/dl-cache.h`. The search is the
+//! loader's own, so a cache in an unusual order gives the same result.
 
 use std::cmp::Ordering;
 use std::ffi::{CStr, OsStr};
@@ -22,12 +22,12 @@ const ENDIAN_BIG: u8 = 3;
 
 const EXTENSION_MAGIC: u32 = 0xeaa4_2174;
 const TAG_HWCAPS: u32 = 1;
-/// In an entry's `hwcap`: the low half is the number of a named subdirectory.
+/// A flag in an entry's `hwcap`: the low half is the number of a named subdirectory.
 const NAMED: u64 = 1 << 62;
-/// Behind [`NAMED`]: the level of the instruction set, which says nothing that the name does not.
+/// With [`NAMED`]: the level of the instruction set, which the name implies.
 const ISA_LEVEL: u64 = 0x3ff << 32;
 
-/// Why a file is no cache.
+/// Why a file is not a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a library cache in a known format")]
 pub struct NoCache;
@@ -37,21 +37,21 @@ pub struct NoCache;
 pub struct LdCache {
     bytes: Vec<u8>,
     endian: Endian,
-    /// Where the entries begin, how many there are and how long each is.
+    /// The offset of the entries, their number and their length.
     entries: usize,
     count: usize,
     entry_size: usize,
-    /// What strings' places are counted from.
+    /// The base of the strings' offsets.
     strings: usize,
     /// Names of subdirectories for processors, by their number.
     hwcaps: Vec<String>,
 }
 
 impl LdCache {
-    /// Takes a cache's content. Only its header is checked here; entries are checked when they are met.
+    /// Takes a cache's content. Checks only the header; entries are checked when they are read.
     ///
     /// # Errors
-    /// It is something else, or shorter than it says.
+    /// It is another kind of file, or too short.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, NoCache> {
         if bytes.starts_with(NEW_MAGIC) {
             return Self::parse_new(bytes, 0);
@@ -63,7 +63,7 @@ impl LdCache {
             let Some((count, end)) = table(&bytes, endian, OLD_MAGIC.len() + 1, OLD_HEADER, OLD_ENTRY) else {
                 continue;
             };
-            // Aligned as the machine that wrote it aligns 64-bit numbers.
+            // Aligned as the writing machine aligns 64-bit numbers.
             let behind = [8, 4].into_iter().map(|align| end.next_multiple_of(align));
             let new =
                 behind.into_iter().find(|at| bytes.get(*at..).is_some_and(|it| it.starts_with(NEW_MAGIC)));
@@ -87,7 +87,7 @@ impl LdCache {
         let endians: &[Endian] = match bytes.get(begin + 28).map(|flags| flags & 3) {
             Some(ENDIAN_LITTLE) => &[Endian::Little],
             Some(ENDIAN_BIG) => &[Endian::Big],
-            // Written before caches said it.
+            // An old cache, without the mark.
             _ => &[Endian::Little, Endian::Big],
         };
         let entries = begin + NEW_HEADER;
@@ -109,7 +109,7 @@ impl LdCache {
         Err(NoCache)
     }
 
-    /// The extension with the names of subdirectories; a cache need not have one.
+    /// The extension with the names of subdirectories, if the cache has one.
     fn parse_hwcaps(&self, begin: usize) -> Option<Vec<String>> {
         let base = begin.checked_add(self.word(begin + 32)?)?;
         if self.raw_word(base)? != EXTENSION_MAGIC {
@@ -162,7 +162,8 @@ impl LdCache {
         best.map(|(_, path)| Path::new(OsStr::from_bytes(path)))
     }
 
-    /// How good an entry is, 0 being the best, the number of `hwcaps` for any processor. None: this processor cannot use it.
+    /// The rank of an entry: 0 is the best, the number of `hwcaps` means any processor. None: this processor cannot use
+    /// it.
     fn rank(&self, hwcap: u64, hwcaps: &[&str]) -> Option<usize> {
         if hwcap == 0 {
             return Some(hwcaps.len());
@@ -174,7 +175,7 @@ impl LdCache {
         hwcaps.iter().position(|known| known == name)
     }
 
-    /// The number of the first entry with that name. Names go downwards.
+    /// The index of the first entry with that name. Names are in descending order.
     fn first_of(&self, name: &[u8]) -> Option<usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -193,12 +194,12 @@ impl LdCache {
         None
     }
 
-    /// The name of an entry with what stands behind it: all that a search needs of most of them.
+    /// The name of an entry with all bytes after it. A search needs no more of most entries.
     fn key(&self, number: usize) -> Option<&[u8]> {
         self.behind(self.word(self.place(number)? + 4)?)
     }
 
-    /// Where an entry begins.
+    /// The offset of an entry.
     fn place(&self, number: usize) -> Option<usize> {
         self.entries.checked_add(number.checked_mul(self.entry_size)?)
     }
@@ -224,7 +225,7 @@ impl LdCache {
 
     fn string(&self, offset: usize) -> Option<&[u8]> {
         let rest = self.behind(offset)?;
-        // The standard library's search is the fast one.
+        // The standard library's search is fast.
         CStr::from_bytes_until_nul(rest).ok().map(CStr::to_bytes)
     }
 
@@ -245,7 +246,7 @@ struct Entry<'a> {
     hwcap: u64,
 }
 
-/// How many entries a table has and where it ends; none when that is not in the file.
+/// The number of entries of a table, and its end. None: it does not fit into the file.
 fn table(
     bytes: &[u8],
     endian: Endian,
@@ -258,8 +259,8 @@ fn table(
     (end <= bytes.len()).then_some((count, end))
 }
 
-/// The order of a cache: digits count as numbers, so that version 10 comes behind 9 (glibc: `_dl_cache_libcmp`). A name ends with a NUL, if it does not
-/// end with its text: where it ends need not be known before.
+/// The order of a cache: digits compare as numbers, so version 10 comes after 9 (glibc: `_dl_cache_libcmp`). A name
+/// ends with a NUL or with its slice, so its length need not be known before.
 fn compare(mut left: &[u8], mut right: &[u8]) -> Ordering {
     let first = |text: &[u8]| text.first().copied().unwrap_or(0);
     loop {
@@ -292,7 +293,7 @@ mod tests {
 
     type Row<'a> = (&'a str, &'a str, i32, u64);
 
-    /// A cache of the new format; its rows have to come in order.
+    /// Builds a cache of the new format; rows must be in order.
     fn new(rows: &[Row<'_>], hwcaps: &[&str], endian: u8) -> Vec<u8> {
         let number = |value: u64, length: usize| match endian {
             ENDIAN_BIG => value.to_be_bytes()[8 - length..].to_vec(),
@@ -380,7 +381,7 @@ mod tests {
         check(&old(&rows), "liba.so.1", 3, &[], Some("/a"));
         check(&old(&rows), "libb.so.1", 3, &[], Some("/b"));
         check(&old(&rows), "libc.so.1", 3, &[], None);
-        // Three entries end at 52, so that alignment matters.
+        // Three entries end at 52, so the alignment matters.
         for align in [8, 4] {
             let mut both = old(&[("x", "/x", 3, 0)]);
             both.truncate(OLD_HEADER + OLD_ENTRY);

@@ -1,6 +1,6 @@
 //! `/etc/ld.so.conf`: the folders that ldconfig would put into the cache.
 //!
-//! A loader does not read it. It is asked where a system that is not ours has no cache yet, as an image that was only unpacked.
+//! A loader does not read it. It is used for another system without a cache, such as an unpacked image.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,15 +11,15 @@ use super::root::Root;
 /// Where it is.
 pub(super) const LD_CONF: &str = "/etc/ld.so.conf";
 
-/// Most files that include each other, and most bytes of one.
+/// The most files that include each other, and the most bytes of one.
 const MAX_FILES: usize = 256;
 const MAX_BYTES: u64 = 1 << 20;
 
-/// One line that means something.
+/// One meaningful line.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Folder(PathBuf),
-    /// A pattern; relative to the folder of the file that has it.
+    /// A pattern, relative to the folder of the including file.
     Include(PathBuf),
 }
 
@@ -75,7 +75,7 @@ fn parse_ld_conf(text: &[u8]) -> Vec<Line> {
     lines
 }
 
-/// The files that a pattern means, sorted. Folders are matched part by part.
+/// The files that match a pattern, sorted. The match goes part by part.
 fn find_matches(root: &Root, pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -101,7 +101,8 @@ fn list_matches(root: &Root, folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     names
 }
 
-/// Whether a name is of a shell's pattern with `*`, `?` and `[..]`. Takes no more steps than the product of both lengths.
+/// Whether a name matches a shell pattern with `*`, `?` and `[..]`. Takes no more steps than the product of both
+/// lengths.
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut taken) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -129,7 +130,7 @@ fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// How long the set `[..]` at the beginning of the pattern is, if `byte` is in it.
+/// The length of the set `[..]` at the beginning of the pattern, if `byte` is in it.
 fn match_set(pattern: &[u8], byte: u8) -> Option<usize> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let begin = if negated { 2 } else { 1 };

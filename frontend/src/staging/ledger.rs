@@ -1,4 +1,4 @@
-//! What a session's manifests have put where, so that a later one asks only for what is new.
+//! The files of a session's earlier manifests, so that a later one sends only new files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -9,44 +9,45 @@ use gantry_shared::wire::staging::{Content, LibcNeeds, Place};
 use super::content::Source;
 use super::want::{Target, Want};
 
-/// What stands at a target.
+/// The entry for a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) source: Arc<Source>,
-    /// Every node has it. Otherwise a manifest failed, and some may.
+    /// All nodes have it. Otherwise a manifest failed, and only some nodes may have it.
     pub(crate) everywhere: bool,
 }
 
-/// What a session has, as far as its manifests know.
+/// The content of a session, according to its manifests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
     pub(super) taken: BTreeMap<Target, Taken>,
-    /// Folders below `lib` for libraries whose names were taken, with what is in them.
+    /// Folders below `lib` for libraries with conflicting names, and their content.
     pub(super) folders: BTreeMap<OsString, BTreeMap<OsString, Content>>,
-    /// How many folders were made, or tried to be.
+    /// How many folders were created or attempted.
     pub(super) folders_made: u32,
-    /// What nodes have been told of the C library that is needed, by loader. They have that version now, one way or another.
+    /// The C library requirements that nodes know, by loader. The nodes have a sufficient version now.
     pub(super) libc: BTreeMap<OsString, LibcNeeds>,
 }
 
 impl Ledger {
-    /// What stands there.
+    /// The entry of a target.
     pub(crate) fn at(&self, place: Place, name: &OsStr) -> Option<&Taken> {
-        // A tuple of borrowed parts is no borrowed tuple.
+        // A tuple of borrowed parts cannot be looked up.
         self.taken.get(&(place, name.into()))
     }
 
-    /// What is in it.
+    /// The content of a target.
     pub(crate) fn content_at(&self, place: Place, name: &OsStr) -> Option<&Content> {
         self.at(place, name).map(|taken| &taken.source.facts.content)
     }
 
-    /// As [`Ledger::at`], of what every node has.
+    /// As [`Ledger::at`], but only if all nodes have it.
     pub(crate) fn everywhere(&self, place: Place, name: &OsStr) -> Option<&Taken> {
         self.at(place, name).filter(|taken| taken.everywhere)
     }
 
-    /// Says of what is wanted under new names where the session has its content. The C library's own family does not count: a node may have no use for it.
+    /// Finds the existing copies of wanted content in the session. The C library's family does not count: a node may
+    /// not have linked it.
     pub(super) fn find_known(&self, wants: &mut [Want]) {
         let contents: HashSet<&Content> = wants.iter().map(|want| &want.source.facts.content).collect();
         let there = self.taken.iter().filter(|((place, _), it)| it.everywhere && *place != Place::Loader);
@@ -60,7 +61,7 @@ impl Ledger {
         }
     }
 
-    /// Takes note that a manifest which came to `planned` has failed: its names may be in use on some nodes.
+    /// Records that the manifest of `planned` has failed: its names may exist on some nodes.
     pub(crate) fn failed(&mut self, planned: &Self) {
         for (target, taken) in &planned.taken {
             self.taken.entry(target.clone()).or_insert_with(|| Taken { everywhere: false, ..taken.clone() });

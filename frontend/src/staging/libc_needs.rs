@@ -1,4 +1,4 @@
-//! Which C library a program needs: whether a node's own is new enough can be told from versions of symbols alone.
+//! The C library that a program needs. Symbol versions alone show whether a node's own is new enough.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::os::unix::ffi::OsStrExt;
 pub struct GlibcVersion {
     /// Always 2 so far.
     pub major: u32,
-    /// What grows.
+    /// The part that grows.
     pub minor: u32,
-    /// Only in very old ones; 0 when it is not said.
+    /// Only in very old ones; otherwise 0.
     pub patch: u32,
 }
 
 impl GlibcVersion {
-    /// From the name of a symbols' version, such as GLIBC_2.34. None for others, and for glibc's private ones.
+    /// Parses a symbol version such as GLIBC_2.34. None for others, and for glibc's private ones.
     pub fn parse(name: &OsStr) -> Option<Self> {
         let text = name.as_bytes().strip_prefix(b"GLIBC_")?;
-        // A mark of what a loader must be able to do; glibc has it since this version.
+        // This version marks an ability of the loader; glibc has it since 2.36.
         if text == b"ABI_DT_RELR" {
             return Some(Self { major: 2, minor: 36, patch: 0 });
         }
@@ -33,7 +33,7 @@ impl GlibcVersion {
     }
 }
 
-/// A program and its libraries name some thousand versions.
+/// Parses without an allocation: a program and its libraries name some thousand versions.
 fn parse_number(digits: &[u8]) -> Option<u32> {
     let append = |number: u32, digit: &u8| {
         let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
@@ -49,7 +49,7 @@ impl fmt::Display for GlibcVersion {
     }
 }
 
-/// The family without `lib` and what is behind the first dot.
+/// The family without `lib` and without the part after the first dot.
 const FAMILY: &[&[u8]] = &[
     b"c",
     b"m",
@@ -70,10 +70,10 @@ const FAMILY: &[&[u8]] = &[
     b"cidn",
 ];
 
-/// glibc's own modules for name services; others bring their own, which are not of the family.
+/// glibc's own name service modules. Modules of other packages do not belong to the family.
 const NAME_SERVICES: &[&[u8]] = &[b"compat", b"db", b"dns", b"files", b"hesiod", b"nis", b"nisplus"];
 
-/// Whether a library belongs to glibc, by its name or path: the loader, libc, and what is built and versioned with them.
+/// Whether a library belongs to glibc, by its name or path: the loader, libc, and the libraries built with them.
 pub(super) fn is_glibc_family(library: impl AsRef<OsStr>) -> bool {
     let path = library.as_ref().as_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -82,7 +82,7 @@ pub(super) fn is_glibc_family(library: impl AsRef<OsStr>) -> bool {
     }
     let stem = name.strip_prefix(b"lib").and_then(|rest| rest.split(|byte| *byte == b'.').next());
     let Some(stem) = stem else { return false };
-    // Before glibc 2.34 the files had its version behind the name, as libc-2.31.so.
+    // Before glibc 2.34 file names had the version, such as libc-2.31.so.
     let end = stem.windows(2).rposition(|pair| pair == b"-2").unwrap_or(stem.len());
     let stem = &stem[..end];
     FAMILY.contains(&stem) || stem.strip_prefix(b"nss_").is_some_and(|it| NAME_SERVICES.contains(&it))

@@ -1,7 +1,8 @@
-//! What a loader has built in: its own default folders, `$LIB`, and which subdirectories for processors it knows.
+//! The built-in settings of a loader: its default folders, `$LIB`, and the processor-specific subdirectories that it
+//! knows.
 //!
-//! Distributions choose these when they build it, so the loader's file is the only sure source. It is read, not run. What cannot be found in
-//! it is taken from the table of machines.
+//! Distributions choose these when they build the loader, so its file is the only reliable source. The file is read,
+//! not run. Missing settings come from the table of architectures.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use super::arch::{Arch, Facts};
 /// Most bytes of a loader; real ones have some hundred kilobytes.
 pub(super) const MAX_LOADER: u64 = 16 << 20;
 
-/// What is built into a loader.
+/// Built-in settings of a loader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Loader {
     /// Default folders, in order.
@@ -23,7 +24,7 @@ pub(super) struct Loader {
     pub(super) has_legacy: bool,
 }
 
-/// What stands in a loader's file; a table's guess for what does not, or for no file at all.
+/// Finds the settings in a loader's file. Missing ones, or all for no file, come from the table.
 pub(super) fn parse_loader(bytes: Option<&[u8]>, arch: Arch) -> Loader {
     let facts = arch.facts();
     let bytes = bytes.unwrap_or_default();
@@ -38,7 +39,7 @@ pub(super) fn parse_loader(bytes: Option<&[u8]>, arch: Arch) -> Loader {
     Loader { folders, lib, has_hwcaps, has_legacy }
 }
 
-/// The first run of texts in the file that are folders of libraries: each with a slash at both ends, one behind the other.
+/// The first run of consecutive texts in the file that are library folders, with a slash at both ends.
 fn parse_folders(bytes: &[u8]) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for text in bytes.split(|byte| *byte == 0) {
@@ -75,7 +76,7 @@ fn guess_folders(facts: Option<&Facts>) -> Vec<PathBuf> {
     folders
 }
 
-/// `$LIB` by the first default folder: `lib64`, or with a machine's name behind it as Debian has it.
+/// Derives `$LIB` from the first default folder: `lib64`, or in Debian's layout with the architecture.
 fn lib_of(folder: &Path) -> Option<String> {
     let inner = folder.strip_prefix("/usr").or_else(|_| folder.strip_prefix("/")).ok()?;
     let lib = if inner.starts_with("lib") { inner } else { Path::new(inner.file_name()?) };
@@ -83,7 +84,7 @@ fn lib_of(folder: &Path) -> Option<String> {
 }
 
 fn contains(bytes: &[u8], text: &[u8]) -> bool {
-    // The first byte is looked for by itself: much faster than comparing at every place.
+    // Search for the first byte alone: this is much faster than comparing at every offset.
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| *byte == text[0]) {
         if rest[at..].starts_with(text) {
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_in_is_found() {
+    fn built_in_settings_are_found() {
         let check = |bytes: &[u8], folders: &[&str], lib: &str, has: (bool, bool)| {
             let found = parse_loader(Some(bytes), Arch::NATIVE);
             assert_eq!(found.folders, folders.iter().map(PathBuf::from).collect::<Vec<_>>());

@@ -1,27 +1,27 @@
-//! What a session's daemons need, brought to the nodes that lack it.
+//! Brings the files that a session's daemons need to the nodes that lack them.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
-//! | `find` | where what a manifest names is |
-//! | `needs` | what programs need |
-//! | `gather` | what a manifest names and what that needs, looked at |
-//! | `resolver` | [`Resolver`]: finds what programs and libraries need, as the loader would, and runs nothing |
-//! | `closure` | [`Closure`]: the answer |
-//! | `walk`, `script_chain` | the way from a file to all that it needs |
-//! | `search` | where the loader looks for a library, and in which order |
-//! | `symbol_versions`, `libc_needs` | whether what was found is new enough; which C library is needed |
-//! | `arch`, `loader`, `hwcaps` | what the search depends on: the machine a file is for, its loader, its processor |
+//! | `find` | finds the files that a manifest names |
+//! | `needs` | the dependencies of programs |
+//! | `gather` | reads the files of a manifest and their dependencies |
+//! | `resolver` | [`Resolver`]: finds the dependencies of programs and libraries as the loader would, without running anything |
+//! | `closure` | [`Closure`]: the result |
+//! | `walk`, `script_chain` | the walk from a file to all its dependencies |
+//! | `search` | the loader's search path for a library |
+//! | `symbol_versions`, `libc_needs` | whether found libraries are new enough; the required C library |
+//! | `arch`, `loader`, `hwcaps` | parameters of the search: architecture, loader, processor |
 //! | [`elf`], [`ld_cache`], `ld_conf`, `script`, `dlopen`, `tokens` | parsers, all pure |
-//! | `symbols` | which symbols a program defines |
-//! | `root` | paths inside a system that is not the one we run on |
-//! | `names` | tables of what has a name |
-//! | `content` | what is in a file: build id or hash |
-//! | `plan` | which of it goes where |
-//! | `ledger` | what a session has already |
-//! | `send` | asks nodes what they lack, and sends that once |
-//! | `stream` | the archive, made while it is sent |
+//! | `symbols` | the symbols that a program defines |
+//! | `root` | paths inside another system than the running one |
+//! | `names` | hash tables by name |
+//! | `content` | the identity of a file's content: build id or hash |
+//! | `plan` | the target of each file |
+//! | `ledger` | the files that a session has already |
+//! | `send` | asks nodes which files they lack, and sends these once |
+//! | `stream` | the archive, built while it is sent |
 //! | `squeeze` | whether and how it is compressed |
-//! | `progress` | how often that is told |
+//! | `progress` | how often progress is reported |
 
 mod arch;
 mod closure;

@@ -1,21 +1,22 @@
-//! Tables whose keys are names or paths of files.
+//! Hash tables whose keys are names or paths of files.
 //!
-//! Such a table is asked some thousand times for one program, mostly about a dozen letters. The standard library's way of mixing letters into a number
-//! is made for keys that an enemy chooses, and would take most of that time. Here a key only gets in when there is a file of that name: who wants
-//! to slow us down has to make as many files, and is in our way no longer than with their number alone.
+//! One program causes some thousand lookups in such a table, mostly of about a dozen characters. The standard
+//! library's hash resists keys that an attacker chooses, and would take most of that time. Here every key belongs to
+//! an existing file. An attacker would have to create as many files, and their number alone would slow the search as
+//! much.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A table by name or path, as it is spelled.
+/// A table by name or path, as spelled.
 pub(super) type ByName<T> = HashMap<OsString, T, BuildHasherDefault<Mixer>>;
 
-/// Mixes letters into a number, eight at a time.
+/// Hashes eight bytes at a time.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Mixer(u64);
 
-/// Odd, and with its bits all over the word, so that every letter reaches every higher bit.
+/// Odd, with bits all over the word, so that every byte affects all higher bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Mixer {
@@ -40,7 +41,7 @@ impl Hasher for Mixer {
     }
 
     fn finish(&self) -> u64 {
-        // Tables look at the lowest bits, and the highest ones are those that depend on all letters.
+        // Tables use the lowest bits, but the highest ones depend on all bytes.
         self.0.rotate_left(26)
     }
 }
@@ -57,7 +58,7 @@ mod tests {
     fn names_that_are_alike_come_to_different_places() {
         let names = (0..1000).flat_map(|n| [format!("lib{n}.so.6"), format!("libboost_{n}.so.1.74.0")]);
         let builder = BuildHasherDefault::<Mixer>::default();
-        // As a table of two thousand and more places takes them.
+        // The slots of a table with two thousand entries.
         let places: BTreeSet<u64> = names.map(|it| builder.hash_one(OsStr::new(&it)) % 4096).collect();
         assert!(places.len() > 1400, "{} places for 2000 names", places.len());
     }

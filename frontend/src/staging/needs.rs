@@ -1,4 +1,4 @@
-//! What programs and libraries need, as a manifest wants to know it.
+//! The dependencies of programs and libraries, as a manifest needs them.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -16,10 +16,10 @@ use super::plan::Absent;
 use super::resolver::{Resolver, ResolverConfig};
 use crate::error::{Error, Result};
 
-/// What a name's version of symbols begins with.
+/// The prefix of glibc's symbol versions.
 const GLIBC: &str = "GLIBC_";
 
-/// Looks where the loader of this machine looks, with this process's variables.
+/// Searches as the loader of this machine does, with this process's variables.
 #[derive(Debug)]
 pub(crate) struct SystemResolver {
     resolver: Resolver,
@@ -30,10 +30,10 @@ impl SystemResolver {
         Self { resolver: Resolver::new(ResolverConfig::of_process()) }
     }
 
-    /// Where the loader would find a library of that name.
+    /// The path where the loader would find a library.
     ///
     /// # Errors
-    /// Nowhere; it says where it looked.
+    /// It was not found; the error lists the searched places.
     pub(crate) fn find_library(&self, name: &OsStr) -> Result<PathBuf> {
         let found = self.resolver.find_library(name, Arch::NATIVE);
         found.map(|library| library.file).map_err(|missing| Error::Node {
@@ -47,10 +47,10 @@ impl SystemResolver {
 impl Resolve for SystemResolver {
     fn dependencies(&mut self, path: &Path) -> Result<Dependencies> {
         match self.resolver.closure(path) {
-            // A program for nodes of another kind: their loader will know, this machine has nothing for it.
+            // A program for another architecture: its dependencies are not on this machine, and the nodes have them.
             Ok(closure) if !closure.missing.is_empty() && is_foreign(path) => Ok(Dependencies::default()),
             Ok(closure) => Ok(build_dependencies(closure)),
-            // What the loader knows nothing of, the kernel may: such a file brings nothing along.
+            // A file that is not for the loader may be one for the kernel. It has no dependencies to stage.
             Err(error) if error.kind() == Kind::Invalid => Ok(Dependencies::default()),
             Err(error) => Err(error),
         }
@@ -71,7 +71,7 @@ fn build_dependencies(closure: Closure) -> Dependencies {
         } else if dependency.is_glibc {
             found.family.extend(names());
         } else if closure.interpreter.as_ref() != Some(&dependency.path) {
-            // Another C library's loader is that library as well: a node has it or cannot run the program.
+            // Another C library's loader is the library itself: a node has it or cannot run the program.
             found.libraries.extend(names());
         }
     }
@@ -80,13 +80,15 @@ fn build_dependencies(closure: Closure) -> Dependencies {
         needed_by: missing.needed_by.clone(),
         told: missing.to_string(),
     };
-    // A loader, or a script's program, is asked for by path: nodes look there themselves, and say so when it is not there.
+    // A loader or a script's program is requested by path. Nodes search there themselves, and report when it is
+    // missing.
     let by_path = |missing: &&super::closure::Missing| missing.name.as_encoded_bytes().contains(&b'/');
     found.missing = closure.missing.iter().filter(|missing| !by_path(missing)).map(absent).collect();
     found
 }
 
-/// All names under which a copy has to be there. One with a slash is a path, and the loader takes only that; in a search path it has the name at its end.
+/// All names under which a copy must exist. The loader finds a name with a slash only as a path; in a search path the
+/// copy has the last part of it.
 fn names(dependency: &Dependency) -> BTreeSet<OsString> {
     let names = dependency.other_names.iter().chain([&dependency.name]);
     names.filter_map(|name| Some(Path::new(name).file_name()?.to_owned())).collect()
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_c_library_is_kept_apart_from_other_libraries() {
-        // The test itself has libgcc_s and the C library in it, as every Rust program here.
+        // The test program depends on libgcc_s and the C library, as every Rust program here.
         let found = dependencies(&std::env::current_exe().unwrap());
         assert!(has(&found.libraries, "libgcc_s.so.1") && !has(&found.libraries, "libc.so.6"), "{found:?}");
         assert!(has(&found.family, "libc.so.6") && !has(&found.family, "libgcc_s.so.1"), "{found:?}");
@@ -125,21 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn a_script_brings_its_interpreter_and_what_that_needs() {
+    fn a_script_brings_its_interpreter_with_dependencies() {
         let scratch = tempfile::tempdir().unwrap();
         let script = scratch.path().join("script");
         std::fs::write(&script, "#!/bin/sh\n:\n").unwrap();
         let found = dependencies(&script);
         assert_eq!(found.programs, [Path::new("/bin/sh")]);
         assert!(has(&found.family, "libc.so.6") && found.libc.is_some(), "{found:?}");
-        // One that is not here may be there.
+        // An interpreter that is missing here may exist on the nodes.
         std::fs::write(&script, "#!/no/such/shell\n").unwrap();
         let found = dependencies(&script);
         assert!(found.programs.is_empty() && found.missing.is_empty(), "{found:?}");
     }
 
     #[test]
-    fn what_the_loader_knows_nothing_of_brings_nothing() {
+    fn a_file_unknown_to_the_loader_brings_nothing() {
         let scratch = tempfile::tempdir().unwrap();
         let text = scratch.path().join("text");
         std::fs::write(&text, "no program at all").unwrap();
@@ -153,7 +155,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let foreign = scratch.path().join("foreign");
         let mut bytes = std::fs::read("/bin/sh").unwrap();
-        // e_machine: that of aarch64 here, and the other way round.
+        // e_machine: aarch64's here, and x86-64's there.
         let other: u16 = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
         bytes[18..20].copy_from_slice(&other.to_ne_bytes());
         std::fs::write(&foreign, bytes).unwrap();

@@ -1,9 +1,10 @@
-//! Where everything that a manifest wants goes, and with it what that needs to run. Pure: what is in files, and what needs what, was
-//! found out before.
+//! Chooses the targets of a manifest's files and of their dependencies. Pure: files and dependencies were read
+//! before.
 //!
-//! Libraries go to `lib`, under the names by which the loader looks for them. Where another one of that name is there already, they go to a folder
-//! of their own below it, which the daemons that need it have before `lib` in their search path. The C library's own family goes to
-//! `loader` and in no search path: a daemon with another one than its node's loader would not run.
+//! Libraries go to `lib`, under the names that the loader searches. If another library of that name is there already,
+//! they go to a folder of their own below it. The daemons that need it search that folder before `lib`. The C
+//! library's family goes to `loader` and into no search path: a daemon with a C library other than its loader's would
+//! not run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -20,77 +21,77 @@ use super::ledger::{Ledger, Taken};
 use super::want::{Target, Want};
 use crate::error::{Error, Result};
 
-/// What the name of a folder for libraries of taken names begins with. Hidden, so that no directory of a tool's has it.
+/// The prefix of folders for libraries with conflicting names. Hidden, so that no tool's directory has it.
 const FOLDER: &str = ".other-";
 
-/// Most libraries that one error tells of, besides the first.
+/// The most libraries in one error, besides the first.
 const MAX_TOLD: usize = 8;
 
-/// Something that a manifest names.
+/// An item of a manifest.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) place: Place,
     /// Path below the place.
     pub(crate) name: Arc<OsStr>,
     pub(crate) source: Arc<Source>,
-    /// What it needs to run; none for what does not run.
+    /// Its dependencies; none for a file that is not run.
     pub(crate) needs: Option<Box<Needs>>,
 }
 
-/// What a program or library needs to run.
+/// The dependencies of a program or library.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Needs {
-    /// Libraries, in the order in which they are searched.
+    /// Libraries, in search order.
     pub(crate) libraries: Vec<Needed>,
     /// Interpreters of scripts.
     pub(crate) programs: Vec<Needed>,
-    /// The C library's own family with its loader.
+    /// The C library's family with its loader.
     pub(crate) family: Vec<Needed>,
-    /// What is needed of the C library.
+    /// Requirements on the C library.
     pub(crate) libc: Option<LibcNeeds>,
-    /// Libraries that are nowhere.
+    /// Missing libraries.
     pub(crate) missing: Vec<Absent>,
 }
 
-/// A file that something needs.
+/// A dependency.
 #[derive(Debug, Clone)]
 pub(crate) struct Needed {
-    /// The name by which it is looked for.
+    /// The requested name.
     pub(crate) name: OsString,
     pub(crate) source: Arc<Source>,
 }
 
-/// A library that is not there.
+/// A missing library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Absent {
     pub(crate) name: OsString,
     pub(crate) needed_by: PathBuf,
-    /// All of it in a sentence: what, by whom, where it was looked for.
+    /// The whole message: library, requesting file, searched places.
     pub(crate) told: String,
 }
 
-/// What nodes are to be asked for.
+/// The requests to the nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// What is new.
+    /// The new files.
     pub(crate) wants: Vec<Want>,
-    /// What is needed of the C library, if nodes do not know yet.
+    /// The C library requirements, if the nodes do not know them yet.
     pub(crate) libc: Option<LibcNeeds>,
-    /// How many files the manifest comes to, with those that the session has already, and without the C library's own family.
+    /// The number of files of the manifest, including those in the session already, without the C library's family.
     pub(crate) files: usize,
-    /// The search path's folders below `lib` for each program of the manifest, by its name in `bin`.
+    /// The folders below `lib` in the search path of each program of the manifest, by its name in `bin`.
     pub(crate) lib_dirs: BTreeMap<Arc<OsStr>, Vec<OsString>>,
-    /// The session's ledger when all this is there.
+    /// The session's ledger after this plan.
     pub(crate) ledger: Ledger,
 }
 
-/// Plans for a session that has what `session` says.
+/// Plans for a session with the content `session`.
 ///
 /// # Errors
-/// Two things that cannot both be; the message has both.
+/// Two items conflict; the message names both.
 pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
     let mut plan = Planning { wants: Vec::new(), session, touched: BTreeSet::new(), ledger: session.clone() };
-    // What was named comes before what that needs.
+    // Named files come before dependencies.
     let mut folders = Vec::new();
     for item in items {
         folders.extend(plan.put_named(item)?);
@@ -104,7 +105,7 @@ pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
     }
     let mut of_programs = BTreeMap::new();
     for (item, needs) in runs().filter(|(item, _)| item.place == Place::Bin) {
-        // A program's own choice comes before what was only put beside it.
+        // A program's own libraries come before named ones of the same name.
         let mut dirs = plan.put_libraries(&needs.libraries, &folders);
         dirs.extend(folders.iter().cloned());
         let mut seen = BTreeSet::new();
@@ -117,7 +118,8 @@ pub(crate) fn build_plan(items: &[Item], session: &Ledger) -> Result<Plan> {
     Ok(Plan { wants: plan.wants, libc, files, lib_dirs: of_programs, ledger: plan.ledger })
 }
 
-/// Refuses when libraries are missing, and says who needs them. What the session has in `lib`, because it was named, is not: its daemons look there.
+/// Fails if libraries are missing, and names the files that need them. A library that the session has in `lib` under
+/// its name is not missing: its daemons search there.
 ///
 /// # Errors
 /// Of kind [`Kind::NotFound`].
@@ -145,13 +147,13 @@ pub(crate) fn check_missing<'a>(
 }
 
 impl Plan {
-    /// The folders below `lib` that a program in `bin` searches before it.
+    /// The folders below `lib` that a program in `bin` searches before `lib`.
     pub(crate) fn lib_dirs_of(&self, program: &OsStr) -> Vec<OsString> {
         self.lib_dirs.get(program).cloned().unwrap_or_default()
     }
 }
 
-/// Whether something of that name in a session's root would stand in the way of the session's own directories.
+/// Whether an entry of that name in a session's root would conflict with the session's own directories.
 pub(crate) fn is_reserved(name: &OsStr) -> bool {
     [BIN_DIR, LIB_DIR, LOADER_DIR, TMP_DIR].iter().any(|own| name == *own)
 }
@@ -159,13 +161,13 @@ pub(crate) fn is_reserved(name: &OsStr) -> bool {
 struct Planning<'s> {
     wants: Vec<Want>,
     session: &'s Ledger,
-    /// What the manifest comes to and the session has already.
+    /// The targets of this manifest that the session has already.
     touched: BTreeSet<Target>,
     ledger: Ledger,
 }
 
 impl Planning<'_> {
-    /// The folder that it went to, if it is a library whose name was taken.
+    /// Puts a named item. Returns its folder if it is a library with a conflicting name.
     fn put_named(&mut self, item: &Item) -> Result<Option<OsString>> {
         let taken = self.ledger.at(item.place, &item.name).filter(|taken| taken.everywhere);
         match taken {
@@ -174,7 +176,7 @@ impl Planning<'_> {
                 Ok(None)
             }
             Some(taken) if taken.source.path == item.source.path => Err(changed(&item.source.path)),
-            // A library that was named on its own; a tree's files belong together.
+            // A library that was named on its own. The files of a tree belong together.
             Some(_) if item.place == Place::Lib && !item.name.as_encoded_bytes().contains(&b'/') => {
                 let library = Needed { name: item.name.to_os_string(), source: Arc::clone(&item.source) };
                 Ok(self.put_beside(&[&library], std::slice::from_ref(&library)).pop())
@@ -187,7 +189,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Puts interpreters into `bin`, but for those of which the manifest names one of its own.
+    /// Puts interpreters into `bin`, unless the manifest has one of that name.
     fn put_interpreters(&mut self, programs: &[Needed]) -> Result<()> {
         for program in programs {
             let name = Arc::from(program.name.as_os_str());
@@ -200,13 +202,13 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Puts a closure's libraries where the loader finds them, also if it searches `before` in front of `lib`. Gives the folders that must come
-    /// before both for that.
+    /// Puts a closure's libraries where the loader finds them, even if it searches `before` ahead of `lib`. Returns the
+    /// folders that must come before both for that.
     fn put_libraries(&mut self, libraries: &[Needed], before: &[OsString]) -> Vec<OsString> {
         let mut beside = Vec::new();
         let mut seen = BTreeSet::new();
         for library in libraries {
-            // The loader has one of a name in a process: the first that it finds.
+            // The loader loads one library per name: the first that it finds.
             if !seen.insert(&library.name) {
                 continue;
             }
@@ -227,8 +229,8 @@ impl Planning<'_> {
         held.into_iter().any(|content| *content != library.source.facts.content)
     }
 
-    /// Puts libraries whose names are taken into folders below `lib`. One that is there serves if nothing else is in it than what the
-    /// closure has as well; what other folders would be used for, nobody can say.
+    /// Puts libraries with conflicting names into folders below `lib`. An existing folder is reused only if its whole
+    /// content belongs to the closure. Any other content could hide a library that the program needs.
     fn put_beside(&mut self, libraries: &[&Needed], closure: &[Needed]) -> Vec<OsString> {
         let mut rest: Vec<&Needed> = libraries.to_vec();
         let mut folders = Vec::new();
@@ -269,11 +271,12 @@ impl Planning<'_> {
         OsString::from(format!("{FOLDER}{}", self.ledger.folders_made))
     }
 
-    /// The loaders' families, if nodes have to look whether their own will do. Theirs was decided on when they were first asked: a newer version asks anew.
+    /// Plans the loaders' families, if nodes must check whether their own is sufficient. They decided that at the first
+    /// request; a newer version requires another check.
     fn put_family(&mut self, items: &[Item]) -> Option<LibcNeeds> {
         let needs = || items.iter().filter_map(|item| item.needs.as_deref());
-        // The newest one serves older programs as well. Of several loaders, as for 32 bits, the first is brought; the others' programs
-        // run with what their nodes have.
+        // The newest one serves older programs as well. Of several loaders, such as the 32-bit one, the first is staged;
+        // the programs of the others run with the nodes' own.
         let first = needs().find_map(|needs| needs.libc.as_ref())?;
         let of_it = |libc: &&LibcNeeds| libc.interpreter == first.interpreter;
         let newest = needs().filter_map(|needs| needs.libc.as_ref()).filter(of_it);
@@ -288,7 +291,7 @@ impl Planning<'_> {
             let name = Arc::from(member.name.as_os_str());
             let known = self.ledger.content_at(Place::Loader, &name);
             let asked = |want: &Want| (want.place, &want.name) == (Place::Loader, &name);
-            // A family is one whole: it is the one that came first.
+            // A family is one unit: the first one wins.
             if known.is_none_or(|content| *content == member.source.facts.content)
                 && !self.wants.iter().any(asked)
             {
@@ -299,7 +302,7 @@ impl Planning<'_> {
         Some(newest.clone())
     }
 
-    /// The manifest comes to something that is there, or that it has put there itself.
+    /// Marks a target that exists already, or that this manifest has added.
     fn touch(&mut self, place: Place, name: &Arc<OsStr>) {
         if self.session.everywhere(place, name).is_some() {
             self.touched.insert((place, Arc::clone(name)));
@@ -313,7 +316,7 @@ impl Planning<'_> {
     }
 }
 
-/// The error for two things of one name.
+/// The error for two items with one name.
 pub(crate) fn clash(one: &Path, other: &Path) -> Error {
     Error::Invalid {
         message: format!("{} and {} have the same name in the session", one.display(), other.display()),
@@ -328,7 +331,7 @@ fn changed(path: &Path) -> Error {
     }
 }
 
-/// The numbers of `GLIBC_2.36`, to be compared.
+/// The numbers of `GLIBC_2.36`, for comparison.
 fn parse_version(version: &str) -> Vec<u32> {
     let numbers = version.rsplit('_').next().unwrap_or_default();
     numbers.split('.').map(|number| number.parse().unwrap_or(0)).collect()

@@ -1,5 +1,5 @@
-//! How often people and scripts are told how far staging is: at its beginning, at its end, and between them no more often than anybody
-//! can read. The clock is the caller's.
+//! Limits progress reports of staging: at the beginning, at the end, and between them no more often than is readable.
+//! The caller provides the clock.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// For a way of that many bytes.
+    /// For a transfer of `total` bytes.
     pub(crate) fn new(total: u64) -> Self {
         Self { total, last: None }
     }
 
-    /// Whether having come to `bytes` at `now` is to be reported. The first and the last step are, each once.
+    /// Whether to report that `bytes` were reached at `now`. The first and the last step are reported, each once.
     pub(crate) fn admit(&mut self, bytes: u64, now: Instant) -> bool {
         let wanted = match self.last {
             None => true,
@@ -52,7 +52,7 @@ mod tests {
         check(&[(0, 0), (1, 1000)], &[0, 1000]);
         check(&[(0, 0), (50, 10), (99, 20), (100, 30), (150, 40), (201, 50)], &[0, 30, 50]);
         check(&[(0, 0), (500, 0), (900, 5), (901, 1000), (2000, 1000)], &[0, 5, 1000]);
-        // A clock that stands still, or goes back, tells nothing more and breaks nothing.
+        // A clock that stands still or goes back gives no more reports, and does no harm.
         check(&[(100, 0), (100, 1), (0, 2), (0, 1000)], &[0, 1000]);
     }
 

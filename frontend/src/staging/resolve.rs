@@ -1,4 +1,4 @@
-//! What programs, libraries and scripts need: the calls of [`Resolver`] that look for it.
+//! The methods of [`Resolver`] that find dependencies.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::walk::Walk;
 use crate::error::Result;
 
 impl Resolver {
-    /// What a program, a library or a script needs. Libraries that are missing are part of the answer, not an error.
+    /// The dependencies of a program, a library or a script. Missing libraries are part of the result, not an error.
     ///
     /// # Errors
     /// The file itself cannot be read, or is neither program nor library nor script.
@@ -21,10 +21,10 @@ impl Resolver {
         }
     }
 
-    /// A library as a program of machine `arch` would find it that has no search paths of its own.
+    /// Finds a library for a program of architecture `arch` without search paths of its own.
     ///
     /// # Errors
-    /// Where it was looked for, when it was not found.
+    /// It was not found; the error lists the searched places.
     pub fn find_library(
         &self,
         name: impl AsRef<OsStr>,

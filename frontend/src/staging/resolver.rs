@@ -1,4 +1,4 @@
-//! Finds what programs and libraries need, and remembers what it has read.
+//! Finds the dependencies of programs and libraries, with a cache of the files that it has read.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -24,15 +24,15 @@ use crate::error::{Error, Result};
 use crate::lock::lock;
 
 pub(super) const LD_CACHE: &str = "/etc/ld.so.cache";
-/// Most bytes of a cache; a full workstation has some hundred kilobytes.
+/// The most bytes of ld.so.cache; a full workstation's has some hundred kilobytes.
 const MAX_CACHE: u64 = 64 << 20;
-/// Files that are remembered; then it begins anew.
+/// The most files in the resolver's cache; then it is cleared.
 const MAX_REMEMBERED: usize = 20_000;
 
-/// For which system, and with which variables.
+/// The system and the variables for a search.
 #[derive(Debug, Clone, Default)]
 pub struct ResolverConfig {
-    /// The root of the system that the files are of; all paths are then paths in there. None: this one.
+    /// The root of the files' system; all paths are inside it. None: the running system.
     pub sysroot: Option<PathBuf>,
     /// LD_LIBRARY_PATH.
     pub library_path: Option<OsString>,
@@ -41,16 +41,16 @@ pub struct ResolverConfig {
 }
 
 impl ResolverConfig {
-    /// This system with this process's variables.
+    /// The running system, with this process's variables.
     pub fn of_process() -> Self {
         Self { sysroot: None, library_path: Machine.env("LD_LIBRARY_PATH"), path: Machine.env("PATH") }
     }
 }
 
-/// Finds what programs and libraries need, without running anything. It sees ld.so.cache as it was when it first looked; files are
+/// Finds the dependencies of programs and libraries, without running anything. It reads ld.so.cache once; files are
 /// read again when they have changed. It may be shared among threads.
 ///
-/// What LD_PRELOAD, LD_AUDIT and `/etc/ld.so.preload` would add is not looked at: they are not the program's.
+/// It ignores LD_PRELOAD, LD_AUDIT and `/etc/ld.so.preload`, since they do not belong to the program.
 #[derive(Debug)]
 pub struct Resolver {
     config: ResolverConfig,
@@ -60,13 +60,13 @@ pub struct Resolver {
     hwcaps: OnceLock<Vec<&'static str>>,
     legacy: OnceLock<Legacy>,
     loaders: Mutex<HashMap<(PathBuf, Arch), Arc<Loader>>>,
-    /// By where each was opened, with the state in which it was read.
+    /// By path, with the state of the file when it was read.
     read: Mutex<ByName<(FileKey, Arc<Elf>)>>,
-    /// Room for pieces of the next file.
+    /// A buffer for the next file.
     scratch: Mutex<Scratch>,
 }
 
-/// A file in one state: any change of its content changes one of these.
+/// A file in one state: any change of its content changes one of these fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileKey {
     id: FileId,
@@ -75,7 +75,7 @@ struct FileKey {
     changed: (i64, i64),
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: u64,
@@ -93,10 +93,10 @@ impl FileKey {
     }
 }
 
-/// A file that can be loaded.
+/// A loadable file.
 #[derive(Debug, Clone)]
 pub(super) struct Opened {
-    /// Where it can be opened from here.
+    /// The path that opens it from here.
     pub(super) file: PathBuf,
     pub(super) id: FileId,
     pub(super) elf: Arc<Elf>,
@@ -105,16 +105,16 @@ pub(super) struct Opened {
 /// Why a file cannot be opened as an object.
 #[derive(Debug)]
 pub(super) enum NotOpened {
-    /// A loader goes on looking.
+    /// A loader continues its search.
     Absent(io::Error),
-    /// It is for another machine; a loader goes on looking.
+    /// It is for another architecture; a loader continues its search.
     OtherArch,
     /// A loader gives up.
     Unfit(Unfit),
 }
 
 impl Resolver {
-    /// A resolver that has read nothing yet.
+    /// A resolver with an empty cache.
     pub fn new(config: ResolverConfig) -> Self {
         Self {
             root: Root::new(config.sysroot.clone()),
@@ -129,7 +129,7 @@ impl Resolver {
         }
     }
 
-    /// What a user means by `name`: a path when it has a slash, else a program in PATH, else a file in this directory.
+    /// Interprets `name`: a path if it has a slash, else a program in PATH, else a file in this directory.
     pub fn find_program(&self, name: &Path) -> PathBuf {
         let found = find_in_path(name.as_os_str(), self.path(), |file| self.is_program(file));
         found.unwrap_or_else(|| name.to_owned())
@@ -140,12 +140,12 @@ impl Resolver {
         self.config.library_path.as_deref()
     }
 
-    /// PATH; the usual one when it is not known.
+    /// PATH; the usual one if it is not set.
     pub(super) fn path(&self) -> &OsStr {
         self.config.path.as_deref().unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"))
     }
 
-    /// The system's cache; none when there is none that can be read.
+    /// The system's cache; none if it cannot be read.
     pub(super) fn ld_cache(&self) -> Option<&LdCache> {
         let read = || {
             let bytes = self.read_whole(Path::new(LD_CACHE), MAX_CACHE).ok()?;
@@ -154,19 +154,19 @@ impl Resolver {
         self.cache.get_or_init(read).as_ref()
     }
 
-    /// Folders that would be in the cache, for a system that is not ours and has no cache yet. On this one there is nothing to be done
-    /// for it: its loader finds no library there either.
+    /// The folders of ld.so.conf, for another system without a cache. On the running system they do not count: its
+    /// loader does not search them either.
     pub(super) fn conf_folders(&self) -> &[PathBuf] {
         let read = || if self.root.is_ours() { Vec::new() } else { read_ld_conf(&self.root) };
         self.conf.get_or_init(read)
     }
 
-    /// Subdirectories for this processor, the best first; none for a system or a machine that is not this one.
+    /// Subdirectories for this processor, the best first; none for another system or architecture.
     pub(super) fn hwcaps(&self, arch: Arch) -> &[&'static str] {
         if self.is_this_machine(arch) { self.hwcaps.get_or_init(detect_hwcaps) } else { &[] }
     }
 
-    /// What older loaders call this processor; none for a system or a machine that is not this one.
+    /// The old loaders' names of this processor; none for another system or architecture.
     pub(super) fn legacy(&self, arch: Arch) -> Option<&Legacy> {
         let detect = || {
             // The maker stands at the beginning, before the list of processors gets long.
@@ -188,7 +188,7 @@ impl Resolver {
         self.root.is_ours() && arch == Arch::NATIVE
     }
 
-    /// What is built into a loader.
+    /// The built-in settings of a loader.
     pub(super) fn loader(&self, path: &Path, arch: Arch) -> Arc<Loader> {
         let key = (path.to_owned(), arch);
         if let Some(known) = lock(&self.loaders).get(&key) {
@@ -200,7 +200,7 @@ impl Resolver {
         loader
     }
 
-    /// Opens an object of machine `arch`; of any machine when that is none.
+    /// Opens an object of architecture `arch`. None: of any.
     pub(super) fn open(&self, path: &Path, arch: Option<Arch>) -> std::result::Result<Opened, NotOpened> {
         let file = self.root.locate(path).map_err(NotOpened::Absent)?;
         let known = lock(&self.read).get(file.as_os_str()).cloned();
@@ -221,12 +221,13 @@ impl Resolver {
         path: &Path,
         arch: Option<Arch>,
     ) -> std::result::Result<(FileKey, Arc<Elf>), NotOpened> {
-        // As the loader does it: opened first and looked at then. Most files are met once, and finding them by their path is what takes the time.
+        // Open first, then check, as the loader does. Most files occur once, and looking up the path takes most of the
+        // time.
         let file = open_any(path).map_err(NotOpened::Absent)?;
         let about = file.metadata().map_err(NotOpened::Absent)?;
-        // To read a folder is what the loader tries, too.
+        // The loader tries to read a folder, too.
         check_regular(&about).map_err(|error| NotOpened::Unfit(Unfit::Read(error.to_string())))?;
-        // Whoever reads at the same time makes room of their own.
+        // A concurrent reader allocates its own buffer.
         let mut scratch = std::mem::take(&mut *lock(&self.scratch));
         let parsed = parse_elf_in(&file, &mut scratch);
         *lock(&self.scratch) = scratch;
@@ -243,7 +244,7 @@ impl Resolver {
         Ok((key, elf))
     }
 
-    /// The first line of a script; none for what is no script.
+    /// The first line of a script; none for other files.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -275,10 +276,10 @@ impl Resolver {
     }
 }
 
-/// Opens what is known to be a file: a FIFO or a device would keep us.
+/// Opens a regular file: a FIFO or a device would block.
 fn open_regular(path: &Path, about: &Metadata) -> io::Result<File> {
     check_regular(about)?;
-    // Somebody may put another kind of file there between the question and now.
+    // The file may be replaced between the check and the open.
     open_any(path)
 }
 
@@ -290,7 +291,7 @@ fn check_regular(about: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Opens whatever it is without waiting for another end.
+/// Opens any kind of file without blocking.
 fn open_any(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }

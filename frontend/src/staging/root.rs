@@ -1,7 +1,7 @@
-//! Paths inside a system that is not the one we run on: a container's folder, another machine's root.
+//! Paths inside another system than the running one: a container's folder, another machine's root.
 //!
-//! An absolute symbolic link in there means a place in there, and `..` does not lead out: what the other system names must never be
-//! looked up in ours.
+//! An absolute symbolic link inside refers to a place inside, and `..` does not lead out. A path of the other system
+//! must never be looked up in the running one.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// Where paths begin.
+/// The root of paths.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Root(Option<PathBuf>);
 
@@ -21,15 +21,15 @@ impl Root {
         Self(sysroot)
     }
 
-    /// This system, whose processor is the one that will be used.
+    /// The running system, on the processor that will be used.
     pub(super) fn is_ours(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Where a file of that system can be opened from here. No part of the result is a link when the system is not ours.
+    /// The path that opens a file of that system from here. For another system, no part of the result is a link.
     ///
     /// # Errors
-    /// It is not there, or links go in circles.
+    /// It does not exist, or links are circular.
     pub(super) fn locate(&self, path: &Path) -> io::Result<PathBuf> {
         match &self.0 {
             None => Ok(path.to_owned()),
@@ -40,7 +40,7 @@ impl Root {
     /// The path without links, as that system sees it.
     ///
     /// # Errors
-    /// It is not there, or links go in circles.
+    /// It does not exist, or links are circular.
     pub(super) fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         match &self.0 {
             None => std::fs::canonicalize(path),
@@ -84,7 +84,7 @@ fn walk(root: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(done)
 }
 
-/// The names in a path and its `..`; what is before the first name does not matter inside a root.
+/// The names and `..` of a path; the prefix before the first name does not matter inside a root.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let part = |component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! Scripts: which program the kernel starts for a file that begins with `#!` (execve(2)).
+//! Scripts: the program that the kernel starts for a file that begins with `#!` (execve(2)).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gantry_shared::search::folders;
 
-/// How much of a file the kernel looks at.
+/// How much of a file the kernel reads.
 pub(super) const LINE_BYTES: usize = 256;
 
 /// The first line of a script.
@@ -14,7 +14,7 @@ pub(super) const LINE_BYTES: usize = 256;
 pub(super) struct Shebang {
     /// The program.
     pub interpreter: PathBuf,
-    /// Everything behind it; one argument, spaces and all.
+    /// The rest of the line: one argument, with its spaces.
     pub argument: Option<OsString>,
 }
 
@@ -45,8 +45,8 @@ fn trim(mut text: &[u8]) -> &[u8] {
 }
 
 impl Shebang {
-    /// The program that `env` looks up in PATH, when it is `env` that the line names: its first argument, or with `-S` the first word that
-    /// is neither an option nor a variable.
+    /// The program that `env` looks up in PATH, if the line names `env`: its first argument, or with `-S` the first
+    /// word that is neither an option nor a variable.
     pub(super) fn env_program(&self) -> Option<&OsStr> {
         if self.interpreter.file_name() != Some(OsStr::new("env")) {
             return None;

@@ -1,4 +1,4 @@
-//! What a script needs: the program that it is started with, through `env` if need be, and all that this needs.
+//! The dependencies of a script: the program that starts it, through `env` if necessary, and all that this needs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use super::script::{Shebang, find_in_path};
 use super::walk::Walk;
 use crate::error::{Error, Result};
 
-/// As many scripts as the kernel goes through.
+/// The kernel's limit for nested scripts.
 const MAX_SCRIPTS: usize = 5;
 
 impl Resolver {
-    /// What the script `binary` needs, whose first line is `shebang`.
+    /// The dependencies of the script `binary` with the first line `shebang`.
     ///
     /// # Errors
-    /// Its program is a script whose program is a script, and so on.
+    /// Scripts are nested too deeply.
     pub(super) fn script_closure(&self, binary: &Path, shebang: Shebang) -> Result<Closure> {
         let mut closure = Closure { binary: binary.to_owned(), ..Closure::default() };
         let mut by = binary.to_owned();
@@ -50,7 +50,7 @@ impl Resolver {
         Ok(closure)
     }
 
-    /// Adds a program, and what it needs when it is no script. None: it is missing.
+    /// Adds a program, and its dependencies if it is not a script. None: it is missing.
     fn add_program(
         &self,
         closure: &mut Closure,
@@ -80,7 +80,7 @@ impl Resolver {
         };
         match Walk::begin(self, &path).and_then(Walk::finish) {
             Ok(inner) => absorb(closure, dependency, inner),
-            // A script, or what cannot be started; the next round tells.
+            // A script, or a file that cannot start; the next round shows which.
             Err(_) => {
                 dependency.needs = Vec::new();
                 closure.needs.push(Need { name: name.clone(), found: Some(closure.needed.len()) });
@@ -91,7 +91,7 @@ impl Resolver {
     }
 }
 
-/// Puts a program and its closure into that of a script. What both need is there once.
+/// Merges a program and its closure into that of a script. Common dependencies occur once.
 fn absorb(closure: &mut Closure, mut program: Dependency, inner: Closure) {
     let place = closure.needed.len();
     closure.needs.push(Need { name: program.name.clone(), found: Some(place) });

@@ -1,4 +1,4 @@
-//! Where the loader looks for a library, and in which order (ld.so(8); glibc: `elf/dl-load.c`).
+//! The loader's search for a library (ld.so(8); glibc: `elf/dl-load.c`).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,30 +11,30 @@ use super::hwcaps::build_combinations;
 use super::loader::Loader;
 use super::resolver::{LD_CACHE, NotOpened, Opened, Resolver};
 
-/// Most places that are told of one library that was not found.
+/// The most places in the report about a missing library.
 const MAX_TOLD: usize = 64;
 
-/// What the loader of one program knows.
+/// The search state of one program's loader.
 #[derive(Debug)]
 pub(super) struct Search<'r> {
     resolver: &'r Resolver,
     arch: Arch,
     interpreter: PathBuf,
-    /// The subdirectories for processors that a folder really has.
+    /// The processor-specific subdirectories that exist in each folder.
     subdirectories: HashMap<PathBuf, Arc<[PathBuf]>>,
 }
 
-/// Where the one who needs a library has it looked for.
+/// The search path of a file for its needs.
 #[derive(Debug, Default)]
 pub(super) struct Order<'a> {
-    /// Its own folders and the environment's, in order.
+    /// The file's folders and the environment's, in order.
     pub(super) folders: Vec<(How, &'a [PathBuf])>,
-    /// Nothing of the system's own folders (DF_1_NODEFLIB).
+    /// Without the system's own folders (DF_1_NODEFLIB).
     pub(super) without_default: bool,
 }
 
 impl<'a> Order<'a> {
-    /// Further folders, behind those that are there.
+    /// Appends folders.
     pub(super) fn add(&mut self, how: How, folders: &'a [PathBuf]) {
         if !folders.is_empty() {
             self.folders.push((how, folders));
@@ -42,7 +42,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A library and its path as the loader calls it.
+/// A library, with its path as the loader calls it.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
@@ -55,7 +55,7 @@ impl<'r> Search<'r> {
         Self { resolver, arch, interpreter, subdirectories: HashMap::new() }
     }
 
-    /// What is built into the loader. Its file is read only when it is asked for: most programs need nothing of it.
+    /// The loader's built-in settings. Its file is read only on demand: most programs do not need it.
     pub(super) fn loader(&self) -> Arc<Loader> {
         self.resolver.loader(&self.interpreter, self.arch)
     }
@@ -129,7 +129,7 @@ impl<'r> Search<'r> {
         self.loader().folders.iter().any(|folder| path.starts_with(folder))
     }
 
-    /// The subdirectories of a folder that are there and are for this processor, the best first.
+    /// The existing subdirectories of a folder for this processor, the best first.
     fn subdirectories(&mut self, folder: &Path) -> Arc<[PathBuf]> {
         if let Some(known) = self.subdirectories.get(folder) {
             return Arc::clone(known);
@@ -158,7 +158,7 @@ impl<'r> Search<'r> {
     }
 }
 
-/// What was tried in vain.
+/// The failed attempts of a search.
 #[derive(Debug, Default)]
 struct Tried {
     looked_in: Vec<(How, PathBuf)>,
@@ -172,7 +172,7 @@ impl Tried {
         }
     }
 
-    /// A file that the loader would take; none where it would go on looking; an error where it would give up.
+    /// A file that the loader would use. None: the loader would continue; an error: it would give up.
     fn open(&mut self, search: &Search<'_>, path: PathBuf, how: How) -> Result<Option<Found>, Why> {
         match search.resolver.open(&path, Some(search.arch)) {
             Ok(opened) => match check_library(&opened) {

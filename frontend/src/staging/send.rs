@@ -1,4 +1,4 @@
-//! Asks the nodes of a session what they lack of a plan, and sends that, once, to exactly those that lack something.
+//! Asks the nodes of a session which files of a plan they lack, and sends these, once, to the nodes that lack some.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::event::{Staging, StagingEnd};
 use crate::lock::lock;
 use crate::session::inner::Inner;
 
-/// Most bytes of names in one order; an order must fit into a frame with room to spare.
+/// The most bytes of names in one order: the order must fit into a frame.
 const ORDER_BYTES: usize = 256 * 1024;
 
 const ASKING: &str = "asking nodes what they lack";
@@ -30,17 +30,17 @@ const ASKING: &str = "asking nodes what they lack";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Staged {
-    /// How many files the manifest came to, with all that they need but the C library.
+    /// The number of files of the manifest, with all dependencies except the C library.
     pub files: usize,
-    /// How many of them some node lacked, so that they were sent.
+    /// How many of them were sent because at least one node lacked them.
     pub files_sent: usize,
-    /// Bytes that left this machine on each of its links; every file went once.
+    /// Bytes that this machine sent on each of its links; every file went once.
     pub bytes_sent: u64,
     /// The nodes that lacked something.
     pub nodes_sent: NodeSet,
 }
 
-/// What nodes lack.
+/// The missing files of nodes.
 #[derive(Debug, Default)]
 struct Lack {
     /// Indices of wants.
@@ -48,16 +48,16 @@ struct Lack {
     nodes: NodeSet,
 }
 
-/// Makes everything of the plan available on every node of the session that can be reached.
+/// Makes all files of the plan available on every reachable node of the session.
 ///
 /// # Errors
-/// A node cannot have something, or a file is not what it was when it was planned.
+/// A node cannot store a file, or a file has changed since it was planned.
 pub(crate) async fn send(session: &Inner, plan: &mut Plan, deadline: Instant) -> Result<Staged> {
     let mut done = Staged { files: plan.files, ..Staged::default() };
     if plan.wants.is_empty() && plan.libc.is_none() {
         return Ok(done);
     }
-    // The C library's family goes with what is needed of it, and so first.
+    // The C library's family goes with its requirements, so it comes first.
     let mut wants = std::mem::take(&mut plan.wants);
     wants.sort_by_key(|want| want.place != Place::Loader);
     let nodes = session.live_nodes();
@@ -66,7 +66,7 @@ pub(crate) async fn send(session: &Inner, plan: &mut Plan, deadline: Instant) ->
         return Ok(done);
     }
     let is_part = |index: &usize| wants.get(*index).is_some_and(|want| want.place != Place::Loader);
-    // Who has no use for the family has not linked it either.
+    // A node that does not need the family has not linked it.
     let linked =
         (0..wants.len()).filter(is_part).count() - lack.files.iter().filter(|index| is_part(index)).count();
     let mut index = 0..;
@@ -110,7 +110,7 @@ async fn ask(
     Ok(lack)
 }
 
-/// Sends the archive, tells how far that is, and gives the bytes that were sent.
+/// Sends the archive, reports progress, and returns the number of bytes sent.
 async fn deliver(
     session: &Inner,
     archive: Archive,
@@ -144,7 +144,7 @@ async fn deliver(
         let mut sent = lock(&sent);
         (sent.bytes, sent.failure.take())
     };
-    // That a file could not be read is why the rest failed.
+    // A file that could not be read is the cause of the other failures.
     if let Some(failure) = failure {
         return Err(failure);
     }
@@ -163,7 +163,7 @@ async fn deliver(
 }
 
 async fn choose_packing(archive: Archive, reach: Reach, deadline: Instant) -> Result<(Archive, bool)> {
-    // No network is saved where there is none.
+    // On this machine compression saves nothing.
     if reach == Reach::ThisMachine {
         return Ok((archive, false));
     }
@@ -175,10 +175,10 @@ async fn choose_packing(archive: Archive, reach: Reach, deadline: Instant) -> Re
     .await
 }
 
-/// Does something that blocks, on a thread of its own.
+/// Runs blocking work on its own thread.
 ///
 /// # Errors
-/// What it says; [`Error::TimedOut`] when it goes on for too long, by itself.
+/// The work's error; [`Error::TimedOut`] when it takes too long. The thread then continues on its own.
 pub(crate) async fn in_time<T: Send + 'static>(
     deadline: Instant,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -194,15 +194,15 @@ pub(crate) async fn in_time<T: Send + 'static>(
     }
 }
 
-/// Tells how many bytes are on their way, not too often.
+/// Reports how many bytes are sent, at a limited rate.
 fn tell(core: &Arc<Core>, over: Arc<Mutex<bool>>, mut news: Staging) -> impl FnMut(u64) + Send + 'static {
     let mut throttle = Throttle::new(news.total_bytes);
-    // Only to those who still listen: a thread that hangs in a read must not keep an app that is over.
+    // Hold a weak reference: a thread that hangs in a read must not keep an ended app alive.
     let core = Arc::downgrade(core);
     move |bytes| {
         if throttle.admit(bytes, Instant::now())
             && let Some(core) = core.upgrade()
-            // Held while it is told: nothing comes after the end.
+            // The lock is held during the report, so nothing comes after the end.
             && let over = lock(&over)
             && !*over
         {
@@ -212,7 +212,7 @@ fn tell(core: &Arc<Core>, over: Arc<Mutex<bool>>, mut news: Staging) -> impl FnM
     }
 }
 
-/// The end of what [`tell`] tells, also when the future is dropped.
+/// Ends the reports of [`tell`], even if the future is dropped.
 struct Over<'a> {
     core: &'a Core,
     session: SessionId,
@@ -252,13 +252,13 @@ async fn send_stream(
     source: ArchiveReader,
     deadline: Instant,
 ) -> Result<()> {
-    // How far it is is told by who makes the archive, who knows its uncompressed bytes.
+    // The archive's builder reports the progress, since it knows the uncompressed size.
     let announce = |stream| order.announce(stream);
     let answers = core.overlay.send_bulk(nodes.clone(), announce, source, |_| (), deadline).await?;
     core.accept(answers).map(drop)
 }
 
-/// Cuts a long list so that every portion fits into an order. An empty list is one empty portion.
+/// Splits a long list so that every portion fits into an order. An empty list is one empty portion.
 fn in_portions(wants: &[Want]) -> impl Iterator<Item = &[Want]> {
     let mut rest = Some(wants);
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Whether and how an archive is compressed. Libraries become a third of what they were, at a speed that few networks have; files that are
-//! compressed already, and nodes on this very machine, gain nothing.
+//! Decides about compression of an archive. Libraries shrink to a third, faster than most networks. Compressed files,
+//! and nodes on this machine, gain nothing.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,29 +10,29 @@ use zstd::stream::write::Encoder;
 
 /// Fast rather than small.
 const LEVEL: i32 = 1;
-/// How far back the other side has to remember: 2^20 bytes, on every node.
+/// The window that the receiver must keep: 2^20 bytes, on every node.
 const WINDOW_LOG: u32 = 20;
-/// Less than that is not worth a thought.
+/// A smaller archive is not compressed.
 const LEAST_BYTES: u64 = 64 * 1024;
-/// What a try reads: that many pieces of that many bytes.
+/// The sample: this many pieces of this many bytes.
 const PIECES: u64 = 8;
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// How small a part of the content became.
+/// How much the sample shrank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) bytes: u64,
     pub(crate) packed_bytes: u64,
 }
 
-/// Whether an archive of `bytes` is compressed, after a try said `sample`. `here`: all nodes are this machine.
+/// Whether to compress an archive of `bytes`, given the result of a sample. `here`: all nodes are this machine.
 pub(crate) fn is_worth_packing(bytes: u64, sample: Sample, here: bool) -> bool {
-    // By a fifth at least.
+    // It must shrink by at least a fifth.
     let shrinks = sample.bytes > 0 && sample.packed_bytes.saturating_mul(5) <= sample.bytes.saturating_mul(4);
     !here && bytes >= LEAST_BYTES && shrinks
 }
 
-/// Compresses a few pieces, from places that lie evenly in all of the files put together. What cannot be read says nothing.
+/// Compresses a few pieces from evenly spaced places in all files together. Unreadable pieces are ignored.
 pub(super) fn sample(files: &[(&Path, u64)]) -> Sample {
     let total: u64 = files.iter().map(|(_, size)| size).sum();
     let mut sample = Sample::default();
@@ -48,7 +48,7 @@ pub(super) fn sample(files: &[(&Path, u64)]) -> Sample {
     sample
 }
 
-/// The file in which a place lies, and the place in it.
+/// The file at an offset in all files together, and the offset in it.
 fn find<'a>(files: &[(&'a Path, u64)], mut at: u64) -> Option<(&'a Path, u64)> {
     for (path, size) in files {
         match at.checked_sub(*size) {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_shrinks_and_has_a_way_to_go_is_packed() {
+    fn compressible_archives_for_other_machines_are_packed() {
         let check = |bytes, packed: u64, here, expected| {
             let sample = Sample { bytes: 1000, packed_bytes: packed };
             assert_eq!(is_worth_packing(bytes, sample, here), expected, "{bytes} {packed} {here}");

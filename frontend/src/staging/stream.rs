@@ -1,7 +1,9 @@
-//! The archive of what nodes lack: a tar stream that is made from the files while it is sent, and never exists as a whole.
+//! The archive for the nodes: a tar stream that is built from the files while it is sent, and never exists as a
+//! whole.
 //!
-//! A thread reads the files into a pipe of a few pieces; who sends takes them from its other end. Every file is looked at before and after it is
-//! read: one that is not what the nodes were asked for ends the stream with an error, and then no node has anything of it.
+//! A thread reads the files into a short queue; the sender takes the pieces from it. Every file is checked before and
+//! after it is read. A file that differs from the nodes' request ends the stream with an error, and then no node has
+//! anything of it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -27,14 +29,14 @@ use crate::lock::lock;
 
 /// tar counts in blocks of this.
 const BLOCK_BYTES: u64 = 512;
-/// What ends an archive: two empty blocks.
+/// The end of an archive: two empty blocks.
 const END_BYTES: u64 = 2 * BLOCK_BYTES;
-/// One piece in the pipe.
+/// The size of a piece in the queue.
 const PIECE_BYTES: usize = 128 * 1024;
-/// Pieces in the pipe.
+/// The number of pieces in the queue.
 const PIECES: usize = 4;
 
-/// What is to be sent.
+/// The archive to send.
 #[derive(Debug)]
 pub(crate) struct Archive {
     members: Vec<Member>,
@@ -45,22 +47,22 @@ pub(crate) struct Archive {
 #[derive(Debug)]
 struct Member {
     want: Want,
-    /// The member before it that has its content.
+    /// The index of an earlier member with the same content.
     original: Option<u32>,
 }
 
 impl Archive {
-    /// An archive of these files, each under its place's directory and its name. Of several with one content, only the first is in it as a file;
-    /// the others are hard links to it, which nodes make files of their own.
+    /// An archive of these files, each under its place's directory and its name. Of several files with one content,
+    /// only the first is a file in it. The others are hard links to it, which nodes turn into files of their own.
     ///
     /// # Errors
-    /// A name that no archive can have.
+    /// A name that is not possible in an archive.
     pub(crate) fn new(members: Vec<Want>) -> Result<Self> {
         let members = find_originals(members)?;
         let (mut bytes, mut copied_bytes) = (END_BYTES, 0);
         for member in &members {
             let source = &member.want.source;
-            // It is made again when it is sent: all headers together would take more memory than all the rest.
+            // The header is built again when it is sent: all headers together would take more memory than the rest.
             let header = build_header(member, &members)
                 .map_err(|error| Error::io(format!("cannot pack {}", source.path.display()), error))?;
             let size = source.facts.state.size;
@@ -73,7 +75,7 @@ impl Archive {
         Ok(Self { members, bytes, copied_bytes })
     }
 
-    /// How many bytes nodes copy, because they are in it once and wanted under several names.
+    /// How many bytes nodes copy, since one member is wanted under several names.
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
@@ -88,15 +90,15 @@ impl Archive {
         self.members.len()
     }
 
-    /// What a try says of how small it can be made. Blocks.
+    /// Compresses a sample of it. Blocks.
     pub(crate) fn sample(&self) -> squeeze::Sample {
         let files = self.members.iter().filter(|member| member.original.is_none());
         let files = files.map(|member| (&*member.want.source.path, member.want.source.facts.state.size));
         squeeze::sample(&files.collect::<Vec<_>>())
     }
 
-    /// Starts a thread that makes it, and tells `progress` how many bytes of it are made. The thread ends when the reader is dropped. Must be
-    /// called within a tokio runtime.
+    /// Starts a thread that builds it, and reports to `progress` how many bytes are built. The thread ends when the
+    /// reader is dropped. Must be called within a tokio runtime.
     pub(crate) fn start(self, packed: bool, progress: impl FnMut(u64) + Send + 'static) -> ArchiveReader {
         let (to, pieces) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
@@ -105,7 +107,7 @@ impl Archive {
                 Ok(()) => Piece::End,
                 Err(error) => Piece::Failed(error),
             };
-            // Nobody may be there to read it any more.
+            // The reader may be gone.
             drop(to.blocking_send(last));
         });
         ArchiveReader { pieces, piece: Vec::new(), at: 0, sent: Arc::default(), over: false }
@@ -135,7 +137,7 @@ impl Archive {
     }
 }
 
-/// Sees which members have the content of one before them. Where there is none, nothing is saved.
+/// Finds members with the content of an earlier one.
 fn find_originals(wants: Vec<Want>) -> Result<Vec<Member>> {
     let mut first: HashMap<&Content, u32> = HashMap::new();
     let mut originals = Vec::with_capacity(wants.len());
@@ -164,7 +166,7 @@ fn write_member(member: &Member, all: &[Member], out: &mut impl Write) -> io::Re
     out.write_all(&build_header(member, all)?)?;
     let mut hasher = match mark {
         Mark::Blake3(_) => Some(blake3::Hasher::new()),
-        // Reading it was enough to know it, and its state says that it is the same.
+        // The file's state shows that it is unchanged since its build id was read.
         Mark::BuildId(_) => None,
     };
     let most = usize::try_from(size).unwrap_or(usize::MAX).min(PIECE_BYTES);
@@ -185,7 +187,7 @@ fn write_member(member: &Member, all: &[Member], out: &mut impl Write) -> io::Re
         left -= read as u64;
     }
     check_unchanged(&file)?;
-    // A change within a clock tick leaves no other trace.
+    // Only the hash reveals a change within one clock tick.
     if let (Some(hasher), Mark::Blake3(hash)) = (hasher, mark)
         && hasher.finalize().as_bytes() != hash
     {
@@ -199,7 +201,8 @@ fn changed() -> io::Error {
     io::Error::other("it changed while it was being sent")
 }
 
-/// Owner, group and special bits are nobody's business elsewhere. The time is: Python compares it with what it has compiled.
+/// The header leaves out owner, group and special bits, which have no meaning on other machines. It includes the
+/// time: Python compares it with its compiled files.
 fn build_header(member: &Member, all: &[Member]) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
     let want = &member.want;
@@ -211,7 +214,8 @@ fn build_header(member: &Member, all: &[Member]) -> io::Result<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     let path = build_path(want.place, &want.name);
     let original = member.original.and_then(|index| all.get(usize::try_from(index).ok()?));
-    // Both put a header for a long name before it where one is needed; the second trusts that as many bytes follow as the header says.
+    // Both functions insert a header for a long name if necessary. The second one assumes that exactly the announced
+    // number of bytes follows.
     if let Some(Member { want: original, .. }) = original {
         header.set_entry_type(tar::EntryType::Link);
         header.set_size(0);
@@ -224,7 +228,7 @@ fn build_header(member: &Member, all: &[Member]) -> io::Result<Vec<u8>> {
     Ok(builder.get_ref().clone())
 }
 
-/// Where something is below a session's root.
+/// The path of a file below a session's root.
 fn build_path(place: Place, name: &OsStr) -> PathBuf {
     match place {
         Place::Bin => Path::new(BIN_DIR).join(name),
@@ -234,7 +238,7 @@ fn build_path(place: Place, name: &OsStr) -> PathBuf {
     }
 }
 
-/// Tells how many bytes went through.
+/// Counts the bytes that pass through.
 struct Counted<W, F> {
     to: W,
     bytes: u64,
@@ -257,12 +261,12 @@ impl<W: Write, F: FnMut(u64)> Write for Counted<W, F> {
 #[derive(Debug)]
 enum Piece {
     Bytes(Vec<u8>),
-    /// All is there. A thread that panics does not say so.
+    /// The stream is complete. A thread that panics does not send this.
     End,
     Failed(Error),
 }
 
-/// The end of the pipe that the thread writes to. It waits while the pipe is full.
+/// The write end of the queue. Writing waits while it is full.
 struct Pipe {
     to: mpsc::Sender<Piece>,
     piece: Vec<u8>,
@@ -287,7 +291,7 @@ impl Write for Pipe {
     }
 }
 
-/// The end of the pipe that is read, with what there is to know afterwards.
+/// The read end of the queue, with the result afterwards.
 #[derive(Debug)]
 pub(crate) struct ArchiveReader {
     pieces: mpsc::Receiver<Piece>,
@@ -297,17 +301,17 @@ pub(crate) struct ArchiveReader {
     over: bool,
 }
 
-/// What became of an archive.
+/// The result of sending an archive.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    /// Bytes that were read, compressed if they were.
+    /// Bytes that were read, after compression.
     pub(crate) bytes: u64,
-    /// Why it could not be made.
+    /// Why it could not be built.
     pub(crate) failure: Option<Error>,
 }
 
 impl ArchiveReader {
-    /// What became of it, for when the reader is gone.
+    /// The result, for after the reader is gone.
     pub(crate) fn watch(&self) -> Arc<Mutex<Sent>> {
         Arc::clone(&self.sent)
     }

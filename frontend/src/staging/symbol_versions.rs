@@ -1,4 +1,4 @@
-//! Whether the libraries that were found have the versions of symbols that are asked of them (glibc: `elf/dl-version.c`).
+//! Checks whether found libraries have the required symbol versions (glibc: `elf/dl-version.c`).
 
 use super::closure::{LibcNeeds, Missing, Why};
 use super::elf::VersionNeeds;
@@ -6,7 +6,7 @@ use super::libc_needs::{GlibcVersion, is_glibc_family};
 use super::walk::Walk;
 
 impl Walk<'_> {
-    /// Adds what is too old to what is missing.
+    /// Adds libraries that are too old to the missing ones.
     pub(super) fn check_versions(&mut self) {
         let mut lacking = Vec::new();
         for object in self.objects.iter().filter(|object| object.is_listed) {
@@ -31,7 +31,7 @@ impl Walk<'_> {
         self.missing.extend(lacking);
     }
 
-    /// What is needed of the C library.
+    /// The requirements on the C library.
     pub(super) fn libc_needs(&self) -> LibcNeeds {
         let mut needs = LibcNeeds::default();
         for object in self.objects.iter().filter(|object| object.is_listed) {

@@ -1,4 +1,4 @@
-//! Which symbols a program or library defines. Only its tables are read, nothing is run.
+//! The symbols that a program or library defines. Only its tables are read.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Whether the executable `program` defines all of `names` in its symbol tables, the full one or that of the loader.
 ///
 /// # Errors
-/// It is no executable file that can be read, or no ELF file.
+/// It is not a readable executable file, or not an ELF file.
 pub fn defines_all<S: AsRef<[u8]>>(program: &Path, names: &[S]) -> Result<bool> {
     Ok(find_defined(program, names)?.into_iter().all(|found| found))
 }
@@ -24,10 +24,10 @@ pub fn defines_any<S: AsRef<[u8]>>(program: &Path, names: &[S]) -> Result<bool> 
     Ok(find_defined(program, names)?.into_iter().any(|found| found))
 }
 
-/// Whether the executable or library at `path` takes `name` from a library that it is loaded with.
+/// Whether the executable or library at `path` imports `name` from a library.
 ///
 /// # Errors
-/// It cannot be read, or is no ELF file.
+/// It cannot be read, or is not an ELF file.
 pub(crate) fn takes(path: &Path, name: &[u8]) -> Result<bool> {
     let failed = |e| Error::io(format!("cannot read {}", path.display()), e);
     let cache = ReadCache::new(File::open(path).map_err(failed)?);
@@ -65,7 +65,7 @@ mod tests {
         assert!(defines_all(&own, &["main"]).unwrap());
         assert!(!defines_all(&own, &["main", "no_such_symbol"]).unwrap());
         assert!(defines_any(&own, &["main", "no_such_symbol"]).unwrap());
-        // Used by every program and defined in the C library.
+        // Every program uses it, and the C library defines it.
         assert!(!defines_any(&own, &["malloc"]).unwrap());
         assert!(takes(&own, b"malloc").unwrap() && !takes(&own, b"main").unwrap());
         assert!(defines_all::<&str>(&own, &[]).unwrap());

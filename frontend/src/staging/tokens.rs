@@ -1,13 +1,13 @@
-//! `$ORIGIN`, `$LIB` and `$PLATFORM`, and lists of folders that may hold them (ld.so(8), "Dynamic string tokens").
+//! `$ORIGIN`, `$LIB` and `$PLATFORM`, and lists of folders that may contain them (ld.so(8), "Dynamic string tokens").
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What tokens stand for in one object.
+/// The values of tokens in one object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tokens<'a> {
-    /// The folder of the object that has the path; unknown when the working directory is.
+    /// The folder of the object. None if the working directory is unknown.
     pub(super) origin: Option<&'a Path>,
     /// The loader's `$LIB`.
     pub(super) lib: &'a str,
@@ -15,10 +15,10 @@ pub(super) struct Tokens<'a> {
     pub(super) platform: &'a str,
 }
 
-/// Most folders of one list.
+/// The most folders of one list.
 const MAX_FOLDERS: usize = 1024;
 
-/// A text with its tokens replaced. None when it needs a token that is not known.
+/// A text with its tokens replaced. None: it needs an unknown token.
 pub(super) fn expand(text: &OsStr, tokens: Tokens<'_>) -> Option<OsString> {
     let mut rest = text.as_bytes();
     let mut done = Vec::with_capacity(rest.len());
@@ -35,7 +35,7 @@ pub(super) fn expand(text: &OsStr, tokens: Tokens<'_>) -> Option<OsString> {
                 done.extend_from_slice((*value)?);
                 rest = &rest[length..];
             }
-            // Any other word is meant as it stands.
+            // Any other word is taken literally.
             None => done.push(b'$'),
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn expand(text: &OsStr, tokens: Tokens<'_>) -> Option<OsString> {
     Some(OsString::from_vec(done))
 }
 
-/// How long the token is that `text`, which follows a `$`, begins with.
+/// The length of the token at the beginning of `text`, which follows a `$`.
 fn token_len(text: &[u8], name: &[u8]) -> Option<usize> {
     if let Some(inner) = text.strip_prefix(b"{") {
         return inner.strip_prefix(name)?.starts_with(b"}").then_some(name.len() + 2);
@@ -62,7 +62,7 @@ pub(super) fn split_path_list(list: &OsStr, separators: &[u8], tokens: Tokens<'_
     for entry in list.as_bytes().split(|byte| separators.contains(byte)).take(MAX_FOLDERS) {
         let folder = if entry.is_empty() { Some(OsString::new()) } else { expand_folder(entry, tokens) };
         let Some(folder) = folder.map(PathBuf::from) else { continue };
-        // As bytes: two spellings of one folder are two entries to the loader too.
+        // Compare bytes: the loader also treats two spellings of one folder as two entries.
         if !folders.iter().any(|known| known.as_os_str() == folder.as_os_str()) {
             folders.push(folder);
         }

@@ -1,5 +1,5 @@
-//! Goes from a file to all that it needs, in the loader's own order (glibc: `elf/dl-deps.c`): breadth first, every object once. The order
-//! decides by which name, and on whose behalf, something is found.
+//! Walks from a file to all its dependencies in the loader's order (glibc: `elf/dl-deps.c`): breadth first, every
+//! object once. The order decides which request finds an object, and by which name.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,30 +18,30 @@ use super::search::{Found, Order, Search};
 use super::tokens::{Tokens, expand, split_path_list};
 use crate::error::{Error, Result};
 
-/// Room for most programs' objects.
+/// Room for the objects of most programs.
 const USUAL_OBJECTS: usize = 64;
-/// More objects than any program has.
+/// More objects than any real program has.
 const MAX_OBJECTS: usize = 16_384;
 
 /// One loaded object.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// The name by which it was first asked for.
+    /// The name of the first request.
     name: OsString,
-    /// Other names by which it was asked for. Its path is none of them: it is known by that anyway.
+    /// Other requested names, without its path, which identifies it anyway.
     other_names: Vec<OsString>,
     pub(super) path: PathBuf,
     pub(super) elf: Arc<Elf>,
     file: PathBuf,
     id: Option<FileId>,
-    /// Who had it loaded first.
+    /// The object that first requested it.
     loader: Option<usize>,
     how: How,
     rpath: Vec<PathBuf>,
     runpath: Vec<PathBuf>,
-    /// What it asks for was found there; as many as its dynamic section names.
+    /// The found objects for its requests; one entry per name in its dynamic section.
     needs: Vec<Option<usize>>,
-    /// It is in the loader's list. The loader itself gets there when somebody needs it.
+    /// It is in the loader's list. The loader itself is listed when an object needs it.
     pub(super) is_listed: bool,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct Walk<'r> {
     library_path: Vec<PathBuf>,
     /// The file itself comes first.
     pub(super) objects: Vec<Object>,
-    /// Which of them was asked for by a name, or has it as its own; the first one, where several are. Their paths, for which hardly anybody asks, are
-    /// not in it.
+    /// Objects by requested name and by soname; the first one if there are several. Paths are not included, since
+    /// hardly any lookup uses them.
     by_name: ByName<usize>,
     /// The objects in the loader's order, without the file itself.
     listed: Vec<usize>,
@@ -65,7 +65,7 @@ pub(super) struct Walk<'r> {
 }
 
 impl<'r> Walk<'r> {
-    /// Opens the file that it begins with, and its loader.
+    /// Opens the first file and its loader.
     pub(super) fn begin(resolver: &'r Resolver, binary: &Path) -> Result<Self> {
         let opened = resolver.open(binary, None).map_err(|why| not_opened(binary, why))?;
         let elf = opened.elf;
@@ -73,7 +73,7 @@ impl<'r> Walk<'r> {
             return Err(unusable(binary, &Unfit::NoDynamic));
         }
         let interpreter = elf.interpreter.clone().map(PathBuf::from);
-        // The kernel tells a program its own path without links; a library goes by the name it was asked for.
+        // The kernel gives a program its path without links; a library keeps its requested name.
         let path = match &interpreter {
             Some(_) => resolver.root.real_path(binary).map_err(|e| Error::io(cannot_read(binary), e))?,
             None => binary.to_owned(),
@@ -101,7 +101,7 @@ impl<'r> Walk<'r> {
         Ok(walk)
     }
 
-    /// A program without any search path of its own.
+    /// A program without search paths of its own.
     pub(super) fn of_nothing(resolver: &'r Resolver, arch: Arch) -> Self {
         let mut walk = Self::empty(resolver, arch, None);
         walk.library_path = walk.expand_library_path();
@@ -124,7 +124,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Finds one library and nothing that it needs.
+    /// Finds one library without its dependencies.
     pub(super) fn find_one(mut self, name: &OsStr) -> std::result::Result<Dependency, Missing> {
         let found = self.find(name, None);
         let found = found.map_err(|why| Missing { name: name.to_owned(), needed_by: PathBuf::new(), why })?;
@@ -132,7 +132,7 @@ impl<'r> Walk<'r> {
         Ok(self.take_dependency(index, PathBuf::new(), &[]))
     }
 
-    /// Everything that is needed.
+    /// The complete result.
     pub(super) fn finish(mut self) -> Result<Closure> {
         let mut queue = VecDeque::from([0]);
         while let Some(index) = queue.pop_front() {
@@ -148,7 +148,7 @@ impl<'r> Walk<'r> {
                         self.listed.push(new);
                         queue.push_back(new);
                     }
-                    // What has the symbols comes before who promises them, and is looked at first.
+                    // An object with the symbols comes before the filter that declares them, and is searched first.
                     (Some(new), NeedKind::Filter | NeedKind::Auxiliary) => {
                         let at = self.listed.iter().position(|it| *it == index).unwrap_or(0);
                         self.listed.insert(at, new);
@@ -165,7 +165,7 @@ impl<'r> Walk<'r> {
         Ok(self.into_closure())
     }
 
-    /// Loads what `by` asks for. Its place, when it is new in the loader's list.
+    /// Loads a library for `by`. Returns its index if it is new in the loader's list.
     fn load(&mut self, name: &OsStr, by: usize, kind: NeedKind) -> Option<usize> {
         let result = match self.expand_in(name, by) {
             Some(name) => self.find_known_or_new(&name, by),
@@ -223,7 +223,7 @@ impl<'r> Walk<'r> {
         index
     }
 
-    /// The first object that is called so.
+    /// The first object with that name.
     pub(super) fn position_of(&self, name: &OsStr) -> Option<usize> {
         let known = self.by_name.get(name).copied();
         if !name.as_bytes().contains(&b'/') {
@@ -242,7 +242,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// The loader's way to a file, on behalf of `by`.
+    /// The loader's search for a file, on behalf of `by`.
     fn find(&mut self, name: &OsStr, by: Option<usize>) -> std::result::Result<Found, Why> {
         if name.as_bytes().contains(&b'/') {
             return self.search.open(PathBuf::from(name), How::Absolute);
@@ -250,7 +250,7 @@ impl<'r> Walk<'r> {
         let mut order = Order::default();
         let dynamic = by.and_then(|by| self.objects[by].elf.dynamic.as_ref());
         if dynamic.is_none_or(|it| it.runpath.is_none()) {
-            // The chain of who had whom loaded ends at the file itself.
+            // The chain of requesting objects ends at the file itself.
             let chain = std::iter::successors(by, |index| self.objects[*index].loader);
             chain.for_each(|index| order.add(How::Rpath, &self.objects[index].rpath));
         }
@@ -262,7 +262,7 @@ impl<'r> Walk<'r> {
         self.search.find(name, &order)
     }
 
-    /// The loader is there before anything is asked for, under the name that the file calls it.
+    /// The loader is loaded before all else, under the name in the program.
     fn load_interpreter(&mut self) {
         let usual = || self.arch.facts().map(|row| PathBuf::from(row.loader));
         let Some(path) = self.interpreter.clone().or_else(usual) else { return };
@@ -316,7 +316,7 @@ impl<'r> Walk<'r> {
         self.with_tokens(name, Some(index), |tokens| expand(name, tokens)).map(Cow::Owned)
     }
 
-    /// What tokens stand for costs reading files: it is found out only for a text that has some.
+    /// The values of tokens require reading files, so they are determined only for a text with tokens.
     fn with_tokens<T>(&self, text: &OsStr, index: Option<usize>, body: impl FnOnce(Tokens<'_>) -> T) -> T {
         if !text.as_bytes().contains(&b'$') {
             return body(Tokens { origin: None, lib: "", platform: "" });
@@ -327,7 +327,7 @@ impl<'r> Walk<'r> {
         body(Tokens { origin: origin.as_deref(), lib: &loader.lib, platform })
     }
 
-    /// The folder of an object, by its name: links in it are not followed.
+    /// The folder of an object, without following links in its name.
     fn origin_of(&self, path: &Path) -> Option<PathBuf> {
         let whole = match (path.is_absolute(), self.resolver.root.is_ours()) {
             (true, _) => path.to_owned(),
@@ -360,13 +360,13 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Who asked for it first.
+    /// The file that first requested it.
     fn needed_by(&self, index: usize) -> PathBuf {
         let by = self.objects[index].loader.map_or(&self.binary, |by| &self.objects[by].path);
         by.clone()
     }
 
-    /// What is told of an object, which then has its names and paths no more.
+    /// Moves an object's names and paths into the result.
     fn take_dependency(&mut self, index: usize, needed_by: PathBuf, places: &[Option<usize>]) -> Dependency {
         let object = &mut self.objects[index];
         Dependency {
@@ -410,7 +410,7 @@ impl Object {
             || self.soname() == Some(name)
     }
 
-    /// It is of the C library's own family.
+    /// It belongs to the C library's family.
     pub(super) fn is_glibc(&self) -> bool {
         is_glibc_family(self.soname().unwrap_or(self.path.as_os_str()))
     }
@@ -435,7 +435,7 @@ impl Object {
     }
 }
 
-/// A library without a dynamic section cannot be used; a program without one is static.
+/// A library without a dynamic section is unusable; a program without one is static.
 fn check_whole(elf: &Elf) -> Option<Unfit> {
     let is_lost = elf.dynamic.is_none() && elf.interpreter.is_some();
     is_lost.then_some(Unfit::NoDynamic)

@@ -1,4 +1,4 @@
-//! A file that nodes are asked for.
+//! A file that is requested from nodes.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use gantry_shared::wire::staging::{Entry, Known, Place};
 
 use super::content::Source;
 
-/// Something's place in a session's storage: which part of it, and the path below that.
+/// The target in a session's storage: the part of it, and the path below that.
 pub(crate) type Target = (Place, Arc<OsStr>);
 
-/// A file that nodes are asked for.
+/// A file that is requested from nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Want {
     pub(crate) place: Place,
     /// Path below the place.
     pub(crate) name: Arc<OsStr>,
     pub(crate) source: Arc<Source>,
-    /// Where every node of the session has its content already.
+    /// The existing copy of its content on every node of the session.
     pub(crate) known: Option<Target>,
 }
 
 impl Want {
-    /// As nodes are asked for it.
+    /// The request to the nodes.
     pub(crate) fn build_entry(&self) -> Entry {
         let facts = &self.source.facts;
         let known = self.known.as_ref().map(|(place, name)| Known {

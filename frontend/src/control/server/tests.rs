@@ -22,16 +22,16 @@ use crate::procgroup::Numbers;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// An app that does as it is told.
+/// A stand-in app that records its orders.
 #[derive(Default)]
 struct Puppet {
     signals: Mutex<Vec<(Signal, Option<RankSet>)>>,
     followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
     ended: Mutex<bool>,
     daemon_feed: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
-    /// Told before a daemon is started.
+    /// Events that come before a daemon's start.
     before_daemon: Mutex<Vec<Event>>,
-    /// Starting a daemon never ends; it keeps this.
+    /// Starting a daemon never ends, and keeps this sender.
     stuck: Mutex<Option<mpsc::Sender<()>>>,
 }
 
@@ -145,7 +145,7 @@ impl Target for Puppet {
     }
 }
 
-/// Contributes what it was told last.
+/// Contributes the last message.
 #[derive(Default)]
 struct Echo(Mutex<Vec<u8>>);
 
@@ -185,7 +185,7 @@ async fn a_channel_carries_messages_and_nothing_else() {
     let answers: Vec<&str> = answers.lines().collect();
     assert_eq!(answers[0], "{\"ok\":{\"daemon\":4}}");
     assert!(answers[1].contains("and nothing else"), "{answers:?}");
-    // Who leaves while it waits is let go.
+    // A client that leaves while it waits is released.
     stream.write_all(b"{\"do\":\"reduce\",\"tag\":2,\"filter\":\"sum\"}\n").await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = String::new();
@@ -212,10 +212,10 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("no answer in time")
 }
 
-/// Says `lines` and returns the first line of the answer.
+/// Sends `lines` and returns the first line of the answer.
 async fn raw(stage: &Stage, lines: &[u8]) -> String {
     let mut stream = stage.registry.connect(id(), Shelf::Live).await.unwrap();
-    // The server may hang up within a line that is too long.
+    // The server may disconnect within a line that is too long.
     drop(stream.write_all(lines).await);
     let mut answer = String::new();
     within(BufReader::new(stream).read_line(&mut answer)).await.unwrap();
@@ -268,7 +268,7 @@ async fn a_stopped_frontend_is_listed_as_silent() {
 }
 
 #[tokio::test]
-async fn who_waits_gets_the_end_and_who_follows_gets_everything() {
+async fn a_waiter_gets_the_end_and_a_follower_gets_everything() {
     let stage = stage();
     let mut follower = Client::connect(&stage.registry, id()).await.unwrap().events(SOON).await.unwrap();
     let waiter = tokio::spawn(Client::connect(&stage.registry, id()).await.unwrap().wait());
@@ -289,7 +289,7 @@ async fn who_waits_gets_the_end_and_who_follows_gets_everything() {
 
 #[tokio::test]
 async fn a_client_that_has_connected_when_the_app_ends_hears_how_it_ended() {
-    // Whether the server sees the client or the end first is a matter of chance.
+    // Which of the two the server sees first, the client or the end, depends on timing.
     for _ in 0..20 {
         let stage = stage();
         let seen = Client::connect(&stage.registry, id()).await.unwrap();
@@ -323,11 +323,11 @@ fn staging(bytes: u64) -> Event {
 }
 
 #[tokio::test]
-async fn what_is_told_before_a_daemon_runs_comes_before_the_answer() {
+async fn progress_before_a_daemon_runs_comes_before_the_answer() {
     let stage = stage();
     let (_news, feed) = mpsc::unbounded_channel();
     *stage.puppet.daemon_feed.lock().unwrap() = Some(feed);
-    // More than wait for a slow client.
+    // More than the queue of a slow client holds.
     let expected: Vec<Event> = (0..20).map(staging).collect();
     stage.puppet.before_daemon.lock().unwrap().clone_from(&expected);
     let client = Client::connect(&stage.registry, id()).await.unwrap();
@@ -371,7 +371,7 @@ async fn garbage_is_answered_and_harms_nobody() {
     let long = vec![b'x'; MAX_REQUEST_BYTES + 2];
     drop(stream.write_all(&long).await);
     let mut answer = Vec::new();
-    // It hangs up: with bytes unread, which the system may tell as a reset.
+    // The server disconnects with unread bytes, so the system may report a reset.
     drop(within(stream.read_to_end(&mut answer)).await);
     assert_eq!(list(&stage.registry, SOON).await.unwrap().apps.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! The matcher against a slow, obvious one, and against what the documents say of their examples.
+//! Compares the matcher with a slow, obvious one, and with the examples in the documents.
 
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn pgids(groups: &Groups, query: &str) -> Vec<u32> {
 fn the_questions_of_the_notebook() {
     let groups = notebook();
     assert_eq!(pgids(&groups, "exec=b.out host=ccn-%d:20-21"), [244]);
-    // One process on each of two hosts, which no group has.
+    // This needs one process on each of two hosts; no group has that.
     assert_eq!(pgids(&groups, "submitter=lusk host=ccn-70 and host=ccn-230"), [0_u32; 0]);
     assert_eq!(pgids(&groups, "submitter=lusk host=ccn-70 and host=ccn-73 or submitter=desai"), [244, 4521]);
     assert_eq!(pgids(&groups, "submitter=lusk"), [23, 4521]);
@@ -66,7 +66,7 @@ fn the_questions_of_the_notebook() {
 }
 
 #[test]
-fn what_one_process_must_be_is_not_met_by_two() {
+fn conditions_on_one_process_are_not_met_by_two() {
     let groups = notebook();
     assert_eq!(pgids(&groups, "exec=c.out host=ccn-20"), [0_u32; 0]);
     assert_eq!(pgids(&groups, "exec=c.out and host=ccn-20"), [244]);
@@ -104,16 +104,16 @@ fn a_run_costs_as_much_as_one_process() {
             .collect();
         groups.push(&facts).unwrap();
     }
-    // A million processes, of which every run is looked at once at most for each restriction.
+    // With a million processes, each restriction examines each run at most once.
     let looked_at = |query: &str| find(&groups, &parse_query(query).unwrap()).looked_at;
     assert_eq!(looked_at("host=elsewhere"), 3_200);
     assert_eq!(looked_at("rank=9983"), 3_200);
     assert_eq!(looked_at("host=n1"), 100);
-    assert_eq!(looked_at("submitter=nobody host=n1"), 0);
+    assert_eq!(looked_at("submitter=stranger host=n1"), 0);
     assert_eq!(looked_at("pgid=7 host=n32 and pid=1311"), 33);
 }
 
-/// A process with everything written out.
+/// A process without compression.
 #[derive(Debug, Clone)]
 struct Plain {
     host: String,
@@ -122,7 +122,7 @@ struct Plain {
     state: StateName,
 }
 
-/// Some processes that follow each other: pids count on, or none is known.
+/// Consecutive processes: pids count up, or none is known.
 fn plain_row() -> impl Strategy<Value = Vec<Plain>> {
     let states = prop_oneof![Just(StateName::Running), Just(StateName::Held)];
     ("n[1-4]", "(/bin/)?[ab]", 0..4_u32, states, 1..4_u32).prop_map(|(host, exec, pid, state, count)| {
@@ -166,7 +166,7 @@ fn process_term() -> impl Strategy<Value = (ProcessAttribute, Term)> {
     ]
 }
 
-/// Terms of one attribute once each, as every reader of queries sees to.
+/// Keeps one term per attribute, as every parser of queries does.
 fn distinct<A: PartialEq + Clone>(terms: Vec<(A, Term)>) -> Vec<(A, Term)> {
     let mut kept: Vec<(A, Term)> = Vec::new();
     for (attribute, term) in terms {
@@ -188,7 +188,7 @@ fn query() -> impl Strategy<Value = Query> {
     proptest::collection::vec(pattern, 1..4).prop_map(|patterns| Query { patterns })
 }
 
-/// The obvious way: every value written out, every process on its own.
+/// The obvious way: every value in full, every process on its own.
 fn obviously_fits(
     pattern: &Pattern,
     pgid: u32,
@@ -274,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_frontend_tells_is_what_is_there(plain in plain_group()) {
+    fn a_frontends_report_agrees_with_its_processes(plain in plain_group()) {
         let facts = facts(1, &plain);
         let told: GroupFacts = serde_json::from_str(&serde_json::to_string(&facts).unwrap()).unwrap();
         prop_assert_eq!(&told, &facts);

@@ -1,8 +1,8 @@
 //! The process manager's messages as XML.
 //!
-//! Their form is that of the Scalable Systems Software project's process manager (SciDAC, 2003), in its published form and in the draft that its notebook
-//! has: both are read, the draft's is written. What comes in is nobody's friend: it is read into a small tree first, within bounds and without entities,
-//! and only then understood.
+//! The format is that of the Scalable Systems Software project's process manager (SciDAC, 2003), in its published
+//! form and in the draft of its notebook. Both are read; the draft's is written. Input is untrusted: it is first read
+//! into a small tree, with limits and without entities, and then interpreted.
 
 mod read;
 mod tree;

@@ -1,4 +1,4 @@
-//! From a document to a request.
+//! Converts a document to a request.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::procgroup::hosts::parse_hosts;
 use crate::procgroup::query::{MAX_PARTS, Pattern, Query, Restriction, Term, parse_numbers, shorten};
 use crate::procgroup::request::{CreateGroup, ProcessSpec, Request};
 
-/// The value of `output` that sends it nowhere.
+/// The value of `output` that discards it.
 const DISCARD: &str = "discard";
 
-/// Most seconds that a wait may be asked for.
+/// The longest timeout of a wait, in seconds.
 const MAX_SECONDS: u64 = 10_000_000;
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
-/// What is wrong with it, and in which line.
+/// The error in the message, and its line.
 pub fn parse_request(bytes: &[u8]) -> Result<Request, XmlError> {
     read_request(&parse_document(bytes)?)
 }
 
-/// Understands a document as a message.
+/// Interprets a document as a message.
 ///
 /// # Errors
 /// As [`parse_request`].
@@ -34,7 +34,7 @@ pub fn read_request(root: &Element) -> Result<Request, XmlError> {
         "get-process-group" => read_query(root, &[]).map(Request::Get),
         "get-process-group-info" => {
             let mut query = read_query(root, &[])?;
-            // In the published form nothing is asked for, and everything is told.
+            // The published form asks for no attributes, and gets all of them.
             query.patterns.iter_mut().for_each(|pattern| pattern.everything = !pattern.asks());
             Ok(Request::Get(query))
         }
@@ -63,7 +63,7 @@ fn read_seconds(element: &Element, text: &str) -> Result<Duration, XmlError> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// The patterns in a message. Where there is none, the message's own attributes are one, but for those that are the message's `own`.
+/// The patterns of a message. Without any, the message's own attributes are one pattern, except those in `own`.
 fn read_query(root: &Element, own: &[&str]) -> Result<Query, XmlError> {
     check_no_text(root)?;
     let given: Vec<_> =
@@ -137,7 +137,7 @@ fn read_create(root: &Element) -> Result<CreateGroup, XmlError> {
                     format!("output: '{}' is neither '{DISCARD}' nor an absolute path", shorten(value));
                 return Err(root.error(reason));
             }
-            // It is told in any case.
+            // It is reported in any case.
             "pgid" if value == "*" => {}
             _ => return Err(unknown(name, root)),
         }
@@ -156,7 +156,8 @@ fn read_create(root: &Element) -> Result<CreateGroup, XmlError> {
     }
 }
 
-/// `<host-spec> node1 node2 </host-spec>` of the published form, `<hostspec name='ccn-%d:64-73'/>` of the draft.
+/// Parses `<host-spec> node1 node2 </host-spec>` of the published form, and `<hostspec name='ccn-%d:64-73'/>` of the
+/// draft.
 fn read_hosts(element: &Element) -> Result<Vec<String>, XmlError> {
     if let Some(child) = element.children.first() {
         return Err(unexpected(child, element));
@@ -170,7 +171,7 @@ fn read_hosts(element: &Element) -> Result<Vec<String>, XmlError> {
         (Some(_), _) => return Err(element.error("hosts are named twice")),
     };
     let hosts = parse_hosts(text).map_err(|error| element.error(error))?;
-    // A WLM gives them to its commands.
+    // A WLM passes host names to its commands.
     hosts
         .iter()
         .try_for_each(|host| check_host_name(host))
@@ -240,7 +241,7 @@ fn read_spec(element: &Element) -> Result<ProcessSpec, XmlError> {
 /// The draft's name and the published one.
 const VALUES: &[&str] = &["val", "value"];
 
-/// The value of an attribute that must be there, under one of its names.
+/// The value of a required attribute, under one of its names.
 fn required<'a>(element: &'a Element, names: &[&str]) -> Result<&'a str, XmlError> {
     let value = names.iter().find_map(|name| element.attribute(name));
     value.ok_or_else(|| {

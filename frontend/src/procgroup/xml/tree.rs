@@ -1,28 +1,28 @@
-//! A document as a tree, read within bounds.
+//! A document as a tree, with limits for size and depth.
 
 use quick_xml::errors::{Error, IllFormedError};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-/// How many bytes a message may have: a host of its own for each of a million processes fits.
+/// The most bytes of a message: a million processes, each with its own host, fit.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// How deep elements may stand in each other. Messages need four levels.
+/// The deepest nesting of elements. Messages need four levels.
 const MAX_DEPTH: usize = 8;
 
-/// How many attributes an element may have. Messages need eight.
+/// The most attributes of an element. Messages need eight.
 const MAX_ATTRIBUTES: usize = 32;
 
-/// How many elements a message may have.
+/// The most elements of a message.
 const MAX_ELEMENTS: usize = 200_000;
 
-/// Why a document is refused.
+/// The reason why a document is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct XmlError {
     /// The line, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The error.
     pub reason: String,
 }
 
@@ -33,9 +33,9 @@ pub struct Element {
     pub name: String,
     /// Its attributes, in their order.
     pub attributes: Vec<(String, String)>,
-    /// The text in it, without that of elements in it.
+    /// Its own text, without the text of its children.
     pub text: String,
-    /// The elements in it.
+    /// Its child elements.
     pub children: Vec<Element>,
     /// The line where it begins, from 1.
     pub line: u64,
@@ -48,22 +48,22 @@ impl Element {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The elements in it that have that name.
+    /// The child elements with that name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Element> {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// An error that is about it.
+    /// An error about this element.
     pub(super) fn error(&self, reason: impl Into<String>) -> XmlError {
         XmlError { line: self.line, reason: reason.into() }
     }
 }
 
-/// Reads a document: one element, with a declaration before it if one likes.
+/// Parses a document: one element, with an optional declaration before it.
 ///
 /// # Errors
-/// What is wrong with it, and where: it is not well formed, not UTF-8, has a DTD, an entity or a processing instruction, or is larger, deeper or
-/// broader than any message.
+/// The error and its line: the document is malformed, not UTF-8, has a DTD, an entity or a processing instruction, or
+/// exceeds a limit.
 pub fn parse_document(bytes: &[u8]) -> Result<Element, XmlError> {
     let at_start = |reason: String| XmlError { line: 1, reason };
     if bytes.len() > MAX_BYTES {
@@ -83,11 +83,11 @@ fn count_lines(before: &[u8]) -> u64 {
 struct Parsing<'a> {
     text: &'a str,
     reader: Reader<&'a [u8]>,
-    /// Elements that have begun and not ended, outermost first.
+    /// Open elements, outermost first.
     open: Vec<Element>,
     root: Option<Element>,
     elements: usize,
-    /// Up to there lines are counted, and how many that were: so all counting is one pass.
+    /// The position up to which lines are counted, and their number: so all counting is one pass.
     counted: (usize, u64),
 }
 
@@ -119,7 +119,7 @@ impl<'a> Parsing<'a> {
                     self.end(element);
                 }
                 Event::End(_) => {
-                    // The reader has seen to it that it is the innermost one's.
+                    // The reader guarantees that the end belongs to the innermost element.
                     let Some(element) = self.open.pop() else { return refuse("an end without a beginning") };
                     self.end(element);
                 }
@@ -165,7 +165,7 @@ impl<'a> Parsing<'a> {
         self.root.ok_or_else(|| XmlError { line, reason: "no message: there is no element".to_owned() })
     }
 
-    /// Takes in what an element is begun with.
+    /// Reads an element's name and attributes.
     fn begin(&mut self, start: &BytesStart<'_>, line: u64) -> Result<Element, XmlError> {
         let refuse = |reason: String| XmlError { line, reason };
         if self.root.is_some() {
@@ -179,7 +179,7 @@ impl<'a> Parsing<'a> {
             return Err(refuse(format!("more than {MAX_ELEMENTS} elements")));
         }
         let mut element = Element { name: start.name().into_inner().to_owned(), line, ..Element::default() };
-        // It compares each with all before, so the bound comes first.
+        // The reader compares each attribute with all before, so check the limit first.
         for attribute in start.attributes() {
             if element.attributes.len() == MAX_ATTRIBUTES {
                 return Err(refuse(format!("<{}> has more than {MAX_ATTRIBUTES} attributes", element.name)));
@@ -213,7 +213,7 @@ impl<'a> Parsing<'a> {
         Ok(())
     }
 
-    /// The line of a place that is no earlier than the one before, but for errors.
+    /// The line of a position. Except in errors, positions must not decrease.
     fn line_at(&mut self, position: u64) -> u64 {
         let position = usize::try_from(position).unwrap_or(usize::MAX).min(self.text.len());
         let (counted, lines) = self.counted;
@@ -227,7 +227,7 @@ impl<'a> Parsing<'a> {
     }
 }
 
-/// Characters that XML does not have. They would come back in an answer that nobody can read.
+/// Refuses characters that XML does not allow: an answer with them would be unreadable.
 fn check_characters(text: &str) -> Result<(), String> {
     let odd = |c: char| c < ' ' && !matches!(c, '\t' | '\n' | '\r') || matches!(c, '\u{fffe}' | '\u{ffff}');
     match text.chars().find(|c| odd(*c)) {
@@ -236,7 +236,7 @@ fn check_characters(text: &str) -> Result<(), String> {
     }
 }
 
-/// The reader's reason, of bounded length: it may quote what it was given.
+/// The reader's error, cut to a limit: it may quote the input.
 fn describe(error: &Error) -> String {
     let text = match error {
         Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {

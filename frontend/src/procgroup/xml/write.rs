@@ -14,7 +14,7 @@ use crate::procgroup::hosts::fold_hosts;
 use crate::procgroup::query::{Pattern, Query};
 use crate::procgroup::request::{Answer, CreateGroup, ProcessSpec, Request, Told};
 
-/// How far what stands in an element is moved to the right.
+/// The indentation of an element's content.
 const INDENT: usize = 2;
 
 /// Writes an answer and a line's end.
@@ -92,7 +92,8 @@ fn write_told<W: Write>(writer: &mut Writer<W>, told: &Told) -> io::Result<()> {
     writer.write_event(Event::End(BytesEnd::new("process-groups")))
 }
 
-/// Adds an attribute. Blanks other than a space are written by number: a reader makes spaces of them otherwise.
+/// Adds an attribute. Whitespace other than a space is written as a character reference: a reader would turn it into
+/// spaces.
 fn push(element: &mut BytesStart<'_>, name: &str, value: &str) {
     let mut escaped = escape(value);
     if escaped.contains(['\t', '\n', '\r']) {
@@ -113,7 +114,7 @@ fn empty<W: Write>(
     writer.write_event(Event::Empty(element))
 }
 
-/// Writes a request as [`parse_request`](super::parse_request) reads it, and a line's end.
+/// Writes a request in the form that [`parse_request`](super::parse_request) reads, and a newline.
 ///
 /// # Errors
 /// The writer's.

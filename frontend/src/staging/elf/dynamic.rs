@@ -1,4 +1,4 @@
-//! The dynamic section: what the loader is told to load, and where to look for it.
+//! The dynamic section: the libraries to load, and where to search for them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,84 +21,85 @@ const DT_FILTER: u64 = 0x7fff_ffff;
 const DF_1_NODEFLIB: u64 = 0x800;
 const DF_1_PIE: u64 = 0x0800_0000;
 
-/// Most bytes of a dynamic section; a thousandth is usual.
+/// The most bytes of a dynamic section; a thousandth is usual.
 const MAX_SECTION: u64 = 1 << 20;
-/// Most libraries that one file asks for; a program of hundreds is large.
+/// The most libraries that one file requests; a program with hundreds is large.
 const MAX_NEEDED: usize = 4096;
 
-/// Bytes of names that most files have at most.
+/// Enough bytes for the names of most files.
 const USUAL_TEXTS: usize = 1024;
-/// Linkers put the names that a dynamic section and versions use behind those of all symbols, within so many bytes.
+/// Linkers put the names of dynamic sections and versions after those of all symbols, within this many bytes.
 const USED_NAMES: u64 = 1024;
-/// Bytes that most files have at most for a file that they need versions of, and for a version that they have.
+/// Enough bytes for one needed file with its versions, and for one defined version, in most files.
 const USUAL_NEED: u64 = 96;
 const USUAL_DEFINITION: u64 = 40;
 
 /// A dynamic section.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dynamic {
-    /// What has to be loaded too, in order.
+    /// The needed libraries, in order.
     pub needed: Vec<Needed>,
-    /// The name that others know it by.
+    /// Its own name.
     pub soname: Option<Text>,
-    /// Where to look for what this object, and what it loads, needs. None when there is a [`Dynamic::runpath`], which replaces it.
+    /// Search path for the needs of this object and of the libraries that it loads. None if there is a
+    /// [`Dynamic::runpath`], which replaces it.
     pub rpath: Option<Text>,
-    /// Where to look for what this object needs.
+    /// Search path for the needs of this object.
     pub runpath: Option<Text>,
     /// `DF_1_*`.
     pub flags_1: u64,
-    /// Versions of symbols that others must have.
+    /// Symbol versions that other files must have.
     pub versions_needed: Vec<VersionNeeds>,
-    /// Versions of symbols that it has; none: it knows no versions.
+    /// Symbol versions that it defines. None: it has no versions.
     pub versions_defined: Option<Vec<Version>>,
-    /// Those that others must have, one other after the other.
+    /// The needed versions, grouped by file.
     versions: Vec<Version>,
-    /// All names, one behind the other.
+    /// All names, concatenated.
     texts: Vec<u8>,
 }
 
-/// Something that has to be loaded too.
+/// A library to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needed {
     /// Its name; a path when it has a slash.
     pub name: Text,
-    /// In which way it is needed.
+    /// The kind of the need.
     pub kind: NeedKind,
 }
 
-/// The ways of being needed.
+/// Kinds of needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeedKind {
     /// `DT_NEEDED`.
     Needed,
-    /// `DT_FILTER`: it has the symbols that this object only promises.
+    /// `DT_FILTER`: it provides the symbols that this object only declares.
     Filter,
-    /// `DT_AUXILIARY`: as a filter, and may be missing.
+    /// `DT_AUXILIARY`: as a filter, but may be missing.
     Auxiliary,
 }
 
 impl Dynamic {
-    /// Neither ld.so.cache's system folders nor the default ones are looked at for this object's needs.
+    /// The loader searches neither ld.so.cache's system folders nor the default ones for this object's needs.
     pub fn has_no_default_lib(&self) -> bool {
         self.flags_1 & DF_1_NODEFLIB != 0
     }
 
-    /// It is a program, though it could be anywhere.
+    /// It is a position-independent program.
     pub fn is_program(&self) -> bool {
         self.flags_1 & DF_1_PIE != 0
     }
 
-    /// What a text says.
+    /// The content of a text.
     pub fn text(&self, text: Text) -> &OsStr {
         OsStr::from_bytes(self.texts.get(text.range()).unwrap_or_default())
     }
 
-    /// The versions that must be there.
+    /// The required versions.
     pub fn versions_of(&self, needs: &VersionNeeds) -> &[Version] {
         self.versions.get(needs.range()).unwrap_or_default()
     }
 
-    /// Whether others find there a version of symbols that `by` needs. A file that knows no versions has, to the loader, all of them.
+    /// Whether it defines a version that `by` needs. For the loader, a file without versions defines all.
     pub fn defines(&self, version: Version, by: &Self) -> bool {
         let is_it =
             |known: &Version| known.hash == version.hash && self.text(known.name) == by.text(version.name);
@@ -118,7 +119,7 @@ pub(super) fn read(
     let place = |address: Option<u64>, what: &'static str| {
         address.map(|address| segments.offset_of(address).ok_or(Unfit::Broken(what))).transpose()
     };
-    // Without any names, then.
+    // Without a string table there are no names.
     let Some(strings) = place(entries.strings, "DT_STRTAB")? else { return Ok(Dynamic::default()) };
     let of_versions = |at, count: Option<u64>, what| count.map_or(Ok(None), |_| place(at, what));
     let needs_at = of_versions(entries.needs, entries.needs_count, "DT_VERNEED")?;
@@ -147,7 +148,7 @@ pub(super) fn read(
     Ok(dynamic)
 }
 
-/// What the section's entries say. As in the loader, the last one of a kind counts.
+/// The entries of the section. As in the loader, the last one of a kind counts.
 #[derive(Debug, Default)]
 struct Entries {
     needed: Vec<(u64, NeedKind)>,
@@ -190,7 +191,7 @@ impl Entries {
         Ok(found)
     }
 
-    /// Has most of what will be asked for read in one go, or in two where there is much between names and versions.
+    /// Reads most of the names that will be needed in one operation, or in two if names and versions are far apart.
     fn expect_texts(
         &self,
         pages: &mut Pages<'_, impl ReadAt + ?Sized>,

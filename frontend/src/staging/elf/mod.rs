@@ -1,7 +1,7 @@
-//! What a file says of itself to the kernel and the loader.
+//! The parts of an ELF file that the kernel and the loader use.
 //!
-//! Files are hostile input and may be large: only the parts that are asked for are read, through `pages`, within a budget. Section
-//! headers are never looked at; a loader does not need them and a stripped file may have none.
+//! Files are hostile input and may be large: only the needed parts are read, through `pages`, within a budget.
+//! Section headers are ignored: a loader does not need them, and a stripped file may have none.
 
 mod dynamic;
 mod names;
@@ -31,55 +31,55 @@ pub use self::versions::{Version, VersionNeeds};
 use super::arch::Arch;
 use super::dlopen::DlopenNote;
 
-/// Program or library, as the header has it. Position-independent programs are [`Kind::Shared`].
+/// Program or library, from the header. Position-independent programs are [`Kind::Shared`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A program at a fixed address.
     Executable,
-    /// A library, or a program that can be anywhere.
+    /// A library, or a position-independent program.
     Shared,
 }
 
-/// What a file says of itself.
+/// The parsed parts of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elf {
-    /// The machine that it is for.
+    /// Its architecture.
     pub arch: Arch,
-    /// What it is.
+    /// Program or library.
     pub kind: Kind,
-    /// The loader that it asks for (PT_INTERP).
+    /// The requested loader (PT_INTERP).
     pub interpreter: Option<OsString>,
-    /// What the loader reads; none in a static program.
+    /// The loader's information; none in a static program.
     pub dynamic: Option<Dynamic>,
-    /// What it may load later and can do without.
+    /// Optional libraries that it may load later.
     pub dlopen: Vec<DlopenNote>,
-    /// The link editor's name for its content.
+    /// The link editor's id of its content.
     pub build_id: Option<Vec<u8>>,
 }
 
 /// Most bytes of the path of a loader: the kernel's limit.
 const MAX_INTERPRETER: u64 = 4096;
-/// Most bytes of notes that are looked through.
+/// The most bytes of notes that are searched.
 const MAX_NOTES: u64 = 1 << 20;
 
-/// The machine of an ELF file, which may be broken in any other way.
+/// The architecture of an ELF file, which may be malformed otherwise.
 ///
 /// # Errors
-/// It is no ELF file, or is not known to be one.
+/// It is not an ELF file, or of an unknown kind.
 pub fn parse_arch(source: &(impl ReadAt + ?Sized)) -> Result<Arch, Unfit> {
     let header = read_header(&mut Pages::new(source, &mut Scratch::default()))?;
     arch_of(&header)
 }
 
-/// Everything that is known of a file.
+/// Parses a file.
 ///
 /// # Errors
-/// It is no ELF file, or is broken.
+/// It is not an ELF file, or is malformed.
 pub fn parse_elf(source: &(impl ReadAt + ?Sized)) -> Result<Elf, Unfit> {
     parse_elf_in(source, &mut Scratch::default())
 }
 
-/// As [`parse_elf`], with room that may serve for the next file.
+/// As [`parse_elf`], with a buffer that can be reused for the next file.
 ///
 /// # Errors
 /// As [`parse_elf`].
@@ -98,7 +98,7 @@ pub fn parse_elf_in(source: &(impl ReadAt + ?Sized), scratch: &mut Scratch) -> R
         None => None,
     };
     let dynamic = match segments.first(PT_DYNAMIC) {
-        // A file with only the symbols of another one keeps the header and nothing behind it.
+        // A file with only the debug symbols of another one keeps the header, but not the content.
         Some(segment) if segment.p_filesz > 0 => Some(dynamic::read(&mut pages, &segments, segment)?),
         _ => None,
     };
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_file_says_is_read_in_both_widths_and_both_orders() {
+    fn files_of_both_widths_and_byte_orders_are_read() {
         for (is_64, is_little) in [(true, true), (true, false), (false, true), (false, false)] {
             let arch = Arch { is_64, is_little, machine: 62 };
             let sample = Sample {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused_with_a_reason() {
+    fn a_file_that_is_not_a_program_is_refused_with_a_reason() {
         let good = Sample { needed: vec!["libc.so.6"], ..Sample::new(Arch::NATIVE) }.build();
         let check = |change: fn(&mut Vec<u8>), expected: Unfit| {
             let mut bytes = good.clone();

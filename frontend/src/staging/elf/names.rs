@@ -1,11 +1,12 @@
-//! Names that a file keeps, in one block of text.
+//! Names of a file, in one block of text.
 
 use std::ops::Range;
 
 use super::pages::{Pages, ReadAt};
 use super::unfit::Unfit;
 
-/// A name, by its place among those that a file keeps; [`Dynamic::text`](super::Dynamic::text) has it. A program and its libraries have thousands.
+/// A name, as a range in the file's block of names; [`Dynamic::text`](super::Dynamic::text) returns it. A program and
+/// its libraries have thousands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     begin: u32,
@@ -18,12 +19,12 @@ impl Text {
     }
 
     pub(super) fn range(self) -> Range<usize> {
-        // It came from numbers of that size.
+        // The values came from `usize`.
         usize::try_from(self.begin).unwrap_or(usize::MAX)..usize::try_from(self.end).unwrap_or(usize::MAX)
     }
 }
 
-/// Names by their place in the string table.
+/// Names by their offset in the string table.
 #[derive(Debug)]
 pub(super) struct Names<'p, 'a, R: ?Sized> {
     pub(super) pages: &'p mut Pages<'a, R>,
@@ -32,7 +33,7 @@ pub(super) struct Names<'p, 'a, R: ?Sized> {
 }
 
 impl<R: ReadAt + ?Sized> Names<'_, '_, R> {
-    /// Reads one, and keeps it with all others.
+    /// Reads a name and adds it to the block.
     pub(super) fn keep(&mut self, offset: u64) -> Result<Text, Unfit> {
         let at = self.strings.checked_add(offset).ok_or(Unfit::Broken("string"))?;
         let begin = self.texts.len();

@@ -1,4 +1,4 @@
-//! Notes: the build id, and what a file may load later.
+//! Notes: the build id, and optional libraries.
 
 use scroll::{Endian, Pread};
 
@@ -8,7 +8,7 @@ const NT_GNU_BUILD_ID: u32 = 3;
 /// <https://uapi-group.org/specifications/specs/elf_dlopen_metadata/>
 const NT_FDO_DLOPEN: u32 = 0x407c_0c0a;
 
-/// What the notes of a file say.
+/// The content of a file's notes.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) build_id: Option<Vec<u8>>,

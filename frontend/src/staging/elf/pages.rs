@@ -1,5 +1,5 @@
-//! Reads pieces of a file, each once, within a budget: a library may be hundreds of megabytes, its names a few bytes here
-//! and there, and what it says of itself may be a lie.
+//! Reads pieces of a file, each once, within a budget. A library may have hundreds of megabytes, with a few bytes of
+//! names here and there, and its tables may be wrong.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, OsString};
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use super::unfit::Unfit;
 
-/// Something that can be read at any place.
+/// A source that can be read at any offset.
 pub trait ReadAt {
     /// Reads up to a buffer's length; 0 at the end.
     ///
@@ -35,43 +35,43 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Pieces begin at multiples of this, and have as many bytes, unless more are known to be needed. It is enough for a file's header with all that follows it, and to
-/// copy more of what is not needed takes longer than to ask again.
+/// Pieces begin at multiples of this size, and have this size unless more bytes are known to be needed. It holds a
+/// file's header and all that follows it. Copying more unneeded bytes takes longer than another read.
 const PAGE: usize = 1024;
 const PAGE_BYTES: u64 = PAGE as u64;
-/// Most pages that are read together because they are needed, or because something near both ends is.
+/// The most pages that one read covers, to connect needed parts.
 const MAX_AHEAD_PAGES: u64 = 7;
-/// Room that most files can do with.
+/// Enough room for most files.
 const USUAL_PAGES: usize = 16;
-/// Most bytes that one file may cost. Real files need some ten kilobytes, the largest a few hundred.
+/// The most bytes that one file may cost. Real files need some ten kilobytes, the largest a few hundred.
 const BUDGET: usize = 16 << 20;
 /// Most bytes of one name or path.
 const MAX_STRING: usize = 1 << 20;
-/// Room that is kept for the next file.
+/// The most room that is kept for the next file.
 const MAX_KEPT: usize = 256 << 10;
 
-/// Room for pieces of a file, which serves one file after the other.
+/// A buffer for pieces, reused from file to file.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// All that was ever read into it; never shorter than what is in use.
+    /// The buffer; never shorter than the part in use.
     bytes: Vec<u8>,
     used: usize,
-    /// What of the file is in it, ascending.
+    /// The pieces of the file in it, ascending.
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     begin: u64,
-    /// How many bytes of the file it stands for, also of those behind its end.
+    /// The covered bytes of the file, including those beyond its end.
     covers: u64,
     at: usize,
     length: usize,
 }
 
 impl Piece {
-    /// Has nothing.
+    /// An empty piece.
     const NONE: Self = Self { begin: 0, covers: 0, at: 0, length: 0 };
 
     fn has(&self, offset: u64) -> bool {
@@ -93,20 +93,21 @@ impl Scratch {
 pub(super) struct Pages<'a, R: ?Sized> {
     source: &'a R,
     scratch: &'a mut Scratch,
-    /// The piece that was asked for last: the next question is mostly about the same one.
+    /// The piece of the last access: the next one is mostly in the same piece.
     last: Piece,
-    /// What may still be read, or handed out.
+    /// The remaining budget, for reading and for handing out.
     left: usize,
 }
 
 impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
-    /// What is in `scratch` is forgotten.
+    /// Clears `scratch` and starts on a file.
     pub(super) fn new(source: &'a R, scratch: &'a mut Scratch) -> Self {
         scratch.clear();
         Self { source, scratch, last: Piece::NONE, left: BUDGET }
     }
 
-    /// Says that something near both ends of `range`, in bytes, will be asked for. True: it is read now, in one go, or is there; false: it would be much.
+    /// Announces accesses near both ends of `range`, in bytes. True: the range is read now, in one operation, or is
+    /// there; false: it is too long for that.
     ///
     /// # Errors
     /// It cannot be read, or the budget is used up.
@@ -132,13 +133,13 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
             self.spend(N)?;
             return Ok(record);
         }
-        // It goes on in the next piece.
+        // The record continues in the next piece.
         let mut record = [0; N];
         record.copy_from_slice(&self.bytes(offset, N as u64)?);
         Ok(record)
     }
 
-    /// Exactly so many bytes; where they lie if they are in one piece.
+    /// Exactly this many bytes; borrowed if they are in one piece.
     pub(super) fn bytes(&mut self, offset: u64, length: u64) -> Result<Cow<'_, [u8]>, Unfit> {
         let length = usize::try_from(length).map_err(|_| Unfit::TooLarge)?;
         self.spend(length)?;
@@ -159,14 +160,14 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
         Ok(Cow::Owned(found))
     }
 
-    /// A text up to its NUL, which has to be within `limit` bytes if that is given.
+    /// A text up to its NUL, which must be within `limit` bytes if given.
     pub(super) fn string(&mut self, offset: u64, limit: Option<u64>) -> Result<OsString, Unfit> {
         let mut found = Vec::new();
         self.append_string(offset, limit, &mut found)?;
         Ok(OsString::from_vec(found))
     }
 
-    /// As [`Pages::string`], behind what is in `onto`.
+    /// As [`Pages::string`], appended to `onto`.
     pub(super) fn append_string(
         &mut self,
         offset: u64,
@@ -182,7 +183,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
             if piece.is_empty() {
                 break;
             }
-            // The standard library's search is the fast one.
+            // The standard library's search is fast.
             let end = CStr::from_bytes_until_nul(piece).ok().map(CStr::count_bytes);
             let text = &piece[..end.unwrap_or(piece.len())];
             onto.extend_from_slice(text);
@@ -194,7 +195,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
         Err(Unfit::Broken("string"))
     }
 
-    /// What is in the file from there to the end of its piece; empty behind the end.
+    /// The bytes from an offset to the end of its piece; empty beyond the end of the file.
     #[inline]
     fn from(&mut self, offset: u64) -> Result<&[u8], Unfit> {
         if !self.last.has(offset) {
@@ -206,7 +207,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
         Ok(bytes.and_then(|bytes| bytes.get(inside..)).unwrap_or_default())
     }
 
-    /// Finds the piece that has it, or reads one.
+    /// Finds or reads the piece with an offset.
     fn turn_to(&mut self, offset: u64) -> Result<(), Unfit> {
         let pieces = &self.scratch.pieces;
         let behind = pieces.partition_point(|piece| piece.begin <= offset);
@@ -220,7 +221,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
         Ok(())
     }
 
-    /// Reads a piece, before the one at `place`.
+    /// Reads a piece, and inserts it at index `place`.
     fn read(&mut self, begin: u64, pages: u64, place: usize) -> Result<(), Unfit> {
         let room = self.scratch.pieces.get(place).map_or(u64::MAX, |next| next.begin - begin);
         let covers = (pages * PAGE_BYTES).min(room);
@@ -232,7 +233,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
         let Scratch { bytes, used, pieces } = &mut *self.scratch;
         let at = *used;
         if bytes.is_empty() {
-            // What is fresh is zero without anybody's doing.
+            // A new allocation is zeroed for free.
             *bytes = vec![0; most.max(USUAL_PAGES * PAGE)];
         } else if bytes.len() < at + most {
             bytes.resize((at + most).max(2 * bytes.len()), 0);
@@ -250,7 +251,7 @@ impl<'a, R: ReadAt + ?Sized> Pages<'a, R> {
     }
 }
 
-/// How much of the buffer is filled: less only at the end of the file.
+/// Fills the buffer. Returns less than its length only at the end of the file.
 fn fill(source: &(impl ReadAt + ?Sized), buffer: &mut [u8], offset: u64) -> Result<usize, Unfit> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -258,7 +259,7 @@ fn fill(source: &(impl ReadAt + ?Sized), buffer: &mut [u8], offset: u64) -> Resu
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // Offsets past what the system can count are behind the end of any file.
+            // Offsets beyond the system's range are beyond the end of any file.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => break,
             Err(e) => return Err(Unfit::Read(e.to_string())),
         }
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(pages.bytes(0, u64::MAX), Err(Unfit::TooLarge));
     }
 
-    /// Tells for how much it was asked.
+    /// Records the length of each read.
     struct Asked<'a>(&'a [u8], std::cell::RefCell<Vec<usize>>);
 
     impl ReadAt for Asked<'_> {
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_read_in_one_go_if_it_is_not_much() {
+    fn an_announced_range_is_read_at_once_if_it_is_short() {
         let bytes: Vec<u8> = (0..=u8::MAX).cycle().skip(7).take(100 * PAGE).collect();
         let file = Asked(&bytes, std::cell::RefCell::default());
         let mut scratch = Scratch::default();
@@ -318,7 +319,7 @@ mod tests {
         check(100..3 * PAGE, true, &[2 * PAGE]);
         check(0..3 * PAGE, true, &[]);
         check(5 * PAGE - 1..5 * PAGE + 1, true, &[2 * PAGE]);
-        // Up to what is there already.
+        // Only up to the part that is there already.
         check(3 * PAGE..5 * PAGE, true, &[PAGE]);
         check(10 * PAGE..90 * PAGE, false, &[]);
         for (begin, end, is_read) in

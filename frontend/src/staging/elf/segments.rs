@@ -1,4 +1,4 @@
-//! A file's program headers: which parts of it go into memory, and where.
+//! A file's program headers: the parts that are loaded, and their addresses.
 
 use goblin::container::{Container, Ctx};
 use goblin::elf::header::Header;
@@ -8,7 +8,7 @@ use super::pages::{Pages, ReadAt};
 use super::unfit::Unfit;
 use crate::staging::arch::Arch;
 
-/// More program headers than any file has.
+/// More program headers than any real file has.
 const MAX_SEGMENTS: usize = 4096;
 
 /// The program headers.
@@ -47,7 +47,7 @@ impl Segments {
         self.all.iter().find(|segment| segment.p_type == kind)
     }
 
-    /// Where in the file an address comes from.
+    /// The file offset of an address.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let holds = |segment: &&ProgramHeader| {
             segment.p_type == PT_LOAD

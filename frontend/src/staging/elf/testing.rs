@@ -2,7 +2,7 @@
 
 use crate::staging::arch::Arch;
 
-/// What the file should say.
+/// The content of the sample file.
 pub(crate) struct Sample {
     pub(crate) arch: Arch,
     pub(crate) interpreter: Option<&'static str>,

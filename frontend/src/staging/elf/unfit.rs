@@ -1,19 +1,19 @@
 //! Why a file cannot be used.
 
-/// Why a file cannot be used, in the loader's words where it has some.
+/// Why a file cannot be used, in the loader's words if it has some.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// It is shorter than it says.
+    /// It is shorter than its headers claim.
     #[error("file too short")]
     TooShort,
-    /// It is something else.
+    /// It is not an ELF file.
     #[error("invalid ELF header")]
     NoElf,
     /// Neither program nor library.
     #[error("only ET_DYN and ET_EXEC can be loaded")]
     Type,
-    /// A table is not where it should be, or says what cannot be.
+    /// A table is misplaced or has impossible values.
     #[error("broken {0}")]
     Broken(&'static str),
     /// It would take more memory than any real file.
@@ -22,7 +22,7 @@ pub enum Unfit {
     /// A library has to have a dynamic section.
     #[error("object file has no dynamic section")]
     NoDynamic,
-    /// Nothing of it goes into memory.
+    /// It has no part to load.
     #[error("object file has no loadable segments")]
     NoSegments,
     /// A program in place of a library.

@@ -1,4 +1,4 @@
-//! Versions of symbols: which ones a file needs of others, and which ones it has (GNU's extension, "Symbol Versioning" of the LSB).
+//! Symbol versions that a file needs and defines (GNU's extension, "Symbol Versioning" of the LSB).
 
 use std::ops::Range;
 
@@ -18,35 +18,35 @@ pub struct VersionNeeds {
 }
 
 impl VersionNeeds {
-    /// Their places among all that the file needs.
+    /// Their indexes among all needed versions of the file.
     pub(super) fn range(&self) -> Range<usize> {
         self.begin..self.end
     }
 }
 
-/// A version of symbols.
+/// A symbol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// Its name, such as GLIBC_2.34.
     pub name: Text,
-    /// What the file says that its name's hash is. The loader goes by that first, and only then by the name.
+    /// The hash of its name, as in the file. The loader compares it before the name.
     pub hash: u32,
-    /// Where it is needed: it may be missing.
+    /// A weak need: the version may be missing.
     pub is_weak: bool,
 }
 
-/// Bytes of one record of each kind, the same in both widths.
+/// The size of each kind of record, the same for both widths.
 const NEED: usize = 16;
 const NEED_AUX: usize = 16;
 const DEFINITION: usize = 20;
 /// More versions than any file has.
 const MAX_VERSIONS: usize = 65_536;
-/// As many as most files have, or need, at most, and as many others as they need them of.
+/// Enough for the versions of most files, and for the number of files that they need.
 const USUAL_VERSIONS: usize = 48;
 const USUAL_FILES: usize = 12;
 const WEAK: u16 = 2;
 
-/// What is needed of each other file, and the versions of all of them.
+/// The needs for each other file, and all their versions.
 pub(super) fn read_needs(
     names: &mut Names<'_, '_, impl ReadAt + ?Sized>,
     mut at: u64,
@@ -101,7 +101,7 @@ pub(super) fn read_definitions(
             return Err(Unfit::TooLarge);
         }
         let record = names.pages.record::<DEFINITION>(at)?;
-        // The first name is its own, any other those it grew from.
+        // The first name is its own; the others are its predecessors.
         if half(&record, 6, endian)? > 0 {
             let aux = names.pages.record::<4>(step(at, word(&record, 12, endian)?)?)?;
             let name = names.keep(u64::from(word(&aux, 0, endian)?))?;

@@ -42,7 +42,7 @@ fn with_libc(mut program: Item, version: &str) -> Item {
     program
 }
 
-/// What is new, such as `lib/libx.so of 1`.
+/// The new files, such as `lib/libx.so of 1`.
 fn told(plan: &Plan) -> Vec<String> {
     let tell = |want: &Want| {
         let Mark::Blake3([content, ..]) = want.source.facts.content.mark else { panic!("a build id") };
@@ -55,7 +55,7 @@ fn dirs(plan: &Plan, program: &str) -> Vec<String> {
     plan.lib_dirs_of(OsStr::new(program)).iter().map(|dir| dir.display().to_string()).collect()
 }
 
-/// What is new and where the session has its content, such as `x at lib/y`.
+/// The new files with an existing copy, such as `x at lib/y`.
 fn known(plan: &Plan) -> Vec<String> {
     let at = |want: &Want| want.known.as_ref().map(|(place, name)| format!("{place:?}/{}", name.display()));
     let tell = |want: &Want| format!("{} at {}", want.name.display(), at(want).unwrap_or_default());
@@ -63,7 +63,7 @@ fn known(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn a_new_name_for_what_the_session_has_says_where_that_is() {
+fn a_new_name_for_existing_content_refers_to_the_copy() {
     let first = build_plan(&[program("a", 1, &[("x.so", 2)]), item(Place::Root, "f", 3)], &Ledger::default());
     let first = first.unwrap();
     assert_eq!(known(&first), ["a at ", "f at ", "x.so at "], "nothing is there yet");
@@ -71,7 +71,7 @@ fn a_new_name_for_what_the_session_has_says_where_that_is() {
         [item(Place::Root, "g", 2), program("b", 4, &[("x.so", 2), ("y.so", 3)]), item(Place::Bin, "c", 1)];
     let later = build_plan(&items, &first.ledger).unwrap();
     assert_eq!(known(&later), ["g at Lib/x.so", "b at ", "c at Bin/a", "y.so at Root/f"]);
-    // What only some nodes may have is not there, nor what only some have a use for.
+    // A copy that only some nodes may have does not count.
     let mut failed = Ledger::default();
     failed.failed(&first.ledger);
     assert_eq!(known(&build_plan(&[item(Place::Root, "g", 2)], &failed).unwrap()), ["g at "]);
@@ -107,7 +107,7 @@ fn two_libraries_of_one_name_are_both_there_and_each_program_finds_its_own() {
         (dirs(&plan, "b"), dirs(&plan, "c")),
         (vec![".other-1".to_owned()], vec![".other-1".to_owned()])
     );
-    // Who needs another second library cannot use a folder that has the wrong one of the first.
+    // A program that needs another second library cannot use a folder with the wrong first one.
     let items = [program("d", 6, &[("x.so", 2), ("z.so", 8)]), program("e", 7, &[("x.so", 3), ("z.so", 8)])];
     let later = build_plan(&items, &plan.ledger).unwrap();
     assert_eq!(dirs(&later, "d"), [".other-2"]);
@@ -121,7 +121,7 @@ fn a_library_that_was_named_comes_first_and_one_whose_name_is_taken_has_a_folder
     let plan = build_plan(&items, &Ledger::default()).unwrap();
     assert_eq!(told(&plan), ["bin/a of 1", "lib/x.so of 2", "lib/.other-1/x.so of 3"]);
     assert_eq!(dirs(&plan, "a"), [".other-1"]);
-    // Of a later manifest: its daemons have it first, but for those that choose another one themselves.
+    // In a later manifest: its daemons search the named library first, except those with a choice of their own.
     let items = [program("b", 4, &[]), program("c", 5, &[("x.so", 2)]), item(Place::Lib, "x.so", 6)];
     let later = build_plan(&items, &plan.ledger).unwrap();
     let expected = ["bin/b of 4", "bin/c of 5", "lib/.other-2/x.so of 6", "lib/.other-3/x.so of 2"];
@@ -166,7 +166,7 @@ fn a_file_that_has_changed_since_it_was_sent_is_refused() {
 }
 
 #[test]
-fn what_failed_is_asked_for_again_and_may_be_another_one() {
+fn a_failed_file_is_requested_again_and_may_be_another_one() {
     let planned =
         build_plan(&[item(Place::Bin, "tool", 1), program("a", 2, &[("x.so", 3)])], &Ledger::default());
     let mut session = Ledger::default();
@@ -176,7 +176,7 @@ fn what_failed_is_asked_for_again_and_may_be_another_one() {
     let plan = build_plan(&items, &session).unwrap();
     let expected = ["bin/tool of 4", "bin/a of 2", "bin/b of 2", "lib/x.so of 3", "lib/.other-1/x.so of 5"];
     assert_eq!(told(&plan), expected);
-    // Some node may have the library that failed: its name is not used for another one.
+    // A node may have the failed library, so its name is not reused for another one.
     let plan = build_plan(&items[2..], &session).unwrap();
     assert_eq!(told(&plan), ["bin/b of 2", "lib/.other-1/x.so of 5"]);
 }
@@ -210,14 +210,14 @@ fn the_c_librarys_family_goes_to_its_own_place_and_is_asked_for_by_version() {
     check(&[program("none", 1, &[])], &nothing, None, 0);
     let session = check(std::slice::from_ref(&old), &nothing, Some("GLIBC_2.9"), 2);
     check(std::slice::from_ref(&old), &session, None, 0);
-    // Nodes that left the family out the first time are asked again.
+    // Nodes that did not link the family the first time are asked again.
     let session = check(&[old.clone(), new.clone()], &session, Some("GLIBC_2.34"), 2);
     check(&[new.clone(), old.clone()], &session, None, 0);
     check(&[old, new], &nothing, Some("GLIBC_2.34"), 2);
 }
 
 #[test]
-fn libraries_that_are_missing_are_told_with_who_needs_them() {
+fn missing_libraries_are_reported_with_the_files_that_need_them() {
     let absent = |name: &str, by: &str| {
         let told = format!("{name}, needed by {by}, was not found; looked in /lib");
         Absent { name: name.into(), needed_by: by.into(), told }
@@ -235,7 +235,7 @@ fn libraries_that_are_missing_are_told_with_who_needs_them() {
 }
 
 #[test]
-fn what_was_named_under_that_name_is_not_missing() {
+fn a_library_named_under_that_name_is_not_missing() {
     let absent =
         |name: &str| Absent { name: name.into(), needed_by: "/a".into(), told: format!("no {name}") };
     let check = |items: &[Item], session: &Ledger, expected: Option<&str>| {
@@ -246,11 +246,11 @@ fn what_was_named_under_that_name_is_not_missing() {
     };
     let nothing = Ledger::default();
     check(&[item(Place::Bin, "y.so", 1)], &nothing, Some("no x.so; y.so, needed by /a, neither"));
-    // In a folder below, nobody looks.
+    // The loader does not search a folder below.
     check(&[item(Place::Lib, "more/x.so", 1), item(Place::Lib, "y.so", 2)], &nothing, Some("no x.so"));
     let session = check(&[item(Place::Lib, "x.so", 1), item(Place::Lib, "y.so", 2)], &nothing, None);
     check(&[program("later", 3, &[])], &session, None);
-    // A manifest that failed may have left it nowhere.
+    // A failed manifest may not have placed it on any node.
     let mut failed = Ledger::default();
     failed.failed(&session);
     check(&[], &failed, Some("no x.so; y.so, needed by /a, neither"));

@@ -4,7 +4,7 @@ use super::*;
 use crate::staging::closure::How;
 use crate::staging::elf::testing::Sample;
 
-/// Puts a file for a machine into a root.
+/// Creates a file for an architecture in a root.
 fn put(root: &Path, path: &str, sample: &Sample) {
     let path = root.join(path.trim_start_matches('/'));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -31,7 +31,7 @@ fn in_a_root_of_a_foreign_machine_files_are_looked_for_where_its_loader_does() {
         put(root, loader, &library(vec![]));
         put(root, &format!("/opt/plugins/{platform}/libown.so"), &library(vec!["libusual.so"]));
         put(root, &format!("{folder}/libusual.so"), &library(vec![]));
-        // One of that name for this machine is passed over, also where it is found first.
+        // A library of that name for this machine is skipped, even if it comes first.
         put(root, "/far/libusual.so", &Sample::new(Arch::NATIVE));
         put(root, "/far/libfar.so", &library(vec![]));
         put(root, &format!("{folder}/liblost.so"), &Sample::new(Arch::NATIVE));

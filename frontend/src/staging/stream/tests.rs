@@ -24,7 +24,7 @@ async fn read(archive: Archive, packed: bool) -> (io::Result<Vec<u8>>, Sent) {
     (read.map(|_| bytes), sent)
 }
 
-/// Path, mode, modification time and content of what is in an archive, where a hard link has the content of what it names.
+/// Path, mode, modification time and content of an archive's files. A hard link has the content of its target.
 fn unpack(bytes: &[u8]) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     let mut archive = tar::Archive::new(bytes);
     let mut unpacked = BTreeMap::<PathBuf, (u32, u64, Vec<u8>)>::new();
@@ -61,7 +61,7 @@ impl Folder {
     }
 }
 
-/// Bytes that do not shrink.
+/// Bytes that do not compress.
 fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -73,7 +73,7 @@ const TOOL_TIME: u64 = 1_600_000_000;
 const DATA_TIME: u64 = 1_700_000_000;
 
 #[tokio::test]
-async fn what_is_packed_comes_out_as_it_was_and_has_the_length_that_was_said() {
+async fn archived_files_come_out_unchanged_and_the_length_is_right() {
     let folder = Folder::new();
     let long = format!("{}/{}", "d".repeat(120), "é".repeat(100));
     let longer = format!("{long}x");
@@ -137,7 +137,7 @@ async fn progress_counts_the_archive_up_to_its_last_byte() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_longer_what_it_was_ends_the_stream_and_is_named() {
+async fn a_changed_file_ends_the_stream_and_is_named() {
     let check = async |change: &dyn Fn(&Path), expected: &str| {
         let folder = Folder::new();
         let (fine, file) = (folder.file("fine", noise(1000)), folder.file("the-one", noise(300_000)));
@@ -169,7 +169,7 @@ async fn a_file_that_is_no_longer_what_it_was_ends_the_stream_and_is_named() {
 async fn a_file_that_changes_while_it_is_sent_ends_the_stream() {
     let check = async |change: &dyn Fn(&std::fs::File)| {
         let folder = Folder::new();
-        // More than the pipe holds, so that the thread is in the middle of it.
+        // More than the queue holds, so that the thread is in the middle of the file.
         let length = 4 * PIECES * PIECE_BYTES;
         let file = folder.file("file", noise(length));
         let archive = Archive::new(vec![want(Place::Root, "file", &file)]).unwrap();
@@ -206,7 +206,7 @@ async fn a_reader_that_goes_ends_the_thread() {
     let mut reader = archive.start(false, move |_| _ = &ended);
     reader.read_exact(&mut [0; 10]).await.unwrap();
     drop(reader);
-    // The thread drops what it tells progress with.
+    // The thread drops its progress callback.
     assert!(tokio::time::timeout(std::time::Duration::from_secs(60), end).await.unwrap().is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Messages as the documents have them, and messages that are none.
+//! Messages from the documents, and malformed messages.
 
 use proptest::prelude::*;
 
@@ -98,7 +98,7 @@ fn groups_are_created_in_both_forms() {
 }
 
 #[test]
-fn what_is_no_message_is_refused_with_line_and_reason() {
+fn a_malformed_message_is_refused_with_line_and_reason() {
     let check = |xml: &str, line: u64, part: &str| {
         let error = parse_request(xml.as_bytes()).unwrap_err();
         assert!(error.line == line && error.reason.contains(part), "{xml}: {error}");
@@ -189,7 +189,7 @@ fn spec() -> impl Strategy<Value = ProcessSpec> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(
+    fn written_messages_read_back(
         specs in proptest::collection::vec(spec(), 1..4),
         hosts in proptest::collection::vec("[a-z]{1,3}[0-9]{0,2}", 0..5),
         exec in text().prop_filter("asks", |text| text != "*"),
