@@ -1,7 +1,7 @@
-//! Reads an ELF file's build id: what tells two builds apart without reading all of them.
+//! Reads an ELF file's build id, which distinguishes two builds without reading all of them.
 //!
-//! Login side and nodes compare what they read with this one reader, so what it takes for *the* build id needs to be the same, not clever:
-//! the descriptor of the first NT_GNU_BUILD_ID note in the file's PT_NOTE segments. Source: elf(5), "Notes".
+//! Login side and nodes compare results of this one reader. So its choice of *the* build id must be constant, not
+//! clever: the descriptor of the first NT_GNU_BUILD_ID note in the file's PT_NOTE segments. Source: elf(5), "Notes".
 
 use std::fs::File;
 use std::io;
@@ -10,14 +10,14 @@ use std::os::unix::fs::FileExt;
 use crate::elf::{Elf, Numbers, read_up_to};
 use crate::wire::staging::MAX_BUILD_ID_BYTES;
 
-/// Most bytes of a PT_NOTE segment that are looked at.
+/// The most bytes of a PT_NOTE segment that are searched.
 const MAX_NOTES_BYTES: u64 = 16 * 1024;
 
 const PT_NOTE: u64 = 4;
 const NT_GNU_BUILD_ID: u64 = 3;
 
-/// The build id of an ELF file of either width and byte order; `None` for what is no ELF file, is damaged, has no build id, or one
-/// of more than [`MAX_BUILD_ID_BYTES`]. The file's position stays as it is.
+/// The build id of an ELF file of either width and byte order. `None`: the file is not ELF, is damaged, has no build
+/// id, or one of more than [`MAX_BUILD_ID_BYTES`]. Leaves the file's position unchanged.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -25,10 +25,10 @@ pub fn read_build_id(file: &File) -> io::Result<Option<Vec<u8>>> {
     find_build_id(&|bytes, offset| file.read_at(bytes, offset))
 }
 
-/// As [`read_build_id`], of anything that can be read at an offset as `pread(2)` does it.
+/// As [`read_build_id`], for any source with `pread(2)` semantics.
 ///
 /// # Errors
-/// What `read_at` says.
+/// The error of `read_at`.
 pub fn find_build_id(read_at: &dyn Fn(&mut [u8], u64) -> io::Result<usize>) -> io::Result<Option<Vec<u8>>> {
     let Some(elf) = Elf::open(read_at)? else { return Ok(None) };
     for segment in elf.segments(PT_NOTE)? {

@@ -1,7 +1,8 @@
-//! What the reference interface, CTI, calls workload managers: the numbers of its C types, and its words for them.
+//! Workload managers in the reference interface, CTI: the numbers of its C types, and its names.
 //!
-//! Frontend and daemons of a tool written for CTI exchange these numbers, and its users write these words into `CTI_WLM_IMPL`. Ours stand
-//! behind the reference's, which keep their values. Several of them are of workload managers that gantry does not have.
+//! Frontend and daemons of a tool written for CTI exchange these numbers, and users write these names into
+//! `CTI_WLM_IMPL`. gantry's own numbers follow the reference's, which keep their values. gantry does not have all of
+//! these workload managers.
 
 /// Version of CTI's libraries that the C libraries follow.
 pub const LIBRARY_VERSION: &str = "2.4.1";
@@ -9,18 +10,18 @@ pub const LIBRARY_VERSION: &str = "2.4.1";
 /// No workload manager.
 pub const NONE: i32 = 0;
 
-/// A workload manager as CTI has it.
+/// A workload manager in CTI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CtiWlm {
     /// Its value in `cti_wlm_type_t`.
     pub number: i32,
-    /// CTI's word for it.
+    /// CTI's name.
     pub word: &'static str,
-    /// The same one's name in gantry, where CTI has another.
+    /// gantry's name, if it differs.
     pub name: &'static str,
 }
 
-/// All that have a number, [`NONE`] left out.
+/// All numbered ones, without [`NONE`].
 pub const CTI_WLMS: [CtiWlm; 8] = [
     CtiWlm { number: 1, word: "mock", name: "mock" },
     CtiWlm { number: 2, word: "slurm", name: "slurm" },
@@ -29,25 +30,26 @@ pub const CTI_WLMS: [CtiWlm; 8] = [
     CtiWlm { number: 5, word: "pals", name: "pals" },
     CtiWlm { number: 6, word: "flux", name: "flux" },
     CtiWlm { number: 7, word: "localhost", name: "localhost" },
-    // From here on they are ours.
+    // From here on the numbers are gantry's own.
     CtiWlm { number: 8, word: "pbs", name: "pbs" },
 ];
 
 impl CtiWlm {
-    /// The one of that number.
+    /// The workload manager with that number.
     #[must_use]
     pub fn by_number(number: i32) -> Option<&'static Self> {
         CTI_WLMS.iter().find(|wlm| wlm.number == number)
     }
 
-    /// The one that gantry calls so.
+    /// The workload manager with that name in gantry.
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static Self> {
         CTI_WLMS.iter().find(|wlm| wlm.name == name)
     }
 }
 
-/// The name in gantry of what `CTI_WLM_IMPL` says: `WLM` or `SYSTEM/WLM`, in CTI's words or gantry's. A word that is no workload manager's is given back.
+/// The name in gantry for a value of `CTI_WLM_IMPL`: `WLM` or `SYSTEM/WLM`, with CTI's names or gantry's. An unknown
+/// name is returned unchanged.
 #[must_use]
 pub fn wlm_name(text: &str) -> &str {
     let word = text.rsplit_once('/').map_or(text, |(_, word)| word);

@@ -1,16 +1,16 @@
-//! As much of the ELF format as a node needs to know of a file: what kind of machine it is for, and where its segments are.
+//! The part of the ELF format that a node needs: a file's machine, and its segments.
 //!
-//! The file may be anything, so every count and length in it is bounded and no more than some pages are read. Written by hand since the agent must
-//! stay small; source: elf(5).
+//! The file is untrusted. So every count and length is bounded, and only some pages are read. This is written by hand
+//! since the agent must stay small; source: elf(5).
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Most program headers that are looked at. Linkers write about a dozen.
+/// The most program headers that are read. Linkers write about a dozen.
 const MAX_HEADERS: u16 = 512;
 
-/// Most segments of a kind that are looked at. Linkers write one PT_NOTE for each alignment.
+/// The most segments of a kind that are read. Linkers write one PT_NOTE for each alignment.
 const MAX_SEGMENTS: usize = 16;
 
 /// Longest path of an interpreter, in bytes (`PATH_MAX`).
@@ -21,7 +21,7 @@ const PT_INTERP: u64 = 3;
 /// Reads at an offset, as `pread(2)` does it.
 pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> io::Result<usize>;
 
-/// What a file's code is for: width, byte order, processor. Files that work together have the same.
+/// The target of a file's code: width, byte order, processor. Files that work together have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     class: u8,
@@ -29,7 +29,7 @@ pub struct Machine {
     processor: u64,
 }
 
-/// What an ELF file is for; `None` for what is no ELF file.
+/// The machine of an ELF file. `None`: it is not an ELF file.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -38,7 +38,8 @@ pub fn read_machine(file: &File) -> io::Result<Option<Machine>> {
     Ok(elf)
 }
 
-/// The loader that an ELF file names (PT_INTERP), without its NUL; `None` for what needs none: a static program, a damaged or any other file.
+/// The loader that an ELF file names (PT_INTERP), without its NUL. `None`: it needs none, as a static, damaged or
+/// foreign file.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -52,7 +53,7 @@ pub fn read_interpreter(file: &File) -> io::Result<Option<Vec<u8>>> {
     Ok((!path.is_empty()).then_some(path))
 }
 
-/// How numbers are written in a file.
+/// The encoding of numbers in a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers {
     pub(crate) wide: bool,
@@ -60,7 +61,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The number of `length` bytes at `at`; none where the bytes end before.
+    /// The number of `length` bytes at `at`. None: it exceeds the bytes.
     pub(crate) fn get(self, bytes: &[u8], at: usize, length: usize) -> Option<u64> {
         let bytes = bytes.get(at..at.checked_add(length)?)?;
         let join = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
@@ -86,7 +87,7 @@ pub(crate) struct Elf<'a> {
 }
 
 impl<'a> Elf<'a> {
-    /// Reads a file's first bytes; none where they are not those of an ELF file.
+    /// Reads a file's header. None: it is not an ELF file.
     pub(crate) fn open(read_at: ReadAt<'a>) -> io::Result<Option<Self>> {
         let head = read_up_to(read_at, 0, 64)?;
         let Some([0x7f, b'E', b'L', b'F', class @ (1 | 2), order @ (1 | 2)]) = head.get(..6) else {
@@ -120,7 +121,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Up to `length` bytes; fewer where the file ends, or has no such offset.
+/// Up to `length` bytes; fewer at the end of the file or beyond it.
 pub(crate) fn read_up_to(read_at: ReadAt<'_>, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     // The callers' limits are small.
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn programs_name_their_loader_and_other_files_none() {
         let read = |path: &str| read_interpreter(&File::open(path).unwrap()).unwrap();
-        // Whoever runs these tests runs a shell; on every Linux it is either linked dynamically or names no loader.
+        // The shell exists on every machine with these tests. It is dynamic and names a loader, or is static.
         let shell = read("/bin/sh");
         assert!(shell.is_none_or(|loader| loader.starts_with(b"/")));
         assert_eq!(read("/etc/passwd"), None);

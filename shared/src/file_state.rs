@@ -1,10 +1,11 @@
-//! What tells one state of a file from another without reading it: both sides remember what they have read in files, for as long as those do not change.
+//! The state of a file, compared without reading the file. Both sides cache facts about files until their state
+//! changes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-/// A file that was changed less than this ago may change again with the same time stamps.
+/// A file changed less than this ago may change again with the same time stamps.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// One state of one file. The change time cannot be set by programs.
@@ -20,7 +21,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// The state in which the file was when it was looked at.
+    /// The current state of the file.
     #[must_use]
     pub fn of(meta: &Metadata) -> Self {
         Self {
@@ -32,7 +33,7 @@ impl FileState {
         }
     }
 
-    /// Whether a later change is sure to show: the last one is two seconds old at least.
+    /// Whether any later change will show: the last change is at least two seconds old.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let changed = Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));

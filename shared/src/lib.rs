@@ -1,6 +1,8 @@
-//! What gantry's own parts share: messages, secrets, and how files on a node are dealt with. This crate is private to gantry.
+//! Code that gantry's own parts share: messages, secrets, and handling of files on a node. This crate is private to
+//! gantry.
 //!
-//! The words of the public libraries are in `gantry-types`. Nothing in this crate starts a process or knows a workload manager.
+//! The vocabulary of the public libraries is in `gantry-types`. Nothing in this crate starts a process or knows a
+//! workload manager.
 //! The modules stand in reading order.
 
 pub mod storage;

@@ -1,10 +1,11 @@
-//! The mark of an app: a variable in the environment of its ranks and daemons, which all that they start inherits.
+//! The mark of an app: a variable in the environment of its ranks and daemons, inherited by all their descendants.
 //!
-//! A process that daemonizes leaves its parent, its process group and its session, but keeps its environment. So the mark tells whose it
-//! is, and whether that app is still there.
+//! A process that daemonizes leaves its parent, its process group and its session, but keeps its environment. So the
+//! mark identifies its app, and shows whether that app still exists.
 //!
-//! Jobs that a rank submits, and what it has other services start later, inherit that environment, too, and are not the app's. So a mark says where
-//! it was given: what bears it elsewhere, or in another job, is left alone.
+//! Jobs that a rank submits inherit that environment, too, and so do processes that services start later for a rank.
+//! They do not belong to the app. So a mark names the place where it was given. A process that bears it elsewhere, or
+//! in another job, is left alone.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -16,34 +17,35 @@ use gantry_types::id::{AppId, Pid};
 /// The variable that holds a [`Mark`].
 pub const GANTRY_MARK: &str = "GANTRY_MARK";
 
-/// Whose a process is. As text: `APP:PID:START:NAMESPACE:PLACE:JOB`, the last two in hexadecimal digits.
+/// The owner of a process. As text: `APP:PID:START:NAMESPACE:PLACE:JOB`, the last two in hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// The app.
     pub app: AppId,
-    /// What has started the app's processes on this node.
+    /// The process that has started the app's processes on this node.
     pub starter: Starter,
-    /// Where it was given.
+    /// The place where it was given.
     pub origin: Origin,
 }
 
-/// Where a process is: digests, which are compared and tell nothing else.
+/// The place of a process, as digests that serve only for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// Of the machine's boot and the process's control group.
+    /// The digest of the machine's boot and the process's control group.
     pub place: u64,
-    /// Of the variables by which a workload manager names the job and the step of the process; 0: it has none.
+    /// The digest of the variables by which a workload manager names the job and the step; 0: there are none.
     pub job: u64,
 }
 
 impl Origin {
-    /// The place of a process in the control groups `cgroup`, as `/proc/PID/cgroup` has them, on a machine whose boot has this id.
+    /// The place of a process with the control groups `cgroup`, as in `/proc/PID/cgroup`, on a machine with this boot
+    /// id.
     #[must_use]
     pub fn digest_place(boot: &[u8], cgroup: &[u8]) -> u64 {
         digest([boot, cgroup])
     }
 
-    /// The job of a process that has these variables of those by which jobs are named, in a fixed order.
+    /// The job of a process with these job variables, in a fixed order.
     #[must_use]
     pub fn digest_job<'a>(variables: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> u64 {
         let mut variables = variables.into_iter().peekable();
@@ -53,14 +55,15 @@ impl Origin {
         digest(variables.flat_map(|(name, value)| [name.as_bytes(), value])).max(1)
     }
 
-    /// Whether a mark that was given here may be borne there. A process may have dropped the variables of its job, but it has none of another job.
+    /// Whether a mark that was given here counts there. A process may have dropped its job variables, but must not have
+    /// those of another job.
     #[must_use]
     pub fn fits(&self, there: &Self) -> bool {
         self.place == there.place && (there.job == 0 || self.job == there.job)
     }
 }
 
-/// FNV-1a, which is good enough to tell a few jobs from each other. A byte that is in no text stands between the parts.
+/// FNV-1a, which is sufficient to distinguish a few jobs. A byte that no text contains separates the parts.
 fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01B3;
@@ -68,24 +71,25 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     bytes.fold(BASIS, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The process that has started ranks or daemons: the agent, or a launcher's own helper. What bears its mark must not outlive it for long.
+/// The process that has started ranks or daemons: the agent, or a launcher's helper. Processes with its mark must not
+/// outlive it for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Starter {
     /// Its process.
     pub pid: Pid,
     /// When it started, in clock ticks after boot: with the pid it names one process.
     pub start_time: u64,
-    /// The inode of the pid namespace in which the pid counts.
+    /// The inode of the pid namespace of that pid.
     pub namespace: u64,
 }
 
-/// A text that is no mark.
+/// The text is not a valid mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("read the mark of an app")]
 pub struct NotAMark;
 
 impl Mark {
-    /// The mark in an environment as `/proc/PID/environ` has it.
+    /// The mark in an environment with the format of `/proc/PID/environ`.
     #[must_use]
     pub fn find(environment: &[u8]) -> Option<Self> {
         let value = |entry: &[u8]| {

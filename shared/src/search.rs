@@ -1,16 +1,16 @@
-//! The folders in which programs are searched by name: all of gantry's searches go by these.
+//! The folders of a `PATH`: all of gantry's searches use these.
 
 use std::ffi::OsStr;
 use std::path::{Component, PathBuf};
 
-/// The absolute folders of a `PATH`, in their order. An empty or relative part means the directory that a process happens to be in, in which others may have put
-/// anything: it is skipped.
+/// The absolute folders of a `PATH`, in their order. An empty or relative part refers to the current directory of the
+/// process, where others may have placed files: it is skipped.
 pub fn folders(path: &OsStr) -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(path).filter(|folder| folder.is_absolute())
 }
 
-/// As [`folders`], with relative parts that have a name, such as `./src`: for a program that a tool makes available under its own `PATH`. Parts that lead to the
-/// directory itself or above it are skipped.
+/// As [`folders`], with relative parts that have a name, such as `./src`: for a program that a tool stages under its
+/// own `PATH`. Parts that lead to the current directory itself or above it are skipped.
 pub fn named_folders(path: &OsStr) -> impl Iterator<Item = PathBuf> {
     let is_named = |folder: &PathBuf| folder.components().any(|part| matches!(part, Component::Normal(_)));
     std::env::split_paths(path).filter(move |folder| folder.is_absolute() || is_named(folder))

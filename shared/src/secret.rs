@@ -1,4 +1,4 @@
-//! The app's secret: who knows it belongs to the app. Every link and every bulk key comes from it.
+//! The app's secret. Its holders belong to the app. All link and bulk keys are derived from it.
 
 use std::{fmt, io};
 
@@ -23,7 +23,7 @@ pub enum SecretError {
     /// The operating system gave no random bytes.
     #[error("get random bytes for the app's secret")]
     Random(#[source] io::Error),
-    /// The text is not 64 hexadecimal digits. The text itself is not shown: it may be most of a secret.
+    /// The text is not 64 hexadecimal digits. The error does not show it: it may be most of a secret.
     #[error("read the app's secret: expected {} hexadecimal digits", SECRET_BYTES * 2)]
     NotHex,
 }
@@ -32,7 +32,7 @@ impl Secret {
     /// A new secret from the operating system's random numbers.
     ///
     /// # Errors
-    /// [`SecretError::Random`] where the system has none to give.
+    /// [`SecretError::Random`] if the system has none.
     pub fn random() -> Result<Self, SecretError> {
         let mut secret = Self([0; SECRET_BYTES]);
         fill_random(&mut secret.0).map_err(SecretError::Random)?;
@@ -55,11 +55,12 @@ impl Secret {
         Ok(secret)
     }
 
-    /// 64 lower-case hexadecimal digits, for an environment variable where there is no stdin. Wiped when dropped.
+    /// 64 lower-case hexadecimal digits, for an environment variable where standard input is not available. Wiped when
+    /// dropped.
     #[must_use]
     pub fn to_hex(&self) -> Zeroizing<String> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        // The capacity is exact, so that growing leaves no copy behind.
+        // The capacity is exact, so no reallocation leaves a copy behind.
         let mut text = Zeroizing::new(String::with_capacity(SECRET_BYTES * 2));
         for byte in self.0 {
             text.push(char::from(DIGITS[usize::from(byte >> 4)]));
@@ -68,7 +69,8 @@ impl Secret {
         text
     }
 
-    /// 32 hexadecimal digits that follow from the secret and `purpose`. Strangers cannot guess them, and they tell nothing of the secret.
+    /// 32 hexadecimal digits derived from the secret and `purpose`. They cannot be guessed, and reveal nothing of the
+    /// secret.
     #[must_use]
     pub fn derive(&self, purpose: &str) -> String {
         let hash = blake3::keyed_hash(&self.0, purpose.as_bytes());

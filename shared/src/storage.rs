@@ -1,16 +1,16 @@
-//! What an app's storage on a node looks like, and which environment variables tell about it.
+//! The layout of an app's storage on a node, and the environment variables that refer to it.
 //!
-//! The agent makes these directories and sets these variables, daemons and ranks read them, and the frontend
-//! packs archives for them: the names stand here once.
+//! The agent creates these directories and sets these variables, daemons and ranks read them, and the frontend packs
+//! archives for them. The names are defined here once.
 
 use std::path::Path;
 
 use gantry_types::id::{AppId, NoRandomness, NodeId, SessionId, random_text};
 use gantry_types::session_dirs::SessionDirs;
 
-/// What the name of every app's directory starts with: `gantry-<app>-<random>` below the staging base.
+/// The prefix of every app's directory: `gantry-<app>-<random>` below the staging base.
 pub const APP_DIR_PREFIX: &str = "gantry-";
-/// In the app's directory: the file whose lock says that the agent lives, and whose text says who it is.
+/// In the app's directory: a file that the living agent keeps locked, and that identifies the agent.
 pub const LEASE_FILE: &str = "lease";
 
 /// In a session's directory: the C library and its loader, where the node's own is too old.
@@ -47,7 +47,7 @@ pub const GANTRY_SESSION: &str = "GANTRY_SESSION";
 pub const GANTRY_SESSION_DIR: &str = "GANTRY_SESSION_DIR";
 /// Given to daemons: the number of the order that started them.
 pub const GANTRY_DAEMON: &str = "GANTRY_DAEMON";
-/// Given to daemons: the token by which their agent knows them from the app's ranks.
+/// Given to daemons: the token by which their agent distinguishes them from the app's ranks.
 pub const GANTRY_DAEMON_TOKEN: &str = "GANTRY_DAEMON_TOKEN";
 
 /// Given to daemons of C tools, for those that know CTI's variables: that they are daemons.
@@ -59,7 +59,7 @@ pub const CTI_APID: &str = "CTI_APID";
 /// Given to daemons of C tools: the WLM's number in [`cti`](crate::cti).
 pub const CTI_WLM: &str = "CTI_WLM";
 
-/// Set by users: the WLM to use, where detection is not to decide.
+/// Set by users: the WLM to use instead of the detected one.
 pub const GANTRY_WLM: &str = "GANTRY_WLM";
 /// Set by users: the directory on nodes in which apps' directories are made.
 pub const GANTRY_STAGE_DIR: &str = "GANTRY_STAGE_DIR";
@@ -97,7 +97,7 @@ const RANDOM_CHARS: usize = 16;
 /// How many characters `mkdtemp(3)` adds.
 const MKDTEMP_CHARS: usize = 6;
 
-/// What the name of an app's directory starts with: `gantry-<app>-`. While an agent makes it, `mkdtemp(3)` adds six characters.
+/// The prefix of an app's directory: `gantry-<app>-`. `mkdtemp(3)` adds six characters while an agent creates it.
 #[must_use]
 pub fn app_dir_prefix(app: AppId) -> String {
     format!("{APP_DIR_PREFIX}{app}-")
@@ -111,15 +111,16 @@ pub fn choose_app_dir_name(app: AppId) -> Result<String, NoRandomness> {
     Ok(app_dir_prefix(app) + &random_text::<RANDOM_CHARS>()?)
 }
 
-/// The name of the socket in the app's directory on which daemons reach the agent of that node. Several nodes can be one machine.
+/// The name of the socket in the app's directory on which daemons reach the agent of that node. Several nodes can be
+/// one machine.
 #[must_use]
 pub fn agent_socket_name(node: NodeId) -> String {
     format!("agent-{node}.sock")
 }
 
-/// The app whose directory has that name; `None` for a name that no agent gives.
+/// The app whose directory has that name. `None`: no agent gives such a name.
 ///
-/// Who sweeps after dead agents asks this first, so that nothing else is ever touched.
+/// A sweep for dead agents checks this first, so that it never touches anything else.
 #[must_use]
 pub fn parse_app_dir_name(name: &str) -> Option<AppId> {
     let (app, unique) = name.strip_prefix(APP_DIR_PREFIX)?.split_once('-')?;
@@ -133,7 +134,7 @@ pub fn session_dir_name(session: SessionId) -> String {
     format!("s{session}")
 }
 
-/// The directories of a session in its app's directory; makes none of them.
+/// The paths of a session's directories in its app's directory. Creates none.
 #[must_use]
 pub fn session_dirs(app_dir: &Path, session: SessionId) -> SessionDirs {
     SessionDirs::new(app_dir.join(session_dir_name(session)))

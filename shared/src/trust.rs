@@ -1,24 +1,27 @@
 //! Whether a path can be trusted: only trusted users can change where it leads.
 //!
-//! Trusted are root, the effective user, and each owner that the caller names. The judgement follows the path as the kernel does, from `/` on, through each
-//! symbolic link. A component is refused
-//! - when another user owns it,
-//! - when others may write to it, or a group that is not private.
+//! Trusted are root, the effective user, and each owner that the caller names. The check follows the path as the
+//! kernel does, from `/` on, through each symbolic link. It refuses a component
+//! - that another user owns,
+//! - that others may write to, or a group that is not private.
 //!
-//! A sticky directory such as `/tmp` may be everybody's: what a trusted user owns in it cannot be replaced. But anybody may plant a name there, by a hard link
-//! too. So a program is not taken from such a directory itself, only from a trusted directory in it.
+//! A sticky directory such as `/tmp` may be world-writable: other users cannot replace a trusted user's files in it.
+//! But every user may create a name there, even by a hard link. So a program is not accepted directly in such a
+//! directory, only in a trusted directory below it.
 //!
-//! **Private groups.** With a umask of 002 a user's files are writable for a group that only this user is in. By the convention of such systems its number is
-//! the user's. So the group of that number is private where a trusted user owns the number, `/etc/group` lists no other member, and `/etc/passwd` gives it to no
-//! other account. For the effective user it must also be the group of this process. A directory service may know of more members: that is not asked for.
+//! **Private groups.** With a umask of 002 a user's files are writable for a group that contains only this user. By
+//! convention its number is the user's. So the group of that number is private if a trusted user owns the number,
+//! `/etc/group` lists no other member, and `/etc/passwd` gives it to no other account. For the effective user it must
+//! also be the group of this process. Members that only a directory service knows are not found.
 //!
-//! **Access lists.** Where a file has a POSIX access list, the mode's group bits are the list's mask. So the list can give write access only where these bits
-//! do, and a path with both is refused. Lists of NFSv4 servers are not seen: the mode is believed.
+//! **Access lists.** If a file has a POSIX access list, the mode's group bits are the list's mask. So the list can
+//! give write access only if these bits do, and a path with both is refused. Access lists of NFSv4 servers are not
+//! visible: only the mode counts.
 //!
-//! **User namespaces.** Where root is not mapped, its files seem to be an unknown user's. So the owner of `/` is trusted as well, except in a directory that
-//! others may write to.
+//! **User namespaces.** If root is not mapped, its files seem to belong to an unknown user. So the owner of `/` is
+//! trusted as well, except in a directory that others may write to.
 //!
-//! What is trusted stays so: only a trusted user can change it after the judgement.
+//! The result remains valid: only a trusted user can change the path afterwards.
 
 mod group;
 mod sys;
@@ -32,10 +35,10 @@ use std::path::{Component, Path, PathBuf};
 
 use gantry_types::error::{Failure, Kind};
 
-/// Most symbolic links on the way, as the kernel has it.
+/// The most symbolic links on the way, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Whom to trust.
+/// The trusted users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
     uid: u32,
@@ -58,15 +61,17 @@ impl Trust {
         self
     }
 
-    /// Judges a program that is to be executed: a regular file. No directory in which its name is looked up is everybody's.
+    /// Checks a program before its execution: a regular file. No directory in which its name is looked up may be
+    /// world-writable.
     ///
     /// # Errors
-    /// Why it is not trusted. [`Distrust::is_missing`] tells whether it is there at all.
+    /// Why it is not trusted. [`Distrust::is_missing`] tells whether it exists.
     pub fn check_program(&self, path: &Path) -> Result<(), Distrust> {
         self.check_by(path, Wanted::Program, &Machine)
     }
 
-    /// Judges a directory from which programs are taken by name, or whose content only trusted users may make. It is not everybody's.
+    /// Checks a directory from which programs are taken by name, or whose content only trusted users may create. It may
+    /// not be world-writable.
     ///
     /// # Errors
     /// Why it is not trusted.
@@ -74,7 +79,8 @@ impl Trust {
         self.check_by(path, Wanted::OwnDir, &Machine)
     }
 
-    /// Judges a directory in which a private one is to be made, by a name that is not there yet. It may be everybody's if it is sticky.
+    /// Checks a directory in which a private one is to be created, under a new name. It may be world-writable if it is
+    /// sticky.
     ///
     /// # Errors
     /// Why it is not trusted.
@@ -95,20 +101,20 @@ impl Trust {
 
     /// Whether only trusted users are in that group.
     fn is_private(&self, gid: u32, look: &dyn Look) -> bool {
-        // A user may be given files of a group with the user's own number, without being in it alone.
+        // A user may get files of a group with the user's own number without being its only member.
         let conventional = self.owns(gid) && (gid != self.uid || gid == self.gid);
         conventional && group::is_alone(gid, &look.accounts("/etc/group"), &look.accounts("/etc/passwd"))
     }
 }
 
-/// Why a path is not trusted: which component of it, and what is wrong with that.
+/// Why a path is not trusted: the component, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distrust {
-    /// The path that was judged.
+    /// The checked path.
     pub path: PathBuf,
-    /// The component that is to blame, with all links before it resolved.
+    /// The component at fault, with all links before it resolved.
     pub component: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     pub why: Why,
 }
 
@@ -118,30 +124,30 @@ pub struct Distrust {
 pub enum Why {
     /// An untrusted user owns it.
     Owner(u32),
-    /// Everybody may write to it; the mode's last twelve bits.
+    /// All users may write to it; with the mode's last twelve bits.
     OthersWrite(u32),
     /// A group may write to it that is not known to be private.
     GroupWrites(u32),
     /// It has an access list, which may let others write to it.
     AccessList,
-    /// Everybody may put names into this directory.
+    /// All users may create names in this directory.
     Planted,
     /// The path does not begin at `/`.
     NotAbsolute,
-    /// There is nothing of that name.
+    /// It does not exist.
     Missing,
-    /// It is no directory.
+    /// It is not a directory.
     NotADirectory,
-    /// It is no regular file.
+    /// It is not a regular file.
     NotAFile,
     /// There are too many symbolic links on the way.
     TooManyLinks,
-    /// It cannot be looked at.
+    /// It cannot be examined.
     Unreadable(ErrorKind),
 }
 
 impl Distrust {
-    /// Whether the path leads nowhere. Else it leads somewhere, but others may have a say in it.
+    /// Whether the path does not exist. Otherwise it exists, but others may be able to change it.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(
@@ -167,7 +173,7 @@ impl Distrust {
         }
     }
 
-    /// What the caller can do about it, by kind.
+    /// The kind of failure, by the caller's remedy.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self.why {
@@ -177,7 +183,7 @@ impl Distrust {
         }
     }
 
-    /// As a failure; `what` was to be done.
+    /// Converts it to a failure; `what` names the attempt.
     #[must_use]
     pub fn to_failure(&self, what: impl fmt::Display) -> Failure {
         Failure::new(self.kind(), format!("{what}: {self}")).with_hint(self.hint())
@@ -213,7 +219,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What a path is to lead to.
+/// The expected target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Program,
@@ -221,7 +227,7 @@ enum Wanted {
     Dir,
 }
 
-/// What one name stands for; a link is not followed.
+/// The entry of one name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     kind: EntryKind,
@@ -240,7 +246,7 @@ enum EntryKind {
     Other,
 }
 
-/// How a machine is looked at.
+/// Access to a machine's files.
 trait Look {
     fn look(&self, path: &Path) -> io::Result<Entry>;
 
@@ -265,7 +271,7 @@ impl Look for Machine {
             EntryKind::Other
         };
         let mode = meta.mode() & 0o7777;
-        // The list gives nobody write access where these bits do not.
+        // Without these bits the list gives no write access.
         let has_access_list = mode & 0o020 != 0 && !file_type.is_symlink() && sys::has_access_list(path);
         Ok(Entry { kind, uid: meta.uid(), gid: meta.gid(), mode, has_access_list })
     }
@@ -275,15 +281,15 @@ impl Look for Machine {
     }
 }
 
-/// A path on the way to where it leads.
+/// A path during its resolution.
 struct Way<'a> {
     trust: &'a Trust,
     look: &'a dyn Look,
-    /// The directory that has been reached.
+    /// The directory reached so far.
     at: PathBuf,
-    /// Of that directory and each one above, from `/` on: whether everybody may put names into it.
+    /// For that directory and each one above, from `/` on: whether all users may create names in it.
     shared: Vec<bool>,
-    /// Who owns `/`.
+    /// The owner of `/`.
     top: u32,
     links: usize,
 }
@@ -342,7 +348,7 @@ impl Way<'_> {
             if self.links > MAX_LINKS {
                 return Err((path, Why::TooManyLinks));
             }
-            // A link cannot be changed, only replaced: its owner matters where its directory does not protect it.
+            // A link cannot be changed, only replaced. So its owner matters only if its directory does not protect it.
             if in_shared {
                 self.check_owner(&path, &entry, true)?;
             }
@@ -361,7 +367,8 @@ impl Way<'_> {
         Ok(entry.kind)
     }
 
-    /// A name that everybody could have made is no program's: a hard link to a trusted user's file is that user's as well.
+    /// Refuses a program under a name that any user could have created: a hard link to a trusted user's file belongs to
+    /// that user as well.
     fn check_planted(&self, in_shared: bool, rest: &VecDeque<Step>, wanted: Wanted) -> Result<(), Blame> {
         match in_shared && wanted == Wanted::Program && rest.is_empty() {
             true => Err((self.at.clone(), Why::Planted)),
@@ -369,7 +376,8 @@ impl Way<'_> {
         }
     }
 
-    /// Judges the owner and the mode of what is not a link. Says whether it is a directory into which everybody may put names.
+    /// Checks owner and mode of an entry that is not a link. Returns whether it is a directory in which all users may
+    /// create names.
     fn judge(&self, path: &Path, entry: &Entry, in_shared: bool) -> Result<bool, Blame> {
         self.check_owner(path, entry, in_shared)?;
         let Some(why) = self.find_writers(entry) else { return Ok(false) };
@@ -384,7 +392,7 @@ impl Way<'_> {
         if owned { Ok(()) } else { Err((path.to_owned(), Why::Owner(entry.uid))) }
     }
 
-    /// By what others than trusted users may write.
+    /// Finds untrusted users with write access.
     fn find_writers(&self, entry: &Entry) -> Option<Why> {
         if entry.mode & 0o002 != 0 {
             return Some(Why::OthersWrite(entry.mode));

@@ -1,4 +1,4 @@
-//! What a gathering of many members takes of this process's memory. Alone in its program, so that nobody else's memory is counted.
+//! Memory of this process for a rendezvous of many members. It is a test program of its own, so that no other test counts.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Bulk data, sealed once: the root seals each chunk with a key that every agent can derive, and agents forward the chunk as
-//! it is. A link's own sealing would cost each agent one opening and one sealing for each of its children.
+//! Bulk data, sealed once: the root seals each chunk with a key that every agent can derive, and agents forward the
+//! chunk unchanged. With a link's own sealing, each agent would open once and seal for each of its children.
 //!
-//! Who knows the app's secret can seal, so a chunk proves that it comes from the app, as a link does, and not from
-//! which of its members. Its place in its stream is part of the seal: a chunk that was altered, left out, repeated or moved
-//! is found by every opener, whatever the agents between did.
+//! Every holder of the app's secret can seal. So a chunk proves that it comes from the app, as a link does, but not
+//! from which member. The seal includes the chunk's place in its stream: every opener detects a chunk that was
+//! altered, left out, repeated or moved, regardless of the agents between.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub const MAX_ENCODED_BYTES: usize = HEADER_BYTES + MAX_BULK_CHUNK_BYTES + SEAL_
 const FLAG_LAST: u8 = 1;
 const CONTEXT: &str = "gantry 2025 bulk stream key v1";
 
-/// Why bulk data could not be sealed or opened. All but [`BulkError::Random`] end the stream.
+/// Why sealing or opening bulk data failed. All but [`BulkError::Random`] end the stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkError {
-    /// No random stream number could be had.
+    /// The system gave no random stream number.
     #[error("start a bulk stream")]
     Random(#[source] SecretError),
     /// The chunk, or the stream, is larger than its limit.
@@ -68,7 +68,7 @@ pub enum BulkError {
         /// The sequence number that is next.
         expected: u64,
     },
-    /// The bytes are no encoded chunk.
+    /// The bytes are not an encoded chunk.
     #[error("read a bulk chunk: {what}")]
     Malformed {
         /// What is wrong.
@@ -135,7 +135,8 @@ impl SealedChunk {
         self.sequence
     }
 
-    /// Whether the stream ends with this chunk. As with the other numbers, who has not opened the chunk only knows what it claims.
+    /// Whether the stream ends with this chunk. As with the other numbers, this is only a claim until the chunk is
+    /// opened.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.last
@@ -153,7 +154,7 @@ impl SealedChunk {
         onto.extend_from_slice(&self.bytes);
     }
 
-    /// The chunk that is encoded in all of `encoded`. The seal is not looked at.
+    /// Parses an encoded chunk. Does not check the seal.
     ///
     /// # Errors
     /// [`BulkError::Malformed`], [`BulkError::Oversized`].
@@ -202,9 +203,8 @@ fn oversized(bytes: usize, limit: usize) -> BulkError {
 
 /// Seals one stream, at the root.
 ///
-/// The stream's number is random: a number that was used twice under one secret, by a frontend that came back for
-/// instance, would use key and nonces twice and give the contents away. The numbers of a stream count up in here
-/// and nowhere else, for the same reason.
+/// The stream's number is random. A number used twice under one secret, for instance by a restarted frontend, would
+/// reuse key and nonces and reveal the contents. For the same reason only this type counts the stream's chunks.
 #[derive(Debug)]
 pub struct BulkSealer {
     key: BulkKey,
@@ -223,13 +223,14 @@ impl BulkSealer {
         Ok(Self { key: BulkKey::derive(secret, u64::from_be_bytes(stream)), next: 0, ended: false })
     }
 
-    /// The stream's number, to be announced to those who will open it.
+    /// The stream's number, to announce to the openers.
     #[must_use]
     pub fn stream(&self) -> u64 {
         self.key.stream
     }
 
-    /// The next chunk, of at most [`MAX_BULK_CHUNK_BYTES`]; none at all is allowed, so that a stream can end when its data has.
+    /// Seals the next chunk, of at most [`MAX_BULK_CHUNK_BYTES`]. An empty chunk is allowed, so that a stream can end
+    /// after its data.
     ///
     /// # Errors
     /// [`BulkError::Oversized`], [`BulkError::AfterEnd`].
@@ -252,7 +253,7 @@ impl BulkSealer {
     }
 }
 
-/// Opens one stream, at each agent: every chunk once, in order, up to the last, and no more bytes than were announced.
+/// Opens one stream at each agent: every chunk once, in order, up to the last, and not more bytes than announced.
 #[derive(Debug)]
 pub struct BulkOpener {
     key: BulkKey,
@@ -263,13 +264,14 @@ pub struct BulkOpener {
 }
 
 impl BulkOpener {
-    /// An opener for a stream that may have `limit_bytes` plain bytes in all.
+    /// An opener for a stream of at most `limit_bytes` plain bytes.
     #[must_use]
     pub fn new(key: BulkKey, limit_bytes: u64) -> Self {
         Self { key, next: 0, opened_bytes: 0, limit_bytes, ended: false }
     }
 
-    /// The plain bytes of the next chunk. A chunk that is refused leaves the opener as it was. The last clone of a chunk is opened without a copy.
+    /// The plain bytes of the next chunk. A refused chunk does not change the opener. The last clone of a chunk is
+    /// opened without a copy.
     ///
     /// # Errors
     /// [`BulkError::OtherStream`], [`BulkError::AfterEnd`], [`BulkError::OutOfOrder`], [`BulkError::Oversized`],
@@ -289,7 +291,7 @@ impl BulkOpener {
         let opened = self.key.cipher()?.open_in_place(build_nonce(chunk.sequence), aad, &mut plain);
         let length = opened.map_err(|_| BulkError::BrokenSeal)?.len();
         plain.truncate(length);
-        // Looked at after the seal, so that only who sealed it can make this the reason.
+        // Check this after the seal, so that only a holder of the key can cause this error.
         let total = self.opened_bytes.saturating_add(plain.len() as u64);
         if total > self.limit_bytes {
             return Err(BulkError::Oversized { bytes: total, limit: self.limit_bytes });
@@ -306,7 +308,7 @@ impl BulkOpener {
         self.ended
     }
 
-    /// How many plain bytes came in all.
+    /// The total of plain bytes.
     ///
     /// # Errors
     /// [`BulkError::Truncated`] where the last chunk was not opened.

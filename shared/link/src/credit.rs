@@ -1,10 +1,10 @@
-//! Credit for bulk data on one link. Who reads a link must never wait for whoever takes the bulk data that comes on it, else orders and
-//! answers behind that data wait too. So a chunk is only sent when the peer has a place for it, and the peer gives places
-//! back as chunks are taken. It is between the two ends of a link and goes no further.
+//! Credit for bulk data on one link. The reader of a link must never wait for the consumer of its bulk data.
+//! Otherwise orders and answers behind that data would wait, too. So a chunk is sent only if the peer has a place for
+//! it, and the peer returns places as chunks are consumed. Credit is local to the two ends of a link.
 //!
-//! A peer that holds chunks and gives nothing back is either slow, or waits for somebody slow, or hangs. While it is one of the
-//! first two it says so from time to time by giving back no place at all ([`BEATS`]); so who is silent for the stall time hangs *itself*, and nobody
-//! above it is blamed for it.
+//! A peer that holds chunks and returns no places is slow, waits for a slow peer, or is stalled. In the first two
+//! cases it sends heartbeats: credits of zero places, [`BEATS`] of them per stall time. So a peer that is silent for
+//! the stall time is stalled *itself*, and no peer above it is blamed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,43 +14,43 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error::{LinkError, Phase};
 
-/// Chunks that may be on their way on one link: 2 MiB. An order waits behind that much at most; it is what a link
-/// of 10 Gbit/s carries in 1.7 ms, far more than a round trip between nodes.
+/// Chunks that may be in flight on one link: 2 MiB. An order waits behind that much at most. A link of 10 Gbit/s
+/// carries it in 1.7 ms, far longer than a round trip between nodes.
 pub const WINDOW_CHUNKS: u32 = 8;
 
-/// How long somebody may owe a sign that it takes bulk data.
+/// A peer that holds chunks and sends neither credit nor heartbeat for this long is stalled.
 pub const STALL_TIME: Duration = Duration::from_secs(30);
 
-/// Signs of life that a waiting peer gives in a stall time.
+/// Heartbeats of a waiting peer per stall time.
 pub const BEATS: u32 = 6;
 
-/// One link's credit, both ways. Shared by the tasks of the link.
+/// The credit of one link in both directions. The tasks of the link share it.
 #[derive(Debug)]
 pub struct Credit {
     stall: Duration,
     state: Mutex<State>,
-    /// For the writer: places to give back, or a first chunk that is held.
+    /// Wakes the writer: places to return, or a first held chunk.
     due: Notify,
-    /// For the writer: places to send into.
+    /// Wakes the writer: places to send into.
     earned: Notify,
-    /// For all who wait until everything is taken.
+    /// Wakes all that wait for delivery.
     delivered: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Places of the peer's that are known to be free.
+    /// The peer's free places.
     free: u32,
-    /// Chunks that were ever queued, and of these, those whose places have come back.
+    /// Chunks that were queued in total, and those among them whose places were returned.
     queued: u64,
     taken: u64,
-    /// When the peer last gave credit, or was first sent something after it owed nothing.
+    /// When the peer last sent credit, or when the first chunk was sent to it after it held none.
     heard: Instant,
-    /// Chunks of the peer that are held here.
+    /// The peer's chunks that are held here.
     held: u32,
-    /// Places that are to be given back.
+    /// Places to return.
     due: u32,
-    /// When some were.
+    /// When places were last returned.
     given: Instant,
 }
 
@@ -67,10 +67,10 @@ impl Credit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The peer has given places back.
+    /// The peer has returned places.
     ///
     /// # Errors
-    /// [`LinkError::Malformed`]: it gave more than it had taken.
+    /// [`LinkError::Malformed`]: it returned more than it had taken.
     pub fn earn(&self, places: u32) -> Result<(), LinkError> {
         let mut state = self.lock();
         let free = state.free.checked_add(places).filter(|free| *free <= WINDOW_CHUNKS);
@@ -83,7 +83,7 @@ impl Credit {
         Ok(())
     }
 
-    /// A chunk has come. The place is given back when what this returns is dropped.
+    /// A chunk has arrived. Dropping the result returns its place.
     ///
     /// # Errors
     /// [`LinkError::Malformed`]: there was no place for it.
@@ -106,12 +106,12 @@ impl Credit {
         self.lock().queued += 1;
     }
 
-    /// Whether a chunk can be sent.
+    /// Whether a chunk may be sent.
     pub(super) fn is_any(&self) -> bool {
         self.lock().free > 0
     }
 
-    /// Waits until a chunk can be sent. For the writer only.
+    /// Waits until a chunk may be sent. For the writer only.
     pub(super) async fn any(&self) {
         while !self.is_any() {
             self.earned.notified().await;
@@ -127,12 +127,12 @@ impl Credit {
         state.free = state.free.saturating_sub(1);
     }
 
-    /// Whether places are to be given back.
+    /// Whether there are places to return.
     pub(super) fn is_due(&self) -> bool {
         self.lock().due > 0
     }
 
-    /// How many places are to be given back, or 0 when it is time for a sign of life. For the writer only.
+    /// How many places to return, or 0 for a heartbeat. Waits until either is due. For the writer only.
     pub(super) async fn due(&self) -> u32 {
         loop {
             let beat = {
@@ -154,7 +154,7 @@ impl Credit {
         }
     }
 
-    /// Waits until the peer has owed a sign of life for the stall time. Never ends while it owes none.
+    /// Waits until the peer has held chunks for the stall time without a sign. Never ends while it holds none.
     pub(super) async fn silence(&self) {
         let (mut since, mut naps) = (self.quiet_since(), 0);
         while naps < BEATS {
@@ -170,7 +170,7 @@ impl Credit {
         (state.free < WINDOW_CHUNKS).then_some(state.heard)
     }
 
-    /// Waits until the peer has taken all that was queued so far.
+    /// Waits until the peer has consumed all chunks queued so far.
     pub(super) async fn all_taken(&self) {
         let queued = self.lock().queued;
         loop {
@@ -185,8 +185,8 @@ impl Credit {
     }
 }
 
-/// Waits for the stall time, not counting most of a pause of this whole process (a tool in a debugger, a suspended job): after one, whoever is waited
-/// for gets the chance to be heard first.
+/// Waits for the stall time, with most of a pause of this whole process left out (a tool in a debugger, a suspended
+/// job). After such a pause the peer first gets the chance to be heard.
 pub async fn stall(time: Duration) {
     for _ in 0..BEATS {
         nap(time).await;
@@ -197,7 +197,7 @@ async fn nap(stall: Duration) {
     sleep(stall / BEATS).await;
 }
 
-/// A chunk's place on the link on which it came, given back when this is dropped.
+/// The place of a received chunk. Dropping this returns it.
 #[derive(Debug)]
 pub struct Held {
     credit: Arc<Credit>,
@@ -224,7 +224,7 @@ mod tests {
     async fn a_peer_that_only_waits_says_so_in_time() {
         let credit = Credit::new(STALL);
         let idle = timeout(10 * STALL, credit.due()).await;
-        assert!(idle.is_err(), "who holds nothing says nothing");
+        assert!(idle.is_err(), "a peer that holds nothing sends no heartbeat");
         let held = credit.arrive().unwrap();
         let begun = Instant::now();
         for beat in 1..5 {

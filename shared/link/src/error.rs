@@ -1,15 +1,15 @@
-//! How a link fails, sorted by what its user can do about it.
+//! Errors of a link, sorted by the caller's remedy.
 
 use std::{fmt, io};
 
 use super::bulk::BulkError;
 use gantry_shared::wire::frame::FrameError;
 
-/// What a link was doing.
+/// The phase of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The preambles, in clear: is this gantry, and of which version?
+    /// The preambles, in clear: program and version.
     Preamble,
     /// Proof of the secret.
     Handshake,
@@ -30,21 +30,21 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Why a link could not be made or does not go on. After any of them but [`LinkError::Encode`] and a failed send that is
-/// [`LinkError::Oversized`], the link is over.
+/// Why a link could not be made or has failed. [`LinkError::Encode`] and a failed send with [`LinkError::Oversized`]
+/// leave the link usable. All others end it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The peer closed the link and said why. Before the handshake is done the reason is in clear and anybody
-    /// between can have written it; after it, it is the peer's.
+    /// The peer closed the link and gave a reason. Before the handshake is done, the reason is in clear, so an attacker
+    /// between may have written it. After it, the reason is the peer's.
     #[error("keep a link that the peer refused while {phase}: {reason}")]
     Refused {
-        /// What the link was doing.
+        /// The phase.
         phase: Phase,
-        /// The peer's words, bounded, without control characters.
+        /// The peer's text, bounded, without control characters.
         reason: String,
     },
-    /// The peer does not know this app's secret, is of another app, or somebody altered the handshake.
+    /// The peer has another secret, belongs to another app, or the handshake was altered.
     #[error("prove the app's secret: the peer has another secret or belongs to another app")]
     HandshakeFailed,
     /// The peer speaks another version of the protocol.
@@ -66,45 +66,45 @@ pub enum LinkError {
     /// The stream ended without a goodbye: the peer died, or the network between.
     #[error("keep the link while {phase}: it was cut")]
     Cut {
-        /// What the link was doing.
+        /// The phase.
         phase: Phase,
-        /// What the operating system said; nothing where the stream just ended.
+        /// The operating system's error; none if the stream just ended.
         #[source]
         source: Option<io::Error>,
     },
     /// The stream failed in another way.
     #[error("use the link's stream while {phase}")]
     Io {
-        /// What the link was doing.
+        /// The phase.
         phase: Phase,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// The deadline passed.
     #[error("make a link: the deadline passed while {phase}")]
     TimedOut {
-        /// What the link was doing.
+        /// The phase.
         phase: Phase,
     },
-    /// The peer sent what this protocol does not have, or the bytes were altered, repeated or reordered on the way.
+    /// The peer violated the protocol, or bytes were altered, repeated or reordered on the way.
     #[error("read the peer's message while {phase}: {what}")]
     Malformed {
-        /// What the link was doing.
+        /// The phase.
         phase: Phase,
         /// What is wrong.
         what: &'static str,
     },
-    /// A value of this side has no encoding. Nothing was sent and the link goes on.
+    /// A value of this side has no encoding. Nothing was sent, and the link remains usable.
     #[error("send a message")]
     Encode(#[source] FrameError),
-    /// The link failed before, and said why then.
+    /// The link failed before, and reported the cause then.
     #[error("use a link that has failed")]
     Failed,
 }
 
 impl LinkError {
-    /// Whether the peer may just be gone, so that its loss is to be reported and not its misbehaviour.
+    /// Whether the peer may simply be gone, so that a loss is reported rather than a protocol violation.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         matches!(self, Self::Cut { .. })
@@ -116,9 +116,9 @@ impl LinkError {
             NotConnected, TimedOut, UnexpectedEof, WriteZero,
         };
         match source.kind() {
-            // A read that asked for more than there is: no word of the operating system.
+            // A read beyond the end; not an error of the operating system.
             UnexpectedEof => Self::Cut { phase, source: None },
-            // A timeout of the operating system (keep-alive, retransmission) means that the host is not there.
+            // A timeout of the operating system (keep-alive, retransmission) means that the host is gone.
             BrokenPipe | ConnectionAborted | ConnectionReset | HostUnreachable | NetworkDown
             | NetworkUnreachable | NotConnected | TimedOut | WriteZero => {
                 Self::Cut { phase, source: Some(source) }
@@ -127,7 +127,7 @@ impl LinkError {
         }
     }
 
-    /// A frame error of what the peer sent.
+    /// The error for a frame of the peer.
     pub(super) fn received(error: &FrameError) -> Self {
         match error {
             FrameError::Oversized { limit, .. } => Self::Oversized { what: "frame", limit: *limit },
@@ -135,7 +135,7 @@ impl LinkError {
         }
     }
 
-    /// A frame error of what this side wants to send.
+    /// The error for a frame of this side.
     pub(super) fn sending(error: FrameError) -> Self {
         match error {
             FrameError::Oversized { limit, .. } => Self::Oversized { what: "frame", limit },

@@ -1,6 +1,7 @@
-//! The door of whoever is dialled: the frontend while agents report, and every agent.
+//! Accepts and authenticates incoming links: at the frontend while agents report, and at every agent.
 //!
-//! Anyone can dial. The [`Gate`] decides which connections keep a place; one without the secret disturbs no other.
+//! Every host can dial. The [`Gate`] decides which connections keep a place; one without the secret disturbs no
+//! other.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,24 +21,24 @@ use gantry_shared::wire::frame;
 use gantry_shared::wire::message::Dial;
 use gantry_types::id::AppId;
 
-/// How long who was refused is listened to, so that it reads why.
+/// How long the link of a refused peer stays open, so that the peer reads the reason.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
-/// Places at a door beside those for who is expected. Each takes a descriptor of a program that may not be ours.
+/// Places at a door beside those for expected peers. Each takes a descriptor of a program that may be foreign.
 pub const STRANGERS: usize = 64;
 
 /// The two halves of a link.
 pub type Halves = (LinkReader, LinkWriter);
 
-/// What is said to who is not wanted before the link is closed: a frame's body; none: the link itself carries the reason.
+/// Builds the refusal of an unwanted peer as a frame's body. None: the link itself carries the reason.
 pub type BuildRefusal = fn(&str) -> Option<Vec<u8>>;
 
-/// Begins every line that something on its way to be an agent of `app` says to whoever has brought it, among what else is printed there.
+/// The prefix of every line that a program which becomes an agent of `app` prints for the program that started it.
 #[must_use]
 pub fn build_mark(app: AppId) -> String {
     format!("gantry:{app}")
 }
 
-/// A listener with those who have come to it and not yet said who they are.
+/// A listener, with connections that have not completed their hello.
 pub struct Door {
     gate: Gate<TcpEar>,
     passed: Option<UnboundedReceiver<UnixStream>>,
@@ -45,7 +46,7 @@ pub struct Door {
     greetings: JoinSet<Option<(Halves, Dial)>>,
 }
 
-/// On which terms a dialler comes in.
+/// The terms for a dialler.
 #[derive(Clone)]
 struct Terms {
     app: AppId,
@@ -68,22 +69,24 @@ impl Door {
         Self { gate, passed: None, terms, greetings: JoinSet::new() }
     }
 
-    /// A door at which those come, too, who cannot dial: each over a stream that somebody else has made and passes on. They prove the secret as all others do.
+    /// A door for peers, too, that cannot dial: another process opens a stream for each and passes it on. They prove
+    /// the secret like all others.
     #[must_use]
     pub fn with_passed(mut self, passed: UnboundedReceiver<UnixStream>) -> Self {
         self.passed = Some(passed);
         self
     }
 
-    /// What the door sees of those that do not prove the secret.
+    /// The door's statistics of unproven connections.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.gate.tally()
     }
 
-    /// The next who has proven the secret and said hello. `expected` may come at once; beside them are [`STRANGERS`] places for others.
+    /// The next peer that has proven the secret and sent its hello. Up to `expected` may come at once; beside them are
+    /// [`STRANGERS`] places for others.
     ///
-    /// Waits as long as nobody comes. Cancel safe.
+    /// Waits without a timeout. Cancel-safe.
     pub async fn next(&mut self, expected: usize) -> (Halves, Dial) {
         self.gate.set_places(expected.saturating_add(STRANGERS));
         loop {
@@ -112,7 +115,7 @@ impl Door {
         }
     }
 
-    /// Sends somebody away who has said hello, and lets it read why.
+    /// Refuses a peer after its hello, and lets it read the reason.
     pub fn refuse(&mut self, halves: Halves, reason: String) {
         let refusal = self.terms.refusal;
         self.greetings.spawn(async move {
@@ -122,12 +125,12 @@ impl Door {
     }
 }
 
-/// The next stream that is passed on, if any is.
+/// The next passed-on stream, if there are any.
 async fn next_passed(passed: &mut Option<UnboundedReceiver<UnixStream>>) -> Option<UnixStream> {
     passed.as_mut()?.recv().await
 }
 
-/// Sets the options of a connection that is about to be a link. Strangers' connections do not get that far.
+/// Sets the options of a connection that becomes a link. Unproven connections do not get that far.
 fn tune_link(stream: &TcpStream) {
     if let Err(error) = tune(stream) {
         tracing::debug!(%error, "cannot tune a link");
@@ -135,7 +138,7 @@ fn tune_link(stream: &TcpStream) {
 }
 
 impl Terms {
-    /// Handshake and hello. `prepare` is called once the peer's opening was right.
+    /// Handshake and hello. `prepare` is called once the peer's opening was valid.
     async fn greet<S: Stream>(self, mut stream: S, seat: Seat, prepare: fn(&S)) -> Option<(Halves, Dial)> {
         let (app, deadline) = (self.app.as_str().as_bytes(), seat.proof_by());
         let proven = match handshake::open(&mut stream, &self.secret, app, deadline).await {
@@ -176,7 +179,7 @@ impl Terms {
     }
 }
 
-/// What a failed handshake says of who dials.
+/// The reason to count for a failed handshake.
 fn judge(error: &LinkError) -> Reason {
     match error {
         LinkError::HandshakeFailed => Reason::WrongSecret,
@@ -187,7 +190,7 @@ fn judge(error: &LinkError) -> Reason {
     }
 }
 
-/// Sends somebody away, and lets it read why for a moment.
+/// Refuses a peer, and gives it a moment to read the reason.
 pub async fn refuse((mut reader, mut writer): Halves, reason: &str, refusal: BuildRefusal) {
     tracing::warn!(reason, "a dialler was refused");
     let refused = async {

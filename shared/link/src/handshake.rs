@@ -1,17 +1,18 @@
-//! The start of a link: who is there, in which version, and does it know the app's secret?
+//! The start of a link: proves program, version and the app's secret.
 //!
-//! 1. In clear, preambles of both: magic, version, two zero bytes. A stranger or another
-//!    version is told so in a refusal and the link is closed; nothing else is said to it.
-//! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id, so that neither can
-//!    have been altered on the way. The dialler's last word confirms that it has the keys: a recording of an
-//!    old first message would otherwise look like a peer until somebody waits for it.
+//! 1. Preambles of both sides, in clear: magic, version, two zero bytes. A foreign program or another
+//!    version gets a refusal, and the link is closed.
+//! 2. Noise `NNpsk0` with the app's secret, over a prologue of both preambles and the app's id. So neither can
+//!    have been altered on the way. The dialler's last message confirms that it has the keys. Without it, a replayed
+//!    first message would look like a peer until a timeout.
 //!
-//! The dialler's *opening* is its preamble and first Noise message at once: an acceptor's preamble says nothing that it has to wait for. So an honest
-//! peer shows with its first bytes that it belongs here, and the acceptor judges them by hashes and one cipher alone: without the secret nobody makes it
-//! compute a key exchange, and only a recording of an opening does.
+//! The dialler's *opening* is its preamble and its first Noise message together: it need not wait for the acceptor's
+//! preamble. So an honest peer shows with its first bytes that it belongs here. The acceptor checks them by hashes
+//! and one cipher alone. A peer without the secret cannot make it compute a key exchange; only a replayed opening
+//! can.
 //!
-//! The handshake proves that the peer *belongs to the app*, not which node it is: its hello says that, and all
-//! who can lie in it have the secret.
+//! The handshake proves that the peer *belongs to the app*, not which node it is. Its hello says that; only holders
+//! of the secret can lie in it.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,11 +33,11 @@ const MAGIC: [u8; 4] = *b"gtry";
 const PREAMBLE_BYTES: usize = 8;
 /// A public key and the seal of an empty payload.
 const HANDSHAKE_BYTES: usize = 32 + TAG_BYTES;
-/// How long a refused peer is listened to, so that it can read why.
+/// How long the link of a refused peer stays open, so that it can read the reason.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 const DRAIN_BYTES: u64 = 16 * 1024;
 
-/// Makes a link as the side that dialled. `app` is the app's id.
+/// Makes a link as the dialling side. `app` is the app's id.
 ///
 /// Waits until the peer has answered or `timeout` has passed
 /// ([`HANDSHAKE_DEADLINE`](crate::limits::HANDSHAKE_DEADLINE) from now is the usual one). The stream is closed on any
@@ -55,10 +56,11 @@ pub async fn connect<S: Stream>(
     connect_as(PROTOCOL_VERSION, stream, secret, app, deadline).await
 }
 
-/// Makes a link as the side that was dialled. `app` is the app's id.
+/// Makes a link as the accepting side. `app` is the app's id.
 ///
-/// Waits as [`connect`] does, and after a failure up to a second more, within `timeout`, so that the peer reads why: accept
-/// each stream in a task of its own. When it returns a link, the peer is there and has the secret.
+/// Waits as [`connect`] does. After a failure it waits up to a second more, within `timeout`, so that the peer reads
+/// the reason: accept each stream in a task of its own. A returned link proves that the peer is there and has the
+/// secret.
 ///
 /// # Errors
 /// As [`connect`].
@@ -85,7 +87,7 @@ pub(super) async fn connect_as<S: Stream>(
         write_all(&mut stream, Phase::Preamble, &opening).await?;
         let said = read_preamble(&mut stream).await?;
         check_preamble(version, &said)?;
-        // Other bytes have no meaning, and would fail the proof.
+        // Other bytes have no meaning, and would make the proof fail.
         if said == preamble { Ok(()) } else { Err(LinkError::HandshakeFailed) }
     });
     greeted.await?;
@@ -118,8 +120,8 @@ pub(super) async fn accept_as<S: Stream>(
     }
 }
 
-/// The first half of [`accept`]: reads the opening of who dials and judges it, without a key exchange. After an error the stream is to be given to
-/// [`refuse`].
+/// The first half of [`accept`]: reads the dialler's opening and checks it, without a key exchange. After an error,
+/// pass the stream to [`refuse`].
 ///
 /// # Errors
 /// As [`accept`].
@@ -149,13 +151,13 @@ async fn open_as<S: Stream>(
     });
     let opened = opened.await;
     if opened.as_ref().is_err_and(|error| find_refusal(error).is_some()) {
-        // The refusal comes behind it.
+        // The refusal follows it.
         within(deadline, Phase::Preamble, write_all(stream, Phase::Preamble, &ours)).await?;
     }
     opened
 }
 
-/// An opening that was made with the secret, by the peer or by the one that it has recorded.
+/// An opening that was made with the secret; possibly a replay.
 pub struct Opening {
     ours: [u8; PREAMBLE_BYTES],
     noise: HandshakeState,
@@ -168,7 +170,8 @@ impl fmt::Debug for Opening {
 }
 
 impl Opening {
-    /// The second half of [`accept`]: the key exchange, and the peer's confirmation. After an error the stream is to be given to [`refuse`].
+    /// The second half of [`accept`]: the key exchange, and the peer's confirmation. After an error, pass the stream to
+    /// [`refuse`].
     ///
     /// # Errors
     /// As [`accept`].
@@ -247,7 +250,7 @@ async fn write_record<S: Stream>(stream: &mut S, kind: Kind, body: &[u8]) -> Res
     write_all(stream, Phase::Handshake, &record).await
 }
 
-/// The body of the next record, which is a handshake message of this length or a refusal. Nothing past its end is read.
+/// The body of the next record: a handshake message of this length or a refusal. Reads nothing beyond its end.
 async fn read_record<S: Stream>(stream: &mut S, length: usize) -> Result<Vec<u8>, LinkError> {
     let phase = Phase::Handshake;
     let mut header = [0; HEADER_BYTES];
@@ -288,10 +291,10 @@ fn check_preamble(ours: u16, preamble: &[u8; PREAMBLE_BYTES]) -> Result<(), Link
     if theirs == ours { Ok(()) } else { Err(LinkError::Version { ours, theirs }) }
 }
 
-/// Tells the peer why, where it is still there to be told, and closes.
+/// Sends the peer the reason, if it is still there, and closes.
 ///
-/// A stream that is dropped while bytes of the peer are unread is reset by TCP, and what was not acknowledged by then is
-/// not sent again. So the peer is listened to for a moment, until it has closed too.
+/// If a stream is dropped while bytes of the peer are unread, TCP resets it, and unacknowledged data is not sent
+/// again. So this reads for a moment, until the peer has closed, too.
 pub async fn refuse<S: Stream>(mut stream: S, deadline: Instant, error: &LinkError) {
     let Some(reason) = find_refusal(error) else { return };
     let tell = async {
@@ -306,7 +309,7 @@ pub async fn refuse<S: Stream>(mut stream: S, deadline: Instant, error: &LinkErr
     tracing::debug!(%error, told = matches!(told, Ok(Ok(_))), "refused a link");
 }
 
-/// What the peer is told of an error. None: it is gone, is slow, or has refused itself.
+/// The text for the peer about an error. None: it is gone, is slow, or has refused itself.
 fn find_refusal(error: &LinkError) -> Option<String> {
     match error {
         LinkError::Version { ours, theirs } => Some(format!("this is protocol version {ours}, not {theirs}")),

@@ -1,10 +1,11 @@
 //! Authenticated links between gantry's own processes. This crate is private to gantry.
 //!
-//! From the bottom up: [`limits`] says how much is too much. [`bulk`] seals data once for all nodes. [`handshake`] and [`link`] make an
-//! authenticated link of any byte stream. [`credit`] and [`queue`] decide when something is written. [`door`] decides which connections
-//! keep a place, and [`greeting`] which of them come in.
+//! From the bottom up: [`limits`] has the limits. [`bulk`] seals data once for all nodes. [`handshake`] and [`link`]
+//! make an authenticated link of any byte stream. [`credit`] and [`queue`] decide when data is written. [`door`]
+//! decides which connections keep a place, and [`greeting`] authenticates them.
 //!
-//! What the links carry is in `gantry-shared`. That crate needs no runtime, so the library of daemons does not bring one.
+//! `gantry-shared` defines the messages on the links. It needs no runtime, so the daemons' library does not bring
+//! one.
 
 pub mod limits;
 pub mod bulk;

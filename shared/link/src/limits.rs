@@ -10,8 +10,8 @@ pub const MAX_BULK_CHUNK_BYTES: usize = 256 * 1024;
 
 /// How long a handshake may take, from the first byte to the proof of the secret: 10 s.
 ///
-/// It is two and a half round trips. A loaded login node that accepts a thousand agents at once needs seconds, and a peer
-/// that says nothing must not keep one of its places for longer.
+/// It takes two and a half round trips. A loaded login node that accepts a thousand agents at once needs seconds. A
+/// silent peer must not keep a place for longer.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The most bytes of text in a refusal: enough for a sentence, too few to fill a log.

@@ -1,13 +1,12 @@
 //! A link: messages and bulk chunks between two parts of one app, over any byte stream, after a proof of the secret.
 //!
-//! A link is split into a reader and a writer, each for one task. Nothing in them is shared but the two keys: snow's
-//! `TransportState` counts nonces for both directions in one value and so cannot be split. Its stateless sibling leaves the
-//! counting to us, and that is safe here because each direction has a key of its own, each half uses one
-//! direction only and cannot be cloned, and its counter is private, rises by one with every record and is never set back.
-//! What arrives is opened under the reader's own counter, so a record that is left out, repeated or
-//! moved does not open.
+//! A link is split into a reader and a writer, each for one task. They share only the two keys. snow's
+//! `TransportState` counts nonces for both directions in one value and so cannot be split. Its stateless sibling
+//! leaves the counting to this module. That is safe here: each direction has its own key, each half uses one
+//! direction only and cannot be cloned. The counter is private, rises by one with every record and is never reset.
+//! Records are opened under the reader's own counter, so a record that is left out, repeated or moved does not open.
 //!
-//! How the halves are meant to be used (a root or an agent with up to 64 links):
+//! Typical use of the halves (a root or an agent with up to 64 links):
 //!
 //! ```no_run
 //! # use gantry_link::link::{Incoming, LinkReader, LinkWriter};
@@ -53,7 +52,7 @@ use gantry_shared::wire::frame::{self, FrameBuffer, PREFIX_BYTES};
 
 /// A batch that has grown to this many bytes should be flushed: larger ones save no more calls.
 pub const BATCH_BYTES: usize = 256 * 1024;
-/// How much is asked of the stream at once.
+/// How many bytes one read asks for.
 const READ_BYTES: usize = 64 * 1024;
 /// A writer keeps this much memory between batches.
 const KEPT_BYTES: usize = 2 * BATCH_BYTES;
@@ -71,7 +70,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// `sent` and `received` records of each direction were used by the handshake.
+    /// `sent` and `received` count the records of each direction that the handshake used.
     pub(super) fn new<S: Stream>(
         stream: S,
         noise: StatelessTransportState,
@@ -110,14 +109,14 @@ impl Link {
     }
 }
 
-/// What came on a link.
+/// An item from a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
     /// The body of a frame, for [`frame::decode`] or, unread, for [`LinkWriter::send_body`].
     Frame(Vec<u8>),
-    /// A bulk chunk, still sealed: it is not proven to be good before it is opened.
+    /// A bulk chunk, still sealed: its content is unproven until it is opened.
     Bulk(SealedChunk),
-    /// The peer has so many places more for bulk chunks ([`Credit::earn`](super::credit::Credit::earn)).
+    /// The peer has this many more places for bulk chunks ([`Credit::earn`](super::credit::Credit::earn)).
     Credit(u32),
 }
 
@@ -126,7 +125,7 @@ pub struct LinkReader {
     stream: ReadHalf<Box<dyn Stream>>,
     noise: Arc<StatelessTransportState>,
     nonce: u64,
-    /// Bytes as they came, of which the first `taken` are done with.
+    /// Received bytes, of which the first `taken` are processed.
     raw: Vec<u8>,
     taken: usize,
     plain: Vec<u8>,
@@ -144,8 +143,8 @@ enum ReaderState {
 impl LinkReader {
     /// The next message or chunk, in the order in which the peer sent them; `None` after the peer's goodbye, and then always.
     ///
-    /// Waits as long as the peer says nothing. It is *cancel safe*: the one place where it waits is a read that adds to
-    /// bytes kept in `self`, so that it can stand in a `select!` and be dropped at any time, and nothing is lost.
+    /// Waits while the peer sends nothing. It is *cancel-safe*: it waits only in a read that adds to bytes kept in
+    /// `self`. So it can be used in a `select!` and dropped at any time without loss.
     ///
     /// # Errors
     /// [`LinkError::Cut`] when the stream ends without a goodbye, [`LinkError::Refused`] with the peer's reason,
@@ -193,7 +192,7 @@ impl LinkReader {
         }
     }
 
-    /// Takes the next record out of what has come, if it is complete.
+    /// Takes the next record out of the received bytes, if it is complete.
     fn take_record(&mut self) -> Result<Taken, LinkError> {
         let Some((header, rest)) = self.raw[self.taken..].split_first_chunk() else {
             return Ok(Taken::Nothing);
@@ -252,7 +251,8 @@ fn malformed(what: &'static str) -> LinkError {
 
 /// The writing half of a link.
 ///
-/// What is sent is collected, and [`LinkWriter::flush`] writes it. Dropped without [`LinkWriter::close`], the peer sees a cut.
+/// Sends are collected, and [`LinkWriter::flush`] writes them. If this is dropped without [`LinkWriter::close`], the
+/// peer sees a cut.
 pub struct LinkWriter {
     stream: WriteHalf<Box<dyn Stream>>,
     noise: Arc<StatelessTransportState>,
@@ -277,7 +277,7 @@ impl LinkWriter {
         self.seal_pieces(MAX_PIECE_BYTES)
     }
 
-    /// Adds a frame whose body is encoded already ([`frame::encode_body`]), or came on another link. Does not wait.
+    /// Adds a frame whose body is already encoded ([`frame::encode_body`]), or came on another link. Does not wait.
     ///
     /// # Errors
     /// As [`LinkWriter::send`].
@@ -290,7 +290,7 @@ impl LinkWriter {
         self.seal_pieces(MAX_PIECE_BYTES)
     }
 
-    /// Adds a bulk chunk to the batch, after what was sent before it. Does not wait.
+    /// Adds a bulk chunk to the batch, after earlier sends. Does not wait.
     ///
     /// # Errors
     /// [`LinkError::Failed`].
@@ -312,22 +312,22 @@ impl LinkWriter {
         self.seal(Meaning::Credit, &places.to_be_bytes())
     }
 
-    /// Whether the batch has [`BATCH_BYTES`] or more. The batch has no limit of its own: who feeds it looks here.
+    /// Whether the batch has [`BATCH_BYTES`] or more. The batch itself has no limit, so its producer must check this.
     #[must_use]
     pub fn wants_flush(&self) -> bool {
         self.buffered_bytes() >= BATCH_BYTES
     }
 
-    /// Bytes that were sent and not yet written.
+    /// Bytes that were sent but not written yet.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         self.plain.len() + self.sealed.len() - self.written
     }
 
-    /// Writes the batch, in one call where the stream takes it.
+    /// Writes the batch, in one call if the stream accepts it.
     ///
-    /// Waits as long as the peer reads nothing. It is *cancel safe*: how far it came is kept in `self`, and the next flush goes
-    /// on there, so that a deadline can be put around it.
+    /// Waits while the peer reads nothing. It is *cancel-safe*: its progress is kept in `self`, and the next flush
+    /// continues there. So a timeout can surround it.
     ///
     /// # Errors
     /// [`LinkError::Cut`], [`LinkError::Io`]; [`LinkError::Failed`] after one of these.
@@ -337,10 +337,11 @@ impl LinkWriter {
         self.write_sealed(Phase::Open).await
     }
 
-    /// Writes what is left and the goodbye, and ends this direction of the stream. The other goes on until the peer's goodbye.
+    /// Writes the rest and the goodbye, and ends this direction of the stream. The other continues until the peer's
+    /// goodbye.
     ///
-    /// Waits as [`LinkWriter::flush`] does. Keep the reader and read it to its end: a stream that is dropped with
-    /// bytes unread is reset by TCP, and a goodbye that was not acknowledged by then is not sent again.
+    /// Waits as [`LinkWriter::flush`] does. Keep the reader and read it to its end: if a stream is dropped with unread
+    /// bytes, TCP resets it, and an unacknowledged goodbye is not sent again.
     ///
     /// # Errors
     /// As [`LinkWriter::flush`]. When it fails or is dropped half-way, the peer sees a cut.
@@ -348,7 +349,7 @@ impl LinkWriter {
         self.finish(Meaning::Goodbye, &[]).await
     }
 
-    /// As [`LinkWriter::close`], but says why: the peer's reader ends with [`LinkError::Refused`] and the first
+    /// As [`LinkWriter::close`], but with a reason: the peer's reader ends with [`LinkError::Refused`] and the first
     /// [`MAX_REASON_BYTES`](crate::limits::MAX_REASON_BYTES) of `reason`.
     ///
     /// # Errors
@@ -391,7 +392,7 @@ impl LinkWriter {
         self.sealed.extend_from_slice(&header);
         self.sealed.resize(start + plain.len() + TAG_BYTES, 0);
         let sealed = self.noise.write_message(self.nonce, &plain, &mut self.sealed[start..]);
-        // Only a counter at its end is refused. The link is over then, and the batch with it.
+        // Sealing fails only when the counter is at its end. Then the link is over, and the batch with it.
         let is_sealed = sealed.is_ok_and(|length| length == plain.len() + TAG_BYTES);
         self.failed |= !is_sealed;
         self.nonce = self.nonce.saturating_add(1);

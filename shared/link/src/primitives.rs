@@ -1,6 +1,6 @@
-//! What Noise is made of here: X25519, BLAKE2s, and AES-256-GCM by the instructions that processors have for it.
+//! The primitives of Noise: X25519, BLAKE2s, and AES-256-GCM by the processor's instructions.
 //!
-//! snow has collections of these, but each brings ciphers and tables that nobody uses, and an agent is to be small.
+//! snow has collections of these, but each brings unused ciphers and tables, and an agent must be small.
 
 use blake2::{Blake2s256, Digest};
 use curve25519_dalek::montgomery::MontgomeryPoint;
@@ -15,12 +15,12 @@ use zeroize::Zeroizing;
 /// The pattern whose names are resolved here.
 pub(super) const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 
-/// What a seal adds.
+/// The size of a seal.
 pub(super) const TAG_BYTES: usize = 16;
 
 const KEY_BYTES: usize = 32;
 
-/// Finds what the pattern of a handshake names.
+/// Resolves the names in a handshake's pattern.
 pub(super) struct Primitives;
 
 impl CryptoResolver for Primitives {
@@ -41,7 +41,7 @@ impl CryptoResolver for Primitives {
     }
 }
 
-/// The nonce of the message with this number. Numbers are used once with a key, by whoever counts them.
+/// The nonce of the message with this number. The caller must use each number once per key.
 pub(super) fn build_nonce(number: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     nonce[NONCE_LEN - size_of::<u64>()..].copy_from_slice(&number.to_be_bytes());
@@ -137,7 +137,7 @@ impl Hash for Blake2s {
     }
 }
 
-/// None before it has its key.
+/// None until it has its key.
 #[derive(Default)]
 struct AesGcm(Option<LessSafeKey>);
 
@@ -150,7 +150,7 @@ impl Cipher for AesGcm {
         self.0 = UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new);
     }
 
-    /// Gives 0, which is no length of anything sealed, where there is no key or no room.
+    /// Returns 0 if there is no key or no room. No sealed text has that length.
     fn encrypt(&self, nonce: u64, known: &[u8], plain: &[u8], out: &mut [u8]) -> usize {
         let Some((body, rest)) = out.split_at_mut_checked(plain.len()) else { return 0 };
         let (Some(place), Some(key)) = (rest.first_chunk_mut::<TAG_BYTES>(), &self.0) else { return 0 };
@@ -170,7 +170,7 @@ impl Cipher for AesGcm {
     fn decrypt(&self, nonce: u64, known: &[u8], sealed: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         let key = self.0.as_ref().ok_or(Error::Decrypt)?;
         let mut own = Vec::new();
-        // Its seal is opened where it lies, and `out` may have room for what is in it alone.
+        // The seal is opened in place. `out` may have room for the plain text only.
         let place = match out.get_mut(..sealed.len()) {
             Some(place) => place,
             None => {

@@ -1,13 +1,15 @@
-//! What waits to be written on a link, and the order in which it is written.
+//! The queue of a link's writer, and the order in which it writes.
 //!
-//! Control never waits: its producers bound it, by requests that are under way and by windows of output. Bulk waits: its queue holds
-//! a few chunks and is emptied on the peer's [`Credit`] only, and who fills it is held back when the peer is slow.
+//! Control frames never wait: their producers bound them, by pending requests and by windows of output. Bulk data
+//! waits: its queue holds a few chunks and is drained only on the peer's [`Credit`]. Its producer waits when the peer
+//! is slow.
 //!
-//! A peer that asks much and reads nothing of the answers is not read either: a link's reader waits while the [backlog](WeakLinkQueue::drained)
-//! is long. So only a peer that never waits for its own writer may be at the other end; agents read what comes from above at any time.
+//! A peer that sends many requests and reads no answers is not read either: a link's reader waits while the
+//! [backlog](WeakLinkQueue::drained) is long. So the peer must never wait for its own writer; agents always read the
+//! link above.
 //!
-//! Each link has a task that writes. While the task waits for work, [`LinkQueue::send_now`] may use its writer. That is faster than to wake the task on another
-//! thread.
+//! Each link has a writing task. While the task is idle, [`LinkQueue::send_now`] may use its writer. That is faster
+//! than waking the task on another thread.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,16 +25,18 @@ use super::credit::{Credit, STALL_TIME};
 use super::error::LinkError;
 use super::link::LinkWriter;
 
-/// Chunks that wait for one link. With the chunk's size this bounds the memory of a stream; it hides the delay of a hop.
+/// Chunks that wait for one link. This bounds the memory of a stream and hides the delay of a hop.
 pub const BULK_QUEUE_CHUNKS: usize = 4;
-/// How many bytes may wait for a peer before nothing more is read of it: 8 MiB, some of the largest frames.
+/// When this many bytes wait for a peer, the peer is not read any more: 8 MiB, some of the largest frames.
 pub const BACKLOG_BYTES: usize = 8 * 1024 * 1024;
-/// The most bytes of a body that [`LinkQueue::send_now`] writes itself: to seal more takes longer than to wake the writer.
+/// The most bytes of a body that [`LinkQueue::send_now`] writes itself. Sealing more takes longer than waking the
+/// writer.
 pub const SENT_NOW_BYTES: usize = 16 * 1024;
-/// How long a peer has to take a goodbye or a refusal.
+/// The timeout for a peer to read a goodbye or a refusal.
 pub const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
 
-/// The way to a link's writer. Clones share it; when the last one is dropped without [`LinkQueue::close`], the link is cut.
+/// The sender's end of a link's queue. Clones share it; when the last one is dropped without [`LinkQueue::close`],
+/// the link is cut.
 #[derive(Debug, Clone)]
 pub struct LinkQueue {
     control: mpsc::UnboundedSender<Control>,
@@ -42,7 +46,7 @@ pub struct LinkQueue {
     idle: Arc<Idle>,
 }
 
-/// Where the writer is while its task waits for work.
+/// The writer while its task is idle.
 #[derive(Debug, Default)]
 struct Idle(Mutex<Option<LinkWriter>>);
 
@@ -59,13 +63,13 @@ pub struct WeakLinkQueue {
     backlog: Arc<Backlog>,
 }
 
-/// What waits to be written.
+/// The bytes that wait to be written.
 #[derive(Debug, Default)]
 struct Backlog {
     bytes: AtomicUsize,
-    /// The peer is told that the link is closed for what it did.
+    /// The link is closed because the peer violated the protocol; the peer gets the reason.
     refused: AtomicBool,
-    /// Nothing is written any more.
+    /// Writing has ended.
     ended: AtomicBool,
     changed: Notify,
 }
@@ -87,7 +91,7 @@ impl Backlog {
     }
 }
 
-/// Marks the end of writing, however it comes.
+/// Marks the end of writing, in all cases.
 struct Ends(Arc<Backlog>, Arc<Idle>);
 
 impl Drop for Ends {
@@ -98,34 +102,34 @@ impl Drop for Ends {
     }
 }
 
-/// Why bulk data does not go on to a peer.
+/// Why a peer does not take bulk data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
     /// The link has ended.
     Ended,
-    /// The peer has given no sign for the stall time.
+    /// The peer has sent neither credit nor heartbeat for the stall time.
     Stalled,
 }
 
 #[derive(Debug)]
 enum Control {
-    /// A frame's body, and what is given back when it is written.
+    /// A frame's body, and a permit that is returned when the body is written.
     Frame(Arc<[u8]>, Option<OwnedSemaphorePermit>),
-    /// What was sent at once is not all written.
+    /// A part of an immediate send is not written yet.
     Rest,
-    /// What was sent at once could not be written.
+    /// An immediate send has failed.
     Failed(LinkError),
     Close,
     Refuse(String),
 }
 
 impl LinkQueue {
-    /// The queue of a writer, and the work of writing, to be run as a task of its own until it ends.
+    /// The queue of a writer, and the writing future, which must run as a task until it ends.
     pub fn start(writer: LinkWriter) -> (Self, impl Future<Output = Result<(), LinkError>> + Send + use<>) {
         Self::start_with(writer, STALL_TIME)
     }
 
-    /// As [`LinkQueue::start`], with another [`STALL_TIME`], which both ends must agree on. For tests.
+    /// As [`LinkQueue::start`], with another [`STALL_TIME`], which both ends must use. For tests.
     pub fn start_with(
         writer: LinkWriter,
         stall: Duration,
@@ -140,14 +144,14 @@ impl LinkQueue {
         (Self { control, bulk, credit, backlog, idle }, writing)
     }
 
-    /// The link's credit, for whoever reads it.
+    /// The link's credit, for its reader.
     #[must_use]
     pub fn credit(&self) -> Arc<Credit> {
         Arc::clone(&self.credit)
     }
 
-    /// Queues a frame's body ([`encode_body`](gantry_shared::wire::frame::encode_body)). Never waits. For a link that has ended it is dropped: its
-    /// reader tells of the end.
+    /// Queues a frame's body ([`encode_body`](gantry_shared::wire::frame::encode_body)). Never waits. If the link has
+    /// ended, the body is dropped; the link's reader reports the end.
     pub fn send(&self, body: Arc<[u8]>) {
         self.send_holding(body, None);
     }
@@ -158,9 +162,10 @@ impl LinkQueue {
         drop(self.control.send(Control::Frame(body, room)));
     }
 
-    /// As [`LinkQueue::send`], but writes a small body at once when nothing waits before it. What the stream does not take, the task writes.
+    /// As [`LinkQueue::send`], but writes a small body at once if the queue is empty. The task writes the rest if the
+    /// stream does not accept all.
     ///
-    /// Use it on a runtime of several threads. Many bodies in a row are better queued: the task writes them in one call.
+    /// Use it on a runtime with several threads. Queue many bodies in a row instead: the task writes them in one call.
     pub fn send_now(&self, body: Arc<[u8]>) {
         let mut idle = self.idle.lock();
         let is_next = body.len() <= SENT_NOW_BYTES && self.backlog() == 0;
@@ -177,21 +182,21 @@ impl LinkQueue {
         }
     }
 
-    /// Says goodbye after the control frames that were queued.
+    /// Sends a goodbye after the queued control frames.
     pub fn close(&self) {
         drop(self.control.send(Control::Close));
     }
 
-    /// Closes the link with a reason after the control frames that were queued.
+    /// Closes the link with a reason after the queued control frames.
     pub fn refuse(&self, reason: &str) {
         self.backlog.refused.store(true, Ordering::Relaxed);
         drop(self.control.send(Control::Refuse(reason.to_owned())));
     }
 
-    /// Queues a chunk. Waits while the queue is full. An order that was queued before it is written before it.
+    /// Queues a chunk. Waits while the queue is full. Orders that were queued before are written before it.
     ///
     /// # Errors
-    /// The peer will not take it. Dropped half-way, nothing was queued.
+    /// The peer will not take it. If the future is dropped, nothing was queued.
     pub async fn send_bulk(&self, chunk: SealedChunk) -> Result<(), NotTaken> {
         let place = tokio::select! {
             biased;
@@ -203,10 +208,10 @@ impl LinkQueue {
         Ok(())
     }
 
-    /// Waits until the peer has taken all chunks that were queued, by whomever.
+    /// Waits until the peer has taken all queued chunks, of all senders.
     ///
     /// # Errors
-    /// It will not.
+    /// The peer will not take them.
     pub async fn bulk_taken(&self) -> Result<(), NotTaken> {
         tokio::select! {
             biased;
@@ -222,7 +227,7 @@ impl LinkQueue {
         self.backlog.bytes.load(Ordering::Relaxed)
     }
 
-    /// The same queue, without keeping the link open.
+    /// A handle that does not keep the link open.
     #[must_use]
     pub fn downgrade(&self) -> WeakLinkQueue {
         WeakLinkQueue { control: self.control.downgrade(), backlog: Arc::clone(&self.backlog) }
@@ -238,14 +243,14 @@ impl WeakLinkQueue {
         }
     }
 
-    /// Whether the link is closed for what the peer did: nothing more of it counts.
+    /// Whether the link is closed because the peer violated the protocol. Ignore further data of it.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.backlog.refused.load(Ordering::Relaxed)
     }
 
-    /// Waits while more than [`BACKLOG_BYTES`] wait for the peer. For the link's reader, so that a peer cannot have answers pile up that it
-    /// does not read.
+    /// Waits while more than [`BACKLOG_BYTES`] wait for the peer. The link's reader calls it, so that a peer cannot
+    /// pile up answers that it does not read.
     pub async fn drained(&self) {
         while self.backlog.is_long() {
             let changed = self.backlog.changed.notified();
@@ -258,7 +263,7 @@ impl WeakLinkQueue {
     }
 }
 
-/// Writes as much of a body as the stream takes without waiting.
+/// Writes as much of a body as the stream accepts without waiting.
 fn write_now(writer: &mut LinkWriter, body: &[u8]) -> Poll<Result<(), LinkError>> {
     match writer.send_body(body) {
         Ok(()) => pin!(writer.flush()).poll(&mut Context::from_waker(Waker::noop())),
@@ -266,7 +271,7 @@ fn write_now(writer: &mut LinkWriter, body: &[u8]) -> Poll<Result<(), LinkError>
     }
 }
 
-/// What a writer's task is woken for.
+/// A reason to wake the writing task.
 enum Work {
     Places(u32),
     Control(Option<Control>),
@@ -294,7 +299,7 @@ async fn write(
             control = controls.recv() => Work::Control(control),
             Some(chunk) = next_chunk(&mut chunks, &credit) => Work::Chunk(chunk),
         };
-        // Nobody else takes it out of there.
+        // Only this task takes it out.
         let Some(mut writer) = busy.take().or_else(|| idle.lock().take()) else {
             return Err(LinkError::Failed);
         };
@@ -315,7 +320,7 @@ async fn write(
                 writer.send_bulk(&chunk)?;
             }
         }
-        // What waits already goes in the same call.
+        // Waiting chunks go in the same call.
         let chunk_waits = !chunks.is_empty() && credit.is_any();
         if writer.wants_flush() || (controls.is_empty() && !credit.is_due() && !chunk_waits) {
             writer.flush().await?;
@@ -349,7 +354,7 @@ mod tests {
     const STALL: Duration = Duration::from_secs(30);
     const PLACES: usize = WINDOW_CHUNKS as usize + BULK_QUEUE_CHUNKS;
 
-    /// A queue whose credit is heard, and the other end.
+    /// A queue whose credit is processed, and the other end.
     async fn queue_and_peer() -> (LinkQueue, (LinkReader, LinkWriter)) {
         let secret = Secret::from_hex(&"5a".repeat(32)).unwrap();
         let (one, other) = duplex(1 << 16);
@@ -379,7 +384,7 @@ mod tests {
         std::iter::repeat_with(move || sealer.seal(b"bytes", false).unwrap())
     }
 
-    /// Reads as far as there are chunks, and keeps their places.
+    /// Reads all available chunks, and keeps their places.
     async fn hold(reader: &mut LinkReader, credit: &Arc<Credit>) -> Vec<Held> {
         let mut held = Vec::new();
         while let Ok(incoming) = timeout(Duration::from_millis(1), reader.next()).await {
@@ -393,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_waits_for_somebody_else_is_waited_for_and_orders_pass() {
+    async fn a_peer_that_waits_for_another_one_is_waited_for_and_orders_pass() {
         let (queue, (mut reader, writer)) = queue_and_peer().await;
         let (theirs, writing) = LinkQueue::start_with(writer, STALL);
         tokio::spawn(writing);
@@ -416,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_gives_no_sign_is_found_by_who_sends_and_by_who_waits() {
+    async fn a_stalled_peer_is_detected_by_senders_and_by_waiters() {
         let (queue, (_reader, _writer)) = queue_and_peer().await;
         queue.send_bulk(chunks().next().unwrap()).await.unwrap();
         assert_eq!(queue.bulk_taken().await, Err(NotTaken::Stalled));
@@ -450,7 +455,7 @@ mod tests {
         assert!(!waits().await, "the link has ended");
     }
 
-    /// A queue whose writer's task runs only when `writing` is polled, and the other end.
+    /// A queue whose writing task runs only when `writing` is polled, and the other end.
     async fn queue_by_hand(
         buffer: usize,
     ) -> (LinkQueue, impl Future<Output = Result<(), LinkError>>, LinkReader) {
@@ -467,7 +472,7 @@ mod tests {
     }
 
     async fn next_body(reader: &mut LinkReader) -> Vec<u8> {
-        // Time stands still while anything can go on, so that only a body that never comes is late.
+        // The clock stands still while work is possible, so only a body that never comes is late.
         match timeout(STALL, reader.next()).await.expect("a body").unwrap() {
             Some(Incoming::Frame(body)) => body,
             other => panic!("{other:?}"),
@@ -475,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_sent_at_once_needs_no_task_and_overtakes_nothing() {
+    async fn an_immediate_send_needs_no_task_and_overtakes_nothing() {
         let (queue, writing, mut reader) = queue_by_hand(1 << 16).await;
         let mut writing = pin!(writing);
         let idle = timeout(Duration::from_millis(1), &mut writing).await;
@@ -494,7 +499,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_stream_does_not_take_at_once_comes_later_and_in_order() {
+    async fn the_rest_of_an_immediate_send_comes_later_and_in_order() {
         let (queue, writing, mut reader) = queue_by_hand(1 << 12).await;
         tokio::spawn(writing);
         tokio::task::yield_now().await;
@@ -503,11 +508,11 @@ mod tests {
         for number in 0..50 {
             assert_eq!(next_body(&mut reader).await, *body(number));
         }
-        // It is idle again, and still in step with its peer.
+        // The writer is idle again, and in step with its peer.
         tokio::task::yield_now().await;
         queue.send_now(body(50));
         assert_eq!(next_body(&mut reader).await, *body(50));
-        // Nothing that comes behind it wakes the task.
+        // No further send wakes the task.
         tokio::task::yield_now().await;
         let large: Arc<[u8]> = vec![51; 3 << 12].into();
         queue.send_now(Arc::clone(&large));
@@ -521,7 +526,7 @@ mod tests {
         tokio::task::yield_now().await;
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
-        queue.send_now(Arc::from(&b"nobody's"[..]));
+        queue.send_now(Arc::from(&b"dropped"[..]));
         assert!(reader.next().await.unwrap_err().is_cut());
     }
 

@@ -1,6 +1,6 @@
-//! What a link's stream is made of after the preambles: records of one byte of kind, a 24-bit big-endian length, a body.
+//! The stream of a link after the preambles: records of one byte of kind, a 24-bit big-endian length, and a body.
 //!
-//! A record's header is in clear, and so is its kind. That decides nothing: what a Noise record means stands in its first
+//! A record's header is in clear, and so is its kind. That is harmless: the meaning of a Noise record is in its first
 //! plain byte, which is sealed with the rest, and a bulk chunk has its own seal.
 
 use super::bulk::MAX_ENCODED_BYTES;
@@ -14,7 +14,7 @@ pub(super) const MAX_NOISE_BYTES: usize = 65_535;
 /// The most bytes of frames in one Noise record: the seal and the byte of meaning take their room.
 pub(super) const MAX_PIECE_BYTES: usize = MAX_NOISE_BYTES - TAG_BYTES - 1;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A Noise transport message.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Bulk,
     /// A message of the Noise handshake.
     Handshake,
-    /// Why the link is closed, in clear; before the handshake is done only. Its form is the same in all versions.
+    /// Why the link is closed, in clear; only before the handshake is done. Its format is the same in all versions.
     Refusal,
 }
 
@@ -47,18 +47,18 @@ impl Kind {
     }
 }
 
-/// What a Noise record means: the first byte of its plain text.
+/// The meaning of a Noise record: the first byte of its plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// A piece of the stream of frames follows.
     Piece,
-    /// Nothing follows, in this record and on this link.
+    /// The end of this record and of this link.
     Goodbye,
     /// As goodbye, with the reason.
     Refusal,
-    /// The dialler's first record: it has the keys, so its first handshake message was no recording.
+    /// The dialler's first record: it has the keys, so its first handshake message was no replay.
     Confirm,
-    /// So many places for bulk chunks are free again.
+    /// This many places for bulk chunks are free again.
     Credit,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn build_header(kind: Kind, body_bytes: usize) -> Result<[u8; HEADER_
     }
 }
 
-/// Kind and length of the body. The limit is looked at here, before a byte of the body is taken.
+/// Kind and length of the body. The limit is checked here, before a byte of the body is read.
 pub(super) fn parse_header(header: [u8; HEADER_BYTES], phase: Phase) -> Result<(Kind, usize), LinkError> {
     let [code, high, middle, low] = header;
     let kinds = [Kind::Noise, Kind::Bulk, Kind::Handshake, Kind::Refusal];
@@ -111,7 +111,7 @@ pub(super) fn build_reason(text: &str) -> &[u8] {
     &text.as_bytes()[..end]
 }
 
-/// A peer's reason as text that can be shown: it may come from anybody, and control characters act on terminals.
+/// A peer's reason as printable text: it may come from an attacker, and control characters affect terminals.
 pub(super) fn parse_reason(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(MAX_REASON_BYTES)];
     let text = String::from_utf8_lossy(shown);

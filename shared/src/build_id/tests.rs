@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Writes numbers as a file of that width and byte order has them.
+/// Writes numbers in a file's width and byte order.
 struct Writer {
     numbers: Numbers,
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ fn build_notes(numbers: Numbers, align: usize, notes: &[(&[u8], u64, &[u8])]) ->
     writer.bytes
 }
 
-/// An ELF file of program headers only, each a PT_NOTE segment with these bytes and this alignment.
+/// An ELF file with program headers only: each is a PT_NOTE segment with these bytes and this alignment.
 fn build_elf(numbers: Numbers, segments: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let (head, header) = if numbers.wide { (64, 56) } else { (52, 32) };
     let mut writer = Writer { numbers, bytes: b"\x7fELF".to_vec() };
@@ -77,7 +77,7 @@ fn build_elf(numbers: Numbers, segments: &[(u64, Vec<u8>)]) -> Vec<u8> {
 fn find(bytes: &[u8]) -> Option<Vec<u8>> {
     let read_at = |to: &mut [u8], offset: u64| {
         let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
-        // Short, as a read may be.
+        // A short read, as is allowed.
         let length = rest.len().min(to.len()).min(40);
         to[..length].copy_from_slice(&rest[..length]);
         Ok(length)
@@ -114,7 +114,7 @@ fn a_build_id_is_found_in_files_of_each_width_and_byte_order() {
 }
 
 #[test]
-fn what_has_no_proper_build_id_has_none() {
+fn a_file_without_a_valid_build_id_has_none() {
     let check = |what: &str, bytes: &[u8]| assert_eq!(find(bytes), None, "{what}");
     let elf = |notes: &[(&[u8], u64, &[u8])]| build_elf(LITTLE, &[(4, build_notes(LITTLE, 4, notes))]);
     let good = elf(&[(b"GNU\0", 3, b"ident")]);
@@ -125,7 +125,7 @@ fn what_has_no_proper_build_id_has_none() {
     check("no notes", &elf(&[]));
     check("an empty id", &elf(&[(b"GNU\0", 3, b"")]));
     check("a long id", &elf(&[(b"GNU\0", 3, &[7; MAX_BUILD_ID_BYTES + 1])]));
-    check("somebody else's note", &elf(&[(b"GNUS", 3, b"ident")]));
+    check("a foreign note", &elf(&[(b"GNUS", 3, b"ident")]));
     check("beyond what is looked at", &elf(&[(b"x", 1, &[0; 20_000]), (b"GNU\0", 3, b"ident")]));
     for (what, at, byte) in
         [("class", 4, 3), ("byte order", 5, 0), ("size of headers", 54, 57), ("too many headers", 57, 0xff)]
@@ -149,7 +149,7 @@ fn what_has_no_proper_build_id_has_none() {
 
 #[test]
 fn files_are_read_where_they_are() {
-    // This very program is an ELF file; whether its linker writes build ids we do not know.
+    // This test program is an ELF file; its linker may or may not write a build id.
     read_build_id(&File::open("/proc/self/exe").unwrap()).unwrap();
     assert_eq!(read_build_id(&File::open("/etc/passwd").unwrap()).unwrap(), None);
     read_build_id(&File::open("/").unwrap()).unwrap_err();

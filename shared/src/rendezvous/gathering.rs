@@ -1,7 +1,8 @@
-//! When a rendezvous is complete, and when it never will be. Pure: it is told what happens and says what follows.
+//! Decides when a rendezvous is complete or broken. Pure: it gets events and returns the consequences.
 //!
-//! Members have numbers, `0..members`: the ranks of an app, the apps of a multijob. Any `expected` of them complete it, all of them as a rule. Each
-//! registers once. A member that ends before it has registered breaks the rendezvous as soon as too few are left, for everybody and for good.
+//! Members have numbers, `0..members`: the ranks of an app, the apps of a multijob. Any `expected` of them complete
+//! it, normally all. Each registers once. When members end without registering and too few are left, the rendezvous
+//! is broken for all members and permanently.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,56 +13,56 @@ use gantry_types::rendezvous::{Broken, DataError, Limits, MAX_LEVEL, Standing};
 
 use super::MAX_MEMBERS;
 
-/// Why something is not registered.
+/// Why a registration is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Its number is none of the members'.
+    /// The number is not a member's.
     #[error("register {member}: the members are 0 to {}", .members.saturating_sub(1))]
     NoMember {
-        /// Who.
+        /// The member.
         member: u32,
-        /// How many there are.
+        /// The number of members.
         members: u32,
     },
     /// It has registered already.
     #[error("register {what} {member}: it has registered already")]
     Twice {
-        /// What members are.
+        /// The kind of members.
         what: &'static str,
-        /// Who.
+        /// The member.
         member: u32,
     },
     /// It has ended.
     #[error("register {member}: it has ended")]
     Ended {
-        /// Who.
+        /// The member.
         member: u32,
     },
-    /// As many as were expected have registered.
+    /// All expected members have registered.
     #[error("register {member}: all {expected} members have registered already")]
     Full {
-        /// Who.
+        /// The member.
         member: u32,
-        /// How many were expected.
+        /// The expected number.
         expected: u32,
     },
-    /// It is too much.
+    /// It is too large.
     #[error("register {member}: {bytes} bytes are more than the {limit} that there is room for")]
     TooLarge {
-        /// Who.
+        /// The member.
         member: u32,
-        /// How much it is.
+        /// Its size.
         bytes: u64,
-        /// How much it may be.
+        /// The limit.
         limit: u64,
     },
-    /// It is no data of the level below.
+    /// It is not valid data of the level below.
     #[error("register {member}")]
     Malformed {
-        /// Who.
+        /// The member.
         member: u32,
-        /// What is wrong.
+        /// The error.
         source: DataError,
     },
     /// The rendezvous is broken.
@@ -69,7 +70,7 @@ pub enum Refused {
     Broken(#[from] Broken),
 }
 
-/// A number that no rendezvous can have.
+/// An impossible number for a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("make a rendezvous of level {level} for {expected} of {members} members")]
 pub struct Impossible {
@@ -78,14 +79,14 @@ pub struct Impossible {
     expected: u32,
 }
 
-/// How far a member has come.
+/// The state of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
-    /// So many bytes are on their way.
+    /// This many bytes are in transit.
     Coming(u64),
-    /// They are here.
+    /// Its bytes have arrived.
     Here(Arc<Vec<u8>>),
-    /// It ended without.
+    /// It ended without registering.
     Ended,
 }
 
@@ -95,13 +96,13 @@ pub struct Gathering {
     level: u8,
     members: u32,
     expected: u32,
-    /// Of whom something is known.
+    /// Members with a known state.
     known: BTreeMap<u32, Member>,
-    /// How many are here, are coming, and have ended without.
+    /// How many have arrived, are in transit, and have ended without registering.
     here: u32,
     coming: u32,
     ended: u32,
-    /// Of what is here and what is coming.
+    /// Bytes that have arrived or are in transit.
     bytes: u64,
     broken: Option<Broken>,
 }
@@ -110,7 +111,7 @@ impl Gathering {
     /// A rendezvous of that level for `expected` of `members` members.
     ///
     /// # Errors
-    /// [`Impossible`]: nobody is expected, more than there are, or the level does not exist.
+    /// [`Impossible`]: no members are expected, or more than exist, or the level does not exist.
     pub fn new(level: u8, members: u32, expected: u32) -> Result<Self, Impossible> {
         let levels = 1..=MAX_LEVEL;
         if !(1..=members).contains(&expected) || members > MAX_MEMBERS || !levels.contains(&level) {
@@ -132,7 +133,7 @@ impl Gathering {
         self.members
     }
 
-    /// How many complete it.
+    /// How many members complete it.
     #[must_use]
     pub fn expected(&self) -> u32 {
         self.expected
@@ -144,13 +145,13 @@ impl Gathering {
         self.here
     }
 
-    /// How many bytes it holds, or is about to.
+    /// How many bytes it holds, including those in transit.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where it stands.
+    /// Its state.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match &self.broken {
@@ -160,22 +161,22 @@ impl Gathering {
         }
     }
 
-    /// Whether all who were expected have registered.
+    /// Whether all expected members have registered.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.here == self.expected
     }
 
-    /// Why it never will be complete.
+    /// Why it can never be complete.
     #[must_use]
     pub fn broken(&self) -> Option<&Broken> {
         self.broken.as_ref()
     }
 
-    /// `member` has that many bytes, which are on their way. From here on its end does no harm.
+    /// `member` has this many bytes in transit. From here on its end does no harm.
     ///
     /// # Errors
-    /// [`Refused`]; `room` is how many bytes more there is room for.
+    /// [`Refused`]; `room` is the number of bytes that are left.
     pub fn announce(&mut self, member: u32, bytes: u64, room: u64) -> Result<(), Refused> {
         if let Some(broken) = &self.broken {
             return Err(broken.clone().into());
@@ -203,11 +204,11 @@ impl Gathering {
         Ok(())
     }
 
-    /// The bytes that `member` has announced are here. True: with them the rendezvous is complete.
+    /// The announced bytes of `member` have arrived. True: they complete the rendezvous.
     ///
     /// # Errors
-    /// [`Refused::Malformed`]: they are no data of the level below, and the rendezvous is broken by that. A member that has not announced them
-    /// is [`Refused::NoMember`].
+    /// [`Refused::Malformed`]: they are not valid data of the level below, which breaks the rendezvous. A member that
+    /// has not announced them is [`Refused::NoMember`].
     pub fn arrive(&mut self, member: u32, item: Arc<Vec<u8>>) -> Result<bool, Refused> {
         let Some(Member::Coming(announced)) = self.known.get(&member) else {
             return Err(Refused::NoMember { member, members: self.members });
@@ -225,7 +226,7 @@ impl Gathering {
         Ok(self.is_complete())
     }
 
-    /// `member` has ended. What it has registered, or has on its way, stays. True: the rendezvous is broken by that.
+    /// `member` has ended. Its registration, or its bytes in transit, remain. True: this breaks the rendezvous.
     pub fn end(&mut self, member: u32, why: &str) -> bool {
         if member >= self.members || self.known.contains_key(&member) {
             return false;
@@ -235,7 +236,7 @@ impl Gathering {
         self.check_left(member, why)
     }
 
-    /// `member` has ended, and what it has on its way does not come. True: the rendezvous is broken by that.
+    /// `member` has ended, and its bytes in transit are lost. True: this breaks the rendezvous.
     pub fn lose(&mut self, member: u32, why: &str) -> bool {
         if let Some(Member::Coming(bytes)) = self.known.get(&member) {
             self.bytes -= bytes;
@@ -245,7 +246,7 @@ impl Gathering {
         self.end(member, why)
     }
 
-    /// Breaks it whoever is left, unless it is complete. True: it was not broken before.
+    /// Breaks it regardless of members, unless it is complete. True: it was not broken before.
     pub fn break_off(&mut self, member: u32, why: &str) -> bool {
         if self.broken.is_some() || self.is_complete() {
             return false;
@@ -258,7 +259,7 @@ impl Gathering {
         self.members - self.ended < self.expected && self.break_off(member, why)
     }
 
-    /// What a member has registered.
+    /// A member's registration.
     #[must_use]
     pub fn item(&self, member: u32) -> Option<&Arc<Vec<u8>>> {
         match self.known.get(&member) {
@@ -267,7 +268,7 @@ impl Gathering {
         }
     }
 
-    /// The parts of the aggregate, when it is complete: to be written one after the other. No item is copied.
+    /// The parts of the aggregate, if it is complete, to be written in sequence. No item is copied.
     #[must_use]
     pub fn aggregate(&self) -> Option<Vec<Part>> {
         if !self.is_complete() {
@@ -276,7 +277,7 @@ impl Gathering {
         let mut parts = vec![Part::Head(Head::new(self.expected.into()))];
         for member in self.known.values() {
             let Member::Here(item) = member else { continue };
-            // What comes from below is data of its level already.
+            // Data from below already has the format of its level.
             if self.level == 1 {
                 parts.push(Part::Head(Head::new(item.len() as u64)));
             }
@@ -291,7 +292,7 @@ impl Gathering {
 pub enum Part {
     /// A number and a space.
     Head(Head),
-    /// What a member has registered.
+    /// A member's registration.
     Item(Arc<Vec<u8>>),
 }
 
@@ -306,16 +307,16 @@ impl Part {
     }
 }
 
-/// How many bytes parts have.
+/// The size of parts in bytes.
 #[must_use]
 pub fn count_bytes(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.as_bytes().len() as u64).sum()
 }
 
-/// Writes parts one after the other.
+/// Writes parts in sequence.
 ///
 /// # Errors
-/// As `out` does.
+/// The errors of `out`.
 pub fn write_parts(out: &mut impl Write, parts: &[Part]) -> io::Result<()> {
     parts.iter().try_for_each(|part| out.write_all(part.as_bytes()))
 }

@@ -1,8 +1,9 @@
 //! How processes find the service of a rendezvous. Its handles are in [`gantry_types::rendezvous`].
 //!
-//! The service is the agent of the process's own node, the resource is one of the rendezvous that it knows. The agent's socket is in the abstract name space of its
-//! node. Its name follows from the app's secret, so that no other user can take it first. It is no secret once it is bound: both ends check the other's user, and
-//! the agent finds out itself which rank speaks.
+//! The service is the agent of the process's own node; the resource is a rendezvous that it knows. The agent's socket
+//! is in the abstract namespace of its node. Its name is derived from the app's secret, so that no other user can
+//! take it first. Once bound, the name is public: both ends check the other's user, and the agent determines itself
+//! which rank speaks.
 
 use gantry_types::id::{AppId, Pid};
 use gantry_types::rendezvous::{Handle, MultijobId, Resource};
@@ -13,13 +14,14 @@ use crate::storage;
 
 /// The name of the agent's socket for ranks.
 ///
-/// An agent has one as soon as it runs, before its ranks do and before it has a number; so it is its pid that tells apart those that share a machine.
+/// An agent has the socket from its start, before its ranks exist and before it has a number. So its pid
+/// distinguishes agents on one machine.
 #[must_use]
 pub fn build_service_name(app: AppId, secret: &Secret, agent: Pid) -> String {
     format!("gantry-rendezvous-{app}-{}", secret.derive(&format!("rendezvous of agent {agent}")))
 }
 
-/// The same, of an agent that is alone on its node: ranks that are started before it, without its help, are told this one.
+/// The name for an agent that is alone on its node. Ranks that start before it, without its help, get this one.
 #[must_use]
 pub fn build_node_service_name(app: AppId, secret: &Secret) -> String {
     format!("gantry-rendezvous-{app}-{}", secret.derive("rendezvous of the node"))
@@ -34,7 +36,7 @@ pub struct Subjob {
     pub rank: u32,
 }
 
-/// All variables by which ranks may find a rendezvous. Those of an app around this one mean nothing in it.
+/// All variables by which ranks may find a rendezvous. Inherited values of an outer app are invalid in this one.
 pub const VARIABLES: [&str; 6] = [
     storage::GANTRY_JOB_HANDLE,
     storage::GANTRY_MULTIJOB_HANDLE,
@@ -44,7 +46,7 @@ pub const VARIABLES: [&str; 6] = [
     storage::GLOBUS_GRAM_SUBJOB_RANK,
 ];
 
-/// The variables by which ranks find their rendezvous: ours, and beside them those that GT4 has.
+/// The variables by which ranks find their rendezvous: gantry's own, and those of GT4.
 #[must_use]
 pub fn build_variables(service: &str, subjob: Option<Subjob>) -> Vec<(&'static str, String)> {
     use crate::storage::{

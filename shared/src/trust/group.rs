@@ -1,6 +1,6 @@
-//! Whether one user is alone in a group, as far as `/etc/group` and `/etc/passwd` know.
+//! Whether a group has only one user, according to `/etc/group` and `/etc/passwd`.
 
-/// Whether no account but that with the group's own number is in it. Source of both formats: group(5), passwd(5).
+/// Whether the account with the group's own number is its only member. Source of both formats: group(5), passwd(5).
 pub(super) fn is_alone(gid: u32, groups: &str, accounts: &str) -> bool {
     let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
     let number = |field: Option<&String>| field.and_then(|text| text.parse::<u32>().ok());
@@ -28,12 +28,12 @@ mod tests {
         let check = |gid: u32, expected: bool| assert_eq!(is_alone(gid, groups, accounts), expected, "{gid}");
         check(0, true);
         check(1000, true);
-        // An account has it as its own group.
+        // Another account has it as its primary group.
         check(1001, false);
         // It has members.
         check(1002, false);
         check(1003, true);
-        // The files know nothing of it: a directory service may.
+        // The files do not know it, but a directory service may.
         check(70_000, true);
         assert!(!is_alone(1000, "me:x:1000:me,you", accounts));
         assert!(!is_alone(0, "root:x:0:you", accounts));

@@ -1,4 +1,4 @@
-//! System calls of the judgement of paths.
+//! System calls for checking paths.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::CString;
@@ -13,7 +13,7 @@ pub(super) fn effective_ids() -> (u32, u32) {
     (uid, unsafe { libc::getegid() })
 }
 
-/// Whether a file has a POSIX access list beside its mode. One that cannot be asked for counts as none: such file systems have none.
+/// Whether a file has a POSIX access list beside its mode. An error counts as none: such file systems have none.
 pub(super) fn has_access_list(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: both strings end with NUL and live through the call; with a size of 0 nothing is written.

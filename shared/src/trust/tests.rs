@@ -6,7 +6,7 @@ use super::*;
 const ME: u32 = 1000;
 const OTHER: u32 = 1001;
 
-/// A machine of entries that are named here, below a safe `/`.
+/// A machine with the named entries, below a safe `/`.
 #[derive(Default)]
 struct Fake {
     entries: BTreeMap<PathBuf, Entry>,
@@ -23,7 +23,8 @@ impl Look for Fake {
     }
 }
 
-/// `entries` are: a path, then `d` or `f` with owner, group and mode in octal, or `-> TARGET OWNER`; `+` after a mode is an access list.
+/// `entries`: a path, then `d` or `f` with owner, group and mode in octal, or `-> TARGET OWNER`; `+` after a mode is
+/// an access list.
 fn machine(entries: &[&str]) -> Fake {
     let mut fake = Fake::default();
     for line in ["/ d 0 0 755", "/home d 0 0 755", "/home/me d 1000 1000 750", "/tmp d 0 0 1777"]
@@ -100,7 +101,7 @@ fn another_users_file_or_directory_is_named() {
 }
 
 #[test]
-fn what_others_may_write_to_is_named_with_its_remedy() {
+fn a_component_that_others_may_write_to_is_named_with_its_remedy() {
     let fake = machine(&[
         "/home/me/open d 1000 1000 777",
         "/home/me/open/p f 1000 1000 755",
@@ -135,7 +136,7 @@ fn a_group_may_write_if_it_is_private() {
     check(&me(), &fake, Wanted::Program, "/opt/p", Ok(()));
     check(&me(), &fake, Wanted::Program, "/home/me/team/p", Err(("/home/me/team", Why::GroupWrites(500))));
     check(&me().and_owner(OTHER), &fake, Wanted::Program, "/srv/p", Ok(()));
-    // A group with our number that is not this process's own may be a shared one.
+    // A group with this user's number that is not this process's own may be a shared one.
     let in_users = Trust { uid: ME, gid: 100, others: Vec::new() };
     check(
         &in_users,
@@ -169,7 +170,7 @@ fn each_links_directory_and_target_are_judged() {
     ]);
     let check = |path, expected| check(&me(), &fake, Wanted::Program, path, expected);
     check("/home/me/bin/p", Ok(()));
-    // Only its directory's owner could have made it, or could replace it.
+    // Only the owner of its directory could have created it, or could replace it.
     check("/home/me/bin/q", Ok(()));
     check("/home/me/bin/evil", Err(("/tmp/evil", Why::Owner(OTHER))));
     check("/tmp/mine/here", Ok(()));
@@ -215,7 +216,7 @@ fn where_root_is_not_mapped_the_owner_of_the_top_is_trusted_but_not_in_tmp() {
     check(&me(), &fake, Wanted::Program, "/tmp/evil/p", Err(("/tmp/evil", Why::Owner(65534))));
 }
 
-/// A directory of this user that is gone with the value.
+/// A directory of this user, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {

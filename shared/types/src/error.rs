@@ -1,13 +1,13 @@
-//! What travels over the wire when a node cannot do what it was asked.
+//! The errors of a node on the wire.
 //!
-//! Errors of the other side cannot be matched by type, so they come as a [`Kind`], sorted by what the caller can
-//! do about it, with a text for people.
+//! Errors of the other side cannot be matched by type, so they have a [`Kind`], sorted by the caller's remedy, with a
+//! text for people.
 
 use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
-/// What the caller can do about an error.
+/// The caller's remedy for an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum Kind {
     LauncherFailed,
     /// This system, workload manager or launcher cannot do it. Use another one, or another option.
     Unsupported,
-    /// The request makes no sense. Correct it.
+    /// The request is not valid. Correct it.
     Invalid,
     /// The other side broke the protocol. Compare the versions.
     Protocol,
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// What the caller can do about a system call that failed.
+/// The remedy for a failed system call.
 impl From<&io::Error> for Kind {
     fn from(error: &io::Error) -> Self {
         use io::ErrorKind as E;
@@ -79,7 +79,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why something could not be done, in a form that travels. Prints its message; the hint is a line of its own.
+/// An error in a form for the wire. Prints its message; the hint is a line of its own.
 ///
 /// Message and hint have at most [`Failure::MAX_CHARS`] characters each, also when they come from the wire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -107,7 +107,7 @@ impl From<Unbounded> for Failure {
 }
 
 impl Failure {
-    /// The most characters that a message or a hint has; what is longer is cut.
+    /// The most characters of a message or a hint; longer ones are cut.
     pub const MAX_CHARS: usize = 4096;
 
     /// A failure with its text: lower case, no full stop, fits after "failed to".
@@ -115,26 +115,26 @@ impl Failure {
         Self { kind, message: bounded(message.into()), hint: None }
     }
 
-    /// Adds what the user can do about it.
+    /// Adds the remedy for the user.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(bounded(hint.into()));
         self
     }
 
-    /// What the caller can do about it.
+    /// The caller's remedy.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What went wrong, with the evidence.
+    /// The problem, with the evidence.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What the user can do about it.
+    /// The remedy for the user.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

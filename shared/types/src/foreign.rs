@@ -1,8 +1,8 @@
-//! Text that came from elsewhere: names of programs, files and hosts, and the words of other processes and machines.
+//! Foreign text: names of programs, files and hosts, and messages of other processes and machines.
 //!
-//! Such text may hold bytes that a terminal obeys: it could clear the screen, forge a line of a listing, or turn the reading direction
-//! around. So it is shown by [`ForeignText`] only, which writes those characters as escapes. Its true content is what [`ForeignText::raw`]
-//! gives, for programs: JSON, system calls, comparisons.
+//! Such text may contain terminal control characters. These could clear the screen, forge a line of a listing, or
+//! reverse the reading direction. So only [`ForeignText`] prints it, with those characters escaped. Programs get the
+//! true content from [`ForeignText::raw`]: for JSON, system calls, comparisons.
 //!
 //! An escape is text like any other. Text that is escaped twice reads as if it were escaped once.
 
@@ -15,12 +15,12 @@ use std::path::Path;
 
 use crate::error::Failure;
 
-/// Text that came from elsewhere. Its `Display` is one line without a control character.
+/// Foreign text. Its `Display` is one line without control characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ForeignText<'a>(Cow<'a, [u8]>);
 
 impl<'a> ForeignText<'a> {
-    /// Bytes that may be no UTF-8: those that are not are escaped too.
+    /// Bytes that may not be UTF-8. Invalid bytes are escaped, too.
     #[must_use]
     pub const fn of_bytes(bytes: &'a [u8]) -> Self {
         Self(Cow::Borrowed(bytes))
@@ -38,7 +38,7 @@ impl<'a> ForeignText<'a> {
         Self::of_os(path.as_os_str())
     }
 
-    /// What something says of itself, with all foreign text that is in it.
+    /// The `Display` of a value, with all foreign text in it.
     #[must_use]
     pub fn of(said: &impl fmt::Display) -> Self {
         Self(Cow::Owned(said.to_string().into_bytes()))
@@ -85,8 +85,8 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str(rest)
 }
 
-/// Whether a character does something instead of being seen: it moves the cursor, breaks the line, turns the reading direction around, or
-/// is invisible.
+/// Whether a character has an effect instead of being visible: it moves the cursor, breaks the line, reverses the
+/// reading direction, or is invisible.
 #[must_use]
 pub fn is_obeyed(sign: char) -> bool {
     sign.is_control()
@@ -106,8 +106,8 @@ pub fn is_obeyed(sign: char) -> bool {
             | '\u{e0000}'..='\u{e01ef}')
 }
 
-/// A failure as lines for people: `speaker: message`, and below it `hint: ...`. Lines after the first of a message or a hint are indented,
-/// so that none of them passes for a line of ours.
+/// A failure as lines for people: `speaker: message`, and below it `hint: ...`. Lines after the first of a message or
+/// a hint are indented, so that foreign text cannot imitate a line of gantry.
 #[must_use]
 pub fn describe_failure(speaker: &str, failure: &Failure) -> String {
     let mut text = String::new();
@@ -127,7 +127,7 @@ pub fn push_lines(to: &mut String, text: &str) {
     }
 }
 
-/// Writes logs: what comes in one piece is one event, and becomes one line.
+/// Writes logs: each call is one event, and becomes one line.
 #[derive(Debug)]
 pub struct LineWriter<W>(pub W);
 
@@ -153,7 +153,7 @@ mod tests {
     use crate::error::Kind;
 
     #[test]
-    fn what_a_terminal_obeys_is_written_as_an_escape() {
+    fn terminal_control_characters_are_written_as_escapes() {
         let check = |text: &[u8], expected: &str| {
             assert_eq!(ForeignText::of_bytes(text).to_string(), expected);
         };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_a_failure_are_lines_and_none_passes_for_ours() {
+    fn the_lines_of_a_failure_cannot_imitate_lines_of_gantry() {
         let failure = Failure::new(Kind::Lost, "lost n1: \x1b[2Jgone\ngantry: all is well")
             .with_hint("look here:\n(&(a=b)\n   ^\n");
         let expected = "\

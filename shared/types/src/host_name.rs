@@ -1,8 +1,9 @@
 //! The name of a host, as it may be given to other programs.
 //!
-//! Names come from launchers' tables, XML, host files, command lines and the wire, and end as arguments of commands that connect to them, and in the configuration of these commands.
-//! A name is therefore checked where it comes in. It has letters, digits, `-`, `_` and `.`, or is an IPv6 address, and never begins
-//! with `-`: it is no option, no login (`user@host`) and nothing that a shell obeys.
+//! Names come from launchers' tables, XML, host files, command lines and the wire. They become arguments of commands
+//! that connect to the hosts, and parts of these commands' configuration. So every input is checked. A name has
+//! letters, digits, `-`, `_` and `.`, or is an IPv6 address, and never begins with `-`. It cannot be an option, a
+//! login (`user@host`) or shell syntax.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -24,7 +25,7 @@ pub struct HostName(String);
 pub struct HostNameError {
     /// The text, or its beginning.
     pub name: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: HostProblem,
 }
 
@@ -32,10 +33,10 @@ pub struct HostNameError {
 const SHOWN_CHARS: usize = 80;
 
 impl HostName {
-    /// Takes a name that is fit to be one.
+    /// Checks a name.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the name.
     pub fn new(name: impl Into<String>) -> Result<Self, HostNameError> {
         let name = name.into();
         check_host_name(&name)?;
@@ -52,7 +53,7 @@ impl HostName {
 /// Whether a text is the name of a host.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the name.
 pub fn check_host_name(name: &str) -> Result<(), HostNameError> {
     let wrong = |problem| Err(HostNameError { name: name.chars().take(SHOWN_CHARS).collect(), problem });
     if name.is_empty() {
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_would_obey_is_no_name() {
+    fn syntax_of_other_programs_is_no_name() {
         let check = |name: &str, problem| {
             assert_eq!(HostName::new(name).unwrap_err().problem, problem, "{name:?}");
         };

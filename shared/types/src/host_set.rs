@@ -18,20 +18,20 @@ const MAX_DIGITS: usize = 18;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at character {position}")]
 pub struct ParseHostsError {
-    /// What is wrong.
+    /// The problem.
     pub problem: HostProblem,
-    /// Where it is wrong, in characters, counted from 1.
+    /// Its position in characters, counted from 1.
     pub position: usize,
 }
 
-/// What can be wrong with a list of hosts.
+/// A problem in a list of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostProblem {
-    /// Nothing stands between two commas, or at an end.
+    /// The text between two commas, or at an end, is empty.
     #[error("a host name is missing")]
     Empty,
-    /// A name starts with `-`: a command that is given it would take it for an option.
+    /// A name starts with `-`: a command would take it for an option.
     #[error("a host name starts with '-'")]
     Dash,
     /// No host name has this character. A colon is one only of IPv6 addresses.
@@ -94,7 +94,7 @@ pub fn parse_host_list(text: &str) -> Result<Vec<String>, ParseHostsError> {
         if count.is_none_or(|count| count > room) {
             return Err(HostProblem::TooMany.at(start));
         }
-        // Asked of the longest name before any is made, so that a short text cannot fill the memory.
+        // Check the longest name before any is built, so that a short text cannot fill the memory.
         if parts.iter().map(Part::max_chars).sum::<usize>() > MAX_HOST_CHARS {
             return Err(HostProblem::TooLong.at(start));
         }
@@ -128,7 +128,7 @@ fn split_outside_brackets(text: &str) -> Result<Vec<(usize, &str)>, ParseHostsEr
     Ok(items)
 }
 
-/// A text without the spaces around it, and the index of what is its first character then.
+/// A text without surrounding spaces, and the index of its first character.
 fn trimmed(text: &str, start: usize) -> (usize, &str) {
     let rest = text.trim_start();
     (start + text.chars().count() - rest.chars().count(), rest.trim_end())
@@ -140,7 +140,7 @@ enum Part<'a> {
     Numbers(Vec<Numbers>),
 }
 
-/// What stands between two commas in brackets: `first` to `last`, written with at least `width` digits.
+/// An item in brackets: `first` to `last`, written with at least `width` digits.
 struct Numbers {
     first: u64,
     last: u64,
@@ -205,7 +205,7 @@ fn check_characters(text: &str, start: usize) -> Result<(), ParseHostsError> {
     }
 }
 
-/// Reads what stands in brackets: `001-004,7`.
+/// Parses the content of brackets: `001-004,7`.
 fn parse_numbers(text: &str, start: usize) -> Result<Vec<Numbers>, ParseHostsError> {
     let mut list = Vec::new();
     let mut index = start;
@@ -233,7 +233,7 @@ fn parse_numbers(text: &str, start: usize) -> Result<Vec<Numbers>, ParseHostsErr
 fn parse_number(digits: &str, index: usize) -> Result<u64, ParseHostsError> {
     let plain = digits.len() <= MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = if plain { digits.parse().ok() } else { None };
-    // Enough of a wrong text to recognise it by.
+    // The beginning of an invalid text, for the error.
     number.ok_or_else(|| HostProblem::NotANumber(digits.chars().take(40).collect()).at(index))
 }
 
@@ -317,7 +317,8 @@ fn fold_numbers(numbers: &[(u64, &str)]) -> String {
     folded
 }
 
-/// What stands before the number to fold, its digits, and what stands behind; no digits when nothing is to fold.
+/// Splits a host name at the number to fold: the text before, the digits, the text after. No digits: there is nothing
+/// to fold.
 fn split_number(host: &str) -> (&str, &str, &str) {
     let is_digit = |c: char| c.is_ascii_digit();
     let address = host.chars().all(|c| is_digit(c) || c == '.');

@@ -1,7 +1,7 @@
 //! Newtypes for every identifier, so that a rank is never passed where a node or a pid is meant.
 //!
 //! Rank and node numbers are dense and start at 0: they index the app's placement. The text form of each
-//! identifier is its `Display`, which is also what stands in environment variables and directory names.
+//! identifier is its `Display`. Environment variables and directory names use it, too.
 
 use std::{fmt, num::NonZeroI32, str::FromStr};
 
@@ -70,7 +70,7 @@ impl Rank {
 /// The characters of an app's id: base32 in lower case without `i`, `l`, `o` and `u`, which are easily misread.
 const APP_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// An app: eight characters such as `3kx9w0fz`, chosen at random (40 bits) by whoever launches or attaches.
+/// An app: eight characters such as `3kx9w0fz`, chosen at random (40 bits) at the launch or attach.
 ///
 /// It names things (directories, variables, logs) and is no secret. Serialised as a string.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

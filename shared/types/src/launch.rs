@@ -1,4 +1,4 @@
-//! How a tool wants ranks to be launched: on which hosts, held by which method, with which agent.
+//! How a tool wants ranks to be launched: hosts, hold method, agent.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Failure, Kind};
 use crate::rank_set::RankSet;
 
-/// Whether gantry's agent is sent to the nodes of an app. What was sent is removed as soon as it runs.
+/// Whether gantry's agent is sent to the nodes of an app. A sent agent is deleted as soon as it runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SendAgent {
-    /// To nodes that do not have it at its path, where that can be found out.
+    /// To nodes that lack it at its path, as far as that can be determined.
     #[default]
     Auto,
     /// To all nodes.
@@ -45,7 +45,7 @@ impl FromStr for SendAgent {
     }
 }
 
-/// How many of the hosts must be reached. All that are reached in time are used under every policy.
+/// How many of the hosts must be reached. Under every policy, all hosts that are reached in time are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HostsPolicy {
     /// All.
@@ -60,7 +60,7 @@ pub enum HostsPolicy {
 }
 
 impl HostsPolicy {
-    /// Whether it goes on, with so many hosts of which so many are missing.
+    /// Whether to continue with this many hosts of which this many are missing.
     #[must_use]
     pub fn allows(self, of: usize, missing: usize) -> bool {
         let there = of.saturating_sub(missing);
@@ -114,50 +114,53 @@ impl fmt::Display for HostsPolicy {
     }
 }
 
-/// How ranks that a launcher starts are held, and found.
+/// How ranks of a launcher are held and found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HoldMethod {
-    /// [`HoldMethod::Exec`] where the launcher's command line is understood, and agents that it brings can stay until they have cleaned up; else
-    /// [`HoldMethod::Mpir`] where the WLM's own launcher is named, or may stand behind what is.
+    /// [`HoldMethod::Exec`] if gantry understands the launcher's command line, and the launcher's agents can stay until
+    /// they have cleaned up. Otherwise [`HoldMethod::Mpir`] if the program is, or may start, the WLM's own launcher.
     #[default]
     Detect,
-    /// Our agent stands in the program's place in the launcher's command line.
+    /// The launcher starts gantry's agent, which starts the program.
     Exec,
-    /// The launcher stops its ranks itself and says where they are, as debuggers have it do (MPIR). Nothing is changed in its command line. Where it can, it
-    /// goes on meanwhile, and serves its ranks and the WLM.
+    /// The launcher stops its ranks itself and reports where they are, as for debuggers (MPIR). Its command line is
+    /// unchanged. If possible, the launcher continues meanwhile, and serves its ranks and the WLM.
     Mpir,
-    /// As [`HoldMethod::Mpir`], but the launcher's first thread stands at its breakpoint until the ranks are released, as under a debugger. It lets the ranks go
-    /// itself then, also when the app is detached from while they are held. For launchers that do not bear to be sent on before.
+    /// As [`HoldMethod::Mpir`], but the launcher's first thread stays at its breakpoint until the ranks are released,
+    /// as under a debugger. Then it releases the ranks itself, even if the tool detaches while they are held. For
+    /// launchers that must not continue earlier.
     MpirStop,
 }
 
 impl HoldMethod {
-    /// Whether the launcher is to stop its ranks itself.
+    /// Whether the launcher stops its ranks itself.
     pub fn is_by_launcher(self) -> bool {
         matches!(self, Self::Mpir | Self::MpirStop)
     }
 }
 
-/// How ranks would be held, and why so.
+/// How ranks would be held, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldChoice {
-    /// `direct`: agents start the ranks. `exec`: the agent stands in the program's place in a launcher's command line. `mpir`: a launcher stops
-    /// its ranks itself. `mpir-stop`: the same, and it stands at its breakpoint until they are released.
+    /// `direct`: agents start the ranks. `exec`: a launcher starts the agent, which starts the program. `mpir`: a
+    /// launcher stops its ranks itself. `mpir-stop`: the same, and the launcher stays at its breakpoint until they are
+    /// released.
     pub method: &'static str,
     /// Reads as "because ...".
     pub why: String,
 }
 
-/// A job in the words of the Globus Toolkit's job managers. Each workload manager makes its launcher's arguments of it.
+/// A job with the attributes of the Globus Toolkit's job managers. Each workload manager converts it to its
+/// launcher's arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The part of the WLM's machines that is meant, in the WLM's own words: a partition, a queue, hosts.
+    /// The part of the WLM's machines, in the WLM's own terms: a partition, a queue, hosts.
     pub place: Option<String>,
     /// Number of processes; for [`JobType::Single`] of processors.
     pub count: u32,
     /// On how many nodes.
     pub host_count: Option<u32>,
-    /// What `count` counts.
+    /// The meaning of `count`.
     pub job_type: JobType,
     /// The queue.
     pub queue: Option<String>,
@@ -175,10 +178,10 @@ pub struct Wanted {
     pub args: Vec<OsString>,
 }
 
-/// What a job's `count` counts.
+/// The meaning of a job's `count`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum JobType {
-    /// Processes that know nothing of each other.
+    /// Independent processes.
     #[default]
     Multiple,
     /// Processors of one process.
@@ -187,35 +190,35 @@ pub enum JobType {
     Mpi,
 }
 
-/// A job whose ranks need not all be the same, on hosts that may be chosen for it: what a process manager starts.
+/// A job with ranks of different programs, possibly on chosen hosts: the form that a process manager starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mixed {
-    /// What the ranks are; every rank is in one part.
+    /// The programs; every rank belongs to one part.
     pub parts: Vec<MixedPart>,
     /// The host of every rank, in the order of ranks; empty: the WLM chooses.
     pub hosts: Vec<String>,
 }
 
-/// To what each rank is bound that gantry starts itself.
+/// The binding of ranks that gantry starts itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bind {
-    /// It runs wherever its node lets gantry's agent run.
+    /// No binding beyond that of gantry's agent.
     #[default]
     None,
-    /// A core of its own, with all its hardware threads.
+    /// One core per rank, with all its hardware threads.
     Core,
 }
 
-/// Ranks of a [`Mixed`] job that are the same.
+/// Ranks of a [`Mixed`] job with the same program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MixedPart {
-    /// Which.
+    /// The ranks.
     pub ranks: RankSet,
     /// The program.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// What is changed in their environment.
+    /// Changes of their environment.
     pub env: Vec<(OsString, OsString)>,
     /// The directory in which they start; none: the launch's own.
     pub cwd: Option<PathBuf>,

@@ -1,23 +1,23 @@
 //! The vocabulary of gantry's public libraries: both re-export it as `types`.
 //!
-//! Frontend and backend must mean the same thing by a rank, a node, a status or an error, on the wire too. So each such thing is one type,
-//! here.
+//! Frontend and backend must agree on the meaning of a rank, a node, a status or an error, on the wire, too. So each
+//! of these is one type, here.
 //!
-//! | module | what is there |
+//! | module | content |
 //! | --- | --- |
 //! | [`id`] | numbers and names of apps, ranks, nodes, sessions, daemons, processes |
 //! | [`rank_set`] | sets of ranks and of nodes, as `0-3,8` |
 //! | [`host_set`], [`host_name`] | lists of hosts, as `n[1-3],n7`; the name of one |
 //! | [`placement`] | which rank is on which host, and its process |
 //! | [`status`], [`signal`] | how a process ended, and the state of a rank; signals |
-//! | [`launch`] | on which hosts, held by which method, with which agent |
-//! | [`output`] | standard output and error, and where a daemon's go |
-//! | [`error`] | a failure that travels: kind, message, hint |
-//! | [`foreign`] | text from elsewhere, which is shown escaped only |
+//! | [`launch`] | hosts, hold method and agent of a launch |
+//! | [`output`] | standard output and error, and the destination of a daemon's |
+//! | [`error`] | a failure in a form for the wire: kind, message, hint |
+//! | [`foreign`] | foreign text, which is printed escaped only |
 //! | [`session_dirs`] | the directories of a session on a node |
-//! | [`rendezvous`] | data that ranks exchange, and how processes name where |
+//! | [`rendezvous`] | data that ranks exchange, and the names of rendezvous |
 //! | [`runtime`] | processes of a co-allocated job, as messages address them |
-//! | [`filter`] | filters that merge what daemons contribute |
+//! | [`filter`] | filters that merge daemons' contributions |
 
 pub mod id;
 pub mod rank_set;

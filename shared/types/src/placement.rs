@@ -1,12 +1,13 @@
-//! Which ranks run where: the proctable in the form in which everybody here keeps it.
+//! Which ranks run where: the proctable in gantry's common form.
 //!
 //! Tools ask for the ranks of a node and the node of a rank, for apps of up to millions of ranks. Hosts and
 //! executables are therefore stored once, a rank is three small numbers, and an index leads from node to ranks.
 //!
-//! Names of hosts are checked on every way in: what a WLM gives to its commands is no option and nothing that a shell obeys.
+//! Names of hosts are checked at every input: commands of a WLM must not take them for options or shell syntax.
 //!
-//! Paths of executables are kept as text. Where a path is not UTF-8, whoever reads it replaces what cannot be read
-//! (`String::from_utf8_lossy`): it is for people then, and the program itself is found by `/proc/PID/exe` on its node.
+//! Paths of executables are kept as text. If a path is not UTF-8, its reader replaces invalid bytes
+//! (`String::from_utf8_lossy`). It is then for people only; the program itself is found by `/proc/PID/exe` on its
+//! node.
 
 mod string_table;
 
@@ -32,7 +33,7 @@ pub struct Placement {
     by_node: RanksByNode,
 }
 
-/// What is known of one rank: an index into the hosts, its pid, an index into the executables.
+/// The data of one rank: an index into the hosts, its pid, an index into the executables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Process {
     node: NodeId,
@@ -40,7 +41,7 @@ struct Process {
     exe: u32,
 }
 
-/// A placement as it travels: not yet checked, and without what follows from it.
+/// A placement from the wire, unchecked and without its index.
 #[derive(Deserialize)]
 #[serde(rename = "Placement")]
 struct Stored {
@@ -64,7 +65,7 @@ pub struct RankPlace<'a> {
     pub exe: &'a str,
 }
 
-/// A placement cannot be made or changed so.
+/// Why a placement is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlacementError {
@@ -79,7 +80,7 @@ pub enum PlacementError {
         /// How many ranks there are.
         rank_count: u32,
     },
-    /// A node's name is none.
+    /// A node's name is not valid.
     #[error(transparent)]
     BadHost(#[from] HostNameError),
     /// A rank's node or executable is not in the tables that came with it.
@@ -144,7 +145,7 @@ impl Placement {
         self.by_node.of(node).iter().copied().collect()
     }
 
-    /// Fills in what became known of a rank after the placement was made.
+    /// Adds data about a rank that was not known when the placement was built.
     ///
     /// # Errors
     /// When there is no such rank, or no room for one more executable.
@@ -295,7 +296,7 @@ pub struct LocalRank {
     pub rank: Rank,
     /// Its process.
     pub pid: Pid,
-    /// What it runs.
+    /// Its executable.
     pub exe: OsString,
     /// Whether it is held, runs, or has ended.
     pub state: crate::status::RankState,
@@ -355,13 +356,13 @@ mod tests {
         let placement = builder.build();
         assert_eq!((placement.rank_count(), placement.node_count()), (1, 2));
         assert!(placement.ranks_on(NodeId(0)).is_empty());
-        let nobody = PlacementBuilder::new().build();
-        assert_eq!((nobody.rank_count(), nobody.node_count(), nobody.iter().len()), (0, 0, 0));
-        assert!(nobody.ranks_on(NodeId(0)).is_empty());
+        let empty = PlacementBuilder::new().build();
+        assert_eq!((empty.rank_count(), empty.node_count(), empty.iter().len()), (0, 0, 0));
+        assert!(empty.ranks_on(NodeId(0)).is_empty());
     }
 
     #[test]
-    fn what_becomes_known_later_is_filled_in() {
+    fn later_data_about_a_rank_is_filled_in() {
         let mut placement = build(&["n1", "n1"]);
         placement.set_process(Rank(1), Pid::new(7), "/bin/other").unwrap();
         let place = placement.get(Rank(1)).unwrap();

@@ -153,7 +153,7 @@ impl<T: SetId> IdSet<T> {
         self.spans.iter().map(|&(first, last)| T::from_number(first)..=T::from_number(last))
     }
 
-    /// What is in this set, the other, or both.
+    /// The union of both sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.spans.as_slice(), other.spans.as_slice());
@@ -169,7 +169,7 @@ impl<T: SetId> IdSet<T> {
         union
     }
 
-    /// What is in both sets.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::new();
@@ -179,7 +179,7 @@ impl<T: SetId> IdSet<T> {
         both
     }
 
-    /// What is in this set and not in the other.
+    /// The members of this set that are not in the other one.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut rest = Self::new();
@@ -321,7 +321,7 @@ impl<'de, T: SetId> Deserialize<'de> for IdSet<T> {
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<IdSet<T>, A::Error> {
                 let mut set = IdSet::new();
                 while let Some(span) = list.next_element::<Span>()? {
-                    // Only the one form that we write is read, so equal sets stay equal values.
+                    // Accept only the canonical form, so that equal sets are equal values.
                     let gap = set.spans.last().is_none_or(|end| end.1.saturating_add(1) < span.0);
                     if span.0 > span.1 || !gap {
                         return Err(de::Error::custom("ranges of a set are not ascending or touch"));

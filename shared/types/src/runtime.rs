@@ -1,4 +1,4 @@
-//! Processes of a co-allocated job, as messages address them.
+//! Processes of a co-allocated job, as addresses of messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub const MAX_TAG_BYTES: usize = 255;
 /// A process of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer {
-    /// The subjob's number among those that exchange messages, from 0. In a subjob's own messages it says nothing.
+    /// The subjob's number among those that exchange messages, from 0. It has no meaning in messages within a subjob.
     pub subjob: u32,
     /// The rank in its subjob.
     pub rank: Rank,

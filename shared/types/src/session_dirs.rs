@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const BIN_DIR: &str = "bin";
 /// In a session's directory: libraries.
 pub const LIB_DIR: &str = "lib";
-/// In a session's directory: what daemons write; `TMPDIR` of daemons.
+/// In a session's directory: output of daemons; `TMPDIR` of daemons.
 pub const TMP_DIR: &str = "tmp";
 
 /// The directories of a session. They have the same paths on every node.
@@ -20,12 +20,12 @@ pub struct SessionDirs {
     pub bin: PathBuf,
     /// Libraries, first in the `LD_LIBRARY_PATH` of daemons.
     pub lib: PathBuf,
-    /// What daemons write, their `TMPDIR`.
+    /// Output of daemons, their `TMPDIR`.
     pub tmp: PathBuf,
 }
 
 impl SessionDirs {
-    /// The directories below that root; makes none of them.
+    /// The directories below that root. Creates none.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();

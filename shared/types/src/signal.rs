@@ -82,11 +82,11 @@ impl Signal {
     }
 }
 
-/// A number or a text is no signal.
+/// The number or text is not a signal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no signal is called {0:?}, use a name as TERM or RTMIN+1 or a number from 0 to 64")]
 pub struct NoSuchSignal(
-    /// What was given.
+    /// The given text.
     pub String,
 );
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signal_is_refused() {
+    fn an_invalid_signal_is_refused() {
         let texts =
             ["", "SIG", "65", "-1", "+9", "FOO", "SIGSIGKILL", "RTMIN-1", "RTMIN+99", "RTMIN+", "RTMAX+1"];
         for text in texts.into_iter().chain([

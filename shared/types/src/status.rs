@@ -1,7 +1,7 @@
-//! How a rank fares: where it stands between its start and its end, and what its end was.
+//! The state of a rank between its start and its end, and its exit status.
 //!
-//! News of a rank come from many sides (its agent, the launcher, a link that closes) and in any order, so one
-//! function, [`RankState::next`], owns every legal move. Whoever keeps a rank's state asks it.
+//! Events of a rank come from many sources (its agent, the launcher, a link that closes) and in any order. So one
+//! function, [`RankState::next`], decides every transition.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,12 @@ pub enum ExitStatus {
     Code(i32),
     /// That signal killed it.
     Signal(Signal),
-    /// It ended, and nobody who could know can tell how.
+    /// It ended, and its exit status is unknown.
     Unknown,
 }
 
 impl ExitStatus {
-    /// Reads what `waitpid(2)` stored. A process that has not ended (stopped, continued) is `Unknown`.
+    /// Converts a status of `waitpid(2)`. A process that has not ended (stopped, continued) is `Unknown`.
     #[must_use]
     pub fn from_wait_status(status: i32) -> Self {
         if libc::WIFEXITED(status) {
@@ -63,7 +63,7 @@ impl std::fmt::Display for ExitStatus {
 
 /// The exit code of an app: the highest of its ranks, with 128 + n for signal n, as launchers do.
 ///
-/// `None` when it cannot be told: no rank's status is known, or some are unknown and all others 0.
+/// `None` if it is unknown: no rank's status is known, or some are unknown and all others 0.
 pub fn overall_code(statuses: impl IntoIterator<Item = ExitStatus>) -> Option<u8> {
     let (mut highest, mut unknown) = (None, false);
     for status in statuses {
@@ -73,14 +73,14 @@ pub fn overall_code(statuses: impl IntoIterator<Item = ExitStatus>) -> Option<u8
     highest.filter(|&code| code > 0 || !unknown)
 }
 
-/// Where a rank stands.
+/// The state of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum RankState {
     /// Ordered, and not yet seen held or running.
     Starting,
     /// Stopped before its first instruction, as proven on its node.
     Held,
-    /// Let go, or never held.
+    /// Released, or never held.
     Running,
     /// Ended.
     Exited(ExitStatus),
@@ -88,14 +88,14 @@ pub enum RankState {
     Lost,
 }
 
-/// What can happen to a rank.
+/// An event of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum RankEvent {
     /// It was proven to be stopped before its first instruction.
     Held,
     /// It runs and was not held: started so, or attached to.
     Started,
-    /// It was let go.
+    /// It was released.
     Released,
     /// It ended.
     Exited(ExitStatus),
@@ -103,21 +103,21 @@ pub enum RankEvent {
     Lost,
 }
 
-/// Something was said to have happened to a rank that cannot happen in its state.
+/// An event that cannot happen in the rank's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a rank in state {from:?} cannot see {event:?}")]
 pub struct IllegalMove {
     /// The rank's state, which stays.
     pub from: RankState,
-    /// What was said.
+    /// The event.
     pub event: RankEvent,
 }
 
 impl RankState {
-    /// The state after an event: the only place that knows which moves are legal.
+    /// The state after an event: the only place that knows the legal transitions.
     ///
-    /// An end is told by several sides. The first one that knows the status wins, an unknown status gives way to a
-    /// known one, and a rank that ended is not lost by the loss of its node.
+    /// Several sources report an end. The first known status wins, a known status replaces an unknown one, and a rank
+    /// that ended is not lost by the loss of its node.
     ///
     /// # Errors
     /// When the event cannot happen in this state; the state then stays as it is.
@@ -138,7 +138,7 @@ impl RankState {
         }
     }
 
-    /// Whether nothing more is to be waited for: it exited or is lost.
+    /// Whether the state is final: it exited or is lost.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Lost)
@@ -154,16 +154,16 @@ impl RankState {
     }
 }
 
-/// Why something was ended that would have gone on by itself.
+/// Why the WLM ended something early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndCause {
     /// The cause, in one word for programs.
     pub kind: CauseKind,
-    /// The WLM's own words.
+    /// The WLM's message.
     pub message: String,
 }
 
-/// What makes a WLM end something.
+/// The reason for which a WLM ended something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -181,7 +181,7 @@ pub enum CauseKind {
 }
 
 impl EndCause {
-    /// The more telling of two: that something was cancelled follows from the other causes.
+    /// The more specific of two: a cancellation may be a consequence of the other causes.
     #[must_use]
     pub fn or_better(self, other: Self) -> Self {
         if self.kind == CauseKind::Cancelled { other } else { self }

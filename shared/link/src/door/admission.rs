@@ -1,9 +1,11 @@
-//! Which connections from outside keep a place, which one gives way, and when. Pure: the clock and the sources are inputs.
+//! Decides which incoming connections keep a place, and which one is evicted and when. Pure: clock and sources are
+//! inputs.
 //!
-//! Anyone can connect, so places are few and a connection earns its own step by step ([`Stage`]). When all places are taken a newcomer still comes in,
-//! and a peer that has proven nothing gives way. The victim is chosen fairly: other users of this machine first, then whichever source holds the most
-//! unproven places, then the oldest. So a crowd from one source crowds out itself, and an address that many honest agents share has no fixed limit.
-//! A peer that has proven the secret never gives way.
+//! Every host and user can connect, so places are scarce, and a connection earns its own step by step ([`Stage`]).
+//! When all places are taken, a newcomer still gets in and an unproven peer is evicted. The victim is chosen fairly:
+//! other users of this machine first, then the source with the most unproven places, then the oldest. So a crowd from
+//! one source evicts itself, and an address that many honest agents share has no fixed limit. A peer that has proven
+//! the secret is never evicted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,27 +15,27 @@ use tokio::time::Instant;
 use super::strangers::{Reason, Source, Strangers};
 use crate::limits::HANDSHAKE_DEADLINE;
 
-/// How long a peer may say nothing. An honest one speaks first, together with its connection; one that is cut dials again.
+/// How long a peer may be silent. An honest one sends at once; after an eviction it dials again.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a peer whose opening was right keeps its place for certain. Only a recording of a peer's opening stalls for longer.
+/// How long a peer with a valid opening is safe from eviction. Only a replayed opening stalls for longer.
 pub const STALL: Duration = Duration::from_secs(3);
 
-/// How many connections a door holds, and for how long.
+/// How many connections a door holds, and how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections that are at the door at once.
+    /// The most connections at the door at once.
     pub places: usize,
-    /// For the first byte.
+    /// The timeout for the first byte.
     pub silence: Duration,
-    /// For the whole way to the proof, from the connection on.
+    /// The timeout for the proof, from the connection on.
     pub handshake: Duration,
-    /// A peer that is [`Stage::Opened`] for longer gives way, where no other does.
+    /// A peer in [`Stage::Opened`] for longer than this is evicted if no other can be.
     pub stall: Duration,
 }
 
 impl Limits {
-    /// The usual patience with so many places.
+    /// The usual timeouts, with this many places.
     #[must_use]
     pub fn with_places(places: usize) -> Self {
         Self { places, silence: SILENCE, handshake: HANDSHAKE_DEADLINE, stall: STALL }
@@ -44,16 +46,16 @@ impl Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(u64);
 
-/// How far a peer has come.
+/// A peer's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Nothing has come from it.
+    /// It has sent nothing.
     Silent,
-    /// Something has come, and it proves nothing.
+    /// It has sent bytes that prove nothing.
     Begun,
-    /// Its opening was made with the secret, by itself or by the peer that it has recorded.
+    /// Its opening was made with the secret, or is a replay of such an opening.
     Opened,
-    /// It has the secret, or is at work for other reasons.
+    /// It has proven the secret, or works with other permission.
     Proven,
 }
 
@@ -62,9 +64,9 @@ pub enum Stage {
 pub enum Room {
     /// A place is free.
     Free,
-    /// This peer would give way.
+    /// This peer would be evicted.
     Evicting(PeerId),
-    /// No peer gives way before this moment; none: before a peer leaves.
+    /// No peer can be evicted before this time; none: before a peer leaves.
     Full(Option<Instant>),
 }
 
@@ -98,19 +100,19 @@ impl Admission {
         self.limits.places = places;
     }
 
-    /// The limits that hold now.
+    /// The current limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// What was seen of peers that did not prove themselves.
+    /// Statistics of peers that did not prove themselves.
     #[must_use]
     pub fn strangers(&self) -> &Strangers {
         &self.strangers
     }
 
-    /// How many peers have come just as far.
+    /// How many peers are in this stage.
     #[must_use]
     pub fn count(&self, stage: Stage) -> usize {
         self.peers.values().filter(|peer| peer.stage == stage).count()
@@ -128,7 +130,7 @@ impl Admission {
         }
     }
 
-    /// Takes a newcomer in: its number, and the peer that has to be closed for it. None: there is no [`Admission::room`].
+    /// Admits a newcomer. Returns its number, and the peer to close for it. None: there is no [`Admission::room`].
     pub fn admit(&mut self, source: Source, now: Instant) -> Option<(PeerId, Option<PeerId>)> {
         let evicted = match self.room(now) {
             Room::Free => None,
@@ -141,19 +143,19 @@ impl Admission {
         Some((self.seat(source, now), evicted))
     }
 
-    /// Takes in a peer that is no stranger ([`Source::Brought`]), whatever room there is.
+    /// Admits a trusted peer ([`Source::Brought`]) regardless of room.
     pub fn pass(&mut self, now: Instant) -> PeerId {
         self.seat(Source::Brought, now)
     }
 
-    /// The system has no descriptor for the next connection: the peer that has to be closed, if one gives way.
+    /// The system has no descriptor for the next connection. Returns the peer to close, if one can be evicted.
     pub fn shed(&mut self, now: Instant) -> Option<PeerId> {
         let victim = self.find_victim(now)?;
         self.evict(victim);
         Some(victim)
     }
 
-    /// A peer has come as far as this. False: it has given way meanwhile.
+    /// A peer has reached this stage. False: it was evicted meanwhile.
     #[must_use]
     pub fn reach(&mut self, id: PeerId, stage: Stage, now: Instant) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
@@ -163,7 +165,7 @@ impl Admission {
         true
     }
 
-    /// Counts a peer as a stranger, once.
+    /// Counts a peer as unauthenticated, once.
     pub fn judge(&mut self, id: PeerId, reason: Reason) {
         if let Some(peer) = self.peers.get_mut(&id)
             && !std::mem::replace(&mut peer.judged, true)
@@ -172,7 +174,7 @@ impl Admission {
         }
     }
 
-    /// A peer's connection is closed or handed on: its place is free.
+    /// A peer's connection is closed or handed over, so its place is free.
     pub fn leave(&mut self, id: PeerId) {
         self.peers.remove(&id);
     }
@@ -216,7 +218,7 @@ impl Admission {
         self.peers.values().filter_map(|peer| self.stalls(peer)).min()
     }
 
-    /// From when on a peer with a right opening gives way.
+    /// From when on a peer with a valid opening can be evicted.
     fn stalls(&self, peer: &Peer) -> Option<Instant> {
         let may = peer.stage == Stage::Opened && peer.source != Source::Brought;
         may.then(|| peer.since + self.limits.stall)

@@ -1,8 +1,10 @@
-//! The one door for connections from outside: of the frontend while agents report, of agents, of what gives the agent to hosts, of sockets that are asked.
+//! Accepts incoming connections: for the frontend while agents report, for agents, for the senders of the agent to
+//! hosts, and for control sockets.
 //!
-//! Anyone can connect to it. [`admission`] decides which connections keep a place, this module accepts and closes them, and the owner talks with them in
-//! tasks of its own. A door always accepts, so that silent connections do not fill the system's queue. An unproven peer takes one descriptor, one small task
-//! and no buffer. [`Strangers`] says afterwards what came.
+//! Every host and user can connect. [`admission`] decides which connections keep a place, this module accepts and
+//! closes them, and the owner serves them in its own tasks. A door always accepts, so that silent connections do not
+//! fill the system's queue. An unproven peer takes one descriptor, one small task and no buffer. [`Strangers`]
+//! summarises the unproven connections.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,9 +24,9 @@ use admission::{Admission, Limits, PeerId, Room, Stage};
 pub use strangers::{Reason, Source, Strangers};
 use user::{PeerUsers, find_own_user};
 
-/// After a failed accept other connections get a moment to close.
+/// After a failed accept, other connections get this long to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// So many connections are accepted in a row before those that were accepted are read.
+/// After this many accepts in a row, the accepted connections are read.
 const IN_A_ROW: u32 = 8;
 
 /// Accepts connections and knows where they come from.
@@ -34,12 +36,12 @@ pub struct TcpEar {
     users: Option<PeerUsers>,
 }
 
-/// What a door listens on.
+/// A listening socket.
 pub trait Ear: Send {
-    /// Its connections.
+    /// The type of its connections.
     type Stream: Send;
 
-    /// The next connection. Cancel safe.
+    /// The next connection. Cancel-safe.
     ///
     /// # Errors
     /// The system's.
@@ -74,7 +76,7 @@ pub struct UnixEar {
 }
 
 impl UnixEar {
-    /// Listens there, for this user alone. Processes of others are cut off before they take a place.
+    /// Listens for this user alone. Processes of other users are disconnected before they take a place.
     #[must_use]
     pub fn new(listener: UnixListener, user: u32) -> Self {
         Self { listener, user }
@@ -82,7 +84,7 @@ impl UnixEar {
 }
 
 impl AsFd for Gate<UnixEar> {
-    /// What it listens on. It is readable while a connection waits that [`Gate::next`] has not seen.
+    /// The listening socket. It is readable while a connection waits that [`Gate::next`] has not seen.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ear.listener.as_fd()
     }
@@ -115,7 +117,7 @@ pub struct Gate<E> {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// A peer has left, or may give way now.
+    /// A peer has left, or can be evicted now.
     changed: Notify,
 }
 
@@ -123,18 +125,18 @@ struct Shared {
 struct State {
     admission: Admission,
     evictions: HashMap<PeerId, oneshot::Sender<()>>,
-    /// The system's number of the limit of open files that an accept has met.
+    /// The error number of an accept that met the limit of open files.
     no_descriptor: Option<i32>,
 }
 
-/// A connection that has a place.
+/// A connection with a place.
 #[derive(Debug)]
 pub struct Arrival<S> {
     /// The connection.
     pub stream: S,
     /// Its place.
     pub seat: Seat,
-    /// When it has to give way.
+    /// Signals its eviction.
     pub eviction: Eviction,
 }
 
@@ -148,16 +150,16 @@ pub struct Seat {
     limits: Limits,
 }
 
-/// Says when a peer has to give way.
+/// Signals that a peer is evicted.
 #[derive(Debug)]
 pub struct Eviction(oneshot::Receiver<()>);
 
-/// What a door has seen of strangers, also when the door is gone.
+/// Statistics of unproven connections. They outlive the door.
 #[derive(Debug, Clone)]
 pub struct Tally(Arc<Shared>);
 
 impl<E: Ear> Gate<E> {
-    /// A door with so many places.
+    /// A door with this many places.
     #[must_use]
     pub fn new(ear: E, limits: Limits) -> Self {
         let admission = Admission::new(limits, find_own_user());
@@ -166,7 +168,7 @@ impl<E: Ear> Gate<E> {
         Self { ear, shared, paused: None, in_a_row: 0 }
     }
 
-    /// What this door sees of strangers.
+    /// The statistics of this door.
     #[must_use]
     pub fn tally(&self) -> Tally {
         Tally(Arc::clone(&self.shared))
@@ -177,9 +179,9 @@ impl<E: Ear> Gate<E> {
         self.shared.lock().admission.set_places(places);
     }
 
-    /// The next connection. Another one may have to give way for it.
+    /// The next connection. Another one may be evicted for it.
     ///
-    /// Waits as long as none comes, or no peer gives way. Cancel safe.
+    /// Waits while none comes, or while no peer can be evicted. Cancel-safe.
     pub async fn next(&mut self) -> Arrival<E::Stream> {
         loop {
             if let Some(until) = self.paused {
@@ -210,13 +212,13 @@ impl<E: Ear> Gate<E> {
         }
     }
 
-    /// How many peers are at work ([`Stage::Proven`]).
+    /// How many peers are proven ([`Stage::Proven`]).
     #[must_use]
     pub fn busy(&self) -> usize {
         self.shared.lock().admission.count(Stage::Proven)
     }
 
-    /// A place for a connection that is no stranger's, such as one that a process of ours passes on. It never gives way.
+    /// A place for a trusted connection, such as one that a process of this app passes on. It is never evicted.
     pub fn pass<S>(&mut self, stream: S) -> Arrival<S> {
         let (seat, eviction) = self.shared.pass();
         Arrival { stream, seat, eviction }
@@ -271,7 +273,7 @@ impl Shared {
         (Seat { shared: Arc::clone(self), id, source, arrived, limits }, Eviction(receiver))
     }
 
-    /// An accept has failed, usually for too many open files. Whether a peer has given way.
+    /// An accept has failed, usually because of too many open files. Returns whether a peer was evicted.
     fn shed(&self, error: &io::Error) -> bool {
         let mut state = self.lock();
         let number = error.raw_os_error();
@@ -284,34 +286,35 @@ impl Shared {
 }
 
 impl State {
-    /// Tells the task of a peer to close it.
+    /// Tells a peer's task to close it.
     fn tell(&mut self, evicted: PeerId) {
         if let Some(sender) = self.evictions.remove(&evicted) {
-            // A task that has ended has closed it.
+            // A task that has ended has closed its connection.
             sender.send(()).ok();
         }
     }
 }
 
 impl Seat {
-    /// Where the peer is.
+    /// The peer's source.
     #[must_use]
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// By when its first byte has to come.
+    /// The deadline of its first byte.
     fn first_byte_by(&self) -> Instant {
         self.arrived + self.limits.silence
     }
 
-    /// By when it has to have proven itself.
+    /// The deadline of its proof.
     #[must_use]
     pub fn proof_by(&self) -> Instant {
         self.arrived + self.limits.handshake
     }
 
-    /// Waits for the peer's first byte, which stays unread. False: none has come in time, and the peer is counted; or it has given way.
+    /// Waits for the peer's first byte and leaves it unread. False: it did not come in time, and the peer is counted;
+    /// or the peer was evicted.
     pub async fn hears(&self, stream: &TcpStream) -> bool {
         match timeout_at(self.first_byte_by(), stream.peek(&mut [0])).await {
             Ok(Ok(1..)) => return self.reach(Stage::Begun),
@@ -321,7 +324,7 @@ impl Seat {
         false
     }
 
-    /// The peer has come as far as this. False: it has given way meanwhile.
+    /// The peer has reached this stage. False: it was evicted meanwhile.
     #[must_use]
     pub fn reach(&self, stage: Stage) -> bool {
         let reached = self.shared.lock().admission.reach(self.id, stage, Instant::now());
@@ -329,7 +332,7 @@ impl Seat {
         reached
     }
 
-    /// Counts the peer as a stranger.
+    /// Counts the peer as unauthenticated.
     pub fn judge(&self, reason: Reason) {
         let mut state = self.shared.lock();
         state.admission.judge(self.id, reason);
@@ -348,11 +351,11 @@ impl Drop for Seat {
 }
 
 impl Eviction {
-    /// Does the work of a peer; none: it has given way before the work was done.
+    /// Runs a peer's work. None: the peer was evicted before its end.
     pub async fn or<T>(self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            // An error means that the place was given back.
+            // An error means that the place was freed.
             Ok(()) = self.0 => None,
             done = work => Some(done),
         }
@@ -360,7 +363,7 @@ impl Eviction {
 }
 
 impl Tally {
-    /// What was seen so far.
+    /// The statistics so far.
     #[must_use]
     pub fn strangers(&self) -> Strangers {
         self.0.lock().admission.strangers().clone()
@@ -373,7 +376,7 @@ impl Tally {
     }
 }
 
-/// A crowd is told of as it grows, and not with every one of it.
+/// Logs a growing crowd in steps, not with every connection.
 fn report(strangers: &Strangers) {
     let total = strangers.total();
     if total.is_power_of_two() && total >= 16 && strangers.matter() {

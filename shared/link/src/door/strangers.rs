@@ -1,17 +1,17 @@
-//! What was seen of connections that did not prove themselves, by where they came from.
+//! Statistics of connections that did not prove themselves, by source.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Sources that are told apart; the others share one line.
+/// The most sources with a line of their own; the others share one.
 const MAX_SOURCES: usize = 32;
-/// Sources that are named in a text.
+/// The most sources in a text.
 const SHOWN: usize = 3;
 
-/// Where a connection comes from, as far as the system says it.
+/// The source of a connection, as far as the system knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// A process that this one has started brought it.
+    /// A process that this one has started passed it on.
     Brought,
     /// A user of this machine.
     User(u32),
@@ -44,14 +44,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// Why a connection counts as a stranger's.
+/// Why a connection counts as unauthenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Nothing came.
+    /// It sent nothing.
     Silent,
-    /// It began and did not go on.
+    /// It began and did not finish.
     Unfinished,
-    /// It is another protocol.
+    /// It uses another protocol.
     Garbage,
     /// It speaks another version of gantry's protocol.
     OtherVersion,
@@ -104,7 +104,7 @@ impl fmt::Display for Counts {
         for (at, (reason, count)) in seen.enumerate() {
             let comma = if at > 0 { ", " } else { "" };
             match kinds {
-                // The number stands before it already.
+                // The total precedes it already.
                 1 if count == total => write!(f, "{}", reason.show())?,
                 _ => write!(f, "{comma}{count} {}", reason.show())?,
             }
@@ -139,7 +139,7 @@ impl Strangers {
         }
     }
 
-    /// One of them was closed to make room for another connection.
+    /// Counts a connection that was closed to make room for another one.
     pub fn count_evicted(&mut self) {
         self.evicted = self.evicted.saturating_add(1);
     }
@@ -157,13 +157,13 @@ impl Strangers {
         self.sources.iter().fold(of(&self.others), |sum, (_, counts)| sum.saturating_add(of(counts)))
     }
 
-    /// How many of them made room for others.
+    /// How many of them were evicted.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Whether there is something to tell: connections that only came and went are not.
+    /// Whether there is something to report: connections that only opened and closed do not count.
     #[must_use]
     pub fn matter(&self) -> bool {
         self.total() > self.total_of(Reason::Left)
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_the_largest_sources_and_what_they_did() {
+    fn the_text_names_the_largest_sources_and_their_reasons() {
         let (a, b) = (at("10.1.2.3"), Source::User(1001));
         check(&[(a, Reason::Silent, 187)], 0, "187 connections from 10.1.2.3: sent nothing");
         check(

@@ -9,7 +9,7 @@ use crate::tcp::listen;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A door that lets in who says a word, and takes it as proven.
+/// A door that admits each peer that sends a byte, and takes it as proven.
 async fn serve(mut gate: Gate<TcpEar>) {
     let mut tasks = JoinSet::new();
     loop {
@@ -51,7 +51,7 @@ async fn a_crowd_that_says_nothing_gives_way() {
     for _ in 0..4 {
         inside.push(timeout(SOON, come_in(address)).await.expect("within the deadline").unwrap());
     }
-    // Those that have proven themselves keep their places.
+    // Proven peers keep their places.
     let waiting = tokio::spawn(come_in(address));
     for stream in &mut inside {
         stream.write_all(b"more").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_place_is_free_again_when_its_seat_is_dropped() {
     assert!(timeout(Duration::from_millis(50), gate.next()).await.is_err(), "there is no place");
     drop(first.seat);
     let second = timeout(SOON, gate.next()).await.unwrap();
-    // Work goes on although its own seat is given back.
+    // Work continues although its own seat was freed.
     let work = async {
         drop(second.seat);
         tokio::task::yield_now().await;

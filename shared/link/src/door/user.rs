@@ -1,7 +1,8 @@
-//! Which user of this machine has the other end of a TCP connection.
+//! Finds the user of this machine at the other end of a TCP connection.
 //!
-//! The kernel's socket diagnostics (sock_diag(7)) answer for one connection in a few microseconds, for any user, without a look at all the others as in
-//! `/proc/net/tcp`. Where they are not there, or the peer is in another network namespace, the answer is none.
+//! The kernel's socket diagnostics (sock_diag(7)) answer for one connection in a few microseconds, for any user,
+//! without a scan of all connections as in `/proc/net/tcp`. If they are not available, or the peer is in another
+//! network namespace, the answer is none.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -14,11 +15,11 @@ const REQUEST: u16 = 1;
 const HEADER_BYTES: usize = 16;
 const ESTABLISHED: u8 = 1;
 const ANY_COOKIE: [u8; 8] = [0xff; 8];
-/// Of the answer's fields: the state, and the user.
+/// Offsets in the answer: state and user.
 const STATE_AT: usize = HEADER_BYTES + 1;
 const USER_AT: usize = HEADER_BYTES + 4 + 48 + 12;
 
-/// Asks the kernel about connections.
+/// Queries the kernel about connections.
 #[derive(Debug)]
 pub(super) struct PeerUsers {
     socket: Socket,
@@ -35,7 +36,7 @@ impl PeerUsers {
         Ok(Self { socket, asked: 0 })
     }
 
-    /// The user at `peer` of the connection to `ours`, where both are of this machine.
+    /// The user at `peer` of the connection to `ours`, if both are on this machine.
     pub(super) fn find(&mut self, peer: SocketAddr, ours: SocketAddr) -> Option<u32> {
         if !is_local(peer, ours) {
             return None;
@@ -44,7 +45,7 @@ impl PeerUsers {
         self.socket.write_all(&build_request(peer, ours, self.asked)).ok()?;
         let mut answer = [0; 1024];
         loop {
-            // The kernel has answered before the request was sent.
+            // The kernel answers before `send` returns.
             let length = self.socket.read(&mut answer).ok()?;
             let answer = answer.get(..length)?;
             if read_u32(answer, 8)? == self.asked {
@@ -65,7 +66,7 @@ fn is_local(peer: SocketAddr, ours: SocketAddr) -> bool {
     peer.is_loopback() || peer == ours.ip().to_canonical()
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`, of the socket at the other end: its source is our peer.
+/// `struct nlmsghdr` and `struct inet_diag_req_v2` for the socket at the other end: its source is the peer.
 fn build_request(peer: SocketAddr, ours: SocketAddr, number: u32) -> Vec<u8> {
     let family = match peer.ip().to_canonical() {
         IpAddr::V4(_) => libc::AF_INET,
@@ -98,7 +99,7 @@ fn build_request(peer: SocketAddr, ours: SocketAddr, number: u32) -> Vec<u8> {
     message
 }
 
-/// The user of a connection that stands. One that is closing belongs to no process any more, and the kernel says root.
+/// The user of an established connection. A closing one belongs to no process any more, and the kernel reports root.
 fn parse_answer(answer: &[u8]) -> Option<u32> {
     let [low, high] = *answer.get(4..6)?.first_chunk()?;
     if u16::from_ne_bytes([low, high]) != SOCK_DIAG_BY_FAMILY || *answer.get(STATE_AT)? != ESTABLISHED {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_none_name_no_user() {
+    fn malformed_answers_name_no_user() {
         for answer in [&[][..], &[0; 20], &[0xff; 200]] {
             assert_eq!(parse_answer(answer), None);
         }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::*;
 
 const APP: &[u8] = b"app-0001";
-/// What a dialler says: preamble, first message, confirmation. What an acceptor says: preamble, second message.
+/// The bytes of a dialler: preamble, first message, confirmation. The bytes of an acceptor: preamble, second message.
 const DIALLER_BYTES: usize = 8 + 4 + 48 + 4 + 17;
 const ACCEPTOR_BYTES: usize = 8 + 4 + 48;
 
@@ -28,14 +28,14 @@ async fn accept_on(stream: impl Stream) -> Result<Link, LinkError> {
     accept(stream, &secret("5a"), APP, soon()).await
 }
 
-/// What somebody between does with one byte of one direction: `None` cuts everything.
+/// The change that an attacker makes to one byte of one direction: `None` cuts the connection.
 type Edit<'a> = &'a dyn Fn(usize, u8) -> Option<u8>;
 
 fn as_it_is(_: usize, byte: u8) -> Option<u8> {
     Some(byte)
 }
 
-/// Carries bytes until the end of the stream and gives them; an error is the cut.
+/// Forwards bytes until the end of the stream and returns them; an error is the cut.
 async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -57,11 +57,11 @@ async fn carry(
 struct Outcome {
     dialled: Result<(), LinkError>,
     accepted: Result<(), LinkError>,
-    /// What the dialler and the acceptor said, where nothing was cut.
+    /// The bytes of the dialler and the acceptor, if nothing was cut.
     said: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A handshake with somebody between.
+/// A handshake through an attacker.
 async fn through(to_acceptor: Edit<'_>, to_dialler: Edit<'_>) -> Outcome {
     let (dialler, near) = duplex(64);
     let (far, acceptor) = duplex(64);
@@ -79,7 +79,7 @@ async fn through(to_acceptor: Edit<'_>, to_dialler: Edit<'_>) -> Outcome {
     Outcome { dialled, accepted, said }
 }
 
-/// What each side says of a handshake that both finish with these secrets, apps and versions.
+/// The results of both sides for these secrets, apps and versions.
 async fn check_differing(
     dialler: (u16, &str, &[u8]),
     acceptor: (u16, &str, &[u8]),
@@ -155,7 +155,7 @@ async fn a_server_of_another_kind_is_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flipped_bit_anywhere_is_refused_by_who_reads_it() {
+async fn a_flipped_bit_anywhere_is_refused_by_its_reader() {
     let good = through(&as_it_is, &as_it_is).await;
     assert!(good.dialled.is_ok() && good.accepted.is_ok());
     let (by_dialler, by_acceptor) = good.said.unwrap();
@@ -164,7 +164,7 @@ async fn a_flipped_bit_anywhere_is_refused_by_who_reads_it() {
         let flip = |at: usize, byte: u8| Some(if at == bit / 8 { byte ^ 1 << (bit % 8) } else { byte });
         let outcome = through(&flip, &as_it_is).await;
         assert!(outcome.accepted.is_err(), "bit {bit} of the dialler");
-        // All but the confirmation is found out before the dialler is done.
+        // All changes but those in the confirmation are detected before the dialler is done.
         assert_eq!(outcome.dialled.is_ok(), bit / 8 >= 8 + 4 + 48, "bit {bit} of the dialler");
     }
     for bit in 0..ACCEPTOR_BYTES * 8 {

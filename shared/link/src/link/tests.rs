@@ -32,7 +32,7 @@ async fn linked(buffer: usize) -> (Link, Link) {
     link_over(one, other).await
 }
 
-/// Two links and the middle of the wire between them, in the test's hands when the handshake is done.
+/// Two links, with the test between them after the handshake.
 struct Tapped {
     dialler: Link,
     acceptor: Link,
@@ -51,7 +51,7 @@ async fn tapped() -> Tapped {
 }
 
 impl Tapped {
-    /// What the dialler writes for these steps, in records.
+    /// The records that the dialler writes for these steps.
     async fn written(&mut self, chunks: &[SealedChunk]) -> Vec<Vec<u8>> {
         let link = std::mem::replace(&mut self.dialler, linked(64).await.0);
         let (_reader, mut writer) = link.split();
@@ -65,7 +65,7 @@ impl Tapped {
         split_records(&bytes)
     }
 
-    /// What the acceptor makes of these bytes, followed by the end of the stream.
+    /// The acceptor's result for these bytes, followed by the end of the stream.
     async fn read(mut self, bytes: &[u8]) -> (Vec<Incoming>, Result<(), LinkError>) {
         self.far.write_all(bytes).await.unwrap();
         self.far.shutdown().await.unwrap();
@@ -107,7 +107,7 @@ fn frame(text: &str) -> Incoming {
     Incoming::Frame(frame::encode_body(text).unwrap())
 }
 
-/// Whether all of what was sent came: both frames, a whole bulk stream and the goodbye.
+/// Whether everything arrived: both frames, a whole bulk stream and the goodbye.
 fn is_complete(mut opener: BulkOpener, came: &[Incoming], end: &Result<(), LinkError>) -> bool {
     let frames = came.iter().filter(|incoming| **incoming == frame("hello")).count();
     let opened = came.iter().all(|incoming| match incoming {
@@ -417,7 +417,7 @@ async fn a_cancelled_flush_goes_on_where_it_was() {
     let (one, other) = linked(10).await;
     let ((_kept, mut writer), (mut reader, _other_writer)) = (one.split(), other.split());
     writer.send("before").unwrap();
-    assert!(timeout(Duration::from_secs(1), writer.flush()).await.is_err(), "nobody reads");
+    assert!(timeout(Duration::from_secs(1), writer.flush()).await.is_err(), "the peer does not read");
     assert_ne!(writer.written, 0);
     writer.send("between").unwrap();
     let (closed, (came, end)) = tokio::join!(writer.close(), read_all(&mut reader));

@@ -16,13 +16,13 @@ fn text_of(gathering: &Gathering) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Registers, which is complete by that or not.
+/// Registers a member. Returns whether that completes the rendezvous.
 fn put(gathering: &mut Gathering, member: u32, bytes: &[u8]) -> Result<bool, Refused> {
     gathering.announce(member, bytes.len() as u64, ROOM)?;
     gathering.arrive(member, item(bytes))
 }
 
-/// What may happen.
+/// A possible event.
 #[derive(Debug, Clone)]
 enum Happening {
     Announce(u32, Vec<u8>),
@@ -42,7 +42,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// The same as one list that is looked through each time.
+/// The same as a plain list that is scanned each time.
 struct Obvious {
     expected: usize,
     members: Vec<(Vec<u8>, &'static str)>,
@@ -65,7 +65,7 @@ impl Obvious {
         }
     }
 
-    /// Whether it was accepted.
+    /// Whether the event was accepted.
     fn happen(&mut self, happening: &Happening) -> bool {
         match happening {
             Happening::Announce(member, bytes) => {
@@ -167,7 +167,7 @@ fn a_level_above_puts_aggregates_together_as_they_are() {
 }
 
 #[test]
-fn what_is_no_data_of_the_level_below_breaks_a_level_above() {
+fn malformed_data_of_the_level_below_breaks_a_level_above() {
     let mut above = Gathering::new(2, 2, 2).unwrap();
     let refused = put(&mut above, 1, b"2 2 ab3 xy").unwrap_err();
     assert!(matches!(refused, Refused::Malformed { member: 1, .. }), "{refused}");
@@ -220,7 +220,7 @@ fn the_end_of_one_whose_bytes_are_on_their_way_does_no_harm_unless_they_are_lost
 }
 
 #[test]
-fn what_cannot_be_is_not_made() {
+fn impossible_numbers_are_refused() {
     for (level, members, expected) in
         [(1, 2, 3), (1, 2, 0), (1, 0, 0), (0, 2, 2), (MAX_LEVEL + 1, 2, 2), (1, MAX_MEMBERS + 1, 2)]
     {

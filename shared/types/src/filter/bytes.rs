@@ -6,12 +6,12 @@ use crate::error::{Failure, Kind};
 use crate::id::Rank;
 use crate::rank_set::{MAX_RANGES, RankSet};
 
-/// A part that is none, with what is wrong in it.
+/// The error for a malformed part.
 pub(super) fn garbled(problem: &str) -> Failure {
     Failure::new(Kind::Protocol, format!("read a part of a reduction: {problem}"))
 }
 
-/// A part that passes a limit or does not go with the others.
+/// The error for a part that exceeds a limit or is incompatible with the others.
 pub(super) fn invalid(problem: String) -> Failure {
     Failure::new(Kind::Invalid, format!("merge parts of a reduction: {problem}"))
 }
@@ -39,9 +39,9 @@ pub(super) fn write_bytes(bytes: &[u8], onto: &mut Vec<u8>) {
     onto.extend_from_slice(bytes);
 }
 
-/// Appends the ranges of a set, without their number: for each how far it is from the one before, and how much it goes on.
+/// Appends the ranges of a set, without their number: for each, the gap after the previous one and its length.
 pub(super) fn write_ranges(set: &RankSet, onto: &mut Vec<u8>) {
-    // The least that the next range may start with: one number is missing in between.
+    // The smallest possible start of the next range: at least one number is missing in between.
     let mut next = 0;
     for range in set.ranges() {
         let (first, last) = (u64::from(range.start().0), u64::from(range.end().0));
@@ -51,7 +51,7 @@ pub(super) fn write_ranges(set: &RankSet, onto: &mut Vec<u8>) {
     }
 }
 
-/// Reads a part from its start to its end.
+/// Reads a part.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// That many bytes; they are there already, so any length may be asked for.
+    /// The next bytes, without a copy, so any length may be requested.
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Failure> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(|| garbled("it ends too early"))?;
         self.rest = rest;
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
             }
             number |= low << shift;
             if byte & 0x80 == 0 {
-                // A zero on top would be a second form of the same number.
+                // A leading zero would be a second form of the same number.
                 let plain = low != 0 || shift == 0;
                 return if plain { Ok(number) } else { Err(garbled("a number has zeros on top")) };
             }

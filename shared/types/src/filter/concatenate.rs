@@ -1,7 +1,7 @@
-//! [`Filter::Concatenate`](super::Filter::Concatenate): every part as it was, with who sent it.
+//! [`Filter::Concatenate`](super::Filter::Concatenate): every part unchanged, with its sender.
 //!
-//! A part of the reduction is a list, ascending by member: node, daemon, length, bytes. So the tool gets the nodes in their order, whatever the
-//! tree; several parts of one member stay in the order in which they were merged.
+//! A part of the reduction is a list, ascending by member: node, daemon, length, bytes. So the tool gets the nodes in
+//! order, independent of the tree. Several parts of one member stay in the order in which they were merged.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::id::{DaemonId, NodeId};
 /// The most parts in a list: a contribution of each daemon on a quarter of a million nodes.
 pub const MAX_PARTS: usize = 262_144;
 
-/// Who contributes: a tool daemon on one node. It is an end of its session's channel.
+/// A contributor: a tool daemon on one node. It is an end of its session's channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member {
     /// The node that the daemon runs on.
@@ -28,12 +28,12 @@ impl std::fmt::Display for Member {
     }
 }
 
-/// What one member has contributed.
+/// A member's contribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Who it is from.
+    /// Its sender.
     pub member: Member,
-    /// What it is, as it was given.
+    /// The contribution, unchanged.
     pub bytes: Vec<u8>,
 }
 

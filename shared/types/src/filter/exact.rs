@@ -1,7 +1,7 @@
-//! Sums of floating point numbers without rounding, so that the shape of the tree does not show in them.
+//! Exact sums of floating point numbers, so that the result does not depend on the shape of the tree.
 //!
-//! Every finite `f64` is a whole multiple of 2^-1074, and the largest is below 2^1024. So a fixed-point number of some 2100 bits holds any sum exactly;
-//! only who reads the result rounds, once.
+//! Every finite `f64` is a whole multiple of 2^-1074, and the largest is below 2^1024. So a fixed-point number of
+//! some 2100 bits holds any sum exactly. Only decoding the result rounds it, once.
 
 use super::bytes::{Reader, garbled, write_bytes, write_length};
 use crate::error::Failure;
@@ -26,7 +26,7 @@ impl Exact {
         let [top, next, ..] = value.abs().to_be_bytes();
         let exponent = usize::from(u16::from_be_bytes([top, next]) >> 4);
         let fraction = value.to_bits() & ((1 << MANTISSA_BITS) - 1);
-        // Numbers below the normal ones have no leading one and the exponent of the smallest normal ones.
+        // Subnormal numbers have no leading one, and the exponent of the smallest normal ones.
         let (mantissa, shift) =
             if exponent == 0 { (fraction, 0) } else { (fraction | 1 << MANTISSA_BITS, exponent - 1) };
         let mut limbs = [0; LIMBS];
@@ -36,7 +36,7 @@ impl Exact {
         Some(if value.is_sign_negative() { sum.negated() } else { sum })
     }
 
-    /// The sum of both; none when it has no room, which no sum of numbers comes to.
+    /// The sum of both. None: it exceeds the limbs, which no sum of real numbers does.
     pub(super) fn plus(&self, other: &Self) -> Option<Self> {
         let mut carry = false;
         let mut limbs = [0; LIMBS];
@@ -50,13 +50,13 @@ impl Exact {
         kept.then_some(sum)
     }
 
-    /// The number next to the sum, the even one of two; none when it is larger than any.
+    /// The number nearest to the sum; of two, the even one. None: it exceeds all numbers.
     pub(super) fn rounded(&self) -> Option<f64> {
         let magnitude = if self.is_negative() { self.negated() } else { self.clone() };
         let limbs = &magnitude.0;
         let top = (0..LIMBS).rev().find(|at| limbs[*at] != 0).unwrap_or(0);
         let bits = 64 * top + (64 - limbs[top].leading_zeros() as usize);
-        // What has no more bits than a mantissa is its own pattern, with and without a leading one.
+        // A value with no more bits than a mantissa is its own pattern, with and without a leading one.
         let Some(shift) = bits.checked_sub(MANTISSA_BITS + 1).filter(|shift| *shift > 0) else {
             return Some(self.signed(f64::from_bits(limbs[0])));
         };
@@ -137,7 +137,7 @@ fn shifted_down(number: u64, bits: usize) -> u64 {
     if bits < 64 { number >> bits } else { 0 }
 }
 
-/// Whether the top byte only says once more which sign the byte below has.
+/// Whether the top byte only repeats the sign of the byte below.
 fn repeats_sign(bytes: &[u8]) -> bool {
     match bytes {
         [.., below, top] => *top == if below & 0x80 == 0 { 0 } else { 0xff },
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_has_no_sum() {
+    fn values_that_are_no_numbers_have_no_sum() {
         for value in [f64::NAN, f64::INFINITY, -f64::INFINITY] {
             assert_eq!(Exact::of(value), None);
         }
@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_written_the_same(bytes in prop::collection::vec(prop_oneof![Just(0), Just(1), Just(0xff), any::<u8>()], 0..12)) {
+        fn a_sum_that_is_read_is_written_unchanged(bytes in prop::collection::vec(prop_oneof![Just(0), Just(1), Just(0xff), any::<u8>()], 0..12)) {
             let mut reader = Reader::new(&bytes);
             if let Ok(sum) = Exact::read(&mut reader) {
                 let mut again = Vec::new();

@@ -1,5 +1,5 @@
-//! [`Filter::KeyRanks`](super::Filter::KeyRanks): who says the same. Keys are any bytes (a state, a checksum, a host's kernel); equal ones get their
-//! ranks put together.
+//! [`Filter::KeyRanks`](super::Filter::KeyRanks): groups ranks by key. Keys are any bytes (a state, a checksum, a
+//! host's kernel). The ranks of equal keys are united.
 //!
 //! A part is, for each key in ascending order: its length, its bytes, the number of ranges, the ranges as in [`ranks`](super::ranks).
 
@@ -59,7 +59,7 @@ pub fn decode(part: &[u8]) -> Result<BTreeMap<Vec<u8>, RankSet>, Failure> {
     Ok(map)
 }
 
-/// What has been put together.
+/// The ranks by key so far.
 pub(super) struct ByKey(BTreeMap<Vec<u8>, RankSet>);
 
 impl Merge for ByKey {
@@ -76,7 +76,7 @@ impl Merge for ByKey {
             Some(ours) => unite(ours, &set).map(|set| (key, set)),
             None => Ok((key, set)),
         };
-        // All are united before one is put in its place.
+        // Unite all before replacing one, so that an error leaves the map unchanged.
         let united: Vec<(Vec<u8>, RankSet)> = other.0.into_iter().map(united).collect::<Result<_, _>>()?;
         self.0.extend(united);
         Ok(())

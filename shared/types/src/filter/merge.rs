@@ -1,4 +1,4 @@
-//! What every built-in filter is made of.
+//! The common part of the built-in filters.
 
 use crate::error::{Failure, Kind};
 
@@ -7,7 +7,7 @@ use crate::error::{Failure, Kind};
 /// A stack of fifty thousand nodes, or a set of a million ranges, is a quarter of that. An agent holds what it has merged and one part more.
 pub const MAX_PART_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a built-in filter does with decoded parts.
+/// A built-in filter's operations on decoded parts.
 pub(super) trait Merge: Sized + Send {
     /// Reads a part, which has bytes, no more than the limit.
     fn read(part: &[u8]) -> Result<Self, Failure>;

@@ -1,12 +1,12 @@
 //! Reductions: how contributions of a tool's daemons become one result while they go up the tree of agents.
 //!
-//! Every agent merges what its node's daemons and the agents below it have sent, and passes one part on. That only works when it does not
-//! matter where the tree branches, so for every filter here:
+//! Every agent merges the contributions of its node's daemons and of the agents below it, and passes one part on. The
+//! result must not depend on the shape of the tree. So for every filter here:
 //!
 //! - a partial result is a contribution again: both have one encoding, and no bytes at all stand for "nothing contributed";
 //! - merging is associative and commutative, also at the ends of the numbers; [`Filter::Concatenate`] orders its parts by member, so
 //!   there it only matters for several parts of one member;
-//! - a part is refused whole or taken whole: whoever sends a bad one spoils no result.
+//! - a part is accepted or refused as a whole: a bad part does not spoil the result.
 //!
 //! Parts come from other programs. They are checked before memory is taken for them, and read only in the one form that is written.
 //! [`numbers`], [`ranks`], [`key_ranks`], [`prefix_tree`] and [`concatenate`] have each filter's encoder and decoder.
@@ -27,7 +27,7 @@ use self::merge::{Merge, bounded};
 pub use self::prefix_tree::PrefixTree;
 use crate::error::{Failure, Kind};
 
-/// What is done to contributions on their way up the tree.
+/// The operation on contributions on their way up the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Filter {
@@ -45,7 +45,7 @@ pub enum Filter {
     KeyRanks,
     /// One tree of all call paths, with the ranks that are in each frame: [`prefix_tree`].
     PrefixTree,
-    /// A filter of the tool's own, by its name. Who knows it brings its own [`Reduce`].
+    /// A tool's own filter, by its name. The tool registers a [`Reduce`] for it.
     Custom(String),
 }
 
@@ -77,8 +77,9 @@ pub trait Reduce: Send {
     /// Merges one part: a contribution, or the result of the same reduction somewhere below.
     ///
     /// # Errors
-    /// [`Kind::Protocol`] when the part is none of this filter; [`Kind::Invalid`] when it does not go with those that came before (vectors of
-    /// different lengths) or passes a limit. Nothing of the part is in the result then, and others may follow.
+    /// [`Kind::Protocol`] for a part of another format; [`Kind::Invalid`] for one that is incompatible with earlier
+    /// parts (vectors of different lengths) or exceeds a limit. The result is then unchanged, and other parts may
+    /// follow.
     fn take(&mut self, part: &[u8]) -> Result<(), Failure>;
 
     /// The result: no bytes when there was no part, or only such without bytes.
@@ -102,8 +103,8 @@ impl<M: Merge + 'static> Merging<M> {
 }
 
 impl<M: Merge> Merging<M> {
-    /// Sees to it that a node never holds more than two parts' worth, however many come. Parts mostly overlap, so the result is only looked at when
-    /// they might have come to that.
+    /// Limits a node to the size of two parts, however many come. Parts mostly overlap, so the result's size is
+    /// determined only when it might have reached the limit.
     fn make_room(&mut self, bytes: usize) -> Result<(), Failure> {
         if let Some(merged) = self.merged.as_ref().filter(|_| self.bytes + bytes > 2 * MAX_PART_BYTES) {
             self.bytes = bounded(&merged.write()?)?.len();

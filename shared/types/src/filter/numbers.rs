@@ -6,11 +6,11 @@
 //! | --- | --- |
 //! | 0 | `i64`, 8 bytes each, little endian |
 //! | 1 | `f64`, 8 bytes each, little endian |
-//! | 2 | sums of integers that may have passed 64 bits, of variable length (what `Sum` gives) |
-//! | 3 | sums of floating point numbers, exact (what `Sum` gives) |
+//! | 2 | sums of integers that may have exceeded 64 bits, of variable length (results of `Sum`) |
+//! | 3 | sums of floating point numbers, exact (results of `Sum`) |
 //!
-//! Sums are exact to the end, whatever is in between: `i64::MAX`, 1 and -1 make `i64::MAX` in any order, and 1e300, 1 and -1e300 make 1. So a sum that does
-//! not fit is noticed by who decodes it, and by nobody before.
+//! Sums are exact in all intermediate results: `i64::MAX`, 1 and -1 make `i64::MAX` in any order, and 1e300, 1 and
+//! -1e300 make 1. So an overflow shows only when the final sum is decoded.
 
 use super::bytes::{Reader, garbled, invalid, write_number};
 use super::exact::Exact;
@@ -25,7 +25,7 @@ const FLOATS: u8 = 1;
 const INTEGER_SUMS: u8 = 2;
 const FLOAT_SUMS: u8 = 3;
 
-/// A vector of numbers: what a daemon contributes, and what the tool gets.
+/// A vector of numbers: a daemon's contribution, and the tool's result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Numbers {
     /// Whole numbers.
@@ -83,7 +83,7 @@ impl Numbers {
     }
 }
 
-/// A part as it was read.
+/// A decoded part.
 enum Values {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
@@ -155,7 +155,7 @@ fn mixed() -> Failure {
     invalid("vectors of integers and of floating point numbers do not go together".to_owned())
 }
 
-/// What `Sum` has added up.
+/// The result of `Sum` so far.
 pub(super) enum Sum {
     Integers(Vec<i128>),
     Floats(Vec<Exact>),
@@ -201,7 +201,7 @@ impl Merge for Sum {
     }
 }
 
-/// What `Min` has found to be smallest, or `Max` to be `LARGEST`. Of the two zeros -0.0 is the smaller one.
+/// The result of `Min` so far, or of `Max` with `LARGEST`. Of the two zeros -0.0 is the smaller one.
 pub(super) struct Extreme<const LARGEST: bool>(Numbers);
 
 impl<const LARGEST: bool> Merge for Extreme<LARGEST> {

@@ -39,7 +39,7 @@ const OUTSIDE: usize = 0;
 /// Call paths with the ranks that are in them; equal beginnings are one.
 #[derive(Clone, Default)]
 pub struct PrefixTree {
-    /// Callers stand before those whom they call. Empty when there are no ranks.
+    /// Callers stand before their callees. Empty when there are no ranks.
     nodes: Vec<Node>,
     names: HashSet<Arc<str>>,
     /// How many ranges there are in all different sets, at most.
@@ -115,7 +115,7 @@ impl PrefixTree {
             places[OUTSIDE] = Some(OUTSIDE);
         }
         for (at, ranks) in united.into_iter().enumerate() {
-            // Callers come first and find a place for those whom they call.
+            // Callers come before their callees.
             let Some(place) = places[at] else { continue };
             self.nodes[place].ranks = ranks;
             for (name, call) in &other.nodes[at].calls {

@@ -1,4 +1,4 @@
-//! [`Filter::RankSetUnion`](super::Filter::RankSetUnion): which ranks, of all nodes together.
+//! [`Filter::RankSetUnion`](super::Filter::RankSetUnion): the union of the rank sets of all nodes.
 //!
 //! A part is the set's ranges: for each how many ranks are missing before it (one is, between two ranges, and is not counted), and how many follow its first
 //! one. A million ranks in a row are five bytes.
@@ -41,7 +41,7 @@ fn check_ranges(set: &RankSet) -> Result<(), Failure> {
     }
 }
 
-/// What has been united.
+/// The union so far.
 pub(super) struct Union(RankSet);
 
 impl Merge for Union {

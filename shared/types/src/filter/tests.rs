@@ -1,4 +1,4 @@
-//! What holds for every filter: the shape of the tree does not show, nothing bad gets in, and what is bad spoils nothing.
+//! Properties of every filter: the result does not depend on the tree, and a bad part is refused without effect.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ proptest! {
     ) {
         let flat = merge(&filter, &parts).unwrap();
         prop_assert_eq!(merge_as_tree(&filter, parts.clone(), &sizes).unwrap(), flat.clone());
-        // Who contributes nothing changes nothing, wherever.
+        // An empty contribution changes nothing, at any place.
         let mut with_nothing = parts.clone();
         with_nothing.insert(nothing.min(parts.len()), Vec::new());
         prop_assert_eq!(merge_as_tree(&filter, with_nothing, &sizes).unwrap(), flat.clone());
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_bad_is_refused_and_spoils_nothing(
+    fn bad_parts_are_refused_and_spoil_nothing(
         (filter, parts, _) in reductions(),
         garbage in prop::collection::vec(any::<u8>(), 1..40),
         at in any::<prop::sample::Index>(),
@@ -231,7 +231,7 @@ fn a_sum_that_does_not_fit_is_an_error_wherever_it_is_read() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn incompatible_parts_are_refused() {
     let check = |filter: Filter, first: &[u8], second: &[u8], kind: Kind, expected: &str| {
         let mut reduction = filter.start().unwrap();
         reduction.take(first).unwrap();
@@ -297,7 +297,7 @@ fn parts_have_a_largest_size_and_results_too() {
     let mut reduction = Filter::Concatenate.start().unwrap();
     let failure = reduction.take(&part(0, MAX_PART_BYTES)).unwrap_err();
     assert_eq!(failure.kind(), Kind::Invalid);
-    // Two and a half make too much, whoever asks first.
+    // Two and a half exceed the limit, in any order.
     let half = MAX_PART_BYTES / 2;
     let outcome: Vec<bool> = (1..9).map(|node| reduction.take(&part(node, half)).is_ok()).collect();
     assert!(outcome.starts_with(&[true, true]) && outcome.ends_with(&[false, false]), "{outcome:?}");

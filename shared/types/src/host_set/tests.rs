@@ -95,7 +95,7 @@ fn host() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_folded_reads_back(mut hosts in prop::collection::vec(host(), 0..60)) {
+    fn folded_lists_read_back(mut hosts in prop::collection::vec(host(), 0..60)) {
         let folded = fold_hosts(&hosts);
         let mut read = parse_host_list(&folded).unwrap();
         prop_assert_eq!(&fold_hosts(&read), &folded);

@@ -28,13 +28,13 @@ impl<T: SetId> fmt::Debug for IdSet<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at character {position}")]
 pub struct ParseSetError {
-    /// What is wrong.
+    /// The problem.
     pub problem: SetProblem,
-    /// Where it is wrong, in characters, counted from 1.
+    /// Its position in characters, counted from 1.
     pub position: usize,
 }
 
-/// What can be wrong with the text of a set.
+/// A problem in the text of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetProblem {
@@ -89,7 +89,7 @@ fn parse_span(item: &str, position: usize) -> Result<Span, ParseSetError> {
 }
 
 fn parse_number(digits: &str, position: usize) -> Result<u32, ParseSetError> {
-    /// Enough of a wrong text to recognise it by.
+    /// The length of an invalid text in an error.
     const SHOWN: usize = 40;
 
     let shown = || digits.chars().take(SHOWN).collect();

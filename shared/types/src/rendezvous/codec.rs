@@ -1,14 +1,14 @@
 //! The bytes of rendezvous data, of any level.
 //!
-//! There is one way only to write a number: decimal digits, no leading zero, no sign, and then one space. So data that was read is written again as the
-//! same bytes. [`Decoder`] takes data in pieces of any size and keeps nothing of them; [`Data`] borrows from bytes that are all there. What a number
-//! claims costs nothing before the bytes have come.
+//! There is exactly one encoding of a number: decimal digits, no leading zero, no sign, then one space. So decoded
+//! data is encoded again to the same bytes. [`Decoder`] takes data in pieces of any size and stores none of them;
+//! [`Data`] borrows from complete bytes. Memory grows only with received bytes, not with claimed sizes.
 
 use std::io::{self, Write};
 
 use super::{MAX_ITEM_BYTES, MAX_LEVEL, MAX_TOTAL_BYTES};
 
-/// How much is too much.
+/// Limits of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Items and groups in all.
@@ -25,24 +25,24 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are no data of a level. `at` counts from the first byte.
+/// Why bytes are not valid data of a level. `at` counts from the first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// A number was to come.
+    /// A number was expected.
     #[error("read rendezvous data: no number at byte {at}")]
     NoNumber {
-        /// Where.
+        /// The position.
         at: u64,
     },
     /// Something is larger than its limit.
     #[error("read rendezvous data: {what} at byte {at}: the limit is {limit}")]
     TooLarge {
-        /// Where.
+        /// The position.
         at: u64,
-        /// What.
+        /// The subject.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         limit: u64,
     },
     /// The bytes end within the data.
@@ -60,7 +60,7 @@ pub enum DataError {
     /// There is no such level here.
     #[error("read rendezvous data of level {level}: the highest is {MAX_LEVEL}")]
     Level {
-        /// Which.
+        /// The level.
         level: u8,
     },
 }
@@ -141,7 +141,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Whether all has come.
+    /// Whether the data is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.begun && self.left == 0 && self.open.iter().all(|left| *left == 0)
@@ -167,7 +167,7 @@ impl Decoder {
     fn add_digit(&self, number: Option<u64>, digit: u8) -> Result<u64, DataError> {
         match number {
             None => Ok(digit.into()),
-            // One number is written in one way.
+            // A number has one encoding only.
             Some(0) => Err(DataError::NoNumber { at: self.at }),
             Some(number) => {
                 let more = number.checked_mul(10).and_then(|number| number.checked_add(digit.into()));
@@ -213,10 +213,10 @@ impl Decoder {
     }
 }
 
-/// Data that was read. It borrows its items.
+/// Decoded data. It borrows its items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// What a task has registered.
+    /// A task's registration.
     Item(&'a [u8]),
     /// Data of one level below, in the order of the members' numbers.
     Group(Vec<Data<'a>>),
@@ -231,7 +231,7 @@ impl<'a> Data<'a> {
         let mut decoder = Decoder::new(level, limits)?;
         let mut rest = bytes;
         let data = Self::read(&mut decoder, &mut rest)?;
-        // What follows the end is an error.
+        // Bytes after the end are an error.
         decoder.next(&mut rest)?;
         decoder.finish()?;
         Ok(data)
@@ -256,7 +256,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The part at the end of a way down: `[1, 3]` is rank 3 of subjob 1 in data of level 2.
+    /// The part at a path of indexes: `[1, 3]` is rank 3 of subjob 1 in data of level 2.
     #[must_use]
     pub fn get(&self, way: &[usize]) -> Option<&Self> {
         way.iter().try_fold(self, |data, index| match data {
@@ -283,10 +283,10 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Writes it.
+    /// Encodes it.
     ///
     /// # Errors
-    /// As `out` does.
+    /// The errors of `out`.
     pub fn encode(&self, out: &mut impl Write) -> io::Result<()> {
         match self {
             Data::Item(bytes) => write_item(out, bytes),
@@ -317,16 +317,16 @@ pub fn check(level: u8, bytes: &[u8], limits: Limits) -> Result<u64, DataError> 
 /// Writes an item: data of level 0.
 ///
 /// # Errors
-/// As `out` does.
+/// The errors of `out`.
 pub fn write_item(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     out.write_all(Head::new(bytes.len() as u64).as_bytes())?;
     out.write_all(bytes)
 }
 
-/// What stands before an item's bytes, or before a group's parts: a number and a space.
+/// The prefix of an item's bytes or of a group's parts: a number and a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The last `length` of them.
+    /// The last `length` bytes are used.
     bytes: [u8; Head::MOST],
     length: usize,
 }
@@ -350,7 +350,7 @@ impl Head {
         }
     }
 
-    /// As it is written.
+    /// The encoded bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[Self::MOST - self.length..]

@@ -1,4 +1,5 @@
-//! Rendezvous: everyone registers data, everyone (or the controlling task) gets the aggregate when it is complete.
+//! Rendezvous: all members register data, and all members (or the controlling task) get the aggregate when it is
+//! complete.
 //!
 //! A *task* is a rank of an app, and its rendezvous has level 1. A multijob's members are apps, and its rendezvous has level 2; it may be a member
 //! of another one, and so on. The data's format is that of GT4's WS Rendezvous:

@@ -1,4 +1,4 @@
-//! How processes name a rendezvous: `serviceURL?resourceID`, as GT4 has it.
+//! Names of a rendezvous: `serviceURL?resourceID`, as in GT4.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::AppId;
 
-/// What a handle's service begins with. What follows is the name of a socket in the abstract name space.
+/// The prefix of a handle's service. The name of a socket in the abstract namespace follows.
 const SCHEME: &str = "gantry+unix://@";
 
-/// A text that is no handle, or no part of one.
+/// The text is not a valid handle, or not a valid part of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("read {what} '{text}'")]
 pub struct NotAHandle {
@@ -66,7 +66,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// A rendezvous above apps. It looks as an app's id does.
+/// A rendezvous of apps. Its id has the form of an app's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MultijobId(pub AppId);
 
@@ -76,16 +76,16 @@ impl fmt::Display for MultijobId {
     }
 }
 
-/// A rendezvous, as the processes of one app name it.
+/// A rendezvous, as named in the processes of one app.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Resource {
-    /// The one that every app has, of all its ranks. Level 1.
+    /// The app's own, of all its ranks. Level 1.
     Job,
-    /// One that the app's processes have created. Level 1.
+    /// One that the app's processes created. Level 1.
     Named(Name),
-    /// One above. Level 2 and higher.
+    /// One of several apps. Level 2 and higher.
     Multijob(MultijobId),
-    /// A fence of the ranks' MPI world, by its number. Its members are the app's nodes, and processes cannot enter it.
+    /// A fence of the ranks' MPI world, by its number. Its members are the app's nodes; processes cannot join it.
     Fence(u32),
 }
 
@@ -114,12 +114,12 @@ impl FromStr for Resource {
     }
 }
 
-/// What a process needs to reach a rendezvous.
+/// The address of a rendezvous for a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Handle {
     /// The agent's socket, a name in the abstract name space.
     pub service: String,
-    /// Which rendezvous.
+    /// The rendezvous.
     pub resource: Resource,
 }
 

@@ -1,13 +1,13 @@
-//! How a rendezvous stands.
+//! The state of a rendezvous.
 
 use serde::{Deserialize, Serialize};
 
 use super::name::Resource;
 
-/// How a rendezvous stands.
+/// The state of a rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Which.
+    /// The rendezvous.
     pub resource: Resource,
     /// Its level, 1 or more.
     pub level: u8,
@@ -17,16 +17,16 @@ pub struct Status {
     pub registered: u32,
     /// Whether it is complete, or broken.
     pub standing: Standing,
-    /// The one above, and the number of this one there.
+    /// The rendezvous above, and the number of this one there.
     pub above: Option<(Resource, u32)>,
 }
 
-/// Where a rendezvous stands.
+/// Whether a rendezvous is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
-    /// Some are still to register.
+    /// Registrations are missing.
     Open,
-    /// All have.
+    /// All members have registered.
     Complete,
     /// It will never be complete.
     Broken(Broken),
@@ -36,11 +36,11 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("wait for the rendezvous: {what} {member} {why}")]
 pub struct Broken {
-    /// What members are: `rank`, `subjob`.
+    /// The kind of members: `rank`, `subjob`.
     pub what: String,
-    /// Who will not register.
+    /// The member that will not register.
     pub member: u32,
-    /// What became of it, as words that follow its name.
+    /// What happened to it, as words that follow its name.
     pub why: String,
 }
 

@@ -12,7 +12,7 @@ fn host(last: u8) -> Source {
     Source::of([10, 0, 0, last].into())
 }
 
-/// A full door of these peers, one a millisecond, the first ones longest there.
+/// A full door of these peers, which arrived one per millisecond in this order.
 struct Table {
     door: Admission,
     start: Instant,
@@ -43,7 +43,7 @@ impl Table {
     }
 }
 
-/// The peer that gives way to the next one; none: all keep their places.
+/// Checks which peer is evicted for the next one; none: all keep their places.
 fn check(peers: &[(Source, Stage)], expected: Option<usize>) {
     assert_eq!(Table::new(peers).victim(), expected, "{peers:?}");
 }
@@ -54,7 +54,7 @@ fn the_oldest_unproven_peer_gives_way() {
     let a = host(1);
     check(&[(a, Silent), (a, Silent)], Some(0));
     check(&[(a, Proven), (a, Silent), (a, Silent)], Some(1));
-    // One that drips bytes is no better than one that says nothing.
+    // A peer that sends single bytes counts like a silent one.
     check(&[(a, Begun), (a, Silent)], Some(0));
     check(&[(a, Opened), (a, Begun)], Some(1));
     check(&[(a, Opened), (a, Proven)], None);
@@ -67,7 +67,7 @@ fn the_source_with_the_most_unproven_peers_gives_way() {
     use Stage::{Proven, Silent};
     let (a, b) = (host(1), host(2));
     check(&[(a, Silent), (b, Silent), (b, Silent)], Some(1));
-    // Peers that have proven themselves do not count against those that share their address.
+    // Proven peers do not count against others of the same address.
     check(&[(a, Silent), (b, Proven), (b, Proven), (b, Silent), (a, Silent)], Some(0));
     check(&[(b, Silent), (a, Silent)], Some(0));
 }
@@ -144,7 +144,7 @@ fn arb_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// The rules once more, by looking at every pair of peers.
+/// An independent form of the rules, which compares every pair of peers.
 #[derive(Debug, Default)]
 struct Model {
     peers: Vec<(PeerId, Source, Stage, Instant)>,
@@ -163,7 +163,7 @@ impl Model {
         }
     }
 
-    /// Whether no other peer that may give way should do so rather than this one.
+    /// Whether no other peer should be evicted rather than this one.
     fn is_right(&self, victim: PeerId, now: Instant) -> bool {
         let unproven = |source| {
             let holds = |peer: &&(PeerId, Source, Stage, Instant)| peer.1 == source && peer.2 < Stage::Opened;

@@ -1,4 +1,4 @@
-//! Trees of call paths: what is put together, how small it is, and that a hostile part costs no more than its size.
+//! Trees of call paths: merging, size, and the bounded cost of a hostile part.
 
 use super::*;
 use crate::error::Kind;
@@ -53,7 +53,7 @@ fn names_and_ranks_are_written_once() {
     let name = "a_function_of_some_length";
     let recursion = vec![name; 100].join(" ");
     let part = tree(&[(&recursion, "0-99999")]).encode().unwrap();
-    // Three bytes a frame, and what is there once: the name, the ranks, three counts.
+    // Three bytes a frame, and once: the name, the ranks, three counts.
     assert_eq!(part.len(), 3 * 100 + (1 + name.len()) + 4 + 3);
     assert!(tree(&[]).encode().unwrap().is_empty());
     assert_eq!(PrefixTree::decode(&[]).unwrap(), PrefixTree::new());
@@ -74,7 +74,7 @@ fn a_path_that_is_too_long_changes_nothing() {
 }
 
 #[test]
-fn what_is_not_written_so_is_not_read() {
+fn other_encodings_are_refused() {
     let refused = |part: &[u8], problem: &str| {
         let failure = PrefixTree::decode(part).unwrap_err();
         assert_eq!(failure.kind(), Kind::Protocol);

@@ -35,7 +35,7 @@ fn encoded(data: &Data) -> Vec<u8> {
     bytes
 }
 
-/// Reads data that comes in pieces, and writes again what was read.
+/// Decodes data in pieces, and encodes the result again.
 fn through_decoder<'a>(level: u8, pieces: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, DataError> {
     let mut decoder = Decoder::new(level, Limits::default())?;
     let mut again = Vec::new();
@@ -100,7 +100,7 @@ fn the_examples_of_the_format_are_read_and_written() {
 }
 
 #[test]
-fn what_is_not_strictly_the_format_is_refused_where_it_goes_wrong() {
+fn malformed_data_is_refused_at_the_right_position() {
     let check = |level: u8, bytes: &[u8], expected: DataError| {
         assert_eq!(Data::decode(level, bytes, Limits::default()), Err(expected), "{}", bytes.escape_ascii());
     };
